@@ -1,0 +1,102 @@
+"""What the one-turn tasks with a definite answer share: the prompt's frame, the strict answer tag, the critique.
+
+The answer is read from the tag that the prompt asks for and from nowhere else: a stray letter is not an answer.
+Such tasks score by rule and ask the judge for the critique alone.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Generic
+
+from pydantic import BaseModel, Field
+
+from agents.judge import Judge
+from agents.policy import Players
+from agents.task import Episode, Message, RowT, Task, Verdict
+
+_THINK = re.compile(r"<(seed:)?think>.*?(</(seed:)?think>|\Z)", re.DOTALL | re.IGNORECASE)
+_ANSWER = re.compile(r"<answer>\s*(.*?)\s*</answer>", re.DOTALL | re.IGNORECASE)
+_LETTER = re.compile(r"\(?([A-Za-z])\)?\.?")
+_OPTION = re.compile(r"(?:^|,\s*|\n\s*)([A-Z])[.)]\s+(.*?)\s*(?=(?:,\s*|\n\s*)[A-Z][.)]\s|\Z)", re.DOTALL)
+
+
+def without_thinking(text: str) -> str:
+    """The text after its think blocks; an unclosed block swallows the rest, because no answer followed it."""
+    return _THINK.sub("", text)
+
+
+def tagged_answer(text: str) -> str | None:
+    """The text of the last `<answer>` tag after thinking, or None where there is none."""
+    found = _ANSWER.findall(without_thinking(text))
+    return found[-1] if found else None
+
+
+def tagged_letter(text: str) -> str | None:
+    """The option letter in the answer tag, upper case. "B", "(b)" and "B." are letters; "B because .." is not."""
+    answer = tagged_answer(text)
+    match = _LETTER.fullmatch(answer) if answer is not None else None
+    return match.group(1).upper() if match else None
+
+
+def parse_options(choices: str) -> dict[str, str]:
+    """Options written as "A. x, B. y": letter -> text."""
+    return {letter: text for letter, text in _OPTION.findall(choices.strip())}
+
+
+def letter_options(texts: list[str]) -> str:
+    """Options written one a line, "A. x"."""
+    return "\n".join(f"{chr(ord('A') + i)}. {text}" for i, text in enumerate(texts))
+
+
+class Critique(BaseModel):
+    """What the judge of a task with a definite answer is asked for."""
+
+    critique: str = Field(min_length=1)
+
+
+class OneTurnTask(Task[RowT], Generic[RowT]):
+    """A task of one policy turn: the prompt is rendered, the policy answers, a rule scores."""
+
+    @abstractmethod
+    def render(self, row: RowT, feedback_block: str) -> str:
+        """The user message; `feedback_block` is "" or a paragraph to set before the question."""
+
+    @abstractmethod
+    def reference(self, row: RowT) -> str:
+        """The gold answer in words, for the judge that writes the critique. The policy never sees it."""
+
+    def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
+        return [{"role": "user", "content": self.render(row, feedback_paragraph(feedback))}]
+
+    async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:
+        messages = self.prompt(row, feedback)
+        answer = await players.policy().say(messages, base=self.prompt(row))
+        return Episode({"policy": [*messages, {"role": "assistant", "content": answer}]})
+
+    async def feedback(self, row: RowT, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+        data: Mapping[str, Any] = {
+            "task": self.prompt(row)[0]["content"],
+            "correct_answer": self.reference(row),
+            "attempt": episode.answer,
+            "attempt_is_correct": verdict.reward >= self.headline.high,
+        }
+        return (await judge.ask(Critique, CRITIQUE_INSTRUCTIONS, data)).critique
+
+
+CRITIQUE_INSTRUCTIONS = """\
+You coach someone who practises reading other people's minds. The data holds the exercise, the correct answer (for
+your eyes only) and one attempt. Write a critique of two to four sentences, addressed as "you". If the attempt is
+wrong, say which step of the reasoning failed: who saw or heard what, who had already left, who was told something, or
+whether the form of the answer was not the one asked for. If it is right, say what made it right and what to keep doing.
+Never name the correct answer, never name or rule out an option or its letter, and never quote a gold answer: whoever
+reads you must work it out alone. Answer with a JSON object {"critique": "..."}."""
+
+
+def feedback_paragraph(feedback: str | None) -> str:
+    """The paragraph that carries the feedback into a one-turn prompt; "" without feedback."""
+    if feedback is None:
+        return ""
+    return f"A coach read your earlier attempt at this exercise and said:\n{feedback}\nTry again with this in mind.\n\n"

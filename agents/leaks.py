@@ -1,0 +1,63 @@
+"""Keep the gold answer out of the feedback.
+
+A critique that names the answer turns refinement into copying. `redact` blanks the texts a task declares secret
+(`Task.secrets`) and every phrase that points at an option letter; `refine.py` counts what it removed.
+"""
+
+import re
+from collections.abc import Sequence
+
+WITHHELD = "[withheld]"
+
+# A letter that is pointed at, not a word: the article in "the answer is a place" and the pronoun in "the choice I made"
+# stay, so A, a, I and i count as letters only where the clause ends or goes on to argue.
+_LETTER = (
+    r"[\"'(*]*(?:[A-HJ-Zb-hj-z]|[aiI](?=[\"')*\]]|\W*$|\s*[.,;:!?\n]|\s+(?:because|since|as|and|but|or|not)\b))"
+    r"(?!\w|'\w)[\"')*]*"
+)
+_POINTERS = re.compile(
+    r"(?i:<answer>.*?</answer>)"
+    # "the answer is C", "option (b)", "choice: D"
+    rf"|\b(?i:answer|option|choice|letter)(?:'s)?\b\s*(?i:(?:is|was|must be|(?:sh|w)ould (?:be|have been))\b|:|=)?"
+    rf"\s*(?i:not\b)?\s*{_LETTER}"
+    # "pick C", "go with (B)"
+    r"|\b(?i:choos\w*|chose\w*|pick\w*|select\w*|go(?:es|ing)? with|went with)\s+[\"'(*]*[A-HJ-Z](?!\w|'\w)[\"')*]*"
+    # "C is correct", "(C)"
+    r"|\b[A-Z]\s+(?:is|was)\s+(?:the\s+)?(?:correct|right|wrong|incorrect|true|false)\b"
+    r"|\([A-Z]\)",
+    re.DOTALL,
+)
+
+
+def _words(secret: str) -> list[str]:
+    # An option that is a sentence is quoted with or without its full stop.
+    bare = secret.strip().strip(".,;:!?\"'")
+    return [re.escape(word) for word in re.split(r"[\s_\-]+", bare) if word]
+
+
+def redact(text: str, secrets: Sequence[str]) -> tuple[str, int]:
+    """Replace every secret and every pointed-at option letter by `[withheld]`.
+
+    Args:
+        text: the feedback.
+        secrets: texts that must not appear, compared without case and with space, hyphen and underscore alike.
+
+    Returns:
+        The text without them, and how many places were blanked.
+    """
+    total = 0
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        # "green_box" must not slip through as "green box" or "Green-Box".
+        if words := _words(secret):
+            pattern = r"(?<!\w)" + r"[\s_\-]+".join(words) + r"(?!\w)"
+            text, count = re.subn(pattern, WITHHELD, text, flags=re.IGNORECASE)
+            total += count
+    if secrets:
+        text, count = _POINTERS.subn(WITHHELD, text)
+        total += count
+    return text, total
+
+
+def is_empty(text: str) -> bool:
+    """True where nothing but blanks, punctuation and `[withheld]` is left."""
+    return not re.search(r"\w", text.replace(WITHHELD, ""))

@@ -1,0 +1,1 @@
+"""Metrics that several tasks share: pure functions of texts."""

@@ -1,0 +1,25 @@
+"""Token overlap of two texts."""
+
+import re
+import string
+from collections import Counter
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalized_tokens(text: str) -> list[str]:
+    """Lower-cased words without punctuation and articles (SQuAD v1.1's normalisation)."""
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+
+
+def token_f1(prediction: str, gold: str) -> float:
+    """SQuAD token F1 in [0, 1] (Rajpurkar et al., 2016); two empty texts agree fully, one empty text not at all."""
+    predicted, wanted = normalized_tokens(prediction), normalized_tokens(gold)
+    if not predicted or not wanted:
+        return float(predicted == wanted)
+    common = sum((Counter(predicted) & Counter(wanted)).values())
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(wanted)
+    return 2 * precision * recall / (precision + recall)

@@ -1,0 +1,201 @@
+"""Draft -> verdict -> gate -> feedback -> refined -> verdict: the ONE driver, for every task.
+
+`run_session` is one coroutine per session. All sessions of all prompts run at the same time and nothing waits for the
+batch. Draft and refined episode go through the same `play` and the same `judge`. Whatever fails inside a session ends
+as a `Failure` with its stage and cause: it is masked and counted, never turned into a score, and stops nobody else.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from agents.errors import Cause, SessionError
+from agents.judge import Judge, Usage
+from agents.leaks import is_empty, redact
+from agents.policy import Players
+from agents.task import Episode, Row, Task, Verdict
+
+Context = Literal["base", "feedback"]
+Stage = Literal["play", "judge", "feedback"]
+T = TypeVar("T")
+
+
+class RefineSettings(BaseModel):
+    """When a draft gets feedback and a refined episode (design section 5)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    when: str = "always"  # always | failed | below:<reward>
+    until_step: int | None = None  # no refinement after this training step
+    max_feedback_chars: int = 4000
+    reveal_reference: bool = False  # ablation: let the gold answer into the feedback
+
+    @field_validator("when")
+    @classmethod
+    def _known_gate(cls, when: str) -> str:
+        if when in ("always", "failed") or re.fullmatch(r"below:-?\d+(\.\d+)?", when):
+            return when
+        raise ValueError(f"refine.when={when!r}: use always, failed or below:<reward>, e.g. below:0.4")
+
+    def opens(self, verdict: Verdict, step: int, full_marks: float) -> bool:
+        """Whether the gate lets this draft through to a refined episode."""
+        if self.until_step is not None and step > self.until_step:
+            return False
+        if self.when == "always":
+            return True
+        bar = full_marks if self.when == "failed" else float(self.when.removeprefix("below:"))
+        return verdict.reward < bar
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong, where: masked and counted, never a score."""
+
+    stage: Stage
+    cause: Cause
+    detail: str
+
+
+@dataclass
+class Attempt:
+    """One episode and its verdict; either both are there, or `failure` says why not."""
+
+    players: Players
+    episode: Episode | None = None
+    verdict: Verdict | None = None
+    failure: Failure | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def valid(self) -> bool:
+        return self.verdict is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """What the trace keeps of the attempt."""
+        return {
+            "seats": {s: list(m) for s, m in self.episode.seats.items()} if self.episode else None,
+            "ended": self.episode.ended if self.episode else None,
+            "reward": self.verdict.reward if self.verdict else None,
+            "metrics": dict(self.verdict.metrics) if self.verdict else None,
+            "critique": self.verdict.critique if self.verdict else None,
+            "valid": self.valid,
+            "failure": vars(self.failure) if self.failure else None,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass
+class Session:
+    """One draft and what follows from it."""
+
+    task: str
+    row_index: int
+    step: int
+    draft: Attempt
+    feedback: str | None = None
+    feedback_failure: Failure | None = None
+    redactions: int = 0
+    refined: Attempt | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    def to_json(self) -> dict[str, Any]:
+        """The session's trace line, but for what only the trainer knows (advantages)."""
+        return {
+            "task": self.task,
+            "row": self.row_index,
+            "step": self.step,
+            "draft": self.draft.to_json(),
+            "feedback": self.feedback,
+            "feedback_failure": vars(self.feedback_failure) if self.feedback_failure else None,
+            "redactions": self.redactions,
+            "refined": self.refined.to_json() if self.refined else None,
+            "judge": self.usage.to_json(),
+        }
+
+
+async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
+    """Run one stage; an exception of any kind becomes this session's own failure (design section 5)."""
+    try:
+        return await work
+    except SessionError as error:
+        return Failure(stage, error.cause, error.detail)
+    except Exception:  # noqa: BLE001 - a bug in one task's code must not end the run; the trace keeps its traceback
+        return Failure(stage, "task_error", traceback.format_exc(limit=8))
+
+
+async def _attempt(task: Task[Any], row: Row, players: Players, judge: Judge, feedback: str | None) -> Attempt:
+    attempt = Attempt(players)
+    start = time.perf_counter()
+    episode = await _guarded("play", task.play(row, players, feedback))
+    attempt.seconds["play"] = time.perf_counter() - start
+    if isinstance(episode, Failure):
+        attempt.failure = episode
+        return attempt
+    attempt.episode = episode
+    start = time.perf_counter()
+    verdict = await _guarded("judge", task.judge(row, episode, judge))
+    attempt.seconds["judge"] = time.perf_counter() - start
+    if isinstance(verdict, Failure):
+        attempt.failure = verdict
+    else:
+        attempt.verdict = verdict
+    return attempt
+
+
+async def _feedback(
+    task: Task[Any], row: Row, draft: Attempt, judge: Judge, settings: RefineSettings, session: Session
+) -> str | None:
+    """The text that the refined episode sees: length-capped, and without the gold answer."""
+    assert draft.episode is not None and draft.verdict is not None
+    start = time.perf_counter()
+    text = await _guarded("feedback", task.feedback(row, draft.episode, draft.verdict, judge))
+    draft.seconds["feedback"] = time.perf_counter() - start
+    if isinstance(text, Failure):
+        session.feedback_failure = text
+        return None
+    if text is None:
+        return None
+    if not settings.reveal_reference:
+        text, session.redactions = redact(text, task.secrets(row))
+    if is_empty(text):
+        session.feedback_failure = Failure("feedback", "leak", "nothing was left once the answer was withheld")
+        return None
+    return text[: settings.max_feedback_chars]
+
+
+async def run_session(
+    task: Task[Any],
+    row: Row,
+    new_players: Callable[[Context], Players],
+    judge: Judge,
+    settings: RefineSettings,
+    *,
+    step: int = 0,
+    refine: bool = True,
+) -> Session:
+    """Play one session of a row.
+
+    Args:
+        new_players: makes the participants of one episode; "feedback" is the context of the refined one.
+        judge: the judge gateway; the session counts its own calls on a scope of it.
+        step: the training step, for the gate.
+        refine: False at validation and test: no feedback is made and no refined episode is played.
+
+    Returns:
+        The session. It never raises for what happens inside: see `Attempt.failure` and `feedback_failure`.
+    """
+    scope = judge.scope()
+    draft = await _attempt(task, row, new_players("base"), scope, None)
+    session = Session(task.name, row.index, step, draft, usage=scope.usage)
+    if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):
+        session.feedback = await _feedback(task, row, draft, scope, settings, session)
+        if session.feedback is not None:
+            session.refined = await _attempt(task, row, new_players("feedback"), scope, session.feedback)
+    return session

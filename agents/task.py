@@ -1,0 +1,136 @@
+"""The one interface that all tasks implement, and the few words it is made of.
+
+A task plays a row (`play`), judges the episode (`judge`) and says in words what to do better (`feedback`). `play` and
+`judge` are the same code for the draft and for the refined episode: feedback is an argument, so the two can never
+drift apart. The driver (`refine.py`), evaluation, training, tests and docs use nothing else of a task.
+"""
+
+from __future__ import annotations
+
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+if TYPE_CHECKING:
+    from agents.judge import Judge
+    from agents.policy import Players
+
+
+class Message(TypedDict):
+    """One chat message; `role` is system, user or assistant."""
+
+    role: str
+    content: str
+
+
+class Row(BaseModel):
+    """One record of a task's parquet file. An absent key and a null are the same thing."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    index: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, record: Any) -> Any:
+        # Loading several files together makes absent keys null; a prompt must not depend on that.
+        if isinstance(record, Mapping):
+            return {key: value for key, value in record.items() if value is not None}
+        return record
+
+
+RowT = TypeVar("RowT", bound=Row)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A headline metric: its name, range, direction and the place in the paper that defines it."""
+
+    name: str
+    low: float = 0.0
+    high: float = 1.0
+    higher_is_better: bool = True
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One play of a row.
+
+    Attributes:
+        seats: what each seat of the policy saw and said, in order, its own turns with role assistant.
+        ended: why the play ended ("answered", "length", "left", "turn_limit", ...).
+    """
+
+    seats: Mapping[str, Sequence[Message]]
+    ended: str = "answered"
+
+    @property
+    def answer(self) -> str:
+        """The last turn of the only seat (one-turn tasks)."""
+        (messages,) = self.seats.values()
+        return messages[-1]["content"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge says of an episode: the reward in the task's documented range, metrics, and a critique if any."""
+
+    reward: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    critique: str | None = None
+
+
+class Task(ABC, Generic[RowT]):
+    """A task of SOUL. Subclasses set `name`, `row_type` and `headline` and write play, judge and feedback."""
+
+    name: ClassVar[str]
+    row_type: type[RowT]
+    headline: ClassVar[Metric]
+
+    @abstractmethod
+    async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:
+        """Play the row once. With feedback the policy's instructions carry it; partners never see it."""
+
+    @abstractmethod
+    async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
+        """Score an episode. Equal episodes get equal verdicts, whether draft or refined.
+
+        Raises:
+            JudgeFailure: the judge gave no verdict. Never return a made-up score instead.
+        """
+
+    @abstractmethod
+    async def feedback(self, row: RowT, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+        """Say in words how the episode can be improved; None where there is nothing to say.
+
+        Raises:
+            JudgeFailure: the model that writes the feedback gave none.
+        """
+
+    @abstractmethod
+    def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
+        """The first messages a seat sees. The longest of the seats where a task has several: used to check lengths."""
+
+    def secrets(self, row: RowT) -> Sequence[str]:
+        """Texts that feedback must not contain: the gold answer, and what would give it away by elimination."""
+        return ()
+
+    def check(self, row: RowT) -> None:
+        """Check what the schema cannot: for instance that the gold answer is among the choices.
+
+        Raises:
+            ValueError: with the field's name first, as in "correct_answer: ...".
+        """
+
+    def summarize(self, verdicts: Sequence[Verdict]) -> dict[str, float]:
+        """Set-level metrics of the valid verdicts: the mean of every metric they report, and of the reward."""
+        names = dict.fromkeys(name for verdict in verdicts for name in verdict.metrics)
+        means = {name: statistics.fmean(v.metrics[name] for v in verdicts if name in v.metrics) for name in names}
+        if verdicts:
+            means["reward"] = statistics.fmean(v.reward for v in verdicts)
+        return means

@@ -1,0 +1,119 @@
+"""The registry of tasks: names, classes and the 27 evaluation sets.
+
+    from agents import tasks
+    task = tasks.load("hitom")
+
+Own tasks come in through the entry-point group `soul.tasks` (name -> Task class).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+from agents.errors import UnknownTask
+from agents.task import Task
+
+
+class EvaluationSet(NamedTuple):
+    """One of the 27 evaluation sets: the task (`data_source`) and the parquet file under `sim_eval_data/`."""
+
+    task: str
+    file: str
+
+
+class Launch(NamedTuple):
+    """What `run_rl.sh NAME` trains: the task, its training file and its validation file (original, section 6.1)."""
+
+    task: str
+    train: str
+    val: str
+
+
+# data_source -> "module:Class" of the tasks that are here; the others of the suite are known by name.
+_CLASSES: dict[str, str] = {
+    "hitom": "agents.tasks.hitom:HiToM",
+    "paratomi": "agents.tasks.paratomi:ParaToMi",
+    "fantom": "agents.tasks.fantom:FanToM",
+}
+
+_HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
+_ALIGNX = ("demo", "pair", "ugc", "arbitrary", "history16")
+
+# The names of `run_rl.sh`: 23 tasks.
+LAUNCHES: dict[str, Launch] = {
+    "sotopia": Launch("sotopia", "sotopia_clean_rl", "sotopia_hard_val"),
+    "coser": Launch("coser", "coser_rl_train", "coser_val"),
+    "lifechoices": Launch("lifechoices", "lifechoices_hard_rl", "lifechoices_val"),
+    "userllm": Launch("userllm", "userllm_rl_train", "userllm_val"),
+    "mirrorbench": Launch("mirrorbench", "mirrorbench_rl_train", "mirrorbench_val"),
+    "fantom": Launch("fantom", "fantom_rl_train", "fantom_val"),
+    "hitom": Launch("hitom", "hitom_rl_train", "hitom_val"),
+    "paratomi": Launch("paratomi", "paratomi_rl_train", "paratomi_val"),
+    "mistakes": Launch("mistakes", "mistakes_rl_train", "mistakes_val"),
+    "twinvoice": Launch("twinvoice", "twinvoice_rl_train", "twinvoice_val"),
+    "social_r1": Launch("social_r1", "social_r1_rl", "social_r1_val"),
+    "behaviorchain": Launch("behavior_chain", "behaviorchain_rl_train", "behaviorchain_val"),
+    "sim_math": Launch("sim_arena_math", "sim_math_rl", "sim_math_val"),
+    "sim_doc": Launch("sim_arena_doc", "sim_doc_rl", "sim_doc_val"),
+    **{f"humanual_{k}": Launch(f"humanual-{k}", f"humanual_rl_{k}", f"humanual_{k}_val") for k in _HUMANUAL},
+    "alignx": Launch("alignx", "alignx_rl_8k", "alignx_demo_val"),
+    "socsci210": Launch("socsci210", "socsci210_rl_2k", "socsci210_val"),
+    "humanllm": Launch("humanllm", "humanllm_rl_train", "humanllm_val"),
+}
+
+# The 27 evaluation sets: the 23 tasks, AlignX as its five files.
+SETS: dict[str, EvaluationSet] = {
+    **{name: EvaluationSet(launch.task, launch.val) for name, launch in LAUNCHES.items() if name != "alignx"},
+    **{f"alignx_{kind}": EvaluationSet(f"alignx_{kind}", f"alignx_{kind}_val") for kind in _ALIGNX},
+}
+
+
+@cache
+def _external() -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group="soul.tasks")}
+
+
+def names() -> list[str]:
+    """The tasks (`data_source` values) that can be loaded here."""
+    return sorted({*_CLASSES, *_external()})
+
+
+@cache
+def load(name: str) -> Task[Any]:
+    """The task of that `data_source`.
+
+    Raises:
+        UnknownTask: with the nearest names; it says so where the suite knows the task but its class is not written yet.
+    """
+    if name in _CLASSES:
+        module, _, attribute = _CLASSES[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)()  # type: ignore[no-any-return]
+    if name in _external():
+        return _external()[name].load()()  # type: ignore[no-any-return]
+    suite = {s.task for s in SETS.values()} | {launch.task for launch in LAUNCHES.values()}
+    if name in suite:
+        raise UnknownTask(
+            f"The task {name!r} belongs to the SOUL suite but its class is not written yet. Tasks that can be trained "
+            f"here: {', '.join(names())}."
+        )
+    near = difflib.get_close_matches(name, [*names(), *suite, *LAUNCHES], n=3)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise UnknownTask(f"There is no task {name!r}.{hint} Tasks that can be trained here: {', '.join(names())}.")
+
+
+def launch(name: str) -> Launch:
+    """What `run_rl.sh NAME` trains.
+
+    Raises:
+        UnknownTask: no such name.
+    """
+    if name in LAUNCHES:
+        return LAUNCHES[name]
+    if name in names():  # a task of the user's own: files are named explicitly
+        return Launch(name, f"{name}_rl_train", f"{name}_val")
+    load(name)
+    raise UnknownTask(f"The task {name!r} has no launch of its own: use {', '.join(sorted(LAUNCHES))}.")

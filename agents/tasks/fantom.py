@@ -1,0 +1,162 @@
+"""FanToM: who knows what in a conversation that people join and leave (Kim et al., 2023).
+
+One turn, an answer in `<answer>`. Four kinds of question: choice (letter), list (names), yes/no, and fact (token F1).
+Row schema: original code base, section 4.6.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import AliasChoices, Field, field_validator, model_validator
+
+from agents.choice import OneTurnTask, letter_options, tagged_answer, tagged_letter
+from agents.judge import Judge
+from agents.metrics.overlap import token_f1
+from agents.task import Episode, Metric, Row, Verdict
+from agents.tasks.paratomi import listed, names_place
+
+Kind = Literal["choice", "list", "binary", "fact"]
+
+RULES = """\
+Read the conversation and answer the question at its end. People join and leave while it goes on. Whoever is away \
+hears nothing of what is said meanwhile, unless somebody repeats it later in their presence."""
+
+FORMS: dict[Kind, str] = {
+    "choice": "Think step by step, then give the letter alone in this form: <answer>LETTER</answer>",
+    "list": "Think step by step, then give all the names and no others in this form: <answer>NAME, NAME</answer>",
+    "binary": "Think step by step, then answer with yes or no in this form: <answer>yes</answer> or <answer>no</answer>",
+    "fact": "Think step by step, then give a short answer in this form: <answer>ANSWER</answer>",
+}
+
+
+def kind_of(question_type: str) -> Kind:
+    """The kind of a FanToM question type such as "tom:belief:inaccessible:multiple-choice" or "fact".
+
+    Raises:
+        ValueError: an unknown type.
+    """
+    if question_type.startswith("fact"):
+        return "fact"
+    last = question_type.rsplit(":", 1)[-1]
+    kinds: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary": "binary"}
+    if last not in kinds:
+        raise ValueError(f"question_type: {question_type!r} is none of fact, *:multiple-choice, *:list, *:binary")
+    return kinds[last]
+
+
+class FanToMRow(Row):
+    """One question about one conversation. `correct_answer` is an index, names, yes/no or a text, by the kind."""
+
+    context: str
+    question: str = Field(validation_alias=AliasChoices("complete_question", "question"))
+    question_type: str
+    correct_answer: int | list[str] | str
+    wrong_answer: list[str] | str = ""
+    answer_choices: list[str] = []  # absent where the question already lists them
+    tom_type: str = ""
+    missed_info_accessibility: str = ""
+    set_id: str = ""
+    extra_info: str = ""
+
+    @field_validator("answer_choices", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return listed(value)
+
+    @field_validator("set_id", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return str(value)
+
+    @field_validator("context", "question")
+    @classmethod
+    def _not_blank(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("is blank")
+        return text.strip()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_of_names(cls, record: Any) -> Any:
+        if isinstance(record, dict) and str(record.get("question_type", "")).endswith(":list"):
+            record = dict(record)
+            for key in ("correct_answer", "wrong_answer"):
+                value = record.get(key)
+                if value is not None:
+                    is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
+                    record[key] = listed(value) if is_literal else [n.strip() for n in value.split(",")]
+        return record
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.question_type)
+
+
+class FanToM(OneTurnTask[FanToMRow]):
+    """What does Veronica believe was said before she joined?"""
+
+    name = "fantom"
+    row_type = FanToMRow
+    headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
+
+    def render(self, row: FanToMRow, feedback_block: str) -> str:
+        extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
+        options = f"\n{letter_options(row.answer_choices)}" if row.answer_choices else ""
+        return (
+            f"{RULES}\n\nConversation:\n{row.context}\n\n{extra}{feedback_block}"
+            f"Question: {row.question}{options}\n\n{FORMS[row.kind]}"
+        )
+
+    def reference(self, row: FanToMRow) -> str:
+        if row.kind == "choice" and row.answer_choices:
+            return row.answer_choices[int(row.correct_answer)]  # type: ignore[arg-type]
+        gold = row.correct_answer
+        return ", ".join(gold) if isinstance(gold, list) else str(gold)
+
+    def check(self, row: FanToMRow) -> None:
+        gold = row.correct_answer
+        if row.kind == "choice":
+            last = len(row.answer_choices) - 1 if row.answer_choices else 3
+            if isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold <= last:
+                raise ValueError(f"correct_answer: {gold!r} is not among the choices, an index from 0 to {last}")
+        elif row.kind == "binary" and _polarity(str(gold)) is None:
+            raise ValueError(f"correct_answer: {gold!r} is neither yes nor no")
+        elif row.kind == "list" and not isinstance(gold, list):
+            raise ValueError(f"correct_answer: {gold!r} is not a list of names")
+
+    def secrets(self, row: FanToMRow) -> Sequence[str]:
+        if row.kind == "choice":
+            return (*row.answer_choices, self.reference(row)) if row.answer_choices else (" ",)
+        if row.kind == "list":
+            return tuple(row.correct_answer) if isinstance(row.correct_answer, list) else ()
+        return (str(row.correct_answer).split(":")[0],)
+
+    async def judge(self, row: FanToMRow, episode: Episode, judge: Judge) -> Verdict:
+        answer = tagged_answer(episode.answer)
+        score = _score(row, episode.answer, answer) if answer else 0.0
+        metrics = {"accuracy": score, "answered": float(bool(answer)), f"accuracy_{row.kind}": score}
+        return Verdict(score, metrics)
+
+
+def _polarity(text: str) -> bool | None:
+    """True for yes, False for no, None where the text says neither or both. "Nobody" is not a no."""
+    yes, no = (re.search(rf"\b{word}\b", text, re.IGNORECASE) is not None for word in ("yes", "no"))
+    return yes if yes != no else None
+
+
+def _score(row: FanToMRow, text: str, answer: str) -> float:
+    gold = row.correct_answer
+    if row.kind == "choice":
+        letter = tagged_letter(text)
+        return float(letter is not None and ord(letter) - ord("A") == gold)
+    if row.kind == "list":
+        wrong = row.wrong_answer if isinstance(row.wrong_answer, list) else []
+        assert isinstance(gold, list)
+        all_named = all(names_place(answer, name) for name in gold)
+        return float(all_named and not any(names_place(answer, name) for name in wrong if name not in gold))
+    if row.kind == "binary":
+        return float(_polarity(answer) is not None and _polarity(answer) == _polarity(str(gold)))
+    return token_f1(answer, str(gold))

@@ -1,0 +1,84 @@
+"""HiToM: nested beliefs (orders 0 to 4) in stories with deception, public and private talk (He et al., 2024).
+
+One turn, a letter in `<answer>`, exact match. Row schema: original code base, section 4.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import field_validator
+
+from agents.choice import OneTurnTask, parse_options, tagged_letter
+from agents.judge import Judge
+from agents.task import Episode, Metric, Row, Verdict
+
+RULES = """\
+Read the story and answer the question at its end. These rules hold in every story. A character sees everything that \
+happens in a room while being in it, and nothing after leaving it. A character who was in the room knows who else was \
+there, who left before and who stayed longer. Characters may lie when they speak. What is said in private reaches only \
+the one it is said to, what is said in public reaches all. A character who left the room later than the speaker \
+trusts the own eyes and not the speaker; one who left earlier believes what is said. Everybody takes these rules for \
+granted when thinking about the thoughts of others."""
+
+FORM = "Think step by step, then give the letter of your choice in this form: <answer>LETTER</answer>"
+
+
+class HiToMRow(Row):
+    """One question about one story."""
+
+    story: str
+    question: str
+    choices: str  # "A. green_box, B. red_crate, ..."
+    correct_answer: str  # the text of the right option
+    deception: bool = False
+    story_length: int = 0  # chapters, 1-3
+    question_order: int = 0  # 0-4
+    extra_info: str = ""
+
+    @field_validator("story", "question", "choices", "correct_answer")
+    @classmethod
+    def _not_blank(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("is blank")
+        return text.strip()
+
+
+class HiToM(OneTurnTask[HiToMRow]):
+    """Where does A think B thinks the tomato is?"""
+
+    name = "hitom"
+    row_type = HiToMRow
+    headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
+    rules = RULES
+    form = FORM
+
+    def render(self, row: HiToMRow, feedback_block: str) -> str:
+        extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
+        return (
+            f"{self.rules}\n\nStory:\n{row.story}\n\n{extra}{feedback_block}"
+            f"Question: {row.question}\nChoices: {row.choices}\n\n{self.form}"
+        )
+
+    def reference(self, row: HiToMRow) -> str:
+        return row.correct_answer
+
+    def check(self, row: HiToMRow) -> None:
+        options = parse_options(row.choices)
+        if row.correct_answer not in options.values():
+            raise ValueError(
+                f"correct_answer: {row.correct_answer!r} is not among the choices {list(options.values())}"
+            )
+
+    def secrets(self, row: HiToMRow) -> Sequence[str]:
+        return tuple(parse_options(row.choices).values())
+
+    async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
+        letter = tagged_letter(episode.answer)
+        correct = letter is not None and parse_options(row.choices).get(letter) == row.correct_answer
+        metrics = {
+            "accuracy": float(correct),
+            "answered": float(letter is not None),
+            f"accuracy_order_{row.question_order}": float(correct),
+        }
+        return Verdict(float(correct), metrics)

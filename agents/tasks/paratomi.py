@@ -1,0 +1,107 @@
+"""ParaToMi: false-belief stories in paraphrased words (Nematzadeh et al., 2018; Sclar et al., 2023).
+
+One turn, a short answer in `<answer>`: right when the gold place is named as a whole word and no other candidate is.
+Draft and refined answer meet this same rule. Row schema: original code base, section 4.8.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import field_validator
+
+from agents.choice import OneTurnTask, tagged_answer
+from agents.judge import Judge
+from agents.task import Episode, Metric, Row, Verdict
+
+RULES = """\
+You watch the scene from outside and see all of it. The characters see only what happens in the room where they are. \
+Read the story and answer the question with the most detailed place that fits: a container rather than a room, where \
+both would be right."""
+
+FORM = "Think step by step, then give the place, in the story's own words, in this form: <answer>PLACE</answer>"
+
+
+def listed(value: Any) -> Any:
+    """A list that arrives as JSON or as a Python literal; other values pass for pydantic to judge. Never evaluated."""
+    if not isinstance(value, str):
+        return list(value) if hasattr(value, "__iter__") else value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        try:
+            return ast.literal_eval(value)
+        except (ValueError, SyntaxError) as error:
+            raise ValueError("is neither a list nor a JSON or Python list literal") from error
+
+
+def names_place(answer: str, place: str) -> bool:
+    """Whether the answer names the place as whole words, without regard to case, blanks or underscores."""
+    words = r"[\s_]+".join(re.escape(word) for word in re.split(r"[\s_]+", place.strip()))
+    return re.search(rf"(?<![\w]){words}(?![\w])", answer, re.IGNORECASE) is not None
+
+
+class ParaToMiRow(Row):
+    """One question about one story."""
+
+    story: list[str]
+    question: str
+    cands: list[str] = []
+    correct_answer: str
+    qType: str = ""
+
+    @field_validator("story", "cands", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return listed(value)
+
+    @field_validator("question", "correct_answer")
+    @classmethod
+    def _not_blank(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("is blank")
+        return text.strip()
+
+    @field_validator("story")
+    @classmethod
+    def _not_empty(cls, story: list[str]) -> list[str]:
+        if not story:
+            raise ValueError("holds no sentence")
+        return story
+
+
+class ParaToMi(OneTurnTask[ParaToMiRow]):
+    """Where will Isla look for the banana?"""
+
+    name = "paratomi"
+    row_type = ParaToMiRow
+    headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
+
+    def render(self, row: ParaToMiRow, feedback_block: str) -> str:
+        story = "\n".join(sentence.strip() for sentence in row.story)
+        candidates = f"\nPlaces to choose from: {', '.join(row.cands)}" if row.cands else ""
+        return f"{RULES}\n\nStory:\n{story}\n\n{feedback_block}Question: {row.question}{candidates}\n\n{FORM}"
+
+    def reference(self, row: ParaToMiRow) -> str:
+        return row.correct_answer
+
+    def check(self, row: ParaToMiRow) -> None:
+        if row.cands and row.correct_answer not in row.cands:
+            raise ValueError(f"correct_answer: {row.correct_answer!r} is not among the candidates {row.cands}")
+
+    def secrets(self, row: ParaToMiRow) -> Sequence[str]:
+        return (row.correct_answer, *row.cands)
+
+    async def judge(self, row: ParaToMiRow, episode: Episode, judge: Judge) -> Verdict:
+        answer = tagged_answer(episode.answer)
+        others = [place for place in row.cands if place != row.correct_answer]
+        correct = (
+            answer is not None
+            and names_place(answer, row.correct_answer)
+            and not any(names_place(answer, other) for other in others)
+        )
+        return Verdict(float(correct), {"accuracy": float(correct), "answered": float(bool(answer))})

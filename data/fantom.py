@@ -1,0 +1,129 @@
+"""FanToM task files (belief, multiple choice) from the CSV files of the AutoToM repository.
+
+    python -m data.fantom convert FANToM_tom_belief_*.csv --out data/sim_eval_data/fantom_val.parquet
+
+Source of the conversations: FanToM (github.com/skywalker023/fantom, MIT), "only for evaluation purposes";
+the CSV form: github.com/SCAI-JHU/AutoToM (Apache-2.0), benchmarks/full_data_formatted. A file's name
+carries what its rows do not: first or second order, and whether the person asked about could have heard the
+information.
+
+In these files the right answer is always the first choice, so the choices are shuffled here.
+"""
+
+import argparse
+import ast
+import csv
+import hashlib
+import random
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.rows import Record, add_output_arguments, write_outputs
+
+_NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
+# Two people may both say "Absolutely, Jaiden!"; no two conversations share a line of this many characters.
+_TELLING_LINE = 60
+_COLUMNS = ("context", "question", "answer_choices", "gt_answer")
+
+
+def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
+    """The rows of FanToM CSV files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
+
+    The place of the right answer depends on (seed, file name, row in that file) alone: neither the order of
+    the files nor which others are given changes it. `set_id` names the conversation (see
+    `conversation_ids`). Raises ValueError naming file, row (1 = first data row) and field.
+    """
+    files = sorted((Path(path) for path in paths), key=lambda path: path.name)
+    names = [path.name for path in files]
+    if len(set(names)) < len(names):
+        raise ValueError(f"the same file name is given twice: {names}; give each FanToM file once")
+    records: list[Record] = []
+    for path in files:
+        matched = _NAME.search(path.name)
+        if not matched:
+            raise ValueError(
+                f"{path}: the name must tell accessibility and order, as the original's does: "
+                "FANToM_tom_belief_inaccessible_short_context_first-order.csv"
+            )
+        with path.open(newline="", encoding="utf-8") as lines:
+            for number, raw in enumerate(csv.DictReader(lines), start=1):
+                rng = random.Random(f"fantom:{seed}:{path.name.replace(':', '_')}:{number}")
+                fields = _fields(f"{path}: row {number}", raw, rng)
+                records.append({"index": len(records), **fields, **_kind(*matched.groups())})
+    set_ids = conversation_ids([record["context"] for record in records])
+    return [{**record, "set_id": set_ids[record["context"]]} for record in records]
+
+
+def conversation_ids(contexts: Sequence[str]) -> dict[str, str]:
+    """Context -> id of its conversation: 12 hex digits, made from the opening line.
+
+    The files hold overlapping excerpts of one conversation, most with the same start and different ends.
+    Excerpts that share a long line are one conversation, and take the smallest of their ids.
+    """
+    ids = {context: hashlib.sha256(context.split("\n")[0].encode()).hexdigest()[:12] for context in contexts}
+    sharing: dict[str, list[str]] = {}
+    for context in ids:
+        for line in context.split("\n"):
+            if len(line) >= _TELLING_LINE:
+                sharing.setdefault(line, []).append(context)
+    changed = True
+    while changed:  # the smallest id spreads along chains of overlapping excerpts; two or three rounds in practice
+        changed = False
+        for group in sharing.values():
+            smallest = min(ids[context] for context in group)
+            for context in group:
+                changed = changed or ids[context] != smallest
+                ids[context] = smallest
+    return ids
+
+
+def _kind(accessibility: str, order: str) -> Record:
+    return {
+        "question_type": f"tom:belief:{accessibility}:multiple-choice",
+        "tom_type": order,
+        "missed_info_accessibility": accessibility,
+    }
+
+
+def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
+    for column in _COLUMNS:
+        if not (raw.get(column) or "").strip():
+            raise ValueError(f"{where}: field '{column}' is missing or empty; expected columns {', '.join(_COLUMNS)}")
+    try:
+        choices = ast.literal_eval(raw["answer_choices"])
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"{where}: field 'answer_choices' is not a Python list of strings: {error}") from error
+    if not (isinstance(choices, list) and len(choices) == 2 and all(isinstance(c, str) for c in choices)):
+        raise ValueError(f"{where}: field 'answer_choices' must be a list of two strings, got {choices!r:.100}")
+    if choices.count(raw["gt_answer"]) != 1:
+        raise ValueError(f"{where}: field 'gt_answer' must be one of answer_choices, got {raw['gt_answer']!r:.100}")
+    wrong = next(choice for choice in choices if choice != raw["gt_answer"])
+    rng.shuffle(choices)
+    return {
+        "context": raw["context"],
+        "question": raw["question"],
+        "answer_choices": choices,
+        "correct_answer": choices.index(raw["gt_answer"]),
+        "wrong_answer": wrong,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written."""
+    parser = argparse.ArgumentParser(prog="python -m data.fantom", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="CSV files -> parquet")
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.csv")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records = convert(args.sources, args.seed)
+        lines = write_outputs(args, "fantom", records, lambda r: str(r["set_id"]), lambda r: int(r["correct_answer"]))
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.fantom: {error}")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Hi-ToM task files: from the benchmark's own JSON (evaluation) or from newly generated stories (training).
+
+    python -m data.hitom convert Hi-ToM_data.json --out data/sim_eval_data/hitom_val.parquet
+    python -m data.hitom generate --stories 200 --train-out train.parquet --val-out val.parquet
+
+Source of the records: github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0), file Hi-ToM_data.json. The
+benchmark is for evaluation; training rows come from `generate` (see `data.hitom_stories`).
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data.hitom_stories import StoryConfig, generate_examples
+from data.rows import Record, add_output_arguments, write_outputs
+
+_KEYS = {
+    "story": str,
+    "question": str,
+    "choices": str,
+    "answer": str,
+    "deception": bool,
+    "story_length": int,
+    "question_order": int,
+}
+
+
+def convert(path: str | Path, orders: Sequence[int] | None = None) -> list[Record]:
+    """The records of a Hi-ToM JSON file as `extra_info` dicts, in the file's order.
+
+    `orders` keeps some question orders only. The file is {"data": [...]} or a bare list, each record with the
+    keys of `_KEYS`. `index` counts the rows of the file before filtering, `story_id` the distinct stories.
+    Raises ValueError naming file, record and field.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not a JSON file ({error}); download Hi-ToM_data.json again") from error
+    raw = content.get("data") if isinstance(content, dict) else content
+    if not isinstance(raw, list):
+        raise ValueError(f"{path}: expected a list of records or an object with a 'data' list; is it Hi-ToM_data.json?")
+    story_ids: dict[str, int] = {}
+    records = []
+    for index, item in enumerate(raw):
+        record = _record(f"{path}: record {index}", index, item, story_ids)
+        if orders is None or record["question_order"] in orders:
+            records.append(record)
+    return records
+
+
+def _record(where: str, index: int, item: Any, story_ids: dict[str, int]) -> Record:
+    if not isinstance(item, dict):
+        raise ValueError(f"{where}: expected an object with the fields {', '.join(_KEYS)}, got {item!r:.60}")
+    for key, kind in _KEYS.items():
+        if type(item.get(key)) is not kind:
+            raise ValueError(f"{where}: field '{key}' must be {kind.__name__}, got {item.get(key)!r}")
+    # Some records end in "***" and blank lines, left over from the benchmark's own prompt files.
+    lines = [line.strip() for line in item["story"].splitlines() if line.strip(" \t*")]
+    story = "\n".join(lines)
+    if not lines or not all(re.match(r"\d+ \S", line) for line in lines):
+        raise ValueError(f"{where}: field 'story' must hold numbered sentences, one a line, got {story[:80]!r}")
+    record = {
+        "index": index,
+        "story_id": story_ids.setdefault(story, len(story_ids)),
+        "story": story,
+        "question": item["question"].strip(),
+        "choices": item["choices"].strip(),
+        "correct_answer": item["answer"].strip(),
+        "deception": item["deception"],
+        "story_length": item["story_length"],
+        "question_order": item["question_order"],
+    }
+    if record["correct_answer"] not in choice_texts(record["choices"]):
+        raise ValueError(f"{where}: field 'answer' {record['correct_answer']!r} is not among {record['choices']!r}")
+    return record
+
+
+def choice_texts(choices: str) -> list[str]:
+    """The option texts of "A. x, B. y, ...", in order."""
+    return [part.split(". ", 1)[-1].strip() for part in choices.split(", ")]
+
+
+def _answer_position(record: Record) -> int:
+    return choice_texts(record["choices"]).index(record["correct_answer"])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m data.hitom", description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    converting = commands.add_parser("convert", help="the benchmark's JSON file -> parquet")
+    converting.add_argument("source", type=Path, metavar="SRC.json")
+    generating = commands.add_parser("generate", help="new stories -> parquet")
+    generating.add_argument("--stories", type=int, default=200, help="30 rows each by default (default 200)")
+    generating.add_argument("--agents", type=int, default=5, help="agents in chapter 1, 2 to 5 (default 5)")
+    generating.add_argument("--lengths", type=int, nargs="+", default=[1, 2, 3], help="chapters (default 1 2 3)")
+    generating.add_argument("--deception", choices=["yes", "no", "both"], default="both", help="default both")
+    generating.add_argument("--distractors", type=float, default=0.1, help="chance before each sentence (0.1)")
+    generating.add_argument("--options", nargs="+", help="the same options, in this order, for every question")
+    for command in (converting, generating):
+        command.add_argument("--orders", type=int, nargs="+", help="question orders to keep, 0 to 4 (default all)")
+        add_output_arguments(command)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written."""
+    args = _parser().parse_args(argv)
+    try:
+        if args.command == "convert":
+            records = convert(args.source, args.orders)
+        else:
+            config = StoryConfig(
+                agents=args.agents,
+                options_fixed=args.options,
+                distractor_probability=args.distractors,
+                orders=args.orders or (0, 1, 2, 3, 4)[: args.agents + 1],
+                lengths=args.lengths,
+                deceptions={"yes": (True,), "no": (False,), "both": (False, True)}[args.deception],
+            )
+            records = generate_examples(args.stories, args.seed, config)
+        lines = write_outputs(args, "hitom", records, lambda record: str(record["story_id"]), _answer_position)
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.hitom: {error}")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

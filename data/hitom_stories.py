@@ -1,0 +1,182 @@
+"""New Hi-ToM stories with questions and gold answers, in the grammar of the benchmark's own stories.
+
+The paper trains on 6,000 examples from 200 stories: 5 question orders x 3 lengths x with and without
+deception. Here one story is a cast, three rooms, their objects and the options; its six variants (length
+1-3, deception or not) are acted out anew, so no two texts are alike.
+
+Taken over from the records: chapters of 5, 3 and 4 agents; agents leave in the order in which they entered;
+each may move the object just before leaving; in deception stories the chapters 1 / 2 / 1 and 3 (of 1 / 2 /
+3) end in talk; every question is about the object of chapter 1. One thing is left out on purpose: in the
+benchmark a chapter may play in an earlier room without naming the object that is still there, and its gold
+answers then contradict each other. Here a room is only visited again together with its object.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from data.hitom_beliefs import BeliefLog
+from data.hitom_world import AGENTS, CONTAINERS, ROOMS, THINGS, StoryConfig
+from data.rows import Record
+
+__all__ = ["StoryConfig", "generate_examples"]
+
+_ROOMS_PER_STORY = 3
+# Talk that can end a chapter of n agents: pairs of (speaker, listener) by order of leaving, 0 first. ALL =
+# a public claim, OUTSIDER = someone who was not in the room and is told the truth. Sizes 3, 4, 5 are the
+# benchmark's (its generator has one form of size 3 that no record here shows); size 2 is ours.
+ALL, OUTSIDER = -1, -2
+_TALKS: dict[int, tuple[tuple[tuple[int, int], tuple[int, int]], ...]] = {
+    2: (((0, ALL), (1, 0)), ((1, ALL), (0, 1)), ((1, 0), (0, 1))),
+    3: (((1, ALL), (2, 1)), ((2, ALL), (0, 2)), ((0, ALL), (2, OUTSIDER)), ((1, 2), (2, OUTSIDER))),
+    4: (((1, ALL), (3, 2)), ((2, ALL), (0, 3)), ((0, ALL), (3, OUTSIDER)), ((1, 2), (3, OUTSIDER))),
+    5: (((2, 0), (1, 3)), ((2, ALL), (4, 2)), ((3, ALL), (4, 0))),
+}
+_TALKING_CHAPTERS = {1: (0,), 2: (1,), 3: (0, 2)}
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What the variants of one story share. `places`: (room, object, containers of the room)."""
+
+    cast: tuple[str, ...]
+    options: tuple[str, ...]
+    places: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+class _Writer:
+    """Writes the sentences of one variant and logs what they do to the beliefs."""
+
+    def __init__(self, rng: random.Random, setting: _Setting, config: StoryConfig) -> None:
+        self.rng, self.setting, self.config = rng, setting, config
+        self.lines: list[str] = []
+        self.log = BeliefLog()
+        self.now_in: dict[str, str] = {}
+
+    def say(self, sentence: str) -> None:
+        # `random() < 0` never holds, so probability 0 really means none.
+        if self.rng.random() < self.config.distractor_probability:
+            self.lines.append(self._distractor())
+        self.lines.append(sentence)
+
+    def _distractor(self) -> str:
+        who = self.rng.choice(self.setting.cast)
+        return self.rng.choice(
+            (
+                f"{who} saw a {self.rng.choice(('cat', 'dog', 'monkey', 'mouse'))}.",
+                f"{who} lost his {self.rng.choice(('watch', 'gloves', 'phone'))}.",
+                f"{who} likes the {self.rng.choice(self.setting.options)}.",
+                f"{who} dislikes the {self.rng.choice(THINGS)}.",
+            )
+        )
+
+    def chapter(self, agents: Sequence[str], place: tuple[str, str, tuple[str, ...]], talk: bool) -> None:
+        room, thing, containers = place
+        together = f"{', '.join(agents[:-1])} and {agents[-1]}"
+        self.say(f"{together} entered the {room}.")
+        container = self.now_in.get(thing) or self.rng.choice(containers)
+        self.say(f"The {thing} is in the {container}.")
+        self.log.see(thing, container, agents)
+        for position, agent in enumerate(agents):
+            if self.rng.random() < 0.5:
+                container = self.rng.choice([other for other in containers if other != container])
+                self.say(f"{agent} moved the {thing} to the {container}.")
+                self.log.see(thing, container, agents[position:])
+            else:
+                self.say(f"{agent} made no movements and stayed in the {room} for 1 minute.")
+            self.say(f"{agent} exited the {room}.")
+        self.now_in[thing] = container
+        self.say(f"{together} entered the waiting_room.")
+        if talk:
+            self._talk(agents, thing, containers)
+
+    def _talk(self, agents: Sequence[str], thing: str, containers: tuple[str, ...]) -> None:
+        outsiders = [agent for agent in self.setting.cast if agent not in agents]
+        talks = [talk for talk in _TALKS[len(agents)] if outsiders or all(to != OUTSIDER for _, to in talk)]
+        for speaking, to in self.rng.choice(talks):
+            speaker = agents[speaking]
+            container = self.now_in[thing] if to == OUTSIDER else self.rng.choice(containers)
+            if to == ALL:
+                listeners: Sequence[str] = self.setting.cast
+                # Without "the": the benchmark's own wording.
+                self.say(f"{speaker} publicly claimed that {thing} is in the {container}.")
+            else:
+                listeners = [self.rng.choice(outsiders) if to == OUTSIDER else agents[to]]
+                self.say(f"{speaker} privately told {listeners[0]} that the {thing} is in the {container}.")
+            self.log.hear(thing, container, speaker, listeners, agents)
+
+
+def generate_examples(n_stories: int, seed: int, config: StoryConfig | None = None) -> list[Record]:
+    """`n_stories` stories, each in all variants and question orders of `config`, as `extra_info` dicts.
+
+    With the default config that is 30 rows a story (200 stories = the paper's 6,000). `story_id` (0 to
+    n_stories - 1) is shared by the variants of a story, which have the same cast, rooms and options. The
+    outcome depends on the arguments alone: the first stories stay the same when n_stories grows.
+    """
+    if n_stories < 1:
+        raise ValueError(f"n_stories must be at least 1, got {n_stories}")
+    config = config or StoryConfig()
+    records: list[Record] = []
+    for story_id in range(n_stories):
+        setting = _setting(random.Random(f"hitom:{seed}:{story_id}"), config)
+        for length in config.lengths:
+            for deception in config.deceptions:
+                rng = random.Random(f"hitom:{seed}:{story_id}:{length}:{int(deception)}")
+                for record in _variant(rng, setting, config, length, deception):
+                    records.append({"index": len(records), "story_id": story_id, **record})
+    return records
+
+
+def _setting(rng: random.Random, config: StoryConfig) -> _Setting:
+    if config.options_fixed is not None:
+        options = list(config.options_fixed)
+    else:
+        given = list(config.containers or ())
+        fill = rng.sample([c for c in CONTAINERS if c not in given], config.n_options - len(given))
+        options = given + fill
+        rng.shuffle(options)
+    # A small set of options is shared by all rooms; a room needs a few containers for objects to move among.
+    movable = list(config.containers or options)
+    share = 0 if config.containers else len(movable) // _ROOMS_PER_STORY
+    rng.shuffle(movable)
+    rooms, things = rng.sample(ROOMS, _ROOMS_PER_STORY), rng.sample(THINGS, _ROOMS_PER_STORY)
+    places = tuple(
+        (room, thing, tuple(movable[i * share : (i + 1) * share] if share >= 3 else movable))
+        for i, (room, thing) in enumerate(zip(rooms, things, strict=True))
+    )
+    return _Setting(tuple(rng.sample(AGENTS, config.agents)), tuple(options), places)
+
+
+def _variant(rng: random.Random, setting: _Setting, config: StoryConfig, length: int, deception: bool) -> list[Record]:
+    writer = _Writer(rng, setting, config)
+    visited: list[int] = []
+    for chapter, size in enumerate((config.agents, max(2, config.agents - 2), max(2, config.agents - 1))[:length]):
+        if visited and rng.random() < config.revisit_probability:
+            visited.append(rng.choice(visited))
+        else:
+            visited.append(max(visited, default=-1) + 1)
+        agents = rng.sample(setting.cast, size)
+        writer.chapter(agents, setting.places[visited[-1]], deception and chapter in _TALKING_CHAPTERS[length])
+    asked = rng.sample(setting.cast, config.agents)
+    thing = setting.places[0][1]
+    return [
+        {
+            "story": "\n".join(f"{number} {line}" for number, line in enumerate(writer.lines, start=1)),
+            "question": _question(asked[len(asked) - order :], thing),
+            "choices": ", ".join(f"{chr(ord('A') + i)}. {option}" for i, option in enumerate(setting.options)),
+            "correct_answer": writer.log.belief(asked[len(asked) - order :], thing),
+            "deception": deception,
+            "story_length": length,
+            "question_order": order,
+        }
+        for order in config.orders
+    ]
+
+
+def _question(chain: Sequence[str], thing: str) -> str:
+    """The benchmark's wording, with its "really think" in order 1."""
+    if not chain:
+        return f"Where is the {thing} really?"
+    if len(chain) == 1:
+        return f"Where does {chain[0]} really think the {thing} is?"
+    return f"Where does {' think '.join(chain[:2])} thinks {''.join(f'{a} thinks ' for a in chain[2:])}the {thing} is?"

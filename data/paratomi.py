@@ -1,0 +1,179 @@
+"""ParaToMi task files: paraphrased ToMi stories (.txt and .trace), or the rows of Percept-ToMi (.csv).
+
+    python -m data.paratomi convert paraphrased_tomi_test.txt --out data/sim_rl_data/paratomi_rl_train.parquet
+    python -m data.paratomi convert Percept-ToMi.csv --out data/sim_eval_data/paratomi_val.parquet
+
+Sources: github.com/skywalker023/thought-tracing, data/paraphrased_tomi (MIT; the stories derive from ToMi,
+CC BY-NC 4.0: not for commercial use), and github.com/chanijung/PercepToM, dataset/Percept-ToMi.csv (no
+licence).
+
+The .txt file has no candidate answers. They are derived: every container and every room that the story
+names, by ToMi's fixed lists of both. Percept-ToMi's own candidates also hold things that characters like;
+these never are answers. The order of derived candidates is shuffled, as the order of mention would give
+answers away.
+"""
+
+import argparse
+import ast
+import csv
+import hashlib
+import random
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.rows import Record, add_output_arguments, write_outputs
+
+CONTAINERS = (
+    "basket bathtub bottle box bucket container crate cupboard drawer envelope pantry suitcase treasure_chest"
+).split()
+ROOMS = (
+    "TV_room attic back_yard basement bathroom bedroom cellar closet crawlspace den dining_room front_yard garage "
+    "garden hall hallway kitchen laundry living_room lounge master_bedroom office pantry patio playroom porch "
+    "staircase study sunroom workshop"
+).split()
+# Longest first and whole words only: "master_bedroom" is no bedroom, "hallway" no hall.
+# The CSV writes spaces.
+_LONGEST_FIRST = sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)
+_PLACE = re.compile(rf"(?<![\w-])({'|'.join(_LONGEST_FIRST).replace('_', '[_ ]')})(?![\w-])")
+
+
+def derive_candidates(story: Sequence[str]) -> list[str]:
+    """The containers and rooms that the sentences of `story` name, in order of first mention."""
+    return list(dict.fromkeys(_PLACE.findall("\n".join(story))))
+
+
+def question_type(raw: str) -> str:
+    """Drops the number in "first_order_0_no_tom": which of the two agents is asked about makes no type."""
+    return re.sub(r"_[01]_", "_", raw)
+
+
+def convert(path: str | Path, seed: int = 0) -> list[Record]:
+    """The questions of a ParaToMi .txt or a Percept-ToMi .csv file as `extra_info` dicts, in order.
+
+    `seed` orders the derived candidates of a .txt file. Raises ValueError naming file, block or row, and
+    field.
+    """
+    path = Path(path)
+    if path.suffix == ".csv":
+        return _convert_csv(path)
+    if path.suffix == ".txt":
+        return _convert_txt(path, seed)
+    raise ValueError(f"{path}: expected a .txt file (with its .trace beside it) or a .csv file")
+
+
+def _convert_txt(path: Path, seed: int) -> list[Record]:
+    blocks = _blocks(path)
+    trace_path = path.with_suffix(".trace")
+    traces = [line for line in trace_path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if len(traces) != len(blocks):
+        raise ValueError(
+            f"{trace_path}: {len(traces)} lines for {len(blocks)} blocks in {path.name}; line i must describe "
+            "block i, so take both files from the same copy"
+        )
+    records = []
+    for index, (sentences, trace) in enumerate(zip(blocks, traces, strict=True)):
+        question, answer = sentences[-1].split("\t")[:2]
+        story = sentences[:-1]
+        candidates = derive_candidates(story)
+        random.Random(f"paratomi:{seed}:{index}").shuffle(candidates)
+        # A trace is "event,event,...,question type,story type".
+        raw_type = trace.split(",")[-2] if "," in trace else ""
+        records.append(_record(f"{path}: block {index}", index, story, question, candidates, answer, raw_type))
+    return records
+
+
+def _blocks(path: Path) -> list[list[str]]:
+    """The bAbI blocks without line numbers; the last line of each is "question<TAB>answer<TAB>support"."""
+    blocks: list[list[str]] = []
+    current: list[str] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        matched = re.fullmatch(r"(\d+) (.*\S)\s*", line)
+        if not line.strip():
+            continue
+        if not matched or int(matched[1]) != len(current) + 1:
+            raise ValueError(
+                f"{path}: line {number}: expected a sentence numbered {len(current) + 1}, got {line[:60]!r}"
+            )
+        current.append(matched[2])
+        if "\t" in matched[2]:
+            blocks.append(current)
+            current = []
+    if current:
+        raise ValueError(f"{path}: the last block has no question; the file seems to be cut off")
+    return blocks
+
+
+def _convert_csv(path: Path) -> list[Record]:
+    records = []
+    with path.open(newline="", encoding="utf-8") as lines:
+        for number, raw in enumerate(csv.DictReader(lines), start=1):
+            where = f"{path}: row {number}"
+            story, cands = (_literal_list(where, column, raw.get(column)) for column in ("story", "cands"))
+            fields = [raw.get(column) or "" for column in ("question", "answer", "qType")]
+            records.append(_record(where, number - 1, story, fields[0], cands, fields[1], fields[2]))
+    return records
+
+
+def _literal_list(where: str, field: str, text: str | None) -> list[str]:
+    try:
+        value = ast.literal_eval(text or "")
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"{where}: field '{field}' is not a Python list of strings: {error}") from error
+    if not (isinstance(value, list) and value and all(isinstance(item, str) for item in value)):
+        raise ValueError(f"{where}: field '{field}' must be a non-empty list of strings, got {text!r:.80}")
+    return value
+
+
+def _record(
+    where: str, index: int, story: list[str], question: str, cands: list[str], answer: str, raw_type: str
+) -> Record:
+    if not story or not question.strip():
+        raise ValueError(f"{where}: field '{'question' if story else 'story'}' is empty")
+    if not re.match(r"(first|second)_order_|memory|reality", raw_type):
+        raise ValueError(f"{where}: field 'qType' must name a ToMi question type, got {raw_type!r}")
+    if len(cands) < 2 or answer not in cands:
+        raise ValueError(f"{where}: field 'correct_answer' {answer!r} must be one of at least two candidates, {cands}")
+    return {
+        "index": index,
+        "story": story,
+        "question": question.strip(),
+        "cands": cands,
+        "correct_answer": answer,
+        "qType": question_type(raw_type),
+    }
+
+
+def story_key(record: Record) -> str:
+    """Equal for all questions and paraphrases of one ToMi story: the people and the places it names."""
+    text = "\n".join(record["story"])
+    # ToMi's names are the only capitalised words besides articles, question words and TV_room.
+    names = set(re.findall(r"\b[A-Z][a-z]+\b", text)) - {"The", "There", "In", "Inside", "A", "An", "It"}
+    places = {place.replace(" ", "_") for place in derive_candidates(record["story"])}
+    return hashlib.sha256(" ".join([*sorted(names), "|", *sorted(places)]).encode()).hexdigest()[:12]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written."""
+    parser = argparse.ArgumentParser(prog="python -m data.paratomi", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="text -> parquet")
+    converting.add_argument("source", type=Path, metavar="SRC.txt|SRC.csv")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records = convert(args.source, args.seed)
+        lines = write_outputs(
+            args,
+            "paratomi",
+            records,
+            story_key,
+            lambda record: record["cands"].index(record["correct_answer"]),
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.paratomi: {error}")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

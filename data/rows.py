@@ -1,0 +1,147 @@
+"""Writing a task's parquet file, and splitting rows into train and validation without leaks.
+
+Every task file has three columns: `data_source` (which task plays the row), `prompt` (one user message with
+the question; verl wants the column to exist, the task renders its own prompt) and `extra_info` (the task's
+fields). The type of each field is fixed by the first record and enforced for all others, because parquet
+would otherwise turn a stray int or a missing key into a silent null that only shows up in the middle of a
+training run.
+"""
+
+import argparse
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Record = dict[str, Any]
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "str": pa.string(),
+    "list[str]": pa.list_(pa.string()),
+}
+_PROMPT_TYPE = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+
+
+def write_rows(path: str | Path, data_source: str, records: Sequence[Record]) -> None:
+    """Writes `records` (one `extra_info` dict a row) to the parquet file `path`, all of it or nothing.
+
+    Each record needs `index` (int, unique in the file) and `question` (str); all records have the same
+    fields, each a str, int, float, bool or list[str]. Raises ValueError naming the file, row and field when
+    one does not fit.
+    """
+    path = Path(path)
+    kinds = _check(path, records)
+    info_type = pa.struct([(name, _ARROW_TYPES[kind]) for name, kind in kinds.items()])
+    columns = {
+        "data_source": pa.array([data_source] * len(records), pa.string()),
+        "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in records], _PROMPT_TYPE),
+        "extra_info": pa.array(list(records), info_type),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Same folder, so that the rename stays on one file system and is atomic.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        pq.write_table(pa.table(columns), temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _check(path: Path, records: Sequence[Record]) -> dict[str, str]:
+    """Returns the kind of every field, after checking that all records agree on fields and kinds."""
+    if not records:
+        raise ValueError(f"{path}: no rows to write; check the source file and the filters (--limit, --orders)")
+    kinds = {name: _kind(path, 0, name, value) for name, value in records[0].items()}
+    for name, kind in (("index", "int"), ("question", "str")):
+        if kinds.get(name) != kind:
+            raise ValueError(f"{path}: row 0: field '{name}' must be {kind}, got {kinds.get(name, 'nothing')}")
+    seen: dict[int, int] = {}
+    for row, record in enumerate(records):
+        different = sorted(set(record) ^ set(kinds))
+        if different:
+            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; give it to every row")
+        for name, value in record.items():
+            kind = _kind(path, row, name, value)
+            if kind != kinds[name]:
+                raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {kinds[name]} in row 0")
+        if record["index"] in seen:
+            first = seen[record["index"]]
+            raise ValueError(f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number anew")
+        seen[record["index"]] = row
+    return kinds
+
+
+def _kind(path: Path, row: int, name: str, value: Any) -> str:
+    if type(value).__name__ in ("bool", "int", "float", "str"):
+        return type(value).__name__
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return "list[str]"
+    raise ValueError(
+        f"{path}: row {row}: field '{name}' is {type(value).__name__} {str(value)[:60]!r}; allowed: str, int, float, "
+        "bool, non-empty list of str (store anything richer as a JSON string)"
+    )
+
+
+def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Splits row numbers into (train, validation) so that all rows of one group land on one side.
+
+    `groups` names the group (story, conversation) of each row; `val_fraction` in (0, 1) is the share of
+    groups. Membership depends on the names and the seed, not on the order of the rows. Both sides get at
+    least one group.
+    """
+    if not 0 < val_fraction < 1:
+        raise ValueError(f"--val-fraction must lie between 0 and 1, got {val_fraction}")
+    ranked = sorted(set(groups), key=lambda group: hashlib.sha256(f"{seed}:{group}".encode()).digest())
+    if len(ranked) < 2:
+        raise ValueError(f"a split needs at least 2 stories or conversations, got {len(ranked)}; use --out instead")
+    n_val = min(max(1, round(len(ranked) * val_fraction)), len(ranked) - 1)
+    held_out = set(ranked[:n_val])
+    rows = range(len(groups))
+    return [i for i in rows if groups[i] not in held_out], [i for i in rows if groups[i] in held_out]
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what all builders share: one file (--out) or a split without leaks (--train-out, --val-out)."""
+    parser.add_argument("--out", type=Path, help="parquet file with all rows")
+    parser.add_argument("--train-out", type=Path, help="parquet file of the training side of a split")
+    parser.add_argument("--val-out", type=Path, help="parquet file of the validation side of a split")
+    parser.add_argument("--val-fraction", type=float, default=0.2, help="share of stories held out (default 0.2)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random here (default 0)")
+    parser.add_argument("--limit", type=int, help="keep the first N stories (conversations) only")
+
+
+def write_outputs(
+    args: argparse.Namespace,
+    data_source: str,
+    records: Sequence[Record],
+    group_of: Callable[[Record], str],
+    answer_position: Callable[[Record], int],
+) -> list[str]:
+    """Writes the file(s) that `args` (see `add_output_arguments`) asks for; returns a line of counts for each."""
+    if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
+        raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
+    groups = [group_of(record) for record in records]
+    if args.limit is not None:
+        kept = set(list(dict.fromkeys(groups))[: args.limit])
+        records = [record for record, group in zip(records, groups, strict=True) if group in kept]
+        groups = [group for group in groups if group in kept]
+    parts: list[tuple[Path, list[int]]] = [(args.out, list(range(len(records))))]
+    if not args.out:
+        train, val = split_groups(groups, args.val_fraction, args.seed)
+        parts = [(args.train_out, train), (args.val_out, val)]
+    lines = []
+    for path, rows in parts:
+        chosen = [records[i] for i in rows]
+        write_rows(path, data_source, chosen)
+        letters = Counter(chr(ord("A") + answer_position(record)) for record in chosen)
+        balance = " ".join(f"{letter}={letters[letter]}" for letter in sorted(letters))
+        lines.append(f"{path}: rows={len(chosen)} stories={len({groups[i] for i in rows})} answers: {balance}")
+    return lines

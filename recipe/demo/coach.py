@@ -1,0 +1,107 @@
+"""What the demo's people and its coach know of a story: who saw what, by rule, without any model.
+
+`read_scene` reads the sentences of a story: where the thing was at first, where it is in truth, who left before it
+was moved again. The warm start uses it to imitate hasty people; the offline stand-in for the judge uses
+`critique` to say in words which step of an attempt failed. A critique names people and never a place or a letter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.choice import parse_options, tagged_letter
+
+Slip = Literal["none", "form", "truth", "first", "other"]
+
+_LINE = re.compile(r"^\s*\d+\s+(.*?)\s*$", re.MULTILINE)
+_PLACED = re.compile(r"The (\w+) is in the (\w+)\.")
+_MOVED = re.compile(r"(\w+) moved the (\w+) to the (\w+)\.")
+_TASK = re.compile(
+    r"\nStory:\n(?P<story>.*?)\n\n(?:.*\n\n)?Question: (?P<question>.*?)\nChoices: (?P<choices>.*?)\n\n", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where the thing of a one-chapter story was at first, and where it is in truth."""
+
+    first: str
+    truth: str
+
+
+def read_scene(story: str) -> Scene:
+    """The places of the thing that the story begins with.
+
+    Raises:
+        ValueError: the story never says where the thing is.
+    """
+    place, first = None, None
+    for line in _LINE.findall(story):
+        if placed := _PLACED.fullmatch(line):
+            place = placed.group(2)
+            first = first or place
+        elif moved := _MOVED.fullmatch(line):
+            place = moved.group(3)
+    if first is None or place is None:
+        raise ValueError(f"no sentence says where the thing is: {story[:80]!r}")
+    return Scene(first, place)
+
+
+def asked_about(question: str) -> list[str]:
+    """The people whose thoughts a question is about, outermost first; none for "Where is the tomato really?"."""
+    return re.findall(r"(?:does|thinks?) ([A-Z]\w+)", question)
+
+
+def slip(story: str, choices: str, correct_answer: str, attempt: str) -> Slip:
+    """Which step of an attempt failed: its form, taking the truth for a belief, staying at the first place, another."""
+    letter = tagged_letter(attempt)
+    said = parse_options(choices).get(letter) if letter is not None else None
+    scene = read_scene(story)
+    if said is None:
+        return "form"
+    if said == correct_answer:
+        return "none"
+    if said == scene.truth:
+        return "truth"
+    return "first" if said == scene.first else "other"
+
+
+def critique(task: str, correct_answer: str, attempt: str) -> str:
+    """Two sentences on an attempt at a rendered HiToM prompt, without naming a place or a letter.
+
+    Args:
+        task: the user message of the draft.
+        correct_answer: the text of the right option; decides which words are said and is never said.
+        attempt: the policy's answer.
+
+    Raises:
+        ValueError: `task` is not a HiToM prompt.
+    """
+    found = _TASK.search(task)
+    if found is None:
+        raise ValueError("the task holds no 'Story: ... Question: ... Choices: ...'")
+    people = asked_about(found["question"])
+    kind = slip(found["story"], found["choices"], correct_answer, attempt)
+    if kind == "form":
+        return "Your reply did not end in the form asked for. Decide who saw what, then close with that form."
+    return _about_belief(kind, people) if people else _about_truth(kind)
+
+
+def _about_belief(kind: Slip, people: list[str]) -> str:
+    who = " and ".join(people)
+    saw = f"{who} saw last" if len(people) == 1 else f"{who} saw together last"
+    if kind == "none":
+        return f"You kept to what {saw}. Keep doing so."
+    if kind == "truth":
+        return f"You said where the thing is in truth. {people[-1]} had left before it was moved: go by what {saw}."
+    if kind == "first":
+        return f"You said where the thing was at first. It was moved before {people[-1]} left: go by what {saw}."
+    return f"You lost track of who was there at which move. Read it line by line: go by what {saw}."
+
+
+def _about_truth(kind: Slip) -> str:
+    if kind == "none":
+        return "You followed the thing to its last move. Keep doing so."
+    return "You did not follow the thing to the end. It was moved later on: go by its last move."

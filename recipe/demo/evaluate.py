@@ -1,0 +1,115 @@
+"""Accuracy of Hugging Face folders on a file of HiToM rows: sampled at temperature 1, and greedy.
+
+Plain transformers, no engine: the demo compares three models on the same rows with the same code in a few seconds.
+Prompt and verdict are the task's own. (Real evaluations go through `agents/evaluate.py`.)
+
+    python -m recipe.demo.evaluate heldback.parquet base=DIR warm=DIR ditto=DIR --out accuracies.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as hf_logging
+
+from agents.judge import Endpoint, Judge
+from agents.rows import TaskRow, read_rows
+from agents.task import Episode
+
+MAX_NEW_TOKENS = 24
+BATCH = 128
+
+
+@torch.no_grad()
+def generate(model: Any, tokenizer: Any, prompts: Sequence[str], sample: bool) -> list[str]:
+    """One answer a prompt. `prompts` are rendered by the chat template, generation prompt included."""
+    answers: list[str] = []
+    for start in range(0, len(prompts), BATCH):
+        batch = tokenizer(
+            list(prompts[start : start + BATCH]),
+            return_tensors="pt",
+            padding=True,
+            padding_side="left",
+            add_special_tokens=False,
+            return_token_type_ids=False,
+        )
+        choice = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0} if sample else {"do_sample": False}
+        out = model.generate(**batch, **choice, max_new_tokens=MAX_NEW_TOKENS)
+        answers += tokenizer.batch_decode(out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+    return answers
+
+
+def rewards(rows: Sequence[TaskRow], answers: Sequence[str]) -> list[float]:
+    """The task's own reward of each answer."""
+
+    async def score() -> list[float]:
+        # These tasks score by rule: the judge is never asked, so its address leads nowhere.
+        judge = Judge.connect(Endpoint(base_url="http://127.0.0.1:9/v1", api_key_env=None))
+        verdicts = []
+        for row, answer in zip(rows, answers, strict=True):
+            messages = [*row.task.prompt(row.row), {"role": "assistant", "content": answer}]
+            verdicts.append(await row.task.judge(row.row, Episode({"policy": messages}), judge))
+        return [verdict.reward for verdict in verdicts]
+
+    return asyncio.run(score())
+
+
+def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = 4, seed: int = 0) -> dict[str, float]:
+    """Accuracy of one model.
+
+    Args:
+        samples: sampled answers a row.
+
+    Returns:
+        `sampled` and `greedy` accuracy, `sampled_se` (standard error over rows), `rows` and `samples`.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
+    torch.manual_seed(seed)
+    prompts = [
+        tokenizer.apply_chat_template(r.task.prompt(r.row), tokenize=False, add_generation_prompt=True) for r in rows
+    ]
+    greedy = rewards(rows, generate(model, tokenizer, prompts, sample=False))
+    drawn = [rewards(rows, generate(model, tokenizer, prompts, sample=True)) for _ in range(samples)]
+    per_row = torch.tensor(drawn).mean(0)
+    return {
+        "sampled": float(per_row.mean()),
+        "sampled_se": float(per_row.std() / len(rows) ** 0.5),
+        "greedy": sum(greedy) / len(greedy),
+        "rows": len(rows),
+        "samples": samples,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Evaluate the models named on the command line and write one JSON object: name -> accuracies."""
+    parser = argparse.ArgumentParser(prog="python -m recipe.demo.evaluate", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("rows", help="parquet file of HiToM rows")
+    parser.add_argument("models", nargs="+", metavar="NAME=DIR", help="e.g. base=outputs/demo/base")
+    parser.add_argument("--samples", type=int, default=4, help="sampled answers a row (default 4)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON file; names already in it and not given now are kept")
+    args = parser.parse_args(argv)
+    hf_logging.disable_progress_bar()
+    rows = read_rows([args.rows])
+    results = json.loads(args.out.read_text(encoding="utf-8")) if args.out and args.out.is_file() else {}
+    for pair in args.models:
+        name, separator, folder = pair.partition("=")
+        if not separator or not Path(folder).is_dir():
+            parser.error(f"{pair!r}: write NAME=DIR, DIR being a Hugging Face folder")
+        found = results[name] = evaluate(folder, rows, args.samples, args.seed)
+        print(f"{name}: sampled {found['sampled']:.3f} +- {found['sampled_se']:.3f}  greedy {found['greedy']:.3f}")
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

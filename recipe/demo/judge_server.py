@@ -1,0 +1,142 @@
+"""OFFLINE STAND-IN for a judge: an OpenAI-compatible server that writes critiques by rule. No language model is behind it.
+
+The demo must run without a key and without a network, so this process answers where an API model would. It knows one
+request, the one that one-turn tasks send for a critique (`agents.choice.OneTurnTask.feedback`), and the connection
+test (`agents.judge.Judge.check`). Whatever else it is asked it refuses with a 400 that says so; it never invents.
+The critiques come from `recipe.demo.coach`. Scores never pass through here: HiToM is scored by rule in the task.
+
+    python -m recipe.demo.judge_server --port 0 --ready-file /tmp/judge.url     # the file holds the base URL once it runs
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from recipe.demo import coach
+
+MODEL = "offline-stand-in-rules"
+
+
+def answer(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON object that answers a chat request.
+
+    Raises:
+        ValueError: the stand-in has no rule for what is asked.
+    """
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    wanted = set(schema.get("properties", {}))
+    if wanted == {"ready"}:
+        return {"ready": True}
+    if wanted != {"critique"}:
+        raise ValueError(f"the offline stand-in only writes critiques; asked for the fields {sorted(wanted)}")
+    data = _data(body.get("messages", []))
+    missing = {"task", "correct_answer", "attempt"} - set(data)
+    if missing:
+        raise ValueError(f"the data lacks {sorted(missing)}")
+    return {"critique": coach.critique(str(data["task"]), str(data["correct_answer"]), str(data["attempt"]))}
+
+
+def _data(messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    # The gateway sends "Data (JSON; ...):\n{...}" as the first user message; a re-ask appends a complaint after it.
+    text = next((m["content"] for m in messages if m["role"] == "user"), "")
+    data = json.loads(text[text.find("{") :]) if "{" in text else {}
+    return data if isinstance(data, dict) else {}
+
+
+def completion(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat completion in OpenAI's shape. Token counts are words, for the counters only."""
+    text = json.dumps(answer(body))
+    asked = sum(len(m["content"].split()) for m in body.get("messages", []))
+    said = len(text.split())
+    return {
+        "id": f"standin-{time.time_ns()}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": MODEL,
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+    }
+
+
+class Handler(BaseHTTPRequestHandler):
+    """GET /v1/models and POST /v1/chat/completions."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        if self.path.rstrip("/") == "/v1/models":
+            self._send(HTTPStatus.OK, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND, f"no such path: {self.path}")
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path.rstrip("/") != "/v1/chat/completions":
+            self._refuse(HTTPStatus.NOT_FOUND, f"no such path: {self.path}")
+            return
+        try:
+            self._send(HTTPStatus.OK, completion(json.loads(raw)))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, f"{type(error).__name__}: {error}")
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        self._send(status, {"error": {"message": message, "type": "offline_stand_in", "code": None}})
+
+    def _send(self, status: HTTPStatus, content: Mapping[str, Any]) -> None:
+        payload = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent: hundreds of requests a step would bury the demo's own output."""
+
+
+class Server(ThreadingHTTPServer):
+    """One thread a connection; the queue holds a whole step's sessions that connect at once."""
+
+    daemon_threads = True
+    request_queue_size = 512
+
+    @property
+    def base_url(self) -> str:
+        """What OPENAI_BASE_URL or judge.base_url should hold."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+def serve(port: int = 0) -> Server:
+    """A server bound to 127.0.0.1, not yet running; port 0 lets the system choose."""
+    return Server(("127.0.0.1", port), Handler)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run until interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m recipe.demo.judge_server", description="Offline stand-in judge.")
+    parser.add_argument("--port", type=int, default=0, help="0: let the system choose (default)")
+    parser.add_argument("--ready-file", type=Path, help="gets the base URL, once the server takes calls")
+    args = parser.parse_args(argv)
+    with serve(args.port) as server:
+        print(f"OFFLINE STAND-IN judge ({MODEL}): critiques by rule, no language model. {server.base_url}", flush=True)
+        if args.ready_file is not None:
+            draft = args.ready_file.with_name(f".{args.ready_file.name}.{os.getpid()}")
+            draft.write_text(f"{server.base_url}\n", encoding="utf-8")
+            draft.replace(args.ready_file)
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            print("stand-in judge stopped", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The demo's exercises: short HiToM stories, and the mixture of people that the warm start imitates.
+
+Four containers are offered in the same order in every story: a model of this size learns which container a character
+has in mind within seconds, but not to bind letters to shuffled options. Only questions on which a hasty reader goes
+wrong are kept.
+
+The warm start imitates two kinds of people. Careful ones go by what the character saw (the gold answer). Hasty ones go
+by where the thing really is, or, when that is asked, by where it was first. Without feedback 45 of 100 answers are
+careful; with a coach's feedback in the prompt 88 of 100 are. So the policy listens to feedback before RL begins, as
+a big model does, and DITTO has a gap to distil. Nothing about a coach is needed at test time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.choice import parse_options
+from agents.task import Message
+from agents.tasks.hitom import HiToM, HiToMRow
+from data.hitom_stories import StoryConfig, generate_examples
+from data.rows import write_rows
+from recipe.demo.coach import asked_about, critique, read_scene
+
+CAREFUL_SHARE = 0.45  # of the imitated people, without feedback
+COACHED_SHARE = 0.88  # with a coach's feedback in the prompt
+FEEDBACK_SHARE = 0.4  # of the warm-start samples that hold feedback
+STORY_SEED = {"train": 1, "heldback": 2, "warm": 3}
+ORDERS = (0, 1)
+CONTAINERS = ("green_box", "red_crate", "blue_basket", "green_bottle")
+
+TASK = HiToM()
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One warm-start sample: the prompt as generation sees it and the answer of one imitated person."""
+
+    messages: list[Message]
+    answer: str
+    careful: bool
+    coached: bool
+
+
+def exercises(n: int, seed: int, forbidden: Iterable[str] = ()) -> list[Record]:
+    """`n` records with different stories, none of them among `forbidden` story texts, all with a trap in them."""
+    taken = set(forbidden)
+    found: list[Record] = []
+    for _, questions in itertools.groupby(_stream(seed), key=lambda record: record["story"]):
+        wanted = ORDERS[len(found) % len(ORDERS)]  # every order equally often
+        trapped = [q for q in questions if q["question_order"] == wanted and hasty_place(q) != q["correct_answer"]]
+        if trapped and trapped[0]["story"] not in taken:
+            taken.add(trapped[0]["story"])
+            found.append(trapped[0] | {"index": len(found)})
+        if len(found) == n:
+            break
+    return found
+
+
+def hasty_place(record: Record) -> str:
+    """Where a hasty reader says the thing is: its real place, or its first one when the real one is asked for."""
+    scene = read_scene(record["story"])
+    return scene.truth if asked_about(record["question"]) else scene.first
+
+
+def say(record: Record, careful: bool) -> str:
+    """The answer of one person, with the reason in a few words."""
+    people = asked_about(record["question"])
+    place = record["correct_answer"] if careful else hasty_place(record)
+    if people:
+        reason = f"{people[-1]} saw it last in the {place}." if careful else f"It is now in the {place}."
+    else:
+        reason = f"It ended in the {place}." if careful else f"It began in the {place}."
+    letter = next(letter for letter, text in parse_options(record["choices"]).items() if text == place)
+    return f"{reason} <answer>{letter}</answer>"
+
+
+def prompt(record: Record, feedback: str | None = None) -> list[Message]:
+    """The prompt, exactly as the task renders it."""
+    return TASK.prompt(HiToMRow.model_validate(record), feedback)
+
+
+def warm_sample(record: Record, rng: random.Random) -> Sample:
+    """One person's answer, drawn anew at each call: with feedback on an earlier attempt or without."""
+    coached = rng.random() < FEEDBACK_SHARE
+    feedback = None
+    if coached:
+        earlier = say(record, rng.random() < CAREFUL_SHARE)
+        feedback = critique(prompt(record)[0]["content"], record["correct_answer"], earlier)
+    careful = rng.random() < (COACHED_SHARE if coached else CAREFUL_SHARE)
+    return Sample(prompt(record, feedback), say(record, careful), careful, coached)
+
+
+def write_files(out_dir: str | Path, n_train: int = 600, n_heldback: int = 128) -> tuple[Path, Path]:
+    """Write train.parquet and heldback.parquet; they share no story.
+
+    Returns:
+        Both paths.
+    """
+    train = exercises(n_train, STORY_SEED["train"])
+    heldback = exercises(n_heldback, STORY_SEED["heldback"], forbidden=[r["story"] for r in train])
+    paths = Path(out_dir) / "train.parquet", Path(out_dir) / "heldback.parquet"
+    for path, records in zip(paths, (train, heldback), strict=True):
+        write_rows(path, TASK.name, records)
+    return paths
+
+
+def warm_records(n: int, heldback: Sequence[Record]) -> list[Record]:
+    """Exercises for the warm start, none of them with a held-back story."""
+    return exercises(n, STORY_SEED["warm"], forbidden=[r["story"] for r in heldback])
+
+
+def _stream(seed: int) -> Iterator[Record]:
+    """Endless records: chapters of two and of three people in turn, the story's questions side by side."""
+    for chunk in itertools.count():
+        config = StoryConfig(
+            agents=2 + chunk % 2,
+            options_fixed=CONTAINERS,
+            distractor_probability=0.03,
+            orders=ORDERS,
+            lengths=(1,),
+            deceptions=(False,),
+        )
+        yield from generate_examples(200, seed * 10_000 + chunk, config)

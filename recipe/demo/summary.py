@@ -1,0 +1,168 @@
+"""What the demo shows at its end: a table, a picture, and one sentence that says what the numbers say.
+
+Reads the run's metrics (one JSON object a step) and the accuracies that `recipe.demo.evaluate` wrote. Whether the
+reward rose is worked out from the steps themselves, with a standard error; a flat or a falling run is called so.
+
+    python -m recipe.demo.summary metrics.jsonl accuracies.json --png curves.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+from rich.console import Console
+from rich.table import Table
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first
+
+DRAFT, REFINED = "ditto/reward_draft", "ditto/reward_refined"
+NAMES = {"base": "base (random weights)", "warm": "warm start", "ditto": "after DITTO"}
+COLOURS = {"base": "0.6", "warm": "tab:orange", "ditto": "tab:green"}
+CERTAIN = 2.0  # standard errors that a difference must exceed to be called one
+
+
+@dataclass(frozen=True)
+class Step:
+    """Mean rewards of one training step; `refined` is None where no draft was refined."""
+
+    number: int
+    draft: float
+    refined: float | None
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The first quarter of the steps against the last: means, their difference and its standard error."""
+
+    first: float
+    last: float
+    error: float
+    slope: float  # per step, least squares
+    steps_a_quarter: int
+
+    @property
+    def change(self) -> float:
+        return self.last - self.first
+
+    @property
+    def word(self) -> str:
+        """ "rose", "fell", or "did not clearly change"."""
+        if abs(self.change) <= max(CERTAIN * self.error, 1e-9):
+            return "did not clearly change"
+        return "rose" if self.change > 0 else "fell"
+
+
+def read_steps(path: str | Path) -> list[Step]:
+    """The steps of a metrics.jsonl that hold a draft reward, in order; the last line of a step counts (resumed runs)."""
+    found: dict[int, Step] = {}
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        record = json.loads(line) if line.strip() else {}
+        draft = record.get(DRAFT)
+        if draft is not None and math.isfinite(draft):
+            refined = record.get(REFINED)
+            known = refined is not None and math.isfinite(refined)
+            found[int(record["step"])] = Step(int(record["step"]), float(draft), float(refined) if known else None)
+    return [found[number] for number in sorted(found)]
+
+
+def trend(values: Sequence[float]) -> Trend | None:
+    """First against last quarter (two steps at least each); None for fewer than four steps.
+
+    The error takes the spread inside each quarter as noise. A trend inside a quarter widens it, so a rise is called
+    one rather too seldom than too often.
+    """
+    if len(values) < 4:
+        return None
+    n = max(2, len(values) // 4)
+    first, last = values[:n], values[-n:]
+    error = math.sqrt((statistics.variance(first) + statistics.variance(last)) / n)
+    slope = statistics.linear_regression(range(len(values)), values).slope
+    return Trend(statistics.fmean(first), statistics.fmean(last), error, slope, n)
+
+
+def sentence(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]]) -> str:
+    """Whether the reward rose, in one sentence, from the measured numbers alone."""
+    found = trend([step.draft for step in steps])
+    if found is None:
+        return f"Only {len(steps)} steps have a reward: too few to tell whether it rose."
+    text = (
+        f"The drafts' mean reward {found.word} over {len(steps)} steps: {found.first:.3f} in the first quarter, "
+        f"{found.last:.3f} in the last (change {found.change:+.3f}, standard error {found.error:.3f}, "
+        f"slope {found.slope:+.4f} a step)"
+    )
+    if "warm" in accuracies and "ditto" in accuracies:
+        warm, ditto = accuracies["warm"], accuracies["ditto"]
+        change = ditto["sampled"] - warm["sampled"]
+        error = math.hypot(warm.get("sampled_se", 0.0), ditto.get("sampled_se", 0.0))
+        text += f"; sampled accuracy on held-back stories changed by {change:+.3f} (standard error {error:.3f})"
+    return text + "."
+
+
+def _accuracy_table(accuracies: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table(title="Accuracy on held-back stories (chance 0.25)")
+    for column in ("model", "sampled (T=1)", "greedy", "rows"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for key, found in _named(accuracies):
+        sampled = f"{found['sampled']:.3f} ± {found.get('sampled_se', 0.0):.3f}"
+        table.add_row(NAMES.get(key, key), sampled, f"{found['greedy']:.3f}", f"{found.get('rows', 0):.0f}")
+    return table
+
+
+def _step_table(steps: Sequence[Step]) -> Table:
+    table = Table(title="Mean reward per step")
+    for column in ("step", "drafts", "refined", "refined - drafts"):
+        table.add_column(column, justify="right")
+    for step in steps:
+        gap = ("-", "-") if step.refined is None else (f"{step.refined:.3f}", f"{step.refined - step.draft:+.3f}")
+        table.add_row(str(step.number), f"{step.draft:.3f}", *gap)
+    return table
+
+
+def _named(accuracies: Mapping[str, Mapping[str, float]]) -> list[tuple[str, Mapping[str, float]]]:
+    order = [*NAMES, *(key for key in accuracies if key not in NAMES)]
+    return [(key, accuracies[key]) for key in order if key in accuracies]
+
+
+def draw(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]], png: str | Path) -> None:
+    """Draft and refined mean reward per step, the sampled accuracies as horizontal marks."""
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    axes.plot([s.number for s in steps], [s.draft for s in steps], "o-", color="tab:blue", label="drafts")
+    refined = [s for s in steps if s.refined is not None]
+    axes.plot([s.number for s in refined], [s.refined for s in refined], "s--", color="tab:purple", label="refined")
+    for key, found in _named(accuracies):
+        label = f"held-back accuracy, {NAMES.get(key, key)}: {found['sampled']:.2f}"
+        axes.axhline(found["sampled"], color=COLOURS.get(key, "0.3"), linestyle=":", label=label)
+    axes.set(xlabel="training step", ylabel="mean reward", ylim=(-0.02, 1.02), title="DITTO demo: HiToM, tiny model")
+    axes.legend(loc="best", fontsize=8)
+    Path(png).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(png, dpi=120)
+    pyplot.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print both tables and the sentence, write the picture."""
+    parser = argparse.ArgumentParser(prog="python -m recipe.demo.summary", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("metrics", type=Path, help="metrics.jsonl of the run")
+    parser.add_argument("accuracies", type=Path, help="JSON written by recipe.demo.evaluate --out")
+    parser.add_argument("--png", type=Path, default=Path("curves.png"))
+    args = parser.parse_args(argv)
+    steps = read_steps(args.metrics)
+    accuracies = json.loads(args.accuracies.read_text(encoding="utf-8"))
+    console = Console()
+    console.print(_step_table(steps))
+    console.print(_accuracy_table(accuracies))
+    draw(steps, accuracies, args.png)
+    console.print(sentence(steps, accuracies), highlight=False)
+    console.print(f"Curves: {args.png}")
+
+
+if __name__ == "__main__":
+    main()

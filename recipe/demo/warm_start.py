@@ -1,0 +1,137 @@
+"""The demo's warm start: a short supervised training of the tiny model on the mixture of imitated people.
+
+Plain torch, one process. Every batch is drawn fresh, so the model learns the mixture itself and stays undecided, as a
+sampled policy must be for RL to have something to choose from. Loss on the answer's tokens only. Prompts go through
+the tokenizer's chat template with the generation prompt, so training sees exactly the ids that generation sees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer, Qwen3ForCausalLM
+from transformers.utils import logging as hf_logging
+
+from agents.task import Message
+from agents.rows import read_rows
+from recipe.demo import stories, tiny_model
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """How long and how fast the warm start learns."""
+
+    steps: int = 240
+    batch: int = 32
+    lr: float = 2e-3
+    warmup: int = 20
+    stories: int = 6000
+    seed: int = 0
+
+
+def encode(tokenizer: Any, messages: Sequence[Message], answer: str) -> tuple[list[int], list[int]]:
+    """Prompt ids as generation sees them, and the ids of the answer with its end."""
+    text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+    prompt: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    reply: list[int] = tokenizer(answer, add_special_tokens=False)["input_ids"]
+    return prompt, [*reply, tokenizer.eos_token_id]
+
+
+def collate(pairs: Sequence[tuple[list[int], list[int]]], pad: int) -> dict[str, torch.Tensor]:
+    """Left-padded batch; labels are -100 outside the answers. Answers end at the right edge: few logits are needed."""
+    width = max(len(p) + len(a) for p, a in pairs)
+    ids = torch.full((len(pairs), width), pad)
+    labels = torch.full((len(pairs), width), -100)
+    mask = torch.zeros((len(pairs), width), dtype=torch.long)
+    for i, (prompt, answer) in enumerate(pairs):
+        n = len(prompt) + len(answer)
+        ids[i, width - n :] = torch.tensor(prompt + answer)
+        labels[i, width - len(answer) :] = torch.tensor(answer)
+        mask[i, width - n :] = 1
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def answer_loss(model: Qwen3ForCausalLM, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Mean cross-entropy of the answers' tokens."""
+    mask, labels = batch["attention_mask"], batch["labels"]
+    keep = int((labels != -100).sum(1).max()) + 1
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    out = model(input_ids=batch["input_ids"], attention_mask=mask, position_ids=positions, logits_to_keep=keep)
+    return torch.nn.functional.cross_entropy(out.logits[:, :-1].flatten(0, 1), labels[:, 1 - keep :].flatten())
+
+
+def train(model_dir: str | Path, out_dir: str | Path, records: Sequence[stories.Record], how: WarmStart) -> float:
+    """Train the model of `model_dir` on people's answers to `records`; save it in `out_dir`.
+
+    Returns:
+        The mean loss of the last ten steps.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    model = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    torch.manual_seed(how.seed)
+    rng = random.Random(how.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=how.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: _rate(s, how))
+    losses: list[float] = []
+    start = time.perf_counter()
+    model.train()
+    for step in range(1, how.steps + 1):
+        samples = [stories.warm_sample(rng.choice(records), rng) for _ in range(how.batch)]
+        batch = collate([encode(tokenizer, s.messages, s.answer) for s in samples], tokenizer.pad_token_id)
+        loss = answer_loss(model, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+        if step % 20 == 0 or step == how.steps:
+            mean = sum(losses[-20:]) / len(losses[-20:])
+            print(f"warm start {step}/{how.steps}  loss {mean:.3f}  {time.perf_counter() - start:.0f} s", flush=True)
+    model.save_pretrained(out_dir)
+    tokenizer.save_pretrained(out_dir)
+    return sum(losses[-10:]) / len(losses[-10:])
+
+
+def _rate(step: int, how: WarmStart) -> float:
+    # Linear warm-up, then linear decay to a tenth.
+    if step < how.warmup:
+        return (step + 1) / how.warmup
+    return 1.0 - 0.9 * (step - how.warmup) / max(1, how.steps - how.warmup)
+
+
+def prepare(out_dir: str | Path, how: WarmStart) -> None:
+    """Write all that the demo trains on: train.parquet, heldback.parquet, base/ (random weights) and warm/."""
+    out = Path(out_dir)
+    _, heldback_file = stories.write_files(out)
+    heldback = [row.row.model_dump() for row in read_rows([str(heldback_file)])]
+    records = stories.warm_records(how.stories, heldback)
+    rng = random.Random(how.seed)
+    corpus = [stories.warm_sample(record, rng) for record in records[:1500]]
+    texts = [text for s in corpus for text in (s.messages[0]["content"], s.answer)]
+    tiny_model.build(out / "base", texts, how.seed)
+    train(out / "base", out / "warm", records, how)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Prepare the demo's folder."""
+    parser = argparse.ArgumentParser(prog="python -m recipe.demo.warm_start", description="Data, model, warm start.")
+    parser.add_argument("--out", type=Path, required=True, help="gets train.parquet, heldback.parquet, base/ and warm/")
+    parser.add_argument("--steps", type=int, default=WarmStart.steps)
+    parser.add_argument("--seed", type=int, default=WarmStart.seed)
+    args = parser.parse_args(argv)
+    hf_logging.disable_progress_bar()
+    start = time.perf_counter()
+    prepare(args.out, WarmStart(steps=args.steps, seed=args.seed))
+    print(f"demo data, base model and warm start in {args.out}: {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

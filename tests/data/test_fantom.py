@@ -1,0 +1,139 @@
+"""FanToM task files: shuffled choices, conversations kept together, clear errors."""
+
+import csv
+import os
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from data import fantom
+
+SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+FILES = sorted((SOURCES / "fantom").glob("*.csv"))
+needs_records = pytest.mark.skipif(
+    not FILES, reason=f"no benchmark records at {SOURCES / 'fantom'} (SOUL_DATA_SOURCES)"
+)
+
+NAME = "FANToM_tom_belief_inaccessible_short_context_first-order.csv"
+LONG = "Ann: This line is long enough to tell one conversation from any other conversation."
+
+
+def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.DictWriter(lines, ["context", "question", "answer_choices", "gt_answer"])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def row(context: str = "Ann: Hi.", question: str = "What does Ann think?", **other: str) -> dict[str, str]:
+    return {
+        "context": context,
+        "question": question,
+        "answer_choices": "['x', 'y']",
+        "gt_answer": "x",
+    } | other
+
+
+@needs_records
+@pytest.mark.parametrize("seed", range(5))
+def test_the_place_of_the_answer_is_balanced(seed):
+    records = fantom.convert(FILES, seed)
+    assert 0.42 < sum(record["correct_answer"] for record in records) / len(records) < 0.58
+    for kind in {record["question_type"] for record in records}:
+        places = [record["correct_answer"] for record in records if record["question_type"] == kind]
+        assert 0.35 < sum(places) / len(places) < 0.65
+
+
+@needs_records
+def test_the_shuffled_answer_is_still_the_gold_answer():
+    gold = {}
+    for path in FILES:
+        with path.open(newline="", encoding="utf-8") as lines:
+            gold |= {(r["context"], r["question"], path.name): r["gt_answer"] for r in csv.DictReader(lines)}
+    records = fantom.convert(FILES)
+    assert len(records) == len(gold) == 462
+    for r in records:
+        name = f"FANToM_tom_belief_{r['missed_info_accessibility']}_short_context_{r['tom_type']}.csv"
+        answer = r["answer_choices"][r["correct_answer"]]
+        assert answer == gold[r["context"], r["question"], name]
+        assert sorted([answer, r["wrong_answer"]]) == sorted(r["answer_choices"]) and answer != r["wrong_answer"]
+        assert r["question_type"] == f"tom:belief:{r['missed_info_accessibility']}:multiple-choice"
+
+
+@needs_records
+def test_rows_do_not_depend_on_the_order_or_number_of_files():
+    together = fantom.convert(FILES)
+    assert fantom.convert(FILES[::-1]) == together
+    alone = {(r["context"], r["question"], r["tom_type"]): r["correct_answer"] for r in fantom.convert(FILES[2:3])}
+    shared = [r for r in together if (r["missed_info_accessibility"], r["tom_type"]) == ("inaccessible", "first-order")]
+    assert len(alone) == len(shared)
+    assert all(alone[r["context"], r["question"], r["tom_type"]] == r["correct_answer"] for r in shared)
+
+
+@needs_records
+def test_another_seed_shuffles_anew():
+    one, other = (fantom.convert(FILES, seed) for seed in (0, 1))
+    changed = sum(a["correct_answer"] != b["correct_answer"] for a, b in zip(one, other, strict=True))
+    assert 0.4 < changed / len(one) < 0.6
+
+
+@needs_records
+def test_no_conversation_is_on_both_sides_of_a_split(tmp_path, capsys):
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    fantom.main(["convert", *map(str, FILES), "--train-out", str(train), "--val-out", str(val)])
+    assert capsys.readouterr().out.count("rows=") == 2
+    lines = []
+    for path in (train, val):
+        infos = list(pd.read_parquet(path)["extra_info"])
+        lines.append({line for info in infos for line in info["context"].split("\n") if len(line) >= 60})
+    assert lines[0] and lines[1] and not lines[0] & lines[1]
+
+
+@needs_records
+def test_the_records_hold_84_conversations():
+    assert len({record["set_id"] for record in fantom.convert(FILES)}) == 84
+
+
+def test_overlapping_excerpts_are_one_conversation():
+    contexts = [
+        f"Ann: Hi.\n{LONG}",
+        f"Bob: Hello.\n{LONG}\n{LONG}!",
+        f"Eve: Yes.\n{LONG}!",
+        "Ann: Hey.\nBob: Hi.",
+    ]
+    ids = fantom.conversation_ids(contexts)
+    assert len({ids[context] for context in contexts[:3]}) == 1
+    assert ids[contexts[3]] != ids[contexts[0]]
+    assert fantom.conversation_ids(contexts[::-1]) == ids
+
+
+def test_file_names_with_colons_are_the_originals(tmp_path):
+    plain = fantom.convert([write_csv(tmp_path / NAME, [row()] * 8)])
+    original = fantom.convert([write_csv(tmp_path / NAME.replace("tom_belief_", "tom:belief:"), [row()] * 8)])
+    assert plain == original
+    assert len(Counter(record["correct_answer"] for record in plain)) == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"gt_answer": "z"}, "row 2: field 'gt_answer' must be one of"),
+        ({"answer_choices": "['x', 'y', 'z']"}, "row 2: field 'answer_choices' must be a list of two"),
+        ({"answer_choices": "open('x')"}, "row 2: field 'answer_choices' is not a Python list"),
+        ({"context": " "}, "row 2: field 'context' is missing or empty"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, bad, message):
+    with pytest.raises(ValueError, match=message):
+        fantom.convert([write_csv(tmp_path / NAME, [row(), row(**bad)])])
+
+
+def test_a_file_must_tell_what_it_is(tmp_path):
+    with pytest.raises(ValueError, match="name must tell accessibility and order"):
+        fantom.convert([write_csv(tmp_path / "fantom.csv", [row()])])
+    with pytest.raises(SystemExit, match="given twice"):
+        path = str(write_csv(tmp_path / NAME, [row()]))
+        fantom.main(["convert", path, path, "--out", str(tmp_path / "x.parquet")])

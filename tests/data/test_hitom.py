@@ -1,0 +1,297 @@
+"""Hi-ToM: gold answers against an independent tracker, the generator, and the file a task reads.
+
+`Tracker` reads the finished text of a story and keeps one table of beliefs for every chain of agents. It
+shares no code and no algorithm with `data.hitom_beliefs`, which searches a log of events.
+"""
+
+import itertools
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from data import hitom
+from data.hitom_stories import StoryConfig, generate_examples
+
+SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+RECORDS = SOURCES / "hitom" / "Hi-ToM_data.json"
+needs_records = pytest.mark.skipif(
+    not RECORDS.exists(), reason=f"no benchmark records at {RECORDS} (SOUL_DATA_SOURCES)"
+)
+
+# Gold answers of the benchmark that break its own rules, by sample_id. All are in stories that play in one
+# room twice. In the first five the gold container never held the object, nor did anyone say so: it held
+# another chapter's object.
+NEVER_HELD_THE_OBJECT = {241, 261, 281, 285, 857}
+CONTRADICTS_OTHER_RECORDS = {292, 296, 774, 794, 861, 881}
+
+
+class Tracker:
+    """Reads a story line by line; `table[chain, thing]` is where the chain of agents thinks the thing is."""
+
+    def __init__(self, story: str) -> None:
+        self.table: dict[tuple[tuple[str, ...], str], str] = {}
+        self.cast: list[str] = []
+        self.inside: list[str] = []
+        self.left: list[str] = []
+        self.room = ""
+        self.kept_in: dict[str, str] = {}
+        for line in story.splitlines():
+            sentence = re.sub(r"^\d+ ", "", line).rstrip(".")
+            for pattern, action in self.GRAMMAR:
+                if matched := re.fullmatch(pattern, sentence):
+                    getattr(self, action)(*matched.groups())
+                    break
+            else:
+                raise AssertionError(f"sentence outside the grammar: {line}")
+
+    GRAMMAR = (
+        (r"(.+) entered the waiting_room", "wait"),
+        (r"(.+) entered the (\w+)", "enter"),
+        (r"The (\w+) is in the (\w+)", "found"),
+        (r"\w+ moved the (\w+) to the (\w+)", "found"),
+        (r"\w+ made no movements and stayed in the \w+ for 1 minute", "nothing"),
+        (r"(\w+) exited the \w+", "leave"),
+        (r"(\w+) publicly claimed that (\w+) is in the (\w+)", "claim"),
+        (r"(\w+) privately told (\w+) that the (\w+) is in the (\w+)", "tell"),
+        (r"\w+ (?:saw a|lost his|likes the|dislikes the) \w+", "nothing"),
+    )
+
+    def nothing(self) -> None: ...
+
+    def wait(self, agents: str) -> None:
+        assert not self.inside and re.split(", | and ", agents) == self.left
+
+    def enter(self, agents: str, room: str) -> None:
+        self.inside, self.left, self.room = re.split(", | and ", agents), [], room
+        self.cast += [agent for agent in self.inside if agent not in self.cast]
+        # Who comes back sees for himself where a thing of this room is now, named or not.
+        for thing in [thing for thing, kept in self.kept_in.items() if kept == room]:
+            for agent in self.inside:
+                self.table[(agent,), thing] = self.table[(), thing]
+
+    def found(self, thing: str, container: str) -> None:
+        self.kept_in[thing] = self.room
+        for length in range(5):
+            for chain in itertools.permutations(self.inside, length):
+                self.table[chain, thing] = container
+
+    def leave(self, agent: str) -> None:
+        self.inside.remove(agent)
+        self.left.append(agent)
+
+    def believes(self, listener: str, speaker: str) -> bool:
+        seen_more = self.left[self.left.index(speaker) :]
+        return listener not in seen_more
+
+    def claim(self, speaker: str, thing: str, container: str) -> None:
+        for listener in self.cast:
+            if listener != speaker:
+                self.tell(speaker, listener, thing, container)
+
+    def tell(self, speaker: str, listener: str, thing: str, container: str) -> None:
+        self.table[(speaker, listener), thing] = container
+        if self.believes(listener, speaker):
+            self.table[(listener,), thing] = self.table[(listener, speaker), thing] = container
+
+    def answer(self, question: str) -> str | None:
+        thing = re.search(r"the (\w+) (?:is\?|really\?)$", question)
+        assert thing
+        chain = tuple(re.findall(r"(\w+)(?: really)? thinks?\b", question))
+        return self.table.get((chain, thing[1]))
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> list[dict]:
+    return json.loads(RECORDS.read_text(encoding="utf-8"))["data"]
+
+
+@pytest.fixture(scope="module")
+def generated() -> list[dict]:
+    return generate_examples(20, seed=3)
+
+
+@needs_records
+def test_tracker_agrees_with_the_gold_answers_of_the_benchmark(benchmark):
+    wrong = {
+        r["sample_id"] for r in benchmark if Tracker(r["story"].rstrip("\n *")).answer(r["question"]) != r["answer"]
+    }
+    # 97.1 % with (170 of 175) and without deception (199 of 205); 100 % of the stories that visit no room
+    # twice.
+    assert wrong == NEVER_HELD_THE_OBJECT | CONTRADICTS_OTHER_RECORDS
+
+
+@needs_records
+def test_the_disputed_gold_answers_name_a_place_the_object_never_was(benchmark):
+    for record in benchmark:
+        if record["sample_id"] in NEVER_HELD_THE_OBJECT:
+            thing = re.search(r"the (\w+) is\?$", record["question"])[1]
+            assert not re.search(rf"\b{thing}\b.*\b{record['answer']}\b", record["story"])
+
+
+@needs_records
+def test_all_disputed_gold_answers_are_in_stories_that_visit_a_room_twice(benchmark):
+    for record in benchmark:
+        rooms = re.findall(r"entered the (?!waiting)(\w+)", record["story"])
+        if record["sample_id"] in NEVER_HELD_THE_OBJECT | CONTRADICTS_OTHER_RECORDS:
+            assert len(set(rooms)) < len(rooms)
+
+
+def test_generated_answers_agree_with_the_tracker(generated):
+    cells = Counter()
+    for record in generated:
+        assert record["correct_answer"] == Tracker(record["story"]).answer(record["question"]), record
+        cells[record["story_length"], record["question_order"], record["deception"]] += 1
+    assert cells == dict.fromkeys(itertools.product((1, 2, 3), range(5), (False, True)), 20)
+
+
+def test_talk_decides_some_generated_answers(generated):
+    """Guards the test above: agreement would be cheap if no answer ever hung on a claim."""
+    silent = 0
+    for record in generated:
+        untold = "\n".join(x for x in record["story"].splitlines() if " claimed " not in x and " told " not in x)
+        silent += Tracker(untold).answer(record["question"]) != record["correct_answer"]
+    assert silent > 10
+
+
+@pytest.mark.parametrize("agents", [2, 3, 4])
+def test_small_casts_agree_with_the_tracker(agents):
+    config = StoryConfig(agents=agents, orders=range(agents + 1), revisit_probability=1.0)
+    for record in generate_examples(15, 1, config):
+        assert record["correct_answer"] == Tracker(record["story"]).answer(record["question"]), record
+
+
+def test_200_stories_are_the_papers_6000_examples():
+    records = generate_examples(200, 0)
+    assert len(records) == 6000
+    assert Counter(Counter(r["story_id"] for r in records).values()) == {30: 200}
+    assert len({r["story"] for r in records}) == 1200
+    letters = Counter(hitom._answer_position(r) for r in records)
+    assert len(letters) == 15 and max(letters.values()) < 0.12 * len(records)
+
+
+@needs_records
+def test_generated_sentences_use_the_words_of_the_benchmark(benchmark, generated):
+    def shapes(records):
+        text = "\n".join(r["story"] + "\n" + r["question"] for r in records)
+        text = re.sub(r"(?m)^\d+ ", "", text.replace("***", ""))
+        text = re.sub(r"(?<=the )\w+|\b(?!The|Where)[A-Z][a-z]+\b|(?<=The )\w+|(?<=claimed that )\w+", "_", text)
+        text = re.sub(r"(?<=a )(cat|dog|monkey|mouse)|(?<=his )(watch|gloves|phone)", "_", text)
+        return {line for line in text.splitlines() if line}
+
+    assert shapes(generated) == shapes(benchmark)
+
+
+def test_generation_depends_on_its_arguments_alone():
+    assert generate_examples(3, 5) == generate_examples(3, 5)
+    assert generate_examples(3, 5) == generate_examples(4, 5)[:90]
+    assert generate_examples(3, 5) != generate_examples(3, 6)
+    # Pins the random stream: other numbers would silently change every published training file.
+    assert generate_examples(1, 0)[7]["question"] == "Where does Hannah think Amelia thinks the eggplant is?"
+
+
+def test_stories_for_a_tiny_model():
+    options = ["red_box", "blue_box", "green_box", "red_bag"]
+    config = StoryConfig(
+        agents=3,
+        lengths=[1],
+        orders=[0, 1],
+        deceptions=[False],
+        distractor_probability=0,
+        options_fixed=options,
+    )
+    records = generate_examples(40, 0, config)
+    assert len(records) == 80
+    for record in records:
+        assert record["choices"] == "A. red_box, B. blue_box, C. green_box, D. red_bag"
+        assert len(record["story"].splitlines()) == 9
+        assert not re.search("likes|saw|lost", record["story"])
+    assert {r["correct_answer"] for r in records} == set(options)
+
+
+def test_fixed_containers_limit_where_things_are():
+    records = generate_examples(5, 0, StoryConfig(containers=["red_box", "blue_box"], distractor_probability=0))
+    for record in records:
+        assert set(re.findall(r"\b(?:red|blue|green)_(?!pepper)\w+", record["story"])) <= {
+            "red_box",
+            "blue_box",
+        }
+        assert len(hitom.choice_texts(record["choices"])) == 15
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"agents": 6},
+        {"agents": 3},  # order 4 needs four agents
+        {"orders": [0, 0]},
+        {"lengths": [4]},
+        {"deceptions": []},
+        {"distractor_probability": 1.5},
+        {"options_fixed": ["a", "a"]},
+        {"options_fixed": ["a", "b"], "containers": ["a", "c"]},
+    ],
+)
+def test_impossible_configs_are_refused(wrong):
+    with pytest.raises(ValueError, match="StoryConfig"):
+        StoryConfig(**wrong)
+
+
+@needs_records
+def test_convert_writes_the_benchmark(tmp_path, capsys):
+    hitom.main(["convert", str(RECORDS), "--out", str(tmp_path / "all.parquet")])
+    assert "rows=380 stories=76" in capsys.readouterr().out
+    frame = pd.read_parquet(tmp_path / "all.parquet")
+    assert set(frame["data_source"]) == {"hitom"}
+    first = frame["extra_info"][0]
+    assert frame["prompt"][0][0] == {"role": "user", "content": first["question"]}
+    assert all(re.fullmatch(r"\d+ .*\.", line) for info in frame["extra_info"] for line in info["story"].split("\n"))
+    assert all(info["correct_answer"] in hitom.choice_texts(info["choices"]) for info in frame["extra_info"])
+    assert Counter(Counter(info["story_id"] for info in frame["extra_info"]).values()) == {5: 76}
+
+
+def test_split_keeps_a_story_on_one_side(tmp_path):
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    hitom.main(
+        [
+            "generate",
+            "--stories",
+            "10",
+            "--train-out",
+            str(train),
+            "--val-out",
+            str(val),
+            "--orders",
+            "0",
+            "1",
+        ]
+    )
+    left, right = ({i["story_id"] for i in pd.read_parquet(path)["extra_info"]} for path in (train, val))
+    assert (len(left), len(right)) == (8, 2) and not left & right
+
+
+def test_convert_names_record_and_field(tmp_path):
+    source = tmp_path / "bad.json"
+    good = {
+        "story": "1 A entered the den.\n\n***",
+        "question": "Where is the pear really?",
+        "choices": "A. red_box, B. blue_box",
+        "answer": "blue_box",
+        "deception": False,
+        "story_length": 1,
+        "question_order": 0,
+    }
+    source.write_text(json.dumps({"data": [good]}))
+    assert hitom.convert(source)[0]["story"] == "1 A entered the den."
+    for field, value in (("answer", "red_bag"), ("deception", "no"), ("story", "not numbered")):
+        source.write_text(json.dumps({"data": [good, good | {field: value}]}))
+        with pytest.raises(ValueError, match=rf"bad\.json: record 1: field '{field}'"):
+            hitom.convert(source)
+    for text, message in (("[1]", "record 0: expected an object"), ("{", "not a JSON file"), ("{}", "'data' list")):
+        source.write_text(text)
+        with pytest.raises(ValueError, match=rf"bad\.json: .*{message}"):
+            hitom.convert(source)

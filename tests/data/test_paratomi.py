@@ -1,0 +1,210 @@
+"""ParaToMi task files, and what all builders share: writing rows and splitting them (`data.rows`)."""
+
+import csv
+import os
+from ast import literal_eval
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from data import paratomi
+from data.rows import split_groups, write_rows
+
+SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+TEXT = SOURCES / "paratomi" / "paraphrased_tomi_test.txt"
+TABLE = SOURCES / "paratomi" / "percept_tomi_sample.csv"
+needs_records = pytest.mark.skipif(not TEXT.exists(), reason=f"no benchmark records at {TEXT} (SOUL_DATA_SOURCES)")
+
+BLOCK = """1 Mia sidled into the hall.
+2 A pear is in the box.
+3 Mia crept from the hall.
+4 Where is the pear really?\tbox\t1
+"""
+TRACE = "enter_agent_0,reality,true_belief\n"
+
+
+@needs_records
+def test_every_paraphrased_question_has_its_answer_among_its_candidates():
+    records = paratomi.convert(TEXT)
+    assert len(records) == len(TEXT.with_suffix(".trace").read_text().splitlines())
+    for record in records:
+        assert record["correct_answer"] in record["cands"] and 2 <= len(record["cands"]) <= 4
+        assert len(set(record["cands"])) == len(record["cands"])
+        assert not any(sentence[0].isdigit() or "\t" in sentence for sentence in record["story"])
+
+
+@needs_records
+def test_question_types_fit_the_questions():
+    wording = {
+        "reality": " really?",
+        "memory": " at the beginning?",
+        "first": " will ",
+        "second": " think that ",
+    }
+    for record in paratomi.convert(TEXT):
+        assert wording[record["qType"].split("_")[0]] in record["question"]
+
+
+@needs_records
+def test_first_block_of_the_text():
+    first = paratomi.convert(TEXT)[0]
+    assert first["story"][0] == "Elizabeth stepped into the hallway." and len(first["story"]) == 10
+    assert first["question"] == "Where does Elizabeth think that Benjamin searches for the persimmon?"
+    assert sorted(first["cands"]) == ["box", "hallway", "office", "treasure_chest"]
+    assert (first["correct_answer"], first["qType"]) == ("treasure_chest", "second_order_no_tom")
+
+
+@needs_records
+def test_candidates_give_no_answer_away_by_their_order():
+    records = paratomi.convert(TEXT)
+    first = sum(record["cands"][0] == record["correct_answer"] for record in records)
+    expected = sum(1 / len(record["cands"]) for record in records)
+    assert abs(first - expected) < 0.06 * len(records)
+
+
+@needs_records
+def test_derived_candidates_are_those_of_percept_tomi_without_likings():
+    with TABLE.open(newline="", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            derived, given = (
+                paratomi.derive_candidates(literal_eval(row["story"])),
+                literal_eval(row["cands"]),
+            )
+            assert set(derived) <= set(given)
+            liked = set(given) - set(derived)
+            assert all(any(f"s the {thing}" in s for s in literal_eval(row["story"])) for thing in liked)
+
+
+@needs_records
+def test_table_rows_keep_their_own_candidates():
+    first = paratomi.convert(TABLE)[0]
+    assert first["cands"] == ["basement", "garden", "bottle", "crate"]
+    assert (first["correct_answer"], first["qType"]) == ("bottle", "first_order_no_tom")
+
+
+@needs_records
+def test_split_keeps_paraphrases_of_a_story_together(tmp_path, capsys):
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    paratomi.main(["convert", str(TEXT), "--train-out", str(train), "--val-out", str(val), "--val-fraction", "0.25"])
+    assert capsys.readouterr().out.count("rows=") == 2
+    infos = [[dict(i, story=list(i["story"])) for i in pd.read_parquet(p)["extra_info"]] for p in (train, val)]
+    left, right = ({paratomi.story_key(info) for info in side} for side in infos)
+    assert not left & right and 0.2 < len(right) / len(left | right) < 0.3
+    assert sum(map(len, infos)) == len(paratomi.convert(TEXT))
+
+
+def test_places_are_whole_words():
+    story = [
+        "Mia went to the master_bedroom.",
+        "A t-shirt fills the treasure chest.",
+        "She told of hallways and boxes.",
+    ]
+    assert paratomi.derive_candidates(story) == ["master_bedroom", "treasure chest"]
+
+
+def test_one_story_in_other_words_has_the_same_key():
+    one = {"story": ["Mia entered the den.", "The hat is in the treasure chest."]}
+    other = {"story": ["Inside the treasure_chest is a hat.", "The den is where Mia went."]}
+    third = {"story": ["Ava entered the den.", "The hat is in the treasure chest."]}
+    assert paratomi.story_key(one) == paratomi.story_key(other) != paratomi.story_key(third)
+
+
+@pytest.mark.parametrize(
+    ("text", "trace", "message"),
+    [
+        (BLOCK * 2, TRACE, "1 lines for 2 blocks"),
+        (BLOCK.replace("3 Mia", "4 Mia"), TRACE, "line 3: expected a sentence numbered 3"),
+        (BLOCK + "1 Mia left.\n", TRACE, "cut off"),
+        (BLOCK.replace("\tbox", "\tbag"), TRACE, "block 0: field 'correct_answer'"),
+        (BLOCK, "enter_agent_0\n", "block 0: field 'qType'"),
+    ],
+)
+def test_broken_text_is_refused_with_its_place(tmp_path, text, trace, message):
+    (tmp_path / "x.txt").write_text(text)
+    (tmp_path / "x.trace").write_text(trace)
+    with pytest.raises(ValueError, match=message):
+        paratomi.convert(tmp_path / "x.txt")
+
+
+def test_table_lists_are_read_as_literals_never_run(tmp_path):
+    with (tmp_path / "x.csv").open("w", newline="") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(["story", "cands", "question", "answer", "qType"])
+        writer.writerow(["__import__('os').getcwd()", "['a', 'b']", "Where?", "a", "reality"])
+    with pytest.raises(ValueError, match=r"x\.csv: row 1: field 'story' is not a Python list"):
+        paratomi.convert(tmp_path / "x.csv")
+
+
+# ---- data.rows ----
+
+ROW = {"index": 0, "question": "Where?", "gold": True, "cands": ["a", "b"]}
+
+
+def test_rows_come_back_as_written(tmp_path):
+    write_rows(tmp_path / "new" / "x.parquet", "paratomi", [ROW, ROW | {"index": 1, "gold": False}])
+    frame = pd.read_parquet(tmp_path / "new" / "x.parquet")
+    assert list(frame.columns) == ["data_source", "prompt", "extra_info"]
+    assert dict(frame["extra_info"][1], cands=list(frame["extra_info"][1]["cands"])) == ROW | {
+        "index": 1,
+        "gold": False,
+    }
+    assert list(frame["prompt"][0]) == [{"role": "user", "content": "Where?"}]
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"index": 0}, "row 1: field 'index' repeats 0 of row 0"),
+        ({"index": 1, "gold": 1}, "row 1: field 'gold' is int, but bool in row 0"),
+        ({"index": 1, "extra": "x"}, "row 1: field 'extra' is in some rows only"),
+        ({"index": 1, "cands": []}, "row 1: field 'cands' is list"),
+        ({"index": 1, "question": None}, "row 1: field 'question' is NoneType"),
+    ],
+)
+def test_a_bad_row_is_refused_and_leaves_the_old_file(tmp_path, second, message):
+    path = tmp_path / "x.parquet"
+    write_rows(path, "paratomi", [ROW])
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=message):
+        write_rows(path, "paratomi", [ROW, ROW | second])
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["x.parquet"]
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("data.rows.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_rows(tmp_path / "x.parquet", "paratomi", [ROW])
+    assert os.listdir(tmp_path) == []
+
+
+def test_no_rows_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="no rows to write"):
+        write_rows(tmp_path / "x.parquet", "paratomi", [])
+
+
+def test_split_follows_names_not_order():
+    groups = [f"g{i % 10}" for i in range(50)]
+    train, val = split_groups(groups, 0.3, seed=0)
+    assert sorted(train + val) == list(range(50)) and len({groups[i] for i in val}) == 3
+    train_back, val_back = split_groups(groups[::-1], 0.3, seed=0)
+    assert {groups[i] for i in val} == {groups[::-1][i] for i in val_back}
+    assert Counter(groups[i] for i in val) == {g: 5 for g in {groups[i] for i in val}}
+    assert any(split_groups(groups, 0.3, seed)[1] != val for seed in range(1, 5))
+
+
+def test_split_gives_both_sides_something_or_fails():
+    assert split_groups(["a", "b"], 0.01, 0)[1] and split_groups(["a", "b"], 0.99, 0)[0]
+    with pytest.raises(ValueError, match="at least 2"):
+        split_groups(["a", "a"], 0.5, 0)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--train-out", "t.parquet"], ["--out", "o", "--train-out", "t", "--val-out", "v"]]
+)
+def test_outputs_must_be_clear(tmp_path, arguments):
+    (tmp_path / "x.txt").write_text(BLOCK)
+    (tmp_path / "x.trace").write_text(TRACE)
+    with pytest.raises(SystemExit, match="give either --out"):
+        paratomi.main(["convert", str(tmp_path / "x.txt"), *arguments])

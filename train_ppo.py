@@ -1,0 +1,16 @@
+"""Train with GRPO, DITTO or another objective: a thin Hydra entry over verl's V1 trainer.
+
+    python train_ppo.py data.train_files=[a.parquet] data.val_files=[b.parquet] actor_rollout_ref.model.path=Qwen/Qwen3-8B
+    python train_ppo.py ... +dry_run=true        # check everything, print the plan, start nothing
+
+run_rl.sh and recipe/ditto/run_rl.sh are launchers around it. The config is verl/ditto/config/trainer.yaml.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ditto.launch import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

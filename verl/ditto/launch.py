@@ -1,0 +1,109 @@
+"""What `train_ppo.py` does: compose the config, check it, train. Mistakes of the user end as one paragraph, exit code 2.
+
+Checks come first and need no engine, and verl is imported only afterwards: a dry run takes seconds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import ConfigCompositionException, HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agents.errors import SoulError
+from ditto.settings import BadConfig
+
+CONFIG_DIR = Path(__file__).parent / "config"
+USER_ERROR = 2
+
+
+def load_config(overrides: list[str]) -> DictConfig:
+    """Compose the config from command-line words: `--config-dir DIR`, `--config-name NAME`, and Hydra overrides.
+
+    Raises:
+        BadConfig: an unknown key, a malformed override, a missing value.
+    """
+    directory, name, words = str(CONFIG_DIR), "trainer", []
+    arguments = iter(overrides)
+    for word in arguments:
+        if word in ("--config-dir", "--config-name"):
+            value = next(arguments, "")
+            directory, name = (value, name) if word == "--config-dir" else (directory, value)
+        else:
+            words.append(word)
+    os.environ["VERL_CONFIG_DIR"] = str(_package_dir("verl") / "trainer" / "config")
+    os.environ["DITTO_CONFIG_DIR"] = str(CONFIG_DIR)
+    os.environ["SOUL_AGENT_LOOPS"] = str(_package_dir("agents") / "agents.yaml")
+    _register_resolver()
+    try:
+        with initialize_config_dir(str(Path(directory).absolute()), version_base=None):
+            config = compose(name, words)
+        OmegaConf.resolve(config)
+    except (HydraException, ConfigCompositionException, OmegaConfBaseException) as error:
+        raise BadConfig(_one_paragraph(error)) from error
+    return config
+
+
+def _package_dir(name: str) -> Path:
+    """Where a package lies; it is not imported (importing verl takes ten seconds)."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise BadConfig(f"{name} is not installed in this environment: run bash scripts/env.")
+    return Path(list(spec.submodule_search_locations)[0])
+
+
+def _register_resolver() -> None:
+    def plus(*numbers: int) -> int:
+        return sum(int(number) for number in numbers)
+
+    OmegaConf.register_new_resolver("plus", plus, replace=True)
+
+
+def _one_paragraph(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    cause = " ".join(str(error.__cause__).split()) if error.__cause__ else ""
+    hint = "Keys are listed in verl/ditto/config/trainer.yaml and, for verl's own, with: python train_ppo.py --cfg."
+    return f"The config cannot be built: {text} {cause if cause not in text else ''} {hint}".replace("  ", " ")
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code: 0, or 2 where the user can mend it."""
+    try:
+        if "--cfg" in arguments:
+            print(OmegaConf.to_yaml(load_config([a for a in arguments if a != "--cfg"])))
+            return 0
+        config = load_config(arguments)
+        from ditto.preflight import check
+
+        plan = check(config)
+        print(plan.text())
+        if config.get("dry_run"):
+            return 0
+    except SoulError as error:
+        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
+        return USER_ERROR
+    _train(config)
+    return 0
+
+
+def _train(config: DictConfig) -> None:
+    from ditto import plugin
+
+    plugin.require(config.trainer.device)
+    import ray
+    from verl.trainer.main_ppo import run_ppo
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    from ditto.task_runner import remote_runner
+
+    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    try:
+        run_ppo(config, task_runner_class=remote_runner())
+    finally:
+        ray.shutdown()

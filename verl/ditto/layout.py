@@ -1,0 +1,79 @@
+"""Which sequence goes into which mini-batch and onto which rank.
+
+A mini-batch holds `ppo_mini_batch_size` prompts with all their sequences, so the number of optimizer updates per step
+is the number of prompts divided by it, whatever was refined. verl cuts the batch into one contiguous chunk per rank and
+each chunk into mini-batches, in order: this module computes that order. Mini-batches are filled up with padding rows
+to one size that every rank can share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The order of the rows of a step.
+
+    Attributes:
+        order: positions in the (padded) batch, rank by rank and, within a rank, mini-batch by mini-batch.
+        mini_batch: the mini-batch of each position of the (padded) batch, before reordering.
+        rows: rows of one mini-batch over all ranks, padding included.
+        updates: mini-batches per epoch of the step.
+    """
+
+    order: list[int]
+    mini_batch: list[int]
+    rows: int
+    updates: int
+
+
+def assign_mini_batches(prompts: Sequence[str], prompts_per_mini_batch: int) -> list[int]:
+    """The mini-batch of each row: prompts in order of appearance, `prompts_per_mini_batch` to each."""
+    order = {prompt: i for i, prompt in enumerate(dict.fromkeys(prompts))}
+    return [order[prompt] // prompts_per_mini_batch for prompt in prompts]
+
+
+def padded_rows(mini_batch: Sequence[int], ranks: int) -> tuple[int, int]:
+    """Rows of one mini-batch after padding, and the number of mini-batches."""
+    updates = max(mini_batch) + 1
+    largest = max(mini_batch.count(m) for m in range(updates))
+    return math.ceil(largest / ranks) * ranks, updates
+
+
+def lay_out(
+    mini_batch: Sequence[int],
+    lengths: Sequence[int],
+    ranks: int,
+    rows: int,
+    balance: Callable[[list[int], int], list[list[int]]],
+) -> Layout:
+    """Order the rows of a padded batch.
+
+    Args:
+        mini_batch: mini-batch of each real row; the padding rows that follow fill up the mini-batches.
+        lengths: tokens of every row, padding included; len == updates * rows.
+        ranks: data-parallel size.
+        rows: rows of a mini-batch, from `padded_rows`.
+        balance: (lengths, ranks) -> for each rank the positions it takes, equally many each, similar total lengths.
+    """
+    updates = max(mini_batch) + 1
+    if len(lengths) != updates * rows:
+        raise ValueError(f"{len(lengths)} rows cannot fill {updates} mini-batches of {rows}")
+    members: list[list[int]] = [[] for _ in range(updates)]
+    for position, m in enumerate(mini_batch):
+        members[m].append(position)
+    padding = iter(range(len(mini_batch), len(lengths)))
+    for rows_of in members:
+        rows_of.extend(next(padding) for _ in range(rows - len(rows_of)))
+    by_rank: list[list[int]] = [[] for _ in range(ranks)]
+    for rows_of in members:
+        for rank, taken in enumerate(balance([lengths[i] for i in rows_of], ranks)):
+            by_rank[rank].extend(rows_of[i] for i in taken)
+    final = [0] * len(lengths)
+    for m, rows_of in enumerate(members):
+        for position in rows_of:
+            final[position] = m
+    return Layout([i for rank in by_rank for i in rank], final, rows, updates)

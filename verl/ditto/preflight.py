@@ -1,0 +1,221 @@
+"""Everything that can be checked before an engine starts, and the plan of a step.
+
+Config, files, every row, prompt lengths with the real tokenizer, the model path and one real call to the judge: each
+mistake ends as one paragraph that names file, row, field and remedy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from agents.errors import BadRow, JudgeFailure, SoulError
+from agents.judge import Judge
+from agents.rows import TaskRow, read_rows
+from ditto.settings import BadConfig, Settings
+
+JUDGE_TOKENS_OUT = 120  # a critique of two to four sentences
+
+
+class BadModel(SoulError):
+    """`actor_rollout_ref.model.path` is not a model."""
+
+
+class BadJudge(SoulError):
+    """The judge's endpoint cannot be used."""
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """What one training step will do."""
+
+    objective: str
+    rows: int
+    val_rows: int
+    tasks: dict[str, int]
+    prompt_tokens: tuple[float, int]  # mean, longest
+    prompts: int
+    sessions: int
+    sequences: int
+    updates: int
+    judge_calls: int
+    judge_tokens_in: int
+    steps: int
+    judge: str
+
+    def text(self) -> str:
+        """The plan as people read it."""
+        generations = self.sequences if self.objective == "grpo" else 2 * self.sessions
+        mean, longest = self.prompt_tokens
+        names = ", ".join(f"{name} {count}" for name, count in self.tasks.items())
+        lines = [
+            ("objective", self.objective),
+            ("rows", f"{self.rows} train ({names}), {self.val_rows} validation"),
+            ("prompt tokens", f"{mean:.0f} mean, {longest} longest"),
+            ("steps", str(self.steps)),
+            ("per step", f"{self.prompts} prompts, {self.sessions} sessions, {generations} generations"),
+            ("", f"{self.sequences} training sequences, {self.updates} optimizer updates"),
+            ("judge", self.judge),
+            (
+                "",
+                f"up to {self.judge_calls} calls, about {self.judge_tokens_in:,} tokens in, "
+                f"{self.judge_calls * JUDGE_TOKENS_OUT:,} out per step",
+            ),
+        ]
+        return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
+
+
+def check(config: DictConfig) -> StepPlan:
+    """Check everything and plan a step.
+
+    Raises:
+        SoulError: one of its kinds, with the remedy.
+    """
+    settings = Settings.of(config)
+    _check_algorithm(config, settings)
+    train, val = _rows(config, "train_files"), _rows(config, "val_files")
+    tokenizer = load_tokenizer(config.actor_rollout_ref.model.path, config)
+    lengths = _check_lengths(config, tokenizer, train)
+    _check_lengths(config, tokenizer, val)
+    if len(train) < config.data.train_batch_size:
+        raise BadRow(
+            f"{_files(config, 'train_files')[0]}: {len(train)} rows are fewer than data.train_batch_size="
+            f"{config.data.train_batch_size}, so there would be no step. Lower data.train_batch_size or add rows."
+        )
+    if settings.objective.refines:
+        _check_judge(settings)
+    return _plan(config, settings, train, val, lengths, tokenizer)
+
+
+def _files(config: DictConfig, key: str) -> list[str]:
+    value = OmegaConf.select(config, f"data.{key}", throw_on_missing=False)
+    if value is None or OmegaConf.is_missing(config.data, key):
+        raise BadConfig(f"data.{key} is not set: name the parquet files, e.g. data.{key}=[data/my.parquet].")
+    return [str(value)] if isinstance(value, str) else [str(file) for file in value]
+
+
+def _rows(config: DictConfig, key: str) -> list[TaskRow]:
+    return read_rows(_files(config, key))
+
+
+def _check_algorithm(config: DictConfig, settings: Settings) -> None:
+    actor = config.actor_rollout_ref.actor
+    if config.data.train_batch_size % actor.ppo_mini_batch_size:
+        raise BadConfig(
+            f"data.train_batch_size={config.data.train_batch_size} is not a multiple of "
+            f"actor_rollout_ref.actor.ppo_mini_batch_size={actor.ppo_mini_batch_size} (both count prompts)."
+        )
+    correction = config.algorithm.get("rollout_correction") or {}
+    if correction.get("bypass_mode"):
+        raise BadConfig(
+            "algorithm.rollout_correction.bypass_mode=true takes pi_old from the rollout, which for refined sequences "
+            "belongs to another context. Leave it off; algorithm.refined_old_logp=rollout names that choice."
+        )
+    if config.algorithm.use_kl_in_reward:
+        raise BadConfig("algorithm.use_kl_in_reward is not supported: use actor_rollout_ref.actor.use_kl_loss=true.")
+    if not str(config.trainer.v1.trainer_mode).startswith("ditto_"):
+        raise BadConfig(
+            f"trainer.v1.trainer_mode={config.trainer.v1.trainer_mode}: use ditto_sync, ditto_colocate_async or "
+            "ditto_separate_async (verl's own trainers know nothing of verbal feedback)."
+        )
+    from ditto.loss_weights import LOSS_AGG_MODES
+
+    if actor.loss_agg_mode not in LOSS_AGG_MODES:
+        raise BadConfig(
+            f"actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode}: use {', '.join(LOSS_AGG_MODES)}."
+        )
+    length = config.data.max_prompt_length + config.data.max_feedback_length + config.data.max_response_length
+    if config.actor_rollout_ref.rollout.max_model_len < length:
+        raise BadConfig(
+            f"actor_rollout_ref.rollout.max_model_len={config.actor_rollout_ref.rollout.max_model_len} is less than "
+            f"prompt + feedback + response = {length} tokens. Raise it, or lower one of data.max_prompt_length, "
+            "data.max_feedback_length, data.max_response_length."
+        )
+
+
+def load_tokenizer(path: str, config: DictConfig) -> Any:
+    """The tokenizer of a model path or hub id.
+
+    Raises:
+        BadModel: there is no such model, or it has no chat template.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    trust = bool(config.actor_rollout_ref.model.get("trust_remote_code", False))
+    try:
+        AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
+    except (OSError, ValueError) as error:
+        local = (
+            "an existing folder" if Path(path).exists() else "neither an existing folder nor a model that the hub knows"
+        )
+        raise BadModel(
+            f"actor_rollout_ref.model.path={path}: {local} ({' '.join(str(error).split())[:300]}). Give a folder with "
+            "config.json, tokenizer and weights, or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH in run_rl.sh)."
+        ) from error
+    if not tokenizer.chat_template:
+        raise BadModel(
+            f"actor_rollout_ref.model.path={path}: the tokenizer has no chat template. Use an instruct model."
+        )
+    return tokenizer
+
+
+def _check_lengths(config: DictConfig, tokenizer: Any, rows: list[TaskRow]) -> list[int]:
+    from ditto.dataset import check_lengths
+
+    template = dict(config.data.get("apply_chat_template_kwargs") or {})
+    drop = config.data.filter_overlong_prompts
+    return check_lengths(rows, tokenizer, config.data.max_prompt_length, template, drop)[1]
+
+
+def _check_judge(settings: Settings) -> None:
+    endpoint = settings.judge.endpoint().model_copy(
+        update={"max_attempts": 2, "timeout_s": min(10.0, settings.judge.timeout_s)}
+    )
+    where = f"The judge {endpoint.model} at {endpoint.url}"
+    try:
+        asyncio.run(Judge.connect(endpoint).check())
+    except JudgeFailure as error:
+        remedy = {
+            "auth": f"The key in {endpoint.api_key_env} is not accepted: export the right one.",
+            "not_found": "Check judge.model (JUDGE_MODEL_NAME) and judge.base_url (OPENAI_BASE_URL).",
+            "connection": "Is the server up, and is OPENAI_BASE_URL (judge.base_url) right?",
+            "timeout": "It did not answer in time: is the server up, is the address right?",
+        }.get(error.cause, "Look at its answer above; judge.* in the config sets model, address and limits.")
+        raise BadJudge(f"{where} cannot be used, {error.cause}: {error.detail}. {remedy}") from error
+
+
+def _plan(
+    config: DictConfig, settings: Settings, train: list[TaskRow], val: list[TaskRow], lengths: list[int], tokenizer: Any
+) -> StepPlan:
+    prompts, n = config.data.train_batch_size, config.actor_rollout_ref.rollout.n
+    sessions = prompts * n
+    calls = sessions if settings.objective.refines else 0
+    counts: dict[str, int] = {}
+    for row in train:
+        counts[row.task.name] = counts.get(row.task.name, 0) + 1
+    mean = statistics.fmean(lengths)
+    instructions = 250  # the judge's own instructions
+    return StepPlan(
+        objective=settings.objective.name,
+        rows=len(train),
+        val_rows=len(val),
+        tasks=counts,
+        prompt_tokens=(mean, max(lengths)),
+        prompts=prompts,
+        sessions=sessions,
+        sequences=sessions * len(settings.objective.kinds),
+        updates=prompts
+        // config.actor_rollout_ref.actor.ppo_mini_batch_size
+        * config.actor_rollout_ref.actor.ppo_epochs,
+        judge_calls=calls,
+        judge_tokens_in=int(calls * (mean + instructions)),
+        steps=config.trainer.total_training_steps,
+        judge=f"{settings.judge.model} at {settings.judge.url}" if calls else "not asked (rule-scored, no feedback)",
+    )
+
