@@ -18,8 +18,8 @@ _LETTER = (
 _POINTERS = re.compile(
     r"(?i:<answer>.*?</answer>)"
     # "the answer is C", "option (b)", "choice: D"
-    rf"|\b(?i:answer|option|choice|letter)(?:'s)?\b\s*(?i:(?:is|was|must be|(?:sh|w)ould (?:be|have been))\b|:|=)?"
-    rf"\s*(?i:not\b)?\s*{_LETTER}"
+    rf"|\b(?i:answer|option|choice|letter)(?:'s)?\b\s*(?i:(?:is|was|must be|(?:sh|w)ould (?:be|have been))\b)?"
+    rf"\s*[:=]?\s*(?i:not\b)?\s*{_LETTER}"
     # "pick C", "go with (B)"
     r"|\b(?i:choos\w*|chose\w*|pick\w*|select\w*|go(?:es|ing)? with|went with)\s+[\"'(*]*[A-HJ-Z](?!\w|'\w)[\"')*]*"
     # "C is correct", "(C)"

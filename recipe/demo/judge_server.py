@@ -1,11 +1,11 @@
-"""OFFLINE STAND-IN for a judge: an OpenAI-compatible server that writes critiques by rule. No language model is behind it.
+"""OFFLINE STAND-IN for a judge: an OpenAI-compatible server that writes critiques by rule, with no model behind it.
 
 The demo must run without a key and without a network, so this process answers where an API model would. It knows one
 request, the one that one-turn tasks send for a critique (`agents.choice.OneTurnTask.feedback`), and the connection
 test (`agents.judge.Judge.check`). Whatever else it is asked it refuses with a 400 that says so; it never invents.
 The critiques come from `recipe.demo.coach`. Scores never pass through here: HiToM is scored by rule in the task.
 
-    python -m recipe.demo.judge_server --port 0 --ready-file /tmp/judge.url     # the file holds the base URL once it runs
+    python -m recipe.demo.judge_server --port 0 --ready-file judge.url    # the file gets the base URL once it runs
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from agents.choice import parse_options
 from agents.task import Message
 from agents.tasks.hitom import HiToM, HiToMRow
 from data.hitom_stories import StoryConfig, generate_examples
+from data.hitom_world import AGENTS, ROOMS, THINGS
 from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
 
@@ -31,6 +33,9 @@ COACHED_SHARE = 0.88  # with a coach's feedback in the prompt
 FEEDBACK_SHARE = 0.4  # of the warm-start samples that hold feedback
 STORY_SEED = {"train": 1, "heldback": 2, "warm": 3}
 ORDERS = (0, 1)
+CAST = ("Ava", "Carter", "Emily", "Jacob", "Lily", "Noah")
+SMALL_THINGS = ("apple", "carrot", "lemon", "tomato")
+SMALL_ROOMS = ("bedroom", "cellar", "kitchen", "pantry")
 CONTAINERS = ("green_box", "red_crate", "blue_basket", "green_bottle")
 
 TASK = HiToM()
@@ -115,15 +120,32 @@ def warm_records(n: int, heldback: Sequence[Record]) -> list[Record]:
     return exercises(n, STORY_SEED["warm"], forbidden=[r["story"] for r in heldback])
 
 
+def _small_world(record: Record, rng: random.Random) -> Record:
+    """The same story with names, room and thing of a small world: fewer words for so small a model to learn.
+
+    Only words are exchanged, one for one, in story and question; who saw what stays as it was.
+    """
+    story, question = record["story"], record["question"]
+    swap: dict[str, str] = {}
+    for old_words, new_words in ((AGENTS, CAST), (THINGS, SMALL_THINGS), (ROOMS, SMALL_ROOMS)):
+        met = [word for word in old_words if re.search(rf"\b{word}\b", story)]
+        swap |= dict(zip(met, rng.sample(new_words, len(met)), strict=True))
+    pattern = re.compile(r"\b(" + "|".join(swap) + r")\b")
+    new = {key: pattern.sub(lambda m: swap[m.group()], text) for key, text in (("s", story), ("q", question))}
+    return record | {"story": new["s"], "question": new["q"]}
+
+
 def _stream(seed: int) -> Iterator[Record]:
     """Endless records: chapters of two and of three people in turn, the story's questions side by side."""
     for chunk in itertools.count():
         config = StoryConfig(
             agents=2 + chunk % 2,
             options_fixed=CONTAINERS,
-            distractor_probability=0.03,
+            distractor_probability=0.0,
             orders=ORDERS,
             lengths=(1,),
             deceptions=(False,),
         )
-        yield from generate_examples(200, seed * 10_000 + chunk, config)
+        for record in generate_examples(200, seed * 10_000 + chunk, config):
+            # Questions about one story get the same words.
+            yield _small_world(record, random.Random(f"{seed}:{chunk}:{record['story_id']}"))

@@ -61,7 +61,7 @@ class Trend:
 
 
 def read_steps(path: str | Path) -> list[Step]:
-    """The steps of a metrics.jsonl that hold a draft reward, in order; the last line of a step counts (resumed runs)."""
+    """The steps of a metrics.jsonl that hold a draft reward, in order; a resumed run's later line counts."""
     found: dict[int, Step] = {}
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         record = json.loads(line) if line.strip() else {}

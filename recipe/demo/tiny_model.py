@@ -24,8 +24,8 @@ HEAD_DIM = 32
 MAX_POSITIONS = 2048
 INIT_RANGE = 0.05
 
-# What BPE may merge: a very long line (the rules, equal in every prompt: they become a handful of tokens), a tag, a word
-# with its underscores and the blank before it, a number, other signs, blanks.
+# What BPE may merge: a very long line (the rules, equal in every prompt: they become a handful of tokens), a tag, a
+# word with its underscores and the blank before it, a number, other signs, blanks.
 PIECES = r"[^\n]{300,}| ?</?\w+>| ?[\p{L}_]+| ?\p{N}+| ?[^\s\p{L}\p{N}_<]+| ?<|\s+"
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"

@@ -19,8 +19,8 @@ import torch
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 from transformers.utils import logging as hf_logging
 
-from agents.task import Message
 from agents.rows import read_rows
+from agents.task import Message
 from recipe.demo import stories, tiny_model
 
 

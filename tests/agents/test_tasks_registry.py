@@ -1,0 +1,140 @@
+"""The registry: the names users type, the 27 sets of the paper's table, and helpful words for what does not exist."""
+
+import difflib
+import re
+
+import pytest
+
+from agents import tasks
+from agents.errors import SoulError, UnknownTask
+from agents.task import Task
+
+LAUNCH_NAMES = """
+    sotopia coser lifechoices userllm mirrorbench fantom hitom paratomi mistakes twinvoice social_r1 behaviorchain
+    sim_math sim_doc humanual_book humanual_chat humanual_email humanual_news humanual_opinion humanual_politics alignx
+    socsci210 humanllm
+""".split()
+
+
+def test_there_are_23_launches():
+    assert len(tasks.LAUNCHES) == 23
+    assert set(tasks.LAUNCHES) == set(LAUNCH_NAMES)
+
+
+def test_there_are_27_sets():
+    assert len(tasks.SETS) == 27
+    alignx = {f"alignx_{kind}" for kind in ("demo", "pair", "ugc", "arbitrary", "history16")}
+    assert set(tasks.SETS) == (set(LAUNCH_NAMES) - {"alignx"}) | alignx
+
+
+def test_files_are_named_once():
+    assert len({item.file for item in tasks.SETS.values()}) == 27
+    assert len({item.train for item in tasks.LAUNCHES.values()}) == 23
+    assert all(re.fullmatch(r"[a-z0-9_]+", item.file) for item in tasks.SETS.values())
+
+
+def test_a_launch_validates_on_a_set_of_the_suite():
+    files = {item.file for item in tasks.SETS.values()}
+    assert all(launch.val in files for launch in tasks.LAUNCHES.values())
+
+
+def test_the_data_sources_differ_from_the_names_where_the_original_says_so():
+    assert tasks.SETS["behaviorchain"].task == "behavior_chain"
+    assert tasks.SETS["sim_math"].task == "sim_arena_math"
+    assert tasks.SETS["humanual_news"].task == "humanual-news"
+
+
+def test_every_task_here_loads_and_keeps_the_interface():
+    assert {"fantom", "hitom", "paratomi"} <= set(tasks.names())
+    assert tasks.names() == sorted(tasks.names())
+    for name in tasks.names():
+        task = tasks.load(name)
+        assert isinstance(task, Task) and task is tasks.load(name)
+        assert task.headline.low < task.headline.high and task.headline.source
+        assert "index" in task.row_type.model_fields
+
+
+def test_every_class_is_registered_under_its_own_name():
+    for name in tasks._CLASSES:
+        assert tasks.load(name).name == name
+
+
+def test_every_class_belongs_to_the_suite():
+    suite = {item.task for item in (*tasks.SETS.values(), *tasks.LAUNCHES.values())}
+    assert set(tasks._CLASSES) <= suite
+
+
+@pytest.mark.parametrize("typed, meant", [("hitomm", "hitom"), ("fantm", "fantom"), ("para_tomi", "paratomi")])
+def test_a_typing_error_gets_a_suggestion(typed, meant):
+    for look_up in (tasks.load, tasks.launch):
+        with pytest.raises(UnknownTask, match=f"Did you mean .*'{meant}'"):
+            look_up(typed)
+
+
+# BUG (agents/tasks/__init__.py, load): names stand in several lists, so difflib suggests the same one again and again
+# ("Did you mean 'hitom' or 'hitom' or 'hitom'?") ...
+@pytest.mark.parametrize("typed", ["hitomm", "Sotopia", "fantm"])
+def test_a_suggestion_is_made_once(typed):
+    with pytest.raises(UnknownTask) as caught:
+        tasks.load(typed)
+    suggestions = re.findall(r"'([^']+)'", str(caught.value).partition("Did you mean")[2])
+    assert suggestions and len(suggestions) == len(set(suggestions))
+
+
+# ... and the name of a launch that is not a data_source is answered with itself ("There is no task 'sim_math'. Did you
+# mean 'sim_math'?").
+@pytest.mark.parametrize("typed", ["sim_math", "behaviorchain", "humanual_book"])
+def test_a_suggestion_is_not_what_was_typed(typed):
+    with pytest.raises(UnknownTask) as caught:
+        tasks.load(typed)
+    assert f"mean {typed!r}" not in str(caught.value)
+    assert f"or {typed!r}" not in str(caught.value)
+
+
+# BUG (same place): the comparison minds case, so a name in the paper's spelling gets no suggestion at all.
+@pytest.mark.parametrize("typed, meant", [("HiToM", "hitom"), ("FanToM", "fantom"), ("ParaToMi", "paratomi")])
+def test_the_spelling_of_the_paper_gets_a_suggestion(typed, meant):
+    assert difflib.get_close_matches(typed.lower(), [meant])
+    with pytest.raises(UnknownTask, match=f"Did you mean '{meant}'"):
+        tasks.load(typed)
+
+
+def test_a_task_that_is_not_written_yet_says_so():
+    missing = {launch.task for launch in tasks.LAUNCHES.values()} - set(tasks.names())
+    for name in missing:
+        with pytest.raises(UnknownTask, match="not written yet.*can be trained"):
+            tasks.load(name)
+
+
+def test_nothing_like_it():
+    with pytest.raises(UnknownTask) as caught:
+        tasks.load("zzzzzz")
+    assert "Did you mean" not in str(caught.value)
+    assert all(name in str(caught.value) for name in tasks.names())
+    assert isinstance(caught.value, SoulError)
+
+
+@pytest.mark.parametrize("name", LAUNCH_NAMES)
+def test_every_launch_can_be_looked_up(name):
+    launch = tasks.launch(name)
+    assert launch.train and launch.val and launch.task
+
+
+def test_a_task_of_the_users_own_loads_and_launches(monkeypatch):
+    class Mine:
+        name = "mine"
+
+    class Point:
+        name = "mine"
+
+        def load(self):
+            return Mine
+
+    monkeypatch.setattr(tasks, "_external", lambda: {"mine": Point()})
+    tasks.load.cache_clear()
+    try:
+        assert "mine" in tasks.names()
+        assert isinstance(tasks.load("mine"), Mine)
+        assert tasks.launch("mine") == tasks.Launch("mine", "mine_rl_train", "mine_val")
+    finally:
+        tasks.load.cache_clear()

@@ -1,0 +1,104 @@
+"""The demo's rows and the mixture that its warm start imitates."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from agents.choice import parse_options
+from agents.rows import read_rows
+from agents.tasks.hitom import HiToM, HiToMRow
+from recipe.demo import coach, stories
+
+TASK = HiToM()
+
+
+@pytest.fixture(scope="module")
+def records() -> list[stories.Record]:
+    return stories.exercises(60, seed=80)
+
+
+def test_files_are_read_by_the_task_and_share_no_story(tmp_path: Path) -> None:
+    train, heldback = (read_rows([str(path)]) for path in stories.write_files(tmp_path, n_train=40, n_heldback=20))
+    assert (len(train), len(heldback)) == (40, 20)
+    assert {row.task.name for row in train + heldback} == {"hitom"}
+    told = {row.row.story for row in train}
+    assert len(told) == 40
+    assert not told & {row.row.story for row in heldback}
+
+
+def test_warm_start_never_sees_a_heldback_story() -> None:
+    heldback = stories.exercises(30, seed=3)
+    assert heldback[0]["story"] == stories.exercises(1, seed=3)[0]["story"]  # the very stream the warm start draws from
+    warm = stories.warm_records(30, heldback)
+    assert not {r["story"] for r in warm} & {r["story"] for r in heldback}
+
+
+def test_every_exercise_has_a_trap_and_constant_letters(records: list[stories.Record]) -> None:
+    assert {r["choices"] for r in records} == {"A. green_box, B. red_crate, C. blue_basket, D. green_bottle"}
+    assert sorted({r["question_order"] for r in records}) == list(stories.ORDERS)
+    for record in records:
+        assert stories.hasty_place(record) != record["correct_answer"]
+        scene = coach.read_scene(record["story"])
+        if record["question_order"] == 0:
+            assert scene.truth == record["correct_answer"]
+
+
+def test_careful_people_are_right_and_hasty_ones_wrong(records: list[stories.Record]) -> None:
+    for record in records:
+        row = HiToMRow.model_validate(record)
+        options = parse_options(row.choices)
+        for careful in (True, False):
+            letter = coach.tagged_letter(stories.say(record, careful))
+            assert letter is not None and (options[letter] == row.correct_answer) is careful
+
+
+def test_mixture_is_drawn_per_sample(records: list[stories.Record]) -> None:
+    rng = random.Random(0)
+    drawn = [stories.warm_sample(rng.choice(records), rng) for _ in range(3000)]
+    plain, coached = ([s for s in drawn if s.coached is flag] for flag in (False, True))
+    assert len(coached) / len(drawn) == pytest.approx(stories.FEEDBACK_SHARE, abs=0.04)
+    assert sum(s.careful for s in plain) / len(plain) == pytest.approx(stories.CAREFUL_SHARE, abs=0.04)
+    assert sum(s.careful for s in coached) / len(coached) == pytest.approx(stories.COACHED_SHARE, abs=0.04)
+    one = [stories.warm_sample(records[0], rng).answer for _ in range(40)]
+    assert len(set(one)) == 2  # the same exercise gets both answers: the policy must stay undecided
+
+
+def test_prompts_are_the_tasks_own(records: list[stories.Record]) -> None:
+    rng = random.Random(1)
+    row = HiToMRow.model_validate(records[0])
+    for sample in (stories.warm_sample(records[0], rng) for _ in range(20)):
+        if not sample.coached:
+            assert sample.messages == TASK.prompt(row)
+        else:
+            text = sample.messages[0]["content"]
+            feedback = text.split("and said:\n")[1].split("\nTry again")[0]
+            assert sample.messages == TASK.prompt(row, feedback)
+
+
+def test_warm_start_tokens_are_what_generation_sees(tmp_path: Path, records: list[stories.Record]) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from transformers import AutoTokenizer
+
+    from recipe.demo import tiny_model, warm_start
+
+    rng = random.Random(2)
+    samples = [stories.warm_sample(record, rng) for record in records]
+    tiny_model.build(tmp_path, [text for s in samples for text in (s.messages[0]["content"], s.answer)])
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    for sample in samples:
+        prompt, answer = warm_start.encode(tokenizer, sample.messages, sample.answer)
+        direct = tokenizer.apply_chat_template(sample.messages, add_generation_prompt=True, return_dict=False)
+        assert prompt == list(direct)
+        whole = tokenizer.apply_chat_template([*sample.messages, {"role": "assistant", "content": sample.answer}])
+        whole_ids = whole["input_ids"] if not isinstance(whole, list) else whole
+        assert whole_ids[: len(prompt) + len(answer)] == prompt + answer
+        assert tokenizer.decode(answer, skip_special_tokens=True) == sample.answer
+        assert len(answer) <= 24 and len(prompt) <= 320
+    batch = warm_start.collate([([5, 6, 7], [8, 9]), ([5], [8])], pad=0)
+    assert batch["input_ids"].tolist() == [[5, 6, 7, 8, 9], [0, 0, 0, 5, 8]]
+    assert batch["labels"].tolist() == [[-100, -100, -100, 8, 9], [-100, -100, -100, -100, 8]]
+    assert torch.equal(batch["attention_mask"].sum(1), torch.tensor([5, 2]))

@@ -1,0 +1,76 @@
+"""The demo's summary says what the numbers say: rising, flat and falling runs get different sentences."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from recipe.demo import summary
+
+ACCURACIES = {
+    "base": {"sampled": 0.01, "sampled_se": 0.01, "greedy": 0.0, "rows": 128},
+    "warm": {"sampled": 0.45, "sampled_se": 0.02, "greedy": 0.40, "rows": 128},
+    "ditto": {"sampled": 0.85, "sampled_se": 0.02, "greedy": 0.90, "rows": 128},
+}
+
+
+def run(first: float, last: float, n: int = 20, noise: float = 0.03) -> list[summary.Step]:
+    rng = random.Random(0)
+    drafts = [first + (last - first) * i / (n - 1) + rng.gauss(0, noise) for i in range(n)]
+    return [summary.Step(i + 1, draft, min(1.0, draft + 0.2)) for i, draft in enumerate(drafts)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "word"),
+    [(0.45, 0.85, "rose"), (0.5, 0.5, "did not clearly change"), (0.8, 0.4, "fell")],
+)
+def test_sentence_follows_the_curve(first: float, last: float, word: str) -> None:
+    text = summary.sentence(run(first, last), {})
+    assert f"reward {word} over 20 steps" in text
+    assert [w for w in ("rose", "fell", "did not clearly change") if w in text] == [word]
+
+
+def test_a_noisy_small_rise_is_not_called_one() -> None:
+    assert "did not clearly change" in summary.sentence(run(0.50, 0.53, noise=0.15), {})
+
+
+def test_constant_and_short_runs() -> None:
+    assert "did not clearly change" in summary.sentence([summary.Step(i, 0.5, None) for i in range(8)], {})
+    assert "too few to tell" in summary.sentence(run(0.1, 0.9, n=3), {})
+    assert "too few to tell" in summary.sentence([], {})
+
+
+def test_trend_numbers() -> None:
+    found = summary.trend([0.0, 0.2, 0.5, 0.5, 0.5, 0.5, 0.8, 1.0])
+    assert found is not None
+    assert (found.first, found.last) == (pytest.approx(0.1), pytest.approx(0.9))
+    assert found.error == pytest.approx((0.02 / 2 + 0.02 / 2) ** 0.5)
+    assert found.word == "rose" and found.slope > 0
+
+
+def test_accuracy_change_is_the_measured_one() -> None:
+    text = summary.sentence(run(0.4, 0.8), ACCURACIES)
+    assert "changed by +0.400 (standard error 0.028)" in text
+    worse = {**ACCURACIES, "ditto": {**ACCURACIES["ditto"], "sampled": 0.3}}
+    assert "changed by -0.150" in summary.sentence(run(0.4, 0.8), worse)
+
+
+def test_reads_metrics_and_writes_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics, accuracies, png = tmp_path / "metrics.jsonl", tmp_path / "accuracies.json", tmp_path / "out" / "curves.png"
+    lines = [{"step": s.number, summary.DRAFT: s.draft, summary.REFINED: s.refined} for s in run(0.4, 0.8, n=12)]
+    # a validation line without rewards, a step whose refined reward is NaN, and a step that a resumed run wrote again
+    extra = [{"step": 0, "val/x": 1.0}, {"step": 5, summary.DRAFT: 0.5, summary.REFINED: float("nan")}]
+    metrics.write_text("\n".join(json.dumps(line) for line in [*lines, *extra]) + "\n\n", encoding="utf-8")
+    accuracies.write_text(json.dumps(ACCURACIES), encoding="utf-8")
+    steps = summary.read_steps(metrics)
+    assert [s.number for s in steps] == list(range(1, 13))
+    assert steps[4] == summary.Step(5, 0.5, None)
+    summary.main([str(metrics), str(accuracies), "--png", str(png)])
+    shown = capsys.readouterr().out
+    assert "after DITTO" in shown and "warm start" in shown and "rose" in shown
+    assert png.read_bytes().startswith(b"\x89PNG") and png.stat().st_size > 5000
