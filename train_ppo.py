@@ -1,6 +1,6 @@
 """Train with GRPO, DITTO or another objective: a thin Hydra entry over verl's V1 trainer.
 
-    python train_ppo.py data.train_files=[a.parquet] data.val_files=[b.parquet] actor_rollout_ref.model.path=Qwen/Qwen3-8B
+    python train_ppo.py data.train_files=[a.parquet] data.val_files=[b.parquet] actor_rollout_ref.model.path=MODEL
     python train_ppo.py ... +dry_run=true        # check everything, print the plan, start nothing
 
 run_rl.sh and recipe/ditto/run_rl.sh are launchers around it. The config is verl/ditto/config/trainer.yaml.

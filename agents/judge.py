@@ -122,7 +122,7 @@ def _wait(state: RetryCallState) -> float:
     return _BACKOFF(state)
 
 
-def _body(endpoint: Endpoint, messages: Sequence[Mapping[str, str]], schema: type[BaseModel] | None) -> dict[str, Any]:
+def _body(endpoint: Endpoint, messages: Sequence[Message], schema: type[BaseModel] | None) -> dict[str, Any]:
     body: dict[str, Any] = {"model": endpoint.model, "messages": list(messages)}
     if endpoint.reasoning_effort is not None:
         body["reasoning_effort"] = endpoint.reasoning_effort
@@ -142,7 +142,7 @@ def _body(endpoint: Endpoint, messages: Sequence[Mapping[str, str]], schema: typ
 async def call(
     client: openai.AsyncOpenAI,
     endpoint: Endpoint,
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[Message],
     schema: type[BaseModel] | None = None,
     usage: Usage | None = None,
 ) -> tuple[str, Usage]:

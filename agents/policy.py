@@ -61,7 +61,7 @@ class OpenAISeat:
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         try:
-            text, _ = await call(self.client, self.endpoint, [dict(m) for m in messages])
+            text, _ = await call(self.client, self.endpoint, messages)
         except SessionError as error:
             raise PolicyFailure(error.cause, error.detail) from error
         return text

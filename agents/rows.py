@@ -90,8 +90,8 @@ def parse_row(data_source: str, extra_info: Any, file: str = "<memory>", number:
         name = ".".join(str(part) for part in first["loc"]) or "extra_info"
         message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
         raise BadRow(
-            f"{where}, field {name}: {message}. Mend the record or build the file again (schema: {task.row_type.__name__} "
-            f"in {task.row_type.__module__})."
+            f"{where}, field {name}: {message}. Mend the record or build the file again (schema: "
+            f"{task.row_type.__name__} in {task.row_type.__module__})."
         ) from error
     except ValueError as error:
         name, _, message = str(error).partition(": ")

@@ -91,9 +91,9 @@ def load(name: str) -> Task[Any]:
     """
     if name in _CLASSES:
         module, _, attribute = _CLASSES[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)()  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(module), attribute)()
     if name in _external():
-        return _external()[name].load()()  # type: ignore[no-any-return]
+        return _external()[name].load()()
     suite = {s.task for s in SETS.values()} | {launch.task for launch in LAUNCHES.values()}
     if name in suite:
         raise UnknownTask(

@@ -27,7 +27,7 @@ hears nothing of what is said meanwhile, unless somebody repeats it later in the
 FORMS: dict[Kind, str] = {
     "choice": "Think step by step, then give the letter alone in this form: <answer>LETTER</answer>",
     "list": "Think step by step, then give all the names and no others in this form: <answer>NAME, NAME</answer>",
-    "binary": "Think step by step, then answer with yes or no in this form: <answer>yes</answer> or <answer>no</answer>",
+    "binary": "Think step by step, then answer with yes or no: <answer>yes</answer> or <answer>no</answer>",
     "fact": "Think step by step, then give a short answer in this form: <answer>ANSWER</answer>",
 }
 

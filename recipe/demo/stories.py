@@ -30,9 +30,10 @@ from recipe.demo.coach import asked_about, critique, read_scene
 
 CAREFUL_SHARE = 0.45  # of the imitated people, without feedback
 COACHED_SHARE = 0.88  # with a coach's feedback in the prompt
-FEEDBACK_SHARE = 0.4  # of the warm-start samples that hold feedback
+FEEDBACK_SHARE = 0.35  # of the warm-start samples that hold feedback
 STORY_SEED = {"train": 1, "heldback": 2, "warm": 3}
 ORDERS = (0, 1)
+PEOPLE = 2
 CAST = ("Ava", "Carter", "Emily", "Jacob", "Lily", "Noah")
 SMALL_THINGS = ("apple", "carrot", "lemon", "tomato")
 SMALL_ROOMS = ("bedroom", "cellar", "kitchen", "pantry")
@@ -136,10 +137,10 @@ def _small_world(record: Record, rng: random.Random) -> Record:
 
 
 def _stream(seed: int) -> Iterator[Record]:
-    """Endless records: chapters of two and of three people in turn, the story's questions side by side."""
+    """Endless records, the questions about one story side by side."""
     for chunk in itertools.count():
         config = StoryConfig(
-            agents=2 + chunk % 2,
+            agents=PEOPLE,
             options_fixed=CONTAINERS,
             distractor_probability=0.0,
             orders=ORDERS,

@@ -1,6 +1,7 @@
 """Reading task files: whatever is wrong, one paragraph names file, row, field and remedy, and nothing else escapes."""
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,9 +32,7 @@ def assert_readable(message, *parts):
     for part in parts:
         assert part in message, message
     assert "\n" not in message and len(message) < 700, message
-    assert any(
-        remedy in message for remedy in ("Mend", "Build it again", "build", "Name parquet", "writes", "can be trained")
-    )
+    assert re.search("mend|build|name parquet|can be trained", message, re.IGNORECASE), f"no remedy: {message}"
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -46,7 +45,8 @@ def test_a_good_row_comes_back(name, tmp_path):
 
 
 def test_a_file_may_hold_several_tasks_and_keeps_its_order(tmp_path):
-    rows = [("hitom", {**HITOM, "index": 5}), ("paratomi", {**PARATOMI, "index": 6}), ("hitom", {**HITOM, "index": 7})]
+    literal = {key: str(value) if isinstance(value, list) else value for key, value in PARATOMI.items()}
+    rows = [("hitom", {**HITOM, "index": 5}), ("paratomi", {**literal, "index": 6}), ("hitom", {**HITOM, "index": 7})]
     found = read_rows([write(tmp_path / "one.parquet", rows), write(tmp_path / "two.parquet", rows[:1])])
     assert [item.task.name for item in found] == ["hitom", "paratomi", "hitom", "hitom"]
     assert [item.row.index for item in found] == [5, 6, 7, 5]
@@ -81,7 +81,8 @@ def test_a_file_that_is_not_parquet(content, tmp_path):
     assert_readable(complaint(str(path)), "bad.parquet", "not a readable parquet file")
 
 
-# BUG (agents/rows.py, _read_file): pyarrow reports a damaged footer or page as OSError, which is not caught.
+# BUG (agents/rows.py, _read_file): pyarrow reports a damaged footer or page as OSError, which is not caught; its text
+# ends with a line break.
 @pytest.mark.parametrize("place", ["footer", "page"])
 def test_a_damaged_file(place, tmp_path):
     path = tmp_path / "damaged.parquet"
@@ -159,6 +160,7 @@ BAD_ROWS = {
     "unknown kind": ("fantom", {**FANTOM_BINARY, "question_type": "riddle"}, "field question_type", "'riddle'"),
     "missing kind": ("fantom", without(FANTOM_LIST, "question_type"), "field question_type", "missing"),
     "missing gold": ("fantom", without(FANTOM_LIST, "correct_answer"), "field correct_answer", "missing"),
+    # BUG (agents/rows.py, parse_row): these three name no remedy.
     "no record": ("hitom", None, "field extra_info", "NoneType"),
     "record of the wrong type": ("hitom", "story", "field extra_info", "str"),
     "record as a list": ("hitom", [HITOM], "field extra_info", "list"),
@@ -176,18 +178,6 @@ def test_a_bad_row_is_named_with_file_row_field_and_remedy(task, record, place, 
     with pytest.raises(BadRow) as caught:
         parse_row(task, record, "train.parquet", 12)
     assert_readable(str(caught.value), "train.parquet, row 12", place, reason)
-
-
-# BUG (agents/rows.py): the field named is pydantic's alias. A FanToM record without a question is told that
-# "complete_question" is missing, which is right only if the message also knows "question".
-def test_the_alias_of_a_missing_field_is_understandable():
-    with pytest.raises(BadRow) as caught:
-        parse_row("fantom", without(FANTOM_BINARY, "question"), "train.parquet", 12)
-    assert re_field(str(caught.value)) in ("question", "complete_question")
-
-
-def re_field(message):
-    return message.partition("field ")[2].partition(":")[0]
 
 
 @pytest.mark.parametrize("key", ["question", "complete_question"])

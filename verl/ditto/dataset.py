@@ -44,8 +44,8 @@ def check_lengths(
             if not drop:
                 raise BadRow(
                     f"{row.where}: the prompt of this {row.task.name} row has {length} tokens, more than "
-                    f"data.max_prompt_length={limit}. Raise data.max_prompt_length (and the rollout's max_model_len), or "
-                    "set data.filter_overlong_prompts=true to leave such rows out."
+                    f"data.max_prompt_length={limit}. Raise data.max_prompt_length (and the rollout's max_model_len), "
+                    "or set data.filter_overlong_prompts=true to leave such rows out."
                 )
             continue
         kept.append(row)

@@ -1,4 +1,4 @@
-"""What `train_ppo.py` does: compose the config, check it, train. Mistakes of the user end as one paragraph, exit code 2.
+"""What `train_ppo.py` does: compose the config, check it, train. A user's mistake ends as one paragraph.
 
 Checks come first and need no engine, and verl is imported only afterwards: a dry run takes seconds.
 """
@@ -6,7 +6,6 @@ Checks come first and need no engine, and verl is imported only afterwards: a dr
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from pathlib import Path
 
@@ -36,10 +35,9 @@ def load_config(overrides: list[str]) -> DictConfig:
             directory, name = (value, name) if word == "--config-dir" else (directory, value)
         else:
             words.append(word)
-    os.environ["VERL_CONFIG_DIR"] = str(_package_dir("verl") / "trainer" / "config")
-    os.environ["DITTO_CONFIG_DIR"] = str(CONFIG_DIR)
-    os.environ["SOUL_AGENT_LOOPS"] = str(_package_dir("agents") / "agents.yaml")
-    _register_resolver()
+    search = [CONFIG_DIR, _package_dir("verl") / "trainer" / "config"]
+    words.append("hydra.searchpath=[" + ",".join(f"file://{path}" for path in search) + "]")
+    _register_resolvers()
     try:
         with initialize_config_dir(str(Path(directory).absolute()), version_base=None):
             config = compose(name, words)
@@ -57,11 +55,10 @@ def _package_dir(name: str) -> Path:
     return Path(list(spec.submodule_search_locations)[0])
 
 
-def _register_resolver() -> None:
-    def plus(*numbers: int) -> int:
-        return sum(int(number) for number in numbers)
-
-    OmegaConf.register_new_resolver("plus", plus, replace=True)
+def _register_resolvers() -> None:
+    """`${plus:1,2}` adds; `${installed:package,file}` is the path of a file that a package ships."""
+    OmegaConf.register_new_resolver("plus", lambda *numbers: sum(map(int, numbers)), replace=True)
+    OmegaConf.register_new_resolver("installed", lambda package, file: str(_package_dir(package) / file), replace=True)
 
 
 def _one_paragraph(error: BaseException) -> str:

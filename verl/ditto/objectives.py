@@ -1,4 +1,4 @@
-"""The table of objectives: which sequences are built, in which groups their advantages are formed, what each part weighs.
+"""The table of objectives: which sequences are built, how their advantages are grouped, what each part weighs.
 
 `algorithm.objective` picks a row. A session of one draft and one refined episode gives up to three kinds of sequence:
 

@@ -68,7 +68,7 @@ _DEVICE = CPUDevice("ditto.cpu_device")
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
-    """Registered after the accelerators, so it is the last resort of verl's detection; VERL_PLATFORM=cpu asks for it."""
+    """Registered after the accelerators, so it is verl's last resort; VERL_PLATFORM=cpu asks for it."""
 
     @property
     def device_name(self) -> str:

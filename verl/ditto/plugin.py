@@ -34,8 +34,8 @@ def require(device: str) -> None:
     """
     if not any(point.value == "ditto.plugin" for point in entry_points(group="verl.plugins")):
         raise PluginMissing(
-            "verl does not see the ditto plug-in: the entry point `ditto` of the group verl.plugins is not installed in "
-            "this environment. Run `bash scripts/env`, or `pip install --no-deps -e .` in the active environment."
+            "verl does not see the ditto plug-in: the entry point `ditto` of the group verl.plugins is not installed "
+            "in this environment. Run `bash scripts/env`, or `pip install --no-deps -e .` in the active environment."
         )
     from verl.plugin.platform import PlatformRegistry, get_platform
 

@@ -156,7 +156,7 @@ def load_tokenizer(path: str, config: DictConfig) -> Any:
         )
         raise BadModel(
             f"actor_rollout_ref.model.path={path}: {local} ({' '.join(str(error).split())[:300]}). Give a folder with "
-            "config.json, tokenizer and weights, or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH in run_rl.sh)."
+            "config.json, tokenizer and weights, or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
         ) from error
     if not tokenizer.chat_template:
         raise BadModel(
@@ -218,4 +218,3 @@ def _plan(
         steps=config.trainer.total_training_steps,
         judge=f"{settings.judge.model} at {settings.judge.url}" if calls else "not asked (rule-scored, no feedback)",
     )
-

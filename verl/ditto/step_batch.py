@@ -91,7 +91,7 @@ class StepBatch:
             tokens: sampled tokens of each row (the sum of its response mask).
         """
         assert self.layout is not None
-        part_of = {kind: part.name for part in settings.objective.parts for kind in part.kinds}
+        part_of: dict[str, str] = {kind: part.name for part in settings.objective.parts for kind in part.kinds}
         parts = [part_of.get(r.kind) if r.valid else None for r in self.records]
         advantages = group_advantages(
             torch.tensor([r.reward for r in self.records], dtype=torch.float64),

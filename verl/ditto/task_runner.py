@@ -10,7 +10,7 @@ from verl.trainer.main_ppo import TaskRunnerV1
 _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
 
 
-class DittoTaskRunner(_TaskRunner):  # type: ignore[misc]
+class DittoTaskRunner(_TaskRunner):
     """verl's task runner with the ditto trainers registered."""
 
     def run(self, config: DictConfig) -> None:

@@ -40,6 +40,7 @@ from agents.task import Verdict
 from ditto import checkpoint, plugin
 from ditto.export import export_model
 from ditto.layout import assign_mini_batches, lay_out, padded_rows
+from ditto.liveness import Liveness
 from ditto.settings import Settings
 from ditto.step_batch import StepBatch
 from ditto.step_metrics import failures_by_cause, judge_failure, session_metrics
@@ -77,25 +78,31 @@ class DittoTrainer(PPOTrainer):
         plugin.require(config.trainer.device)
         self.settings = Settings.of(config)
         self.run_folder = RunFolder(self.settings.run_dir)
-        self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self._dead_worker)
+        self.liveness = Liveness()
+        self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
         self._stop: JudgeOutage | None = None
         self._step_batch: StepBatch | None = None
         super().__init__(config)
 
     # ---- what the watchdog sees -------------------------------------------------------------------------------
 
-    def _dead_worker(self) -> str | None:
-        return None
-
     def init(self) -> None:
         self.watchdog.start()
         with self.watchdog.phase("start-up"):
             super().init()
+        for rank, worker in enumerate(self.actor_rollout_wg.workers):
+            self.liveness.watch_actor(f"actor worker {rank}", worker)
+        for replica in self.llm_server_manager.get_replicas():
+            for server in replica.servers:
+                self.liveness.watch_rollout_server(f"rollout server {replica.replica_rank}", server)
 
     def fit(self, agent_loop_manager: Any) -> None:
-        with self.watchdog.phase("fit"):
+        for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
+            self.liveness.watch_actor(f"agent-loop worker {number}", worker)
+        try:
             super().fit(agent_loop_manager)
-        self.watchdog.stop()
+        finally:
+            self.watchdog.stop()
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> KVBatchMeta:
         with self.watchdog.phase("rollout and update"):

@@ -1,0 +1,20 @@
+"""What the end-to-end tests share: the demo's stories and a quickly warm-started tiny model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.run import ROOT
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.parquet, heldback.parquet and warm/ (a model that is right now and then)."""
+    folder = tmp_path_factory.mktemp("world")
+    command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(folder), "--steps", "120"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    return folder

@@ -1,0 +1,153 @@
+"""Start real training runs as a user would, through the launcher, and read what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+SENTINEL_KEY = "sk-sentinel-4711-never-in-an-artefact"
+
+# The recipe, shrunk to a model of a million parameters on two cores.
+SMALL = [
+    "data.max_prompt_length=600",
+    "data.max_response_length=32",
+    "data.max_feedback_length=128",
+    "data.train_batch_size=4",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
+    "actor_rollout_ref.actor.optim.lr=1e-3",
+    "actor_rollout_ref.rollout.n=2",
+    "trainer.logger=[console]",
+]
+
+
+@dataclass
+class Run:
+    """One training run of `recipe/ditto/run_rl.sh hitom`."""
+
+    folder: Path  # OUTPUT_DIR; the run folder is <folder>/run
+    train: Path
+    val: Path
+    model: Path
+    judge_url: str
+    overrides: list[str] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def dir(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log.txt"
+
+    def start(self, *more: str) -> None:
+        environment = {
+            **os.environ,
+            "OUTPUT_DIR": str(self.folder),
+            "EXPERIMENT_NAME": "run",
+            "TRAIN_FILES": str(self.train),
+            "VAL_FILES": str(self.val),
+            "ACTOR_MODEL_PATH": str(self.model),
+            "OPENAI_BASE_URL": self.judge_url,
+            "OPENAI_API_KEY": SENTINEL_KEY,
+            "HF_HUB_OFFLINE": "1",
+            "PLATFORM": "cpu",
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), "hitom", *SMALL, *self.overrides, *more],
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait(self, timeout_s: float) -> int:
+        """Exit code; on time-out the run is killed and the test fails with the log's end."""
+        assert self.process is not None
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the run did not end in {timeout_s:.0f} s:\n{self.tail()}") from None
+
+    def until(self, happened: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Wait for something the run does."""
+        assert self.process is not None
+        deadline = time.monotonic() + timeout_s
+        while not happened():
+            assert self.process.poll() is None, f"the run ended before {what}:\n{self.tail()}"
+            if time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"{what}: not in {timeout_s:.0f} s:\n{self.tail()}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """kill -9 of the run and everything it started, by process id."""
+        assert self.process is not None
+        for process in self.descendants():
+            try:
+                process.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                continue
+        self.process.wait(30)
+
+    def descendants(self) -> list[psutil.Process]:
+        """The run's processes. Ray detaches some, so they are found by session and by the run's own environment."""
+        assert self.process is not None
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("OUTPUT_DIR") == str(self.folder):
+                    found.append(process)
+            except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
+                continue
+        return found
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
+
+    def traces(self, name: str) -> list[dict[str, Any]]:
+        path = self.dir / "traces" / f"{name}.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def metrics(self) -> dict[int, dict[str, float]]:
+        """step -> its numbers."""
+        found: dict[int, dict[str, float]] = {}
+        for line in (self.dir / "metrics.jsonl").read_text().splitlines():
+            numbers = json.loads(line)
+            found.setdefault(int(numbers["step"]), {}).update(numbers)
+        return found
+
+    def tracked_step(self) -> int:
+        return int((self.dir / "latest_checkpointed_iteration.txt").read_text())
+
+
+def greedy_answers(model_dir: Path, prompts: list[str], max_tokens: int) -> list[str]:
+    """Greedy answers of a checkpoint folder in plain transformers."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    answers = []
+    for prompt in prompts:
+        ids = tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}], add_generation_prompt=True, return_tensors="pt", return_dict=False
+        )
+        out = model.generate(ids, do_sample=False, max_new_tokens=max_tokens)
+        answers.append(tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True))
+    return answers

@@ -1,0 +1,94 @@
+"""LoRA on real components, and what happens when the judge or the rollout engine goes away.
+
+First run: the judge dies after the connection test of step 2; the run saves a checkpoint and stops. Second run, the same
+command with a healthy judge: resumes from it, validates with the resumed adapter, trains on; then its rollout engine is
+killed and the watchdog ends the run with the cause.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agents.testing import ChatRequest, FakeOpenAI, Json, Reply, ServerError
+from tests.e2e.run import Run, greedy_answers
+
+pytestmark = pytest.mark.slow
+
+GOOD = Json({"critique": "Ask what the character saw last.", "ready": True})
+
+
+class Judge:
+    """Answers until it is told to be down."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def __call__(self, request: ChatRequest) -> Reply:
+        self.left -= 1
+        return GOOD if self.left >= 0 else ServerError(status=503)
+
+
+@pytest.fixture(scope="module")
+def run(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(
+        tmp_path_factory.mktemp("lora"), world / "train.parquet", world / "heldback.parquet", world / "warm", "unset"
+    )
+    run.overrides = [
+        "trainer.total_training_steps=40",
+        "trainer.save_freq=100",
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=false",
+        "data.val_max_samples=8",
+        "actor_rollout_ref.actor.optim.lr=1e-2",
+        "judge.max_attempts=1",
+        "judge.max_reasks=0",
+    ]
+    return run
+
+
+def test_an_outage_of_the_judge_saves_and_stops(run: Run) -> None:
+    with FakeOpenAI(Judge(calls=1 + 8)) as judge:  # the connection test and step 1
+        run.judge_url = judge.url
+        run.start()
+        assert run.wait(420) not in (0, None)
+        log = run.log.read_text(errors="replace")
+    assert "JudgeOutage: Step 2: the judge failed in 100% of 8 sessions" in log
+    assert judge.url in log and "server_error" in log
+    assert run.tracked_step() == 2
+
+
+def test_the_checkpoint_is_a_merged_model_with_its_adapter_beside(run: Run, world: Path) -> None:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    folder = run.dir / "global_step_2"
+    merged = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    base = AutoModelForCausalLM.from_pretrained(world / "warm", dtype=torch.float32)
+    ids = torch.arange(3, 40)[None]
+    before = base(ids).logits
+    adapted = PeftModel.from_pretrained(base, folder / "lora_adapter")(ids).logits
+    assert json.loads((folder / "lora_adapter" / "adapter_config.json").read_text())["r"] == 32
+    torch.testing.assert_close(merged(ids).logits, adapted, atol=1e-4, rtol=1e-4)
+    assert (adapted - before).abs().max() > 1e-3, "the adapter was not trained"
+
+
+def test_resume_generates_with_the_adapter_and_a_dead_engine_ends_the_run(run: Run) -> None:
+    with FakeOpenAI(GOOD) as judge:
+        run.judge_url = judge.url
+        run.start("trainer.val_before_train=true")
+        run.until(lambda: (run.dir / "traces" / "step_000004.jsonl").exists(), 420, "step 4")
+        engines = [p for p in run.descendants() if "EngineCore" in " ".join([p.name(), *p.cmdline()])]
+        assert engines, [p.name() for p in run.descendants()]
+        engines[0].kill()
+        code = run.wait(120)
+    assert code != 0
+    cause = json.loads((run.dir / "failure.json").read_text())["cause"]
+    assert "rollout server 0 died" in cause, cause
+    traces = run.traces("val_000002")
+    prompts = [t["draft"]["seats"]["policy"][0]["content"] for t in traces]
+    answers = [t["draft"]["seats"]["policy"][-1]["content"] for t in traces]
+    assert answers == greedy_answers(run.dir / "global_step_2", prompts, 32)

@@ -1,0 +1,179 @@
+"""DITTO on real components: Ray, two FSDP2 workers, two vLLM replicas, a judge behind HTTP that fails now and then.
+
+One story, told by one run: a fifth of the judge's answers are faults; kill -9 in the middle; the same command again; and
+then everything the run left is checked against an independent count.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agents.testing import (
+    DropConnection,
+    Empty,
+    FakeOpenAI,
+    Hang,
+    Json,
+    RateLimit,
+    Refusal,
+    ServerError,
+    TruncatedJson,
+    sometimes,
+)
+from tests.e2e.run import SENTINEL_KEY, Run, greedy_answers
+
+pytestmark = pytest.mark.slow
+
+STEPS, PROMPTS, N = 6, 4, 2
+CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
+FAULTS = [Empty(), Refusal(), TruncatedJson(), ServerError(), RateLimit(retry_after=0.01), Hang(3), DropConnection()]
+
+
+def flaky_judge() -> FakeOpenAI:
+    """A fifth of the requests end in a fault, of all kinds in turn; retries are off, so each one is a failure."""
+    script = Json(CRITIQUE)
+    for number, fault in enumerate(FAULTS):
+        script = sometimes(fault, share=0.2 / len(FAULTS), seed=number, otherwise=script)
+    return FakeOpenAI(script)
+
+
+@pytest.fixture(scope="module")
+def run(world: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """The finished run, killed once on its way; `first_try` keeps the traces of before the kill."""
+    folder = tmp_path_factory.mktemp("training")
+    with flaky_judge() as judge:
+        run = Run(folder, world / "train.parquet", world / "heldback.parquet", world / "warm", judge.url)
+        run.overrides = [
+            "actor_rollout_ref.model.lora_rank=0",
+            "trainer.n_gpus_per_node=2",
+            f"trainer.total_training_steps={STEPS}",
+            "trainer.save_freq=2",
+            "trainer.test_freq=3",
+            "trainer.val_before_train=false",
+            "data.val_max_samples=12",
+            "data.train_max_samples=24",  # exactly one epoch
+            "judge.max_attempts=1",
+            "judge.max_reasks=0",
+            "judge.timeout_s=1",
+            "judge.max_failure_rate=0.9",
+        ]
+        run.start()
+        run.until(lambda: (run.dir / "traces" / "step_000003.jsonl").exists(), 420, "step 3")
+        time.sleep(random.uniform(0.0, 2.0))  # any moment: in the update, the sync, the checkpoint of step 4
+        run.kill()
+        shutil.copytree(run.dir / "traces", folder / "first_try")
+        tracked = run.tracked_step()
+        assert tracked in (2, 4)
+        assert (run.dir / f"global_step_{tracked}" / "model.safetensors").exists()
+        run.start()
+        assert run.wait(420) == 0, run.tail()
+        assert f"Resuming from {run.dir / f'global_step_{tracked}'}" in run.log.read_text(errors="replace")
+        yield run
+
+
+def test_every_session_of_every_step_left_a_trace(run: Run) -> None:
+    for step in range(1, STEPS + 1):
+        traces = run.traces(f"step_{step:06d}")
+        assert len(traces) == PROMPTS * N
+        assert len({t["session"] for t in traces}) == PROMPTS * N
+        assert set(Counter(t["row"] for t in traces).values()) == {N}
+        assert {t["model_version"] for t in traces} == {step - 1}
+
+
+def test_the_sample_order_is_that_of_an_uninterrupted_run(run: Run) -> None:
+    rows = [sorted({t["row"] for t in run.traces(f"step_{step:06d}")}) for step in range(1, STEPS + 1)]
+    assert sorted(row for step in rows for row in step) == list(range(24))  # one epoch: each row once
+    for path in sorted((run.folder / "first_try").glob("step_*.jsonl")):
+        before = {line for line in path.read_text().splitlines()}
+        again = run.traces(path.stem)
+        assert {t["row"] for t in again} == {__import__("json").loads(line)["row"] for line in before}
+
+
+def test_judge_failures_are_masked_and_counted(run: Run) -> None:
+    traces = [t for step in range(1, STEPS + 1) for t in run.traces(f"step_{step:06d}")]
+    failed = [t for t in traces if t["feedback_failure"]]
+    assert 0.05 < len(failed) / len(traces) < 0.45
+    assert all(t["refined"] is None and set(t["advantages"]) == {"draft"} for t in failed)
+    known = {"empty", "refusal", "invalid", "server_error", "rate_limit", "timeout", "connection"}
+    assert {t["feedback_failure"]["cause"] for t in failed} <= known
+    for step, numbers in run.metrics().items():
+        if step == 0:
+            continue
+        of_step = run.traces(f"step_{step:06d}")
+        lost = [t for t in of_step if t["feedback_failure"]]
+        assert numbers["judge/failure_share"] == pytest.approx(len(lost) / len(of_step))
+        for cause, count in Counter(t["feedback_failure"]["cause"] for t in lost).items():
+            assert numbers[f"ditto/invalid/feedback/{cause}"] == pytest.approx(count / len(of_step))
+
+
+def test_the_metrics_are_a_recount_of_the_traces(run: Run) -> None:
+    for step, numbers in run.metrics().items():
+        if step == 0:
+            continue
+        traces = run.traces(f"step_{step:06d}")
+        drafts = [t["draft"]["reward"] for t in traces]
+        refined = [t["refined"]["reward"] for t in traces if t["refined"]]
+        assert numbers["ditto/reward_draft"] == pytest.approx(sum(drafts) / len(drafts))
+        assert numbers["ditto/share_refined"] == pytest.approx(len(refined) / len(traces))
+        if refined:
+            assert numbers["ditto/reward_refined"] == pytest.approx(sum(refined) / len(refined))
+        assert numbers["ditto/sequences"] == len(drafts) + 2 * len(refined)
+        assert numbers["actor/updates"] == 2  # whatever was refined
+        assert numbers["judge/calls"] == sum(t["judge"]["calls"] for t in traces)
+
+
+def test_the_advantages_are_those_of_the_equations(run: Run) -> None:
+    for step in range(1, STEPS + 1):
+        traces = run.traces(f"step_{step:06d}")
+        for row in {t["row"] for t in traces}:
+            group = [t for t in traces if t["row"] == row]
+            refined = [t for t in group if t["refined"]]
+            joint = [t["draft"]["reward"] for t in group] + [t["refined"]["reward"] for t in refined]
+            for t in group:
+                assert t["advantages"]["draft"] == pytest.approx(_advantage(t["draft"]["reward"], joint), abs=1e-9)
+            for t in refined:
+                reward = t["refined"]["reward"]
+                alone = [u["refined"]["reward"] for u in refined]
+                assert t["advantages"]["refined_base"] == pytest.approx(_advantage(reward, joint), abs=1e-9)
+                assert t["advantages"]["refined_feedback"] == pytest.approx(_advantage(reward, alone), abs=1e-9)
+
+
+def _advantage(reward: float, group: list[float]) -> float:
+    if len(group) < 2 or len(set(group)) == 1:
+        return 0.0
+    return (reward - statistics.fmean(group)) / (statistics.stdev(group) + 1e-6)
+
+
+def test_actor_and_rollout_agree_on_what_was_sampled(run: Run) -> None:
+    differences = [m["training/rollout_logprob_diff_mean"] for step, m in run.metrics().items() if step > 0]
+    assert len(differences) == STEPS and max(differences) < 1e-2
+
+
+def test_generation_follows_the_trained_weights(run: Run) -> None:
+    """Validation of the last step ran after the last weight sync: its greedy answers are the saved checkpoint's."""
+    traces = run.traces(f"val_{STEPS:06d}")
+    prompts = [t["draft"]["seats"]["policy"][0]["content"] for t in traces]
+    in_vllm = [t["draft"]["seats"]["policy"][-1]["content"] for t in traces]
+    in_transformers = greedy_answers(run.dir / f"global_step_{STEPS}", prompts, 32)
+    assert in_vllm == in_transformers
+    assert all(t["feedback"] is None and t["refined"] is None for t in traces)
+
+
+def test_no_artefact_holds_the_key(run: Run) -> None:
+    for path in run.folder.rglob("*"):
+        if path.is_file():
+            assert SENTINEL_KEY.encode() not in path.read_bytes(), path
+
+
+def test_no_process_is_left_behind(run: Run) -> None:
+    deadline = time.monotonic() + 30
+    while run.descendants() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert [p.name() for p in run.descendants()] == []
