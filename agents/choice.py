@@ -17,21 +17,42 @@ from agents.judge import Judge
 from agents.policy import Players
 from agents.task import Episode, Message, RowT, Task, Verdict
 
-_THINK = re.compile(r"<(seed:)?think>.*?(</(seed:)?think>|\Z)", re.DOTALL | re.IGNORECASE)
-_ANSWER = re.compile(r"<answer>\s*(.*?)\s*</answer>", re.DOTALL | re.IGNORECASE)
+_THINK_TAG = re.compile(r"<(/?)(?:seed:)?think>", re.IGNORECASE)
+_OPEN, _CLOSE = "<answer>", "</answer>"
 _LETTER = re.compile(r"\(?([A-Za-z])\)?\.?")
 _OPTION = re.compile(r"(?:^|,\s*|\n\s*)([A-Z])[.)]\s+(.*?)\s*(?=(?:,\s*|\n\s*)[A-Z][.)]\s|\Z)", re.DOTALL)
 
 
 def without_thinking(text: str) -> str:
-    """The text after its think blocks; an unclosed block swallows the rest, because no answer followed it."""
-    return _THINK.sub("", text)
+    """What was said: the text outside of think blocks.
+
+    An unclosed block swallows the rest, because no answer followed it. Before a lone closing tag everything is thought:
+    the chat templates of thinking models open the block in the prompt.
+    """
+    said: list[str] = []
+    position, inside = 0, False
+    for tag in _THINK_TAG.finditer(text):
+        closes = bool(tag.group(1))
+        if not closes and not inside:
+            said.append(text[position : tag.start()])
+            inside = True
+        elif closes:
+            if not inside:
+                said.clear()
+            position, inside = tag.end(), False
+    return "".join(said) + ("" if inside else text[position:])
 
 
 def tagged_answer(text: str) -> str | None:
-    """The text of the last `<answer>` tag after thinking, or None where there is none."""
-    found = _ANSWER.findall(without_thinking(text))
-    return found[-1] if found else None
+    """The text of the last `<answer>` tag after thinking; None where there is none, or no letter or digit in it."""
+    said = without_thinking(text)
+    folded = said.lower()
+    end = folded.rfind(_CLOSE)
+    start = folded.rfind(_OPEN, 0, max(end, 0))
+    if start < 0:
+        return None
+    answer = said[start + len(_OPEN) : end].strip()
+    return answer if any(character.isalnum() for character in answer) else None
 
 
 def tagged_letter(text: str) -> str | None:

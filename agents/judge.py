@@ -15,8 +15,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import openai
+from openai.types.chat import ChatCompletion
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tenacity import (
     AsyncRetrying,
@@ -54,6 +56,12 @@ class Endpoint(BaseModel):
         """The base URL that calls go to."""
         return self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
 
+    @property
+    def address(self) -> str:
+        """The base URL as it may be shown: without user and password."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
     def client(self) -> openai.AsyncOpenAI:
         """An async client of the official SDK, with the SDK's own retries off.
 
@@ -65,7 +73,7 @@ class Endpoint(BaseModel):
             found = os.environ.get(self.api_key_env)
             if not found:
                 raise MissingKey(
-                    f"No key for the endpoint {self.url} (model {self.model}): the environment variable "
+                    f"No key for the endpoint {self.address} (model {self.model}): the environment variable "
                     f"{self.api_key_env} is not set. Export it (export {self.api_key_env}=...), or name another one "
                     "with judge.api_key_env; judge.api_key_env=null is for a server that wants no key."
                 )
@@ -131,7 +139,8 @@ def _body(endpoint: Endpoint, messages: Sequence[Message], schema: type[BaseMode
     if endpoint.max_output_tokens is not None:
         body["max_completion_tokens"] = endpoint.max_output_tokens
     if schema is not None:
-        definition = schema.model_json_schema() | {"additionalProperties": False}
+        # The SDK's own strict form: every object closed, every property required.
+        definition = openai.pydantic_function_tool(schema)["function"]["parameters"]
         body["response_format"] = {
             "type": "json_schema",
             "json_schema": {"name": schema.__name__, "strict": True, "schema": definition},
@@ -168,23 +177,27 @@ async def call(
             with attempt:
                 usage.retries += attempt.retry_state.attempt_number > 1
                 completion = await client.chat.completions.create(**_body(endpoint, messages, schema))
+        if not isinstance(completion, ChatCompletion):  # the SDK hands through what is not JSON, a web page say
+            raise JudgeFailure("invalid", "the endpoint's answer is no chat completion; is base_url right (.../v1)?")
         if completion.usage:
-            usage.prompt_tokens += completion.usage.prompt_tokens
-            usage.completion_tokens += completion.usage.completion_tokens
+            usage.prompt_tokens += completion.usage.prompt_tokens or 0
+            usage.completion_tokens += completion.usage.completion_tokens or 0
         return _text(completion), usage
     except Exception as error:
         cause = classify(error)
         if cause is None:
             raise
         detail = error.detail if isinstance(error, JudgeFailure) else str(error)
-        raise JudgeFailure(cause, f"{endpoint.model} at {endpoint.url}: {detail}") from None
+        # Endpoints repeat a wrong key in their answer.
+        detail = detail.replace(client.api_key, "***") if client.api_key else detail
+        raise JudgeFailure(cause, f"{endpoint.model} at {endpoint.address}: {detail}") from None
     finally:
         usage.seconds += time.perf_counter() - start
 
 
-def _text(completion: Any) -> str:
+def _text(completion: ChatCompletion) -> str:
     """The text of a completion, or the content failure it is."""
-    if not getattr(completion, "choices", None):
+    if not completion.choices:
         raise JudgeFailure("invalid", "the endpoint's answer holds no choices")
     choice = completion.choices[0]
     if choice.message.refusal:

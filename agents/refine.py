@@ -7,6 +7,7 @@ as a `Failure` with its stage and cause: it is masked and counted, never turned 
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import traceback
@@ -127,7 +128,7 @@ async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
     except SessionError as error:
         return Failure(stage, error.cause, error.detail)
     except Exception:  # noqa: BLE001 - a bug in one task's code must not end the run; the trace keeps its traceback
-        return Failure(stage, "task_error", traceback.format_exc(limit=8))
+        return Failure(stage, "task_error", traceback.format_exc(limit=-8))
 
 
 async def _attempt(task: Task[Any], row: Row, players: Players, judge: Judge, feedback: str | None) -> Attempt:
@@ -144,30 +145,24 @@ async def _attempt(task: Task[Any], row: Row, players: Players, judge: Judge, fe
     attempt.seconds["judge"] = time.perf_counter() - start
     if isinstance(verdict, Failure):
         attempt.failure = verdict
+    elif not math.isfinite(verdict.reward):
+        attempt.failure = Failure("judge", "invalid", f"the reward is {verdict.reward}")
     else:
         attempt.verdict = verdict
     return attempt
 
 
-async def _feedback(
-    task: Task[Any], row: Row, draft: Attempt, judge: Judge, settings: RefineSettings, session: Session
-) -> str | None:
-    """The text that the refined episode sees: length-capped, and without the gold answer."""
+async def _safe_feedback(
+    task: Task[Any], row: Row, draft: Attempt, judge: Judge, settings: RefineSettings
+) -> tuple[str, int] | None:
+    """The text that the refined episode sees, length-capped and without the gold answer; and how much was blanked."""
     assert draft.episode is not None and draft.verdict is not None
-    start = time.perf_counter()
-    text = await _guarded("feedback", task.feedback(row, draft.episode, draft.verdict, judge))
-    draft.seconds["feedback"] = time.perf_counter() - start
-    if isinstance(text, Failure):
-        session.feedback_failure = text
-        return None
+    text, redactions = await task.feedback(row, draft.episode, draft.verdict, judge), 0
     if text is None:
         return None
     if not settings.reveal_reference:
-        text, session.redactions = redact(text, task.secrets(row))
-    if is_empty(text):
-        session.feedback_failure = Failure("feedback", "leak", "nothing was left once the answer was withheld")
-        return None
-    return text[: settings.max_feedback_chars]
+        text, redactions = redact(text, task.secrets(row))
+    return text[: settings.max_feedback_chars], redactions
 
 
 async def run_session(
@@ -195,7 +190,16 @@ async def run_session(
     draft = await _attempt(task, row, new_players("base"), scope, None)
     session = Session(task.name, row.index, step, draft, usage=scope.usage)
     if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):
-        session.feedback = await _feedback(task, row, draft, scope, settings, session)
-        if session.feedback is not None:
+        start = time.perf_counter()
+        feedback = await _guarded("feedback", _safe_feedback(task, row, draft, scope, settings))
+        draft.seconds["feedback"] = time.perf_counter() - start
+        if isinstance(feedback, Failure):
+            session.feedback_failure = feedback
+        elif feedback is not None:
+            text, session.redactions = feedback
+            if is_empty(text):
+                session.feedback_failure = Failure("feedback", "leak", "nothing was left once the answer was withheld")
+                return session
+            session.feedback = text
             session.refined = await _attempt(task, row, new_players("feedback"), scope, session.feedback)
     return session

@@ -124,7 +124,7 @@ class FanToM(OneTurnTask[FanToMRow]):
                 raise ValueError(f"correct_answer: {gold!r} is not among the choices, an index from 0 to {last}")
         elif row.kind == "binary" and _polarity(str(gold)) is None:
             raise ValueError(f"correct_answer: {gold!r} is neither yes nor no")
-        elif row.kind == "list" and not isinstance(gold, list):
+        elif row.kind == "list" and (not isinstance(gold, list) or not gold):
             raise ValueError(f"correct_answer: {gold!r} is not a list of names")
 
     def secrets(self, row: FanToMRow) -> Sequence[str]:
@@ -132,7 +132,7 @@ class FanToM(OneTurnTask[FanToMRow]):
             return (*row.answer_choices, self.reference(row)) if row.answer_choices else (" ",)
         if row.kind == "list":
             return tuple(row.correct_answer) if isinstance(row.correct_answer, list) else ()
-        return (str(row.correct_answer).split(":")[0],)
+        return ("yes", "no") if row.kind == "binary" else (str(row.correct_answer),)
 
     async def judge(self, row: FanToMRow, episode: Episode, judge: Judge) -> Verdict:
         answer = tagged_answer(episode.answer)

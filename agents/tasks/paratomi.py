@@ -30,13 +30,12 @@ def listed(value: Any) -> Any:
     """A list that arrives as JSON or as a Python literal; other values pass for pydantic to judge. Never evaluated."""
     if not isinstance(value, str):
         return list(value) if hasattr(value, "__iter__") else value
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError:
+    for read in (json.loads, ast.literal_eval):
         try:
-            return ast.literal_eval(value)
-        except (ValueError, SyntaxError) as error:
-            raise ValueError("is neither a list nor a JSON or Python list literal") from error
+            return read(value)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue  # not in this notation
+    raise ValueError("is neither a list nor a JSON or Python list literal")
 
 
 def names_place(answer: str, place: str) -> bool:

@@ -37,7 +37,7 @@ def stage(title: str) -> Iterator[None]:
 
 @contextmanager
 def judge(folder: Path) -> Iterator[dict[str, str]]:
-    """The environment variables of the judge's endpoint: the user's, or an offline stand-in that lives in this block."""
+    """Environment variables of the judge's endpoint: the user's, or an offline stand-in that lives in this block."""
     if os.environ.get("OPENAI_BASE_URL") and os.environ.get("OPENAI_API_KEY"):
         console.print(f"  judge: {os.environ['OPENAI_BASE_URL']}")
         yield {}

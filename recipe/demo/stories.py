@@ -6,7 +6,7 @@ wrong are kept.
 
 The warm start imitates two kinds of people. Careful ones go by what the character saw (the gold answer). Hasty ones go
 by where the thing really is, or, when that is asked, by where it was first. Without feedback 45 of 100 answers are
-careful; with a coach's feedback in the prompt 88 of 100 are. So the policy listens to feedback before RL begins, as
+careful; with a coach's feedback in the prompt 85 of 100 are. So the policy listens to feedback before RL begins, as
 a big model does, and DITTO has a gap to distil. Nothing about a coach is needed at test time.
 """
 
@@ -29,7 +29,7 @@ from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
 
 CAREFUL_SHARE = 0.45  # of the imitated people, without feedback
-COACHED_SHARE = 0.88  # with a coach's feedback in the prompt
+COACHED_SHARE = 0.85  # with a coach's feedback in the prompt
 FEEDBACK_SHARE = 0.35  # of the warm-start samples that hold feedback
 STORY_SEED = {"train": 1, "heldback": 2, "warm": 3}
 ORDERS = (0, 1)

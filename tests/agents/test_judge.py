@@ -120,15 +120,13 @@ def test_a_fault_that_passes_costs_one_more_request(fault, cause, attempts):
     assert not judge.usage.failures
 
 
-# BUG (agents/judge.py, call): `completion.usage` is read before `_text` checks the shape. A web page with status 200
-# (wrong base URL, login proxy) makes the SDK return a str, and AttributeError escapes as if the task had a bug.
+# A web page with status 200 (wrong base URL, login proxy) makes the SDK return a str, not a completion.
 def test_a_web_page_instead_of_json_is_a_judge_failure():
     with served(NotJson()) as (judge, _), pytest.raises(JudgeFailure) as caught:
         ask(judge)
     assert caught.value.cause == "invalid"
 
 
-# BUG (same place): servers that send "usage" without numbers break the sum with a TypeError.
 @pytest.mark.parametrize(
     "change",
     [
@@ -320,8 +318,8 @@ def test_the_environment_gives_url_and_key(monkeypatch):
 ALL_FAULTS = {name: row[0] for name, row in FAULTS.items()}
 
 
-# BUG (agents/judge.py, call): the SDK's message quotes the endpoint's body, and OpenAI-compatible gateways quote the
-# key in a 401 ("Incorrect API key provided: sk-..."): it lands in the failure's detail, hence in traces and logs.
+# The SDK's message quotes the endpoint's body, and OpenAI-compatible gateways quote the key in a 401 ("Incorrect API
+# key provided: sk-..."): it must not land in the failure's detail, hence in traces and logs.
 @pytest.mark.parametrize("fault", ALL_FAULTS.values(), ids=ALL_FAULTS.keys())
 def test_the_key_shows_nowhere(fault, monkeypatch, caplog):
     monkeypatch.setenv("SOUL_TEST_KEY", KEY)
@@ -342,7 +340,6 @@ def test_the_key_shows_nowhere(fault, monkeypatch, caplog):
     assert not [text for text in shown if KEY in text]  # ... and shows nowhere
 
 
-# BUG (agents/judge.py): a password in the URL (https://user:secret@host/v1) is repeated in every failure.
 def test_credentials_in_the_url_do_not_show():
     with FakeOpenAI(NotFound()) as fake:
         url = fake.url.replace("http://", "http://user:sentinel-password@")
@@ -405,8 +402,7 @@ def test_the_schema_is_sent():
     assert sent["schema"]["additionalProperties"] is False
 
 
-# BUG (agents/judge.py, _body): with "strict": true OpenAI answers 400 unless EVERY object is closed and lists all its
-# properties as required; only the top level is closed, and fields with a default are not listed.
+# With "strict": true OpenAI answers 400 unless EVERY object is closed and lists all its properties as required.
 def test_a_strict_schema_closes_every_object_and_requires_every_property():
     class Flaw(BaseModel):
         severity: int

@@ -12,7 +12,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples import SAMPLES, episode_of, load, real_fantom, real_hitom, real_paratomi, tagged, verdict_of
+from samples import HITOM, SAMPLES, episode_of, load, real_fantom, real_hitom, real_paratomi, tagged, verdict_of
 
 from agents.choice import CRITIQUE_INSTRUCTIONS, Critique, parse_options, tagged_answer, tagged_letter, without_thinking
 from agents.errors import BadRow, JudgeFailure
@@ -70,7 +70,6 @@ def test_what_is_not_an_answer_scores_nothing(name, form):
     assert verdict.metrics["answered"] == 0.0
 
 
-# BUG (agents/tasks/paratomi.py and fantom.py, judge): "answered" is bool(answer), so ":" or "..." count as answers.
 @each_kind
 def test_punctuation_is_not_an_answer(name):
     _, item = load(name)
@@ -89,7 +88,6 @@ WRAPPINGS = {
     "after another model's thinking": "<seed:think><answer>{wrong}</answer></seed:think><answer>{right}</answer>",
     "upper-case thinking": "<THINK><answer>{wrong}</answer></THINK><answer>{right}</answer>",
     "last word counts": "<answer>{wrong}</answer> Wait, no. <answer>{right}</answer>",
-    # BUG (agents/choice.py, _ANSWER): a mention of the opening tag in prose swallows the answer after it.
     "tag mentioned in prose": "I shall use the <answer> tag. <answer>{right}</answer>",
     "thinking opened by the template": "Is it <answer>{wrong}</answer>?</think><answer>{right}</answer>",
 }
@@ -104,8 +102,8 @@ def test_thinking_case_and_white_space_do_not_matter(name, wrapping):
         assert verdict_of(item, text).reward == 1.0, text
 
 
-# BUG (agents/choice.py, _THINK): chat templates of thinking models (Qwen3-Thinking, DeepSeek-R1) open the block in the
-# prompt, so that the text starts inside it. What stands before a lone </think> is thought, not said.
+# Chat templates of thinking models (Qwen3-Thinking, DeepSeek-R1) open the block in the prompt, so that the text starts
+# inside it. What stands before a lone </think> is thought, not said.
 @each_kind
 def test_an_answer_thought_but_not_given_does_not_count(name):
     sample, item = load(name)
@@ -113,13 +111,13 @@ def test_an_answer_thought_but_not_given_does_not_count(name):
     assert verdict.reward == 0.0
 
 
-# BUG (agents/choice.py, _ANSWER): `\s*(.*?)\s*` backtracks cubically on an unclosed tag and blanks: 800 of them take
-# 0.3 s, 8,000 (a degenerate policy says so easily) five minutes, in which no other session of the process moves.
+# A careless pattern backtracks cubically on an unclosed tag and blanks: 8,000 of them, which a degenerate policy says
+# easily, took five minutes, in which no other session of the process moves.
 @pytest.mark.parametrize("filler", [" ", "\n", "<answer>", "<think>", "</answer>", "a "])
 def test_parsing_takes_no_time(filler):
     start = time.perf_counter()
     for opening in ("", "<answer>", "<think>"):
-        tagged_letter(opening + filler * 1500)
+        tagged_letter(opening + filler * 4000)
     assert time.perf_counter() - start < 0.5
 
 
@@ -141,6 +139,11 @@ def test_an_absent_key_and_a_null_give_the_same_prompt(name):
         assert with_null == without
         for feedback in (None, LESSON):
             assert item.task.prompt(with_null, feedback) == item.task.prompt(without, feedback)
+
+
+def test_a_row_made_without_a_file_takes_nulls_too():
+    row_type = load("hitom")[1].task.row_type
+    assert row_type.model_validate({**HITOM, "extra_info": None}) == row_type.model_validate(HITOM)
 
 
 @each_kind
@@ -294,6 +297,15 @@ def test_summarize_averages_what_each_verdict_reports(name):
 )
 def test_tagged_letter(text, letter):
     assert tagged_letter(f"<answer>{text}</answer>") == letter
+
+
+# BUG (agents/choice.py, tagged_answer): positions found in `said.lower()` cut `said`, but lower() can lengthen a text
+# (the capital dotted I of Turkish becomes two characters), so every such letter before the tag shifts the cut by one.
+@pytest.mark.parametrize(
+    "before", ["\u0130", "\u0130stanbul, \u0130zmir: ", "\u1e9e", "\ufb01", "\U0001f600", "e\u0301"]
+)
+def test_letters_that_change_length_with_case_do_not_shift_the_answer(before):
+    assert tagged_answer(f"{before}<answer>treasure_chest</answer>{before}") == "treasure_chest"
 
 
 def test_tagged_answer_and_thinking():

@@ -1,6 +1,6 @@
 """DITTO on real components: Ray, two FSDP2 workers, two vLLM replicas, a judge behind HTTP that fails now and then.
 
-One story, told by one run: a fifth of the judge's answers are faults; kill -9 in the middle; the same command again; and
+One story, told by one run: a fifth of the judge's answers are faults; kill -9 in the middle; the same command again;
 then everything the run left is checked against an independent count.
 """
 

@@ -177,7 +177,7 @@ def _check_judge(settings: Settings) -> None:
     endpoint = settings.judge.endpoint().model_copy(
         update={"max_attempts": 2, "timeout_s": min(10.0, settings.judge.timeout_s)}
     )
-    where = f"The judge {endpoint.model} at {endpoint.url}"
+    where = f"The judge {endpoint.model} at {endpoint.address}"
     try:
         asyncio.run(Judge.connect(endpoint).check())
     except JudgeFailure as error:
@@ -216,5 +216,7 @@ def _plan(
         judge_calls=calls,
         judge_tokens_in=int(calls * (mean + instructions)),
         steps=config.trainer.total_training_steps,
-        judge=f"{settings.judge.model} at {settings.judge.url}" if calls else "not asked (rule-scored, no feedback)",
+        judge=f"{settings.judge.model} at {settings.judge.address}"
+        if calls
+        else "not asked (rule-scored, no feedback)",
     )

@@ -1,0 +1,417 @@
+"""One whole DITTO update against the equations: loss and every gradient, to 1e-6 relative.
+
+Ours: records -> layout -> plan -> the trainer's own `_compute_advantage` -> verl's FSDP engine's forward step and verl's
+`ppo_loss`, accumulated over micro-batches and (simulated) ranks, in float64. Theirs: `tiny_step.equations`, written
+from the design alone. A last test takes a real step of verl's TrainingWorker with FSDP2 in float32.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import one_update
+import pytest
+import tiny_step
+import torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from tiny_step import SEQUENCES, Counts, equations, mini_batches, old_log_probs, perturbed, sequences, tiny_model
+from torch import Tensor
+from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
+from verl.utils import tensordict_utils as tu
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, rearrange_micro_batches
+from verl.workers.config import FSDPActorConfig
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+from verl.workers.utils.losses import ppo_loss
+
+import ditto.trainer
+from ditto.agent_loop import SequenceRecord
+from ditto.layout import assign_mini_batches, lay_out, padded_rows
+from ditto.objectives import objective as objective_of
+from ditto.settings import RunSettings, Settings
+from ditto.step_batch import StepBatch
+from ditto.trainer import DittoTrainerSync
+
+TOLERANCE = 1e-6
+ACTOR = {"clip_ratio": 0.2, "clip_ratio_low": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 10.0}
+CHANGES = {"ratio=1": None, "ratio!=1": perturbed}
+
+
+# ---- ours -------------------------------------------------------------------------------------------------------
+
+
+class Batch:
+    """What the trainer uses of verl's KVBatchMeta."""
+
+    keys: tuple[str, ...] = ()
+    partition_id = "train"
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+class Trainer(DittoTrainerSync):
+    """The trainer without Ray: only what `_compute_advantage` needs."""
+
+    def __init__(self, settings: Settings, step: StepBatch, loss_agg_mode: str) -> None:
+        self.settings = settings
+        self._step_batch = step
+        self.config = OmegaConf.create(
+            {"algorithm": {}, "actor_rollout_ref": {"actor": {"loss_agg_mode": loss_agg_mode}}}
+        )
+
+    def _report(self, *_args: Any) -> None:
+        return None
+
+
+def nested(rows: list[Tensor]) -> Tensor:
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+def settings_of(objective: str, feedback_coef: float) -> Settings:
+    return Settings(objective=objective_of(objective), feedback_coef=feedback_coef, run=RunSettings(dir="unused"))
+
+
+def step_data(
+    rows: list[tiny_step.Sequence_],
+    old: list[list[float]],
+    settings: Settings,
+    loss_agg_mode: str,
+    ranks: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[StepBatch, TensorDict]:
+    """What the workers get: rows in layout order, with the trainer's advantages and weights."""
+    step = StepBatch([SequenceRecord(s.kind, s.prompt, s.session, s.episode, s.reward, s.valid) for s in rows], [])
+    mini_batch = assign_mini_batches([r.prompt for r in step.records], tiny_step.PROMPTS_PER_MINI_BATCH)
+    per_mini_batch, updates = padded_rows(mini_batch, ranks)
+    padding, _ = construct_minimal_padding_template({"position_ids": torch.zeros(1)}, {}, tiny_step.EOS)
+    samples = [
+        {
+            "prompts": torch.tensor(s.prompt_ids),
+            "responses": torch.tensor(s.response_ids),
+            "response_mask": torch.tensor(s.mask),
+            "old_log_probs": torch.tensor(values, dtype=torch.float64),
+        }
+        for s, values in zip(rows, old, strict=True)
+    ]
+    while len(samples) < per_mini_batch * updates:
+        samples.append(padding | {"old_log_probs": torch.zeros(1, dtype=torch.float64)})
+    lengths = [len(s["prompts"]) + len(s["responses"]) for s in samples]
+
+    def balance(lengths: list[int], ranks: int) -> list[list[int]]:
+        workload = calculate_workload(torch.tensor(lengths))
+        return get_seqlen_balanced_partitions(workload, k_partitions=ranks, equal_size=True)
+
+    layout = lay_out(mini_batch, lengths, ranks, per_mini_batch, balance)
+    step.arrange(layout)
+    samples = [samples[i] for i in layout.order]
+    columns = {key: nested([s[key] for s in samples]) for key in ("prompts", "responses", "response_mask")}
+    columns["old_log_probs"] = nested([s["old_log_probs"] for s in samples])
+    columns["rollout_log_probs"] = columns["old_log_probs"]
+
+    written: dict[str, Tensor] = {}
+    monkeypatch.setattr(
+        ditto.trainer,
+        "tq",
+        SimpleNamespace(
+            kv_batch_get=lambda **_: TensorDict(dict(columns), batch_size=len(samples)),
+            kv_batch_put=lambda fields, **_: written.update(fields.items()),
+        ),
+    )
+    Trainer(settings, step, loss_agg_mode)._compute_advantage(Batch(len(samples)), {})
+    ids = [torch.cat([s["prompts"], s["responses"]]) for s in samples]
+    data = tu.get_tensordict(
+        {
+            "input_ids": nested(ids),
+            "position_ids": nested([torch.arange(len(row)) for row in ids]),
+            "prompts": columns["prompts"],
+            "responses": columns["responses"],
+            "response_mask": columns["response_mask"],
+            "loss_mask": columns["response_mask"],
+            "old_log_probs": columns["old_log_probs"],
+            "advantages": written["advantages"],
+            "rollout_is_weights": written["rollout_is_weights"],
+        }
+    )
+    return step, data
+
+
+def actor_config(loss_agg_mode: str) -> FSDPActorConfig:
+    return FSDPActorConfig(
+        strategy="fsdp2",
+        rollout_n=1,
+        use_dynamic_bsz=True,
+        loss_agg_mode=loss_agg_mode,
+        use_torch_compile=False,
+        **ACTOR,
+    )
+
+
+def engine_of(model: torch.nn.Module) -> FSDPEngineWithLMHead:
+    """verl's engine around a plain float64 model: its forward step without FSDP."""
+    engine = object.__new__(FSDPEngineWithLMHead)
+    engine.module = model
+    engine.engine_config = SimpleNamespace(entropy_checkpointing=False)
+    engine.use_ulysses_sp = engine.pad_to_length = False
+    engine._autocast_dtype = torch.float32  # no autocast
+    engine.get_data_parallel_group = lambda: None
+    return engine
+
+
+def ours(
+    model: torch.nn.Module,
+    step: StepBatch,
+    data: TensorDict,
+    loss_agg_mode: str,
+    *,
+    ranks: int,
+    splits: int,
+    update: int,
+) -> tuple[float, dict[str, Tensor]]:
+    """Loss and gradients of one mini-batch, as verl computes them: summed over micro-batches, averaged over ranks."""
+    assert step.layout is not None
+    engine = engine_of(model)
+    loss_function = partial(ppo_loss, config=actor_config(loss_agg_mode))
+    model.zero_grad()
+    per_rank, size = len(data) // ranks, step.layout.rows // ranks
+    chunks = [
+        tu.index_select_tensor_dict(
+            data, torch.arange(r * per_rank + update * size, r * per_rank + (update + 1) * size)
+        )
+        for r in range(ranks)
+    ]
+    total = 0.0
+    for chunk in chunks:
+        micro_batches, _ = rearrange_micro_batches(chunk, max_token_len=1 << 20, min_num_micro_batch=splits)
+        assert len(micro_batches) == splits
+        for micro_batch in micro_batches:
+            tu.assign_non_tensor(
+                micro_batch,
+                use_remove_padding=False,
+                temperature=1.0,
+                global_batch_size=step.layout.rows,
+                batch_num_tokens=int(sum(c["loss_mask"].values().sum() for c in chunks)),
+                dp_size=ranks,
+            )
+            loss, _ = engine.forward_step(micro_batch, loss_function=loss_function, forward_only=False)
+            (loss / ranks).backward()
+            total += loss.item() / ranks
+    return total, {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+# ---- theirs -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def expected(
+    objective: str, feedback_coef: float, loss_agg_mode: str, change: str
+) -> tuple[list[list[float]], list[tuple[float, dict[str, Tensor]]], Counts]:
+    """Old log-probs, and loss and gradients of each mini-batch, by the equations."""
+    model, rows, counts = tiny_model(), sequences(objective), Counts()
+    old = old_log_probs(model, rows, CHANGES[change])
+    found = []
+    for members in mini_batches(rows):
+        model.zero_grad()
+        loss = equations(
+            model,
+            [rows[i] for i in members],
+            [old[i] for i in members],
+            objective=objective,
+            feedback_coef=feedback_coef,
+            loss_agg_mode=loss_agg_mode,
+            counts=counts,
+        )
+        loss.backward()
+        found.append((loss.item(), {name: p.grad.clone() for name, p in model.named_parameters()}))
+    return old, found, counts
+
+
+def relative_error(value: Tensor, reference: Tensor) -> float:
+    return ((value - reference).norm() / reference.norm()).item()
+
+
+# ---- tests ------------------------------------------------------------------------------------------------------
+
+
+def test_the_step_holds_every_case() -> None:
+    kinds = {s.kind for s in SEQUENCES}
+    assert kinds == {"draft", "refined_base", "refined_feedback", "none"}
+    assert any("101" in "".join(map(str, s.mask)).replace("00", "0").replace("00", "0") for s in SEQUENCES)
+    seats: dict[tuple[str, str], int] = {}
+    for s in SEQUENCES:
+        seats[s.episode, s.kind] = seats.get((s.episode, s.kind), 0) + 1
+    assert max(seats.values()) == 2
+
+
+def test_the_clips_are_active() -> None:
+    _, _, counts = expected("ditto", 1.0, "token-mean", "ratio!=1")
+    assert counts.low > 0 and counts.high > 0 and counts.dual > 0
+    _, _, counts = expected("ditto", 1.0, "token-mean", "ratio=1")
+    assert counts == Counts(0, 0, 0)
+
+
+CASES = [("ditto", 1.0), ("ditto", 0.5), ("grpo", 1.0)]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("loss_agg_mode", ["token-mean", "seq-mean-token-mean"])
+@pytest.mark.parametrize(("objective", "feedback_coef"), CASES)
+def test_update_equals_the_equations(
+    objective: str,
+    feedback_coef: float,
+    loss_agg_mode: str,
+    splits: int,
+    ranks: int,
+    change: str,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    old, references, _ = expected(objective, feedback_coef, loss_agg_mode, change)
+    settings = settings_of(objective, feedback_coef)
+    step, data = step_data(sequences(objective), old, settings, loss_agg_mode, ranks, monkeypatch)
+    assert step.layout is not None and step.layout.updates == len(references) == 2
+    model = tiny_model()
+    worst = 0.0
+    for update, (reference_loss, reference_gradients) in enumerate(references):
+        loss, gradients = ours(model, step, data, loss_agg_mode, ranks=ranks, splits=splits, update=update)
+        # At ratio 1 advantages of a group cancel, and the loss is 0 while its terms are of size 1.
+        scale = abs(reference_loss) if abs(reference_loss) > 1e-3 else 1.0
+        worst = max(worst, abs(loss - reference_loss) / scale)
+        for name, reference in reference_gradients.items():
+            worst = max(worst, relative_error(gradients[name], reference))
+    record_property("worst_relative_error", worst)
+    assert worst <= TOLERANCE
+
+
+def test_two_parts_in_one_mini_batch_differ_from_one_joint_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control: without the weights the gradient is far from the equations, so the comparison can fail."""
+    old, references, _ = expected("ditto", 1.0, "token-mean", "ratio=1")
+    step, data = step_data(sequences("ditto"), old, settings_of("ditto", 1.0), "token-mean", 1, monkeypatch)
+    data["rollout_is_weights"] = torch.ones_like(data["rollout_is_weights"])
+    _, gradients = ours(tiny_model(), step, data, "token-mean", ranks=1, splits=1, update=0)
+    reference = references[0][1]
+    assert max(relative_error(gradients[name], reference[name]) for name in reference) > 0.1
+
+
+@pytest.mark.parametrize("loss_agg_mode", ["token-mean", "seq-mean-token-mean"])
+def test_mini_batch_whose_sessions_all_failed_has_a_finite_loss(
+    loss_agg_mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts a and b are fine; every session of c and d lost its judge. Their update must not be NaN."""
+    rows = [s for s in SEQUENCES if s.prompt in "ab"]
+    rows += [
+        tiny_step.Sequence_("none", p, f"{p}_0", f"{p}_0", 0.0, False, (tiny_step.EOS,), (tiny_step.EOS,), (0,))
+        for p in "cd"
+    ]
+    old = old_log_probs(tiny_model(), rows, None)
+    step, data = step_data(rows, old, settings_of("ditto", 1.0), loss_agg_mode, 1, monkeypatch)
+    loss, gradients = ours(tiny_model(), step, data, loss_agg_mode, ranks=1, splits=1, update=1)
+    assert loss == 0.0
+    assert all(torch.equal(g, torch.zeros_like(g)) for g in gradients.values())
+
+
+# ---- verl's TrainingWorker and FSDP2 -----------------------------------------------------------------------------
+
+LR, WEIGHT_DECAY, BETAS, EPS, MAX_NORM = 0.5, 0.01, (0.9, 0.999), 1.0, 0.5
+
+
+def adamw(weights: dict[str, Tensor], gradients: dict[str, Tensor], state: dict[str, Any], t: int) -> float:
+    """Gradient clipping and one AdamW update in float64, in place; returns the norm before clipping."""
+    norm = sum(float((g**2).sum()) for g in gradients.values()) ** 0.5
+    scale = min(1.0, MAX_NORM / (norm + 1e-6))
+    for name, weight in weights.items():
+        g = gradients[name] * scale
+        m, v = state.get(name, (torch.zeros_like(g), torch.zeros_like(g)))
+        m, v = BETAS[0] * m + (1 - BETAS[0]) * g, BETAS[1] * v + (1 - BETAS[1]) * g**2
+        state[name] = m, v
+        step = (m / (1 - BETAS[0] ** t)) / ((v / (1 - BETAS[1] ** t)).sqrt() + EPS)
+        weight.mul_(1 - LR * WEIGHT_DECAY).sub_(LR * step)
+    return norm
+
+
+@pytest.mark.parametrize("world_size", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_training_worker_takes_the_same_step_in_float32(
+    world_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two updates of verl's TrainingWorker with FSDP2 over gloo: gradient norms and weights.
+
+    The second update is off-policy (its old log-probs are from before the first), so ratios are not 1. Tolerances: the
+    engine computes in float32 (unit round-off 6e-8), and a weight of size 1 that moves by about 1e-2 is stored to 1e-7,
+    so its movement is known to about 1e-5: 1e-4 for the movement and 1e-5 for the gradient norm leave one order. AdamW's
+    epsilon is 1, because with 1e-8 the first step is the gradient's sign, which float32 does not know near 0.
+    """
+    rows = sequences("ditto")
+    model = tiny_model().float().double()  # float32 weights, exactly
+    start = {name: p.detach().clone() for name, p in model.named_parameters()}
+    model.float().save_pretrained(tmp_path / "model")
+    model.double()
+    old = old_log_probs(model, rows, None)
+    step, data = step_data(rows, old, settings_of("ditto", 0.5), "token-mean", world_size, monkeypatch)
+    assert step.layout is not None
+    columns = {key: list(value.unbind()) for key, value in data.items()}
+    for key in ("old_log_probs", "advantages", "rollout_is_weights"):
+        columns[key] = [row.float() for row in columns[key]]
+    torch.save({"columns": columns, "rows": step.layout.rows}, tmp_path / "data.pt")
+    optimizer = {"lr": LR, "weight_decay": WEIGHT_DECAY, "betas": BETAS, "clip_grad": MAX_NORM, "eps": EPS}
+    (tmp_path / "job.json").write_text(json.dumps({"actor": ACTOR, "optimizer": optimizer}))
+    run_workers(tmp_path, world_size, monkeypatch)
+    got = torch.load(tmp_path / "result.pt")
+
+    norms, state = [], {}
+    for t, members in enumerate(mini_batches(rows), start=1):
+        model.zero_grad()
+        equations(
+            model,
+            [rows[i] for i in members],
+            [old[i] for i in members],
+            objective="ditto",
+            feedback_coef=0.5,
+            loss_agg_mode="token-mean",
+        ).backward()
+        with torch.no_grad():
+            parameters = dict(model.named_parameters())
+            norms.append(adamw(parameters, {n: p.grad for n, p in parameters.items()}, state, t))
+    assert got["grad_norm"] == pytest.approx(norms, rel=1e-5)
+    errors = {
+        name: relative_error(got["weights"][name].double() - start[name], p.detach() - start[name])
+        for name, p in model.named_parameters()
+    }
+    print("grad norms", got["grad_norm"], norms, "worst movement", max(errors.values()))
+    assert max(errors.values()) < 1e-4
+
+
+def run_workers(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rank runs in this process, which saves importing verl once more; two run in processes of their own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(world_size), "LOCAL_RANK": "0"}
+    if world_size == 1:
+        for name, value in {**rendezvous, "RANK": "0"}.items():
+            monkeypatch.setenv(name, value)
+        one_update.main(folder)
+        return
+    processes = [
+        subprocess.Popen(
+            [sys.executable, one_update.__file__, str(folder)],
+            env={**os.environ, **rendezvous, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(world_size)
+    ]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * world_size, "\n".join(outputs)[-4000:]
