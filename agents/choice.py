@@ -18,7 +18,7 @@ from agents.policy import Players
 from agents.task import Episode, Message, RowT, Task, Verdict
 
 _THINK_TAG = re.compile(r"<(/?)(?:seed:)?think>", re.IGNORECASE)
-_OPEN, _CLOSE = "<answer>", "</answer>"
+_ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _LETTER = re.compile(r"\(?([A-Za-z])\)?\.?")
 _OPTION = re.compile(r"(?:^|,\s*|\n\s*)([A-Z])[.)]\s+(.*?)\s*(?=(?:,\s*|\n\s*)[A-Z][.)]\s|\Z)", re.DOTALL)
 
@@ -30,28 +30,24 @@ def without_thinking(text: str) -> str:
     the chat templates of thinking models open the block in the prompt.
     """
     said: list[str] = []
-    position, inside = 0, False
+    position, inside, tags = 0, False, 0
     for tag in _THINK_TAG.finditer(text):
         closes = bool(tag.group(1))
         if not closes and not inside:
             said.append(text[position : tag.start()])
             inside = True
         elif closes:
-            if not inside:
-                said.clear()
+            if not inside and tags > 0:  # a stray tag after a proper block
+                said.append(text[position : tag.start()])
             position, inside = tag.end(), False
+        tags += 1
     return "".join(said) + ("" if inside else text[position:])
 
 
 def tagged_answer(text: str) -> str | None:
     """The text of the last `<answer>` tag after thinking; None where there is none, or no letter or digit in it."""
-    said = without_thinking(text)
-    folded = said.lower()
-    end = folded.rfind(_CLOSE)
-    start = folded.rfind(_OPEN, 0, max(end, 0))
-    if start < 0:
-        return None
-    answer = said[start + len(_OPEN) : end].strip()
+    found = _ANSWER.findall(without_thinking(text))
+    answer = found[-1].strip() if found else ""
     return answer if any(character.isalnum() for character in answer) else None
 
 

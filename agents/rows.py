@@ -53,7 +53,8 @@ def _read_file(file: str) -> Iterator[TaskRow]:
         table = pq.read_table(file)
     except (pa.ArrowException, OSError) as error:
         raise BadRow(
-            f"{file}: not a readable parquet file ({' '.join(str(error).split())[:200]}). Build it again with python -m data.<task>."
+            f"{file}: not a readable parquet file ({' '.join(str(error).split())[:200]}). Build it again with "
+            "python -m data.<task>."
         ) from error
     missing = [column for column in COLUMNS if column not in table.column_names]
     if missing:
@@ -76,8 +77,8 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
     where = f"{file}, row {number}"
     if not isinstance(data_source, str):
         raise BadRow(
-            f"{where}, field data_source: expected the name of a task, got {data_source!r}. Mend the record or build the "
-            "file again."
+            f"{where}, field data_source: expected the name of a task, got {data_source!r}. Mend the record or build "
+            "the file again."
         )
     try:
         task = tasks.load(data_source)
@@ -85,8 +86,8 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
         raise BadRow(f"{where}, field data_source: {error}") from error
     if not isinstance(extra_info, dict):
         raise BadRow(
-            f"{where}, field extra_info: expected a struct of the task's fields, got {type(extra_info).__name__}. Mend the "
-            "record or build the file again."
+            f"{where}, field extra_info: expected a struct of the task's fields, got {type(extra_info).__name__}. Mend "
+            "the record or build the file again."
         )
     try:
         row = task.row_type.model_validate({"index": number, **{k: v for k, v in extra_info.items() if v is not None}})

@@ -103,7 +103,8 @@ def load(name: str) -> Task[Any]:
     if name in LAUNCHES:
         raise UnknownTask(
             f"{name!r} is the name of a launch (bash run_rl.sh {name}); its rows carry the data_source "
-            f"{LAUNCHES[name].task!r}, whose class is not written yet. Tasks that can be trained here: {', '.join(names())}."
+            f"{LAUNCHES[name].task!r}, whose class is not written yet. Tasks that can be trained here: "
+            f"{', '.join(names())}."
         )
     near = difflib.get_close_matches(name.lower(), sorted({*names(), *suite, *LAUNCHES}), n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -1,7 +1,8 @@
 """A tiny Qwen3 model and its own tokenizer, made on the spot: the demo needs no download.
 
 The byte-level BPE is trained on the demo's own prompts, so that a word is mostly one token; a line that most prompts
-share (the rules, the options, the form of the answer) is one token as a whole. So a prompt stays near a hundred tokens. The architecture is plain Qwen3, so vLLM, FSDP and transformers treat the model like its big relatives.
+share (the rules, the options, the form of the answer) is one token as a whole. So a prompt stays near a hundred tokens. The architecture is plain Qwen3: vLLM, FSDP and
+transformers treat the model like its big relatives.
 `head_dim` is 32 because vLLM's CPU attention has no kernel for 16. The weights start wider than usual (0.05 instead of
 0.02): so narrow a model otherwise needs many more steps to learn to look names up.
 """

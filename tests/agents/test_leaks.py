@@ -122,8 +122,7 @@ def test_a_secret_between_any_texts_is_withheld(before, after, secret):
     assert not re.search(rf"(?<!\w){secret}(?!\w)", redacted)
 
 
-# BUG (agents/tasks/fantom.py, secrets): for a yes/no question only the gold word is secret. A critique may rule out the
-# other one, and WHICH word is blanked gives the answer away: "no" withheld everywhere means that the answer is no.
+# Of yes and no both are secret: a critique may rule one out, and WHICH word is blanked would give the answer away.
 @pytest.mark.parametrize("name", SAMPLES)
 def test_feedback_of_a_task_holds_neither_the_answer_nor_what_gives_it_away(name):
     sample, item = load(name)
@@ -147,7 +146,6 @@ def test_feedback_of_a_task_holds_neither_the_answer_nor_what_gives_it_away(name
     assert not re.search(r"\bB\b", redacted)
 
 
-# BUG (agents/tasks/fantom.py, secrets): `.split(":")[0]`, meant for yes/no, also cuts the answers of fact questions.
 def test_a_fact_with_a_colon_is_withheld_whole():
     record = {**SAMPLES["fantom_fact"].record, "correct_answer": "at 10:30 in the morning"}
     item = parse_row("fantom", record)

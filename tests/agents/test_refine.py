@@ -331,7 +331,6 @@ def test_a_feedback_that_is_all_leak_is_a_failure():
     session = run(Scored(), opinions(0.4, critique="Abracadabra, abracadabra."))
     assert (session.feedback_failure.stage, session.feedback_failure.cause) == ("feedback", "leak")
     assert session.feedback is None and session.refined is None
-    # BUG (agents/refine.py, run_session): the count is lost where nothing but the leak was said (redactions stays 0).
     assert session.redactions == 2
     assert session.draft.verdict.reward == 0.4
 

@@ -81,8 +81,7 @@ def test_a_file_that_is_not_parquet(content, tmp_path):
     assert_readable(complaint(str(path)), "bad.parquet", "not a readable parquet file")
 
 
-# BUG (agents/rows.py, _read_file): pyarrow reports a damaged footer or page as OSError, which is not caught; its text
-# ends with a line break.
+# pyarrow reports these as OSError; its text may end with a line break.
 @pytest.mark.parametrize("place", ["footer", "page"])
 def test_a_damaged_file(place, tmp_path):
     path = tmp_path / "damaged.parquet"
@@ -160,14 +159,12 @@ BAD_ROWS = {
     "unknown kind": ("fantom", {**FANTOM_BINARY, "question_type": "riddle"}, "field question_type", "'riddle'"),
     "missing kind": ("fantom", without(FANTOM_LIST, "question_type"), "field question_type", "missing"),
     "missing gold": ("fantom", without(FANTOM_LIST, "correct_answer"), "field correct_answer", "missing"),
-    # BUG (agents/rows.py, parse_row): these three name no remedy.
     "no record": ("hitom", None, "field extra_info", "NoneType"),
     "record of the wrong type": ("hitom", "story", "field extra_info", "str"),
     "record as a list": ("hitom", [HITOM], "field extra_info", "list"),
     "unknown task": ("hitomm", HITOM, "field data_source", "'hitom'"),
     "blank task": ("", HITOM, "field data_source", "''"),
     "task of the suite without a class yet": ("sotopia", {}, "field data_source", "not written yet"),
-    # BUG (agents/tasks/__init__.py, load): difflib chokes on what is no text, and a TypeError escapes.
     "null task": (None, HITOM, "field data_source", "None"),
     "task of the wrong type": (5, HITOM, "field data_source", "5"),
 }
@@ -210,8 +207,7 @@ values = st.one_of(
 )
 
 
-# BUG (agents/tasks/paratomi.py, listed): ast.literal_eval also raises TypeError ("{[]: 1}"), MemoryError and
-# RecursionError ("[[[[..."), and json.loads RecursionError; none becomes a BadRow.
+# ast.literal_eval also raises TypeError, MemoryError and RecursionError, and json.loads RecursionError.
 @pytest.mark.parametrize("text", ["{[]: 1}", "{{}}", "[" * 100_000], ids=["unhashable key", "unhashable item", "deep"])
 def test_a_literal_that_cannot_be_built_is_a_bad_row(text):
     with pytest.raises(BadRow):

@@ -356,7 +356,7 @@ def test_a_partial_fact_scores_in_part():
     assert 0.0 < verdict_of(load("fantom_fact")[1], tagged("three")).reward < 1.0
 
 
-# BUG (agents/tasks/fantom.py, check): an empty gold list passes the row check, and then ANY answer names all of nobody.
+# With an empty gold list ANY answer names all of nobody.
 def test_a_list_question_without_gold_names_gives_nothing_away():
     record = {**SAMPLES["fantom_list"].record, "correct_answer": [], "wrong_answer": []}
     try:

@@ -71,8 +71,6 @@ def test_a_typing_error_gets_a_suggestion(typed, meant):
             look_up(typed)
 
 
-# BUG (agents/tasks/__init__.py, load): names stand in several lists, so difflib suggests the same one again and again
-# ("Did you mean 'hitom' or 'hitom' or 'hitom'?") ...
 @pytest.mark.parametrize("typed", ["hitomm", "Sotopia", "fantm"])
 def test_a_suggestion_is_made_once(typed):
     with pytest.raises(UnknownTask) as caught:
@@ -81,8 +79,7 @@ def test_a_suggestion_is_made_once(typed):
     assert suggestions and len(suggestions) == len(set(suggestions))
 
 
-# ... and the name of a launch that is not a data_source is answered with itself ("There is no task 'sim_math'. Did you
-# mean 'sim_math'?").
+# Names of launches that are no data_source.
 @pytest.mark.parametrize("typed", ["sim_math", "behaviorchain", "humanual_book"])
 def test_a_suggestion_is_not_what_was_typed(typed):
     with pytest.raises(UnknownTask) as caught:
@@ -91,7 +88,6 @@ def test_a_suggestion_is_not_what_was_typed(typed):
     assert f"or {typed!r}" not in str(caught.value)
 
 
-# BUG (same place): the comparison minds case, so a name in the paper's spelling gets no suggestion at all.
 @pytest.mark.parametrize("typed, meant", [("HiToM", "hitom"), ("FanToM", "fantom"), ("ParaToMi", "paratomi")])
 def test_the_spelling_of_the_paper_gets_a_suggestion(typed, meant):
     assert difflib.get_close_matches(typed.lower(), [meant])

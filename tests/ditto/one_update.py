@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-import verl  # noqa: F401  (loads the plug-in: platform and patches)
 from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.utils.fsdp_utils import get_fsdp_full_state_dict

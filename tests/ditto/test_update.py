@@ -1,6 +1,6 @@
 """One whole DITTO update against the equations: loss and every gradient, to 1e-6 relative.
 
-Ours: records -> layout -> plan -> the trainer's own `_compute_advantage` -> verl's FSDP engine's forward step and verl's
+Ours: records -> layout -> plan -> the trainer's `_compute_advantage` -> the forward step of verl's FSDP engine and verl's
 `ppo_loss`, accumulated over micro-batches and (simulated) ranks, in float64. Theirs: `tiny_step.equations`, written
 from the design alone. A last test takes a real step of verl's TrainingWorker with FSDP2 in float32.
 """
@@ -349,7 +349,7 @@ def test_training_worker_takes_the_same_step_in_float32(
 
     The second update is off-policy (its old log-probs are from before the first), so ratios are not 1. Tolerances: the
     engine computes in float32 (unit round-off 6e-8), and a weight of size 1 that moves by about 1e-2 is stored to 1e-7,
-    so its movement is known to about 1e-5: 1e-4 for the movement and 1e-5 for the gradient norm leave one order. AdamW's
+    so its movement is known to about 1e-5: 1e-4 for the movement and 1e-5 for the gradient norm leave room. AdamW's
     epsilon is 1, because with 1e-8 the first step is the gradient's sign, which float32 does not know near 0.
     """
     rows = sequences("ditto")

@@ -1,7 +1,8 @@
 """LoRA on real components, and what happens when the judge or the rollout engine goes away.
 
-First run: the judge dies after step 1; the run saves a checkpoint of step 2 and stops. Second run, the same command with a healthy judge: resumes from it, validates with the resumed adapter, trains on; then its rollout engine is
-killed and the watchdog ends the run with the cause.
+First run: the judge dies after step 1; the run saves a checkpoint of step 2 and stops. Second run, the same command
+with a healthy judge: resumes from it, validates with the resumed adapter, trains on; then its rollout engine is killed
+and the watchdog ends the run with the cause.
 """
 
 from __future__ import annotations

@@ -299,8 +299,8 @@ class DittoTrainer(PPOTrainer):
             self._stop = JudgeOutage(
                 f"Step {self.global_steps}: the judge failed in {share:.0%} of {len(traces)} sessions, more than "
                 f"judge.max_failure_rate={self.settings.judge.max_failure_rate:.0%} ({causes}). Endpoint: "
-                f"{self.settings.judge.model} at {self.settings.judge.address}. Last cause: {last}. A checkpoint of this "
-                "step is saved; run the same command again once the endpoint answers."
+                f"{self.settings.judge.model} at {self.settings.judge.address}. Last cause: {last}. A checkpoint of "
+                "this step is saved; run the same command again once the endpoint answers."
             )
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
