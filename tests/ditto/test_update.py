@@ -1,8 +1,8 @@
 """One whole DITTO update against the equations: loss and every gradient, to 1e-6 relative.
 
-Ours: records -> layout -> plan -> the trainer's `_compute_advantage` -> the forward step of verl's FSDP engine and verl's
-`ppo_loss`, accumulated over micro-batches and (simulated) ranks, in float64. Theirs: `tiny_step.equations`, written
-from the design alone. A last test takes a real step of verl's TrainingWorker with FSDP2 in float32.
+Ours: records -> layout -> plan -> the trainer's `_compute_advantage` -> the forward step of verl's FSDP engine and
+verl's `ppo_loss`, accumulated over micro-batches and (simulated) ranks, in float64. Theirs: `tiny_step.equations`,
+written from the design alone. A last test takes a real step of verl's TrainingWorker with FSDP2 in float32.
 """
 
 import json

@@ -1,0 +1,95 @@
+"""A missing plug-in or a wrong platform is a loud error with its remedy, never a run that trains something else.
+
+verl swallows errors of plug-ins at debug level; `plugin.require` and VERL_PLATFORM are what makes them heard.
+"""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from verl.plugin.platform import PlatformRegistry, get_platform
+
+from ditto import plugin
+from ditto.plugin import PluginMissing, require
+
+OWN = SimpleNamespace(name="ditto", value="ditto.plugin")
+BREAK = """
+import sys
+class Broken:
+    def find_spec(self, name, path=None, target=None):
+        if name == "ditto.platform_cpu":
+            raise RuntimeError("this plug-in is broken")
+sys.meta_path.insert(0, Broken())
+"""
+
+
+def test_the_installed_entry_point_satisfies_it() -> None:
+    require("cpu")
+    assert get_platform().device_name == "cpu"
+
+
+@pytest.mark.parametrize("installed", [[], [SimpleNamespace(name="other", value="other.plugin")]])
+def test_without_the_entry_point_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, installed: list[Any]) -> None:
+    asked = []
+    monkeypatch.setattr(plugin, "entry_points", lambda group: asked.append(group) or installed)
+    with pytest.raises(PluginMissing, match="verl.plugins.*bash scripts/env.*pip install"):
+        require("cpu")
+    assert asked == ["verl.plugins"]
+
+
+def test_another_platform_than_the_config_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "entry_points", lambda group: [OWN])
+    with pytest.raises(PluginMissing, match="trainer.device=cuda.*'cpu'.*platform=cpu.*VERL_PLATFORM=cpu"):
+        require("cuda")
+
+
+def without_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {name: cls for name, cls in PlatformRegistry._platforms.items() if name != "cpu"}
+    monkeypatch.setattr(PlatformRegistry, "_platforms", others)
+
+
+def test_a_plugin_that_verl_did_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_cpu(monkeypatch)
+    with pytest.raises(PluginMissing, match="VERL_USE_EXTERNAL_PLUGINS"):
+        require("cpu")
+
+
+def test_the_error_that_verl_swallowed_gets_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RuntimeError("this plug-in is broken")
+
+    without_cpu(monkeypatch)
+    monkeypatch.setattr(plugin, "register", broken)
+    with pytest.raises(RuntimeError, match="this plug-in is broken"):
+        require("cpu")
+
+
+def test_verl_still_swallows_errors_of_plugins() -> None:
+    """Why `require` is needed at all."""
+    import inspect
+
+    import verl
+
+    text = inspect.getsource(verl)
+    assert "VERL_USE_EXTERNAL_PLUGINS" in text
+    assert '.debug("Failed to load plugin' in text
+
+
+@pytest.mark.parametrize(
+    ("code", "plugins", "said"),
+    [
+        pytest.param("import verl", "none", "Unknown platform 'cpu'", id="switched off: verl alone"),
+        pytest.param(
+            "from ditto import plugin; plugin.require('cpu')", "none", "Unknown platform 'cpu'", id="switched off: ours"
+        ),
+        pytest.param(BREAK + "import verl", "auto", "Unknown platform 'cpu'", id="broken: verl alone"),
+        pytest.param(BREAK + "from ditto import plugin", "auto", "this plug-in is broken", id="broken: ours"),
+    ],
+)
+def test_in_a_process_of_its_own_it_fails_loudly(
+    run_python: Callable[..., Any], code: str, plugins: str, said: str
+) -> None:
+    done = run_python(code, VERL_PLATFORM="cpu", VERL_USE_EXTERNAL_PLUGINS=plugins)
+    assert done.returncode != 0
+    assert said in done.stderr
