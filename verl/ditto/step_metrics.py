@@ -32,6 +32,21 @@ def failures_by_cause(traces: Sequence[Trace]) -> Counter[str]:
     return Counter(failure["cause"] for trace in traces if (failure := judge_failure(trace)))
 
 
+def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
+    """A step in one line, for whoever watches the log."""
+    parts = [f"step {step}/{steps}"]
+    if "ditto/reward_draft" in numbers:
+        parts.append(f"drafts {numbers['ditto/reward_draft']:.3f}")
+    if "ditto/reward_refined" in numbers:
+        parts.append(f"refined {numbers['ditto/reward_refined']:.3f} ({numbers['ditto/gap']:+.3f})")
+    parts.append(f"invalid {numbers['ditto/share_invalid']:.0%}")
+    if numbers["judge/calls"]:
+        parts.append(f"judge {numbers['judge/calls']:.0f} calls, {numbers['judge/failure_share']:.0%} failed")
+    if "timing_s/step" in numbers:
+        parts.append(f"{numbers['timing_s/step']:.1f} s")
+    return " | ".join(parts)
+
+
 def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
     """Rewards, teacher-student gap, shares, invalid sessions by cause, and what the judges cost."""
     n = len(traces)

@@ -34,10 +34,14 @@ class RunFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def write_traces(self, split: str, step: int, sessions: Iterable[Mapping[str, Any]]) -> None:
-        """The sessions of a step; split is "step" or "val"."""
+    def write_traces(self, split: str, step: int, sessions: Iterable[Mapping[str, Any]], part: int = 0) -> None:
+        """The sessions of a step; split is "step" or "val".
+
+        An asynchronous step may train in several parts; each has a file of its own (`step_000007.1.jsonl`).
+        """
+        name = f"{split}_{step:06d}" + (f".{part}" if part else "")
         lines = (json.dumps(session, ensure_ascii=False) for session in sessions)
-        write_lines(self.folder / "traces" / f"{split}_{step:06d}.jsonl", lines)
+        write_lines(self.folder / "traces" / f"{name}.jsonl", lines)
 
     def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append the step's numbers; a step that is repeated after a resume replaces its older line and later ones."""

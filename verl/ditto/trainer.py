@@ -43,7 +43,7 @@ from ditto.layout import assign_mini_batches, lay_out, padded_rows
 from ditto.liveness import Liveness
 from ditto.settings import Settings
 from ditto.step_batch import StepBatch
-from ditto.step_metrics import failures_by_cause, judge_failure, session_metrics
+from ditto.step_metrics import failures_by_cause, judge_failure, session_metrics, summary_line
 from ditto.traces import RunFolder
 from ditto.watchdog import Watchdog
 
@@ -82,6 +82,7 @@ class DittoTrainer(PPOTrainer):
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
         self._stop: JudgeOutage | None = None
         self._step_batch: StepBatch | None = None
+        self._asked_prompts = 0
         super().__init__(config)
 
     # ---- what the watchdog sees -------------------------------------------------------------------------------
@@ -105,10 +106,17 @@ class DittoTrainer(PPOTrainer):
             self.watchdog.stop()
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> KVBatchMeta:
+        self._asked_prompts = sample_batch_size
         with self.watchdog.phase("rollout and update"):
             return super()._step_once(metrics, timing_raw, sample_batch_size)
 
     # ---- data -------------------------------------------------------------------------------------------------
+
+    def _build_replay_buffer(self) -> Any:
+        sampler = self.config.trainer.v1.sampler.custom_sampler
+        if sampler.path == "pkg://ditto.replay" and self.base_mode != "sync":
+            sampler.name = "PromptReplayBufferAsync"
+        return super()._build_replay_buffer()
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
@@ -125,10 +133,10 @@ class DittoTrainer(PPOTrainer):
     ) -> KVBatchMeta:
         """Order the rows by rank and mini-batch, and pad the mini-batches to one size."""
         step = StepBatch.fetch(batch)
-        expected = len(step.prompts) * self.config.actor_rollout_ref.rollout.n
+        expected = self._asked_prompts * self.config.actor_rollout_ref.rollout.n
         if len(step.traces) != expected:
             raise MissingSessions(
-                f"Step {self.global_steps} asked for {expected} sessions ({len(step.prompts)} prompts x rollout.n="
+                f"Step {self.global_steps} asked for {expected} sessions ({self._asked_prompts} prompts x rollout.n="
                 f"{self.config.actor_rollout_ref.rollout.n}) and got {len(step.traces)}. An agent-loop worker failed "
                 "outside of a session; its traceback is in the log of the AgentLoopWorkerTQ actors."
             )
@@ -286,7 +294,7 @@ class DittoTrainer(PPOTrainer):
             trace | {"model_version": self.global_steps - 1, "advantages": advantage_of.get(trace["session"], {})}
             for trace in step.traces
         ]
-        self.run_folder.write_traces("step", self.global_steps, traces)
+        self.run_folder.write_traces("step", self.global_steps, traces, part=self.local_trigger_step)
         metrics.update(session_metrics(traces))
         metrics["ditto/sessions"] = len(traces)
         metrics["ditto/sequences"] = sum(record.valid for record in step.records)
@@ -339,6 +347,7 @@ class DittoTrainer(PPOTrainer):
     def _compute_metrics(self, batch: KVBatchMeta, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
         self.run_folder.log_metrics(self.global_steps, metrics)
+        print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
 
     # ---- validation -------------------------------------------------------------------------------------------
 

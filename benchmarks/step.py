@@ -1,0 +1,250 @@
+"""Where a training step's time goes, and whether our update is as fast as plain verl's.
+
+    python -m benchmarks.step update                 # one process: verl's GRPO update against ours, on the same tokens
+    python -m benchmarks.step phases [--steps 6]     # two real runs (grpo, ditto): seconds per phase
+
+`update` builds verl's own TrainingWorker (FSDP2, gloo) once and gives it the same sequences twice, in turns: as
+verl's trainer would (`plain`) and as ours does (`ditto`: a weight per token, the rows laid out by prompt). The claim
+is a ratio of one run: ditto tokens/s over plain tokens/s, goal at least 0.97. `phases` trains the demo's tiny model
+and reads the medians from the runs' metrics.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
+console = Console()
+
+
+def build_worker(model: Path, budget: int) -> Any:
+    """verl's TrainingWorker on one CPU process."""
+    from verl.trainer.config import CheckpointConfig
+    from verl.workers.config import (
+        FSDPActorConfig,
+        FSDPEngineConfig,
+        FSDPOptimizerConfig,
+        HFModelConfig,
+        TrainingWorkerConfig,
+    )
+    from verl.workers.engine_workers import TrainingWorker
+    from verl.workers.utils.losses import ppo_loss
+
+    worker = TrainingWorker(
+        TrainingWorkerConfig(
+            model_type="language_model",
+            model_config=HFModelConfig(
+                path=str(model),
+                use_remove_padding=False,
+                enable_gradient_checkpointing=False,
+                override_config={"attn_implementation": "sdpa"},
+            ),
+            engine_config=FSDPEngineConfig(
+                strategy="fsdp2",
+                model_dtype="fp32",
+                mixed_precision={"param_dtype": "fp32"},
+                use_torch_compile=False,
+                use_dynamic_bsz=True,
+                max_token_len_per_gpu=budget,
+            ),
+            optimizer_config=FSDPOptimizerConfig(lr=1e-6, total_training_steps=1000),
+            checkpoint_config=CheckpointConfig(),
+        )
+    )
+    worker.reset()
+    actor = FSDPActorConfig(
+        strategy="fsdp2",
+        rollout_n=1,
+        use_dynamic_bsz=True,
+        use_torch_compile=False,
+        ppo_mini_batch_size=1,
+        ppo_max_token_len_per_gpu=budget,
+        clip_ratio_low=0.2,
+        clip_ratio_high=0.28,
+        clip_ratio_c=10.0,
+    )
+    worker.set_loss_fn(partial(ppo_loss, config=actor))
+    return worker
+
+
+def columns(sequences: int, prompt: int, response: int, vocabulary: int) -> dict[str, list[Any]]:
+    """Random sequences in the fields that verl's queue holds; lengths vary by a quarter around the means."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+
+    def around(mean: int) -> int:
+        return int(torch.randint(mean * 3 // 4, mean * 5 // 4 + 1, (1,), generator=generator))
+
+    rows: dict[str, list[Any]] = {}
+    for _ in range(sequences):
+        p, r = around(prompt), around(response)
+        ids = torch.randint(3, vocabulary, (p + r,), generator=generator)
+        mask = torch.ones(r, dtype=torch.int64)
+        row = {
+            "input_ids": ids,
+            "position_ids": torch.arange(p + r),
+            "prompts": ids[:p],
+            "responses": ids[p:],
+            "response_mask": mask,
+            "loss_mask": mask,
+            "old_log_probs": torch.full((r,), -7.0),
+            "advantages": torch.full((r,), float(torch.randn(1, generator=generator))),
+            "rollout_is_weights": torch.full((r,), 1.5),
+        }
+        for key, value in row.items():
+            rows.setdefault(key, []).append(value)
+    return rows
+
+
+def one_update(worker: Any, rows: dict[str, list[Any]], updates: int) -> float:
+    """Seconds of one step's update."""
+    import torch
+    from verl.utils import tensordict_utils as tu
+
+    size = len(rows["input_ids"]) // updates
+    data = tu.get_tensordict(
+        {key: torch.nested.as_nested_tensor(value, layout=torch.jagged) for key, value in rows.items()},
+        dict(
+            calculate_entropy=False,
+            distillation_use_topk=False,
+            distillation_only=False,
+            global_batch_size=size,
+            mini_batch_size=size,
+            epochs=1,
+            seed=42,
+            dataloader_kwargs={"shuffle": False},
+            temperature=1.0,
+        ),
+    )
+    start = time.perf_counter()
+    worker.train_mini_batch(data)
+    return time.perf_counter() - start
+
+
+def run_update(arguments: argparse.Namespace) -> None:
+    """Print tokens/s of plain verl and of ours, and their ratio."""
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
+    from recipe.demo import tiny_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        tiny_model.build(Path(folder), ["a corpus of a few words"] * 10, seed=0)
+        worker = build_worker(Path(folder), arguments.budget)
+        ours = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)
+        plain = {key: value for key, value in ours.items() if key != "rollout_is_weights"}
+        tokens = sum(len(ids) for ids in ours["input_ids"])
+        seconds: dict[str, list[float]] = {"plain": [], "ditto": []}
+        for round_number in range(arguments.rounds + 1):
+            for name, rows in (("plain", plain), ("ditto", ours))[:: 1 if round_number % 2 else -1]:
+                took = one_update(worker, rows, arguments.updates)
+                if round_number:  # the first round warms up
+                    seconds[name].append(took)
+    table = Table(
+        title=f"One step's update: {arguments.sequences} sequences, {tokens:,} tokens, {arguments.updates} updates"
+    )
+    for column in ("", "s (median)", "tokens/s"):
+        table.add_column(column, justify="right")
+    for name, values in seconds.items():
+        table.add_row(name, f"{statistics.median(values):.3f}", f"{tokens / statistics.median(values):,.0f}")
+    console.print(table)
+    ratio = statistics.median(p / d for p, d in zip(seconds["plain"], seconds["ditto"], strict=True))
+    console.print(f"ditto over plain, median of {arguments.rounds} paired rounds: {ratio:.3f} (goal: at least 0.97)")
+
+
+def run_phases(arguments: argparse.Namespace) -> None:
+    """Train grpo and ditto for a few steps each and print the medians of their phases."""
+    from recipe.demo.run import judge
+
+    folder = Path(tempfile.mkdtemp(prefix="step-benchmark-"))
+    subprocess.run(
+        [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(folder), "--steps", "60"], cwd=ROOT, check=True
+    )
+    medians: dict[str, dict[str, float]] = {}
+    for objective in ("grpo", "ditto"):
+        with judge(folder) as endpoint:
+            command = [
+                *(sys.executable, "train_ppo.py", "--config-dir", "recipe/demo", "--config-name", "demo"),
+                *("platform=cpu", f"data.train_files=[{folder}/train.parquet]"),
+                *(f"data.val_files=[{folder}/heldback.parquet]", f"actor_rollout_ref.model.path={folder}/warm"),
+                *(f"run.dir={folder}/{objective}", f"algorithm.objective={objective}", "trainer.save_freq=-1"),
+                *("trainer.resume_mode=disable", f"trainer.total_training_steps={arguments.steps}"),
+            ]
+            environment = {**os.environ, **endpoint, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
+            console.print(f"training {arguments.steps} steps of {objective} ...")
+            with (folder / f"{objective}.log").open("w") as log:
+                subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, check=True, timeout=1200)
+        medians[objective] = read_medians(folder / objective / "metrics.jsonl")
+    print_phases(medians, arguments.steps)
+
+
+def read_medians(path: Path) -> dict[str, float]:
+    """Median of every number over the steps; the first step warms caches up and is left out."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    steps = [line for line in lines if "timing_s/step" in line][1:]
+    return {key: statistics.median(step[key] for step in steps if key in step) for key in steps[-1]}
+
+
+def print_phases(medians: dict[str, dict[str, float]], steps: int) -> None:
+    """A table of seconds per phase."""
+    table = Table(title=f"Seconds per phase of a step, median of steps 2 to {steps}")
+    table.add_column("phase")
+    for objective in medians:
+        table.add_column(objective, justify="right")
+    rows = {
+        "rollout and judge (gen)": "timing_s/gen",
+        "of which critiques, mean a session": "session_s/draft_feedback_mean",
+    }
+    rows |= {phase: f"timing_s/{phase}" for phase in PHASES if phase != "gen"}
+    for title, key in rows.items():
+        table.add_row(title, *(f"{m[key]:.3f}" if key in m else "-" for m in medians.values()))
+    rest = [m["timing_s/step"] - sum(m.get(f"timing_s/{p}", 0.0) for p in PHASES) for m in medians.values()]
+    table.add_row("rest", *(f"{seconds:.3f}" for seconds in rest))
+    table.add_row("whole step", *(f"{m['timing_s/step']:.3f}" for m in medians.values()))
+    table.add_row("sequences", *(f"{m['ditto/sequences']:.0f}" for m in medians.values()))
+    table.add_row("tokens", *(f"{m['perf/total_num_tokens']:,.0f}" for m in medians.values()))
+    table.add_row(
+        "update tokens/s",
+        *(f"{m['perf/total_num_tokens'] / m['timing_s/update_actor']:,.0f}" for m in medians.values()),
+    )
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.step", description=(__doc__ or "").split("\n")[0])
+    what = parser.add_subparsers(required=True)
+    update = what.add_parser("update", help="our update against plain verl's, in one process")
+    update.add_argument("--sequences", type=int, default=96)
+    update.add_argument("--updates", type=int, default=2)
+    update.add_argument("--prompt", type=int, default=110, help="mean tokens")
+    update.add_argument("--response", type=int, default=24, help="mean tokens")
+    update.add_argument("--budget", type=int, default=8192, help="tokens of a micro-batch")
+    update.add_argument("--rounds", type=int, default=15)
+    update.set_defaults(run=run_update)
+    phases = what.add_parser("phases", help="seconds per phase of real grpo and ditto steps")
+    phases.add_argument("--steps", type=int, default=6)
+    phases.set_defaults(run=run_phases)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
