@@ -28,12 +28,12 @@ from recipe.demo import stories, tiny_model
 class WarmStart:
     """How long and how fast the warm start learns."""
 
-    steps: int = 400
+    steps: int = 320
     batch: int = 16
     lr_vectors: float = 3e-3  # AdamW: embeddings, output layer, norms
-    lr_matrices: float = 2e-2  # Muon: the layers' matrices
+    lr_matrices: float = 1e-2  # Muon: the layers' matrices
     warmup: int = 20
-    decay: float = 0.4  # share of the steps, at the end
+    decay: float = 0.9  # share of the steps, at the end
     stories: int = 4000
     seed: int = 0
 
@@ -114,8 +114,8 @@ def _optimizers(model: Qwen3ForCausalLM, how: WarmStart) -> list[torch.optim.Opt
 
 
 def _rate(step: int, how: WarmStart) -> float:
-    # Warm-up, then a long full rate until places are looked up, then down to nought: a last rate that is not small
-    # leaves the shares of the mixture noisy.
+    # Warm-up, full rate, then down to nought: a last rate that is not small leaves the mixture's shares noisy, and a
+    # full rate held for long delays the moment from which places are looked up.
     return min(1.0, (step + 1) / how.warmup, (how.steps - step) / (how.decay * how.steps))
 
 

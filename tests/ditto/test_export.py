@@ -1,7 +1,7 @@
 """A checkpoint folder is a model path: LoRA merged, the adapter beside it, in one shard or several.
 
-The folder `actor/huggingface` is made as verl's checkpoint manager makes it: the state dict of the PEFT model, in PEFT's
-names, saved by a bfloat16 model of the base's class.
+The folder `actor/huggingface` is made as verl's checkpoint manager makes it: the state dict of the PEFT model, in
+PEFT's names, saved by a bfloat16 model of the base's class.
 """
 
 import copy

@@ -6,6 +6,7 @@ written from the design alone. A last test takes a real step of verl's TrainingW
 """
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -63,11 +64,13 @@ class Batch:
 class Trainer(DittoTrainerSync):
     """The trainer without Ray: only what `_compute_advantage` needs."""
 
-    def __init__(self, settings: Settings, step: StepBatch, loss_agg_mode: str) -> None:
+    def __init__(
+        self, settings: Settings, step: StepBatch, loss_agg_mode: str, algorithm: dict[str, Any] | None = None
+    ) -> None:
         self.settings = settings
         self._step_batch = step
         self.config = OmegaConf.create(
-            {"algorithm": {}, "actor_rollout_ref": {"actor": {"loss_agg_mode": loss_agg_mode}}}
+            {"algorithm": algorithm or {}, "actor_rollout_ref": {"actor": {"loss_agg_mode": loss_agg_mode}}}
         )
 
     def _report(self, *_args: Any) -> None:
@@ -89,6 +92,9 @@ def step_data(
     loss_agg_mode: str,
     ranks: int,
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    algorithm: dict[str, Any] | None = None,
+    rollout_shift: float = 0.0,
 ) -> tuple[StepBatch, TensorDict]:
     """What the workers get: rows in layout order, with the trainer's advantages and weights."""
     step = StepBatch([SequenceRecord(s.kind, s.prompt, s.session, s.episode, s.reward, s.valid) for s in rows], [])
@@ -117,7 +123,7 @@ def step_data(
     samples = [samples[i] for i in layout.order]
     columns = {key: nested([s[key] for s in samples]) for key in ("prompts", "responses", "response_mask")}
     columns["old_log_probs"] = nested([s["old_log_probs"] for s in samples])
-    columns["rollout_log_probs"] = columns["old_log_probs"]
+    columns["rollout_log_probs"] = nested([s["old_log_probs"] - rollout_shift for s in samples])
 
     written: dict[str, Tensor] = {}
     monkeypatch.setattr(
@@ -128,7 +134,7 @@ def step_data(
             kv_batch_put=lambda fields, **_: written.update(fields.items()),
         ),
     )
-    Trainer(settings, step, loss_agg_mode)._compute_advantage(Batch(len(samples)), {})
+    Trainer(settings, step, loss_agg_mode, algorithm)._compute_advantage(Batch(len(samples)), {})
     ids = [torch.cat([s["prompts"], s["responses"]]) for s in samples]
     data = tu.get_tensordict(
         {
@@ -320,6 +326,24 @@ def test_mini_batch_whose_sessions_all_failed_has_a_finite_loss(
     loss, gradients = ours(tiny_model(), step, data, loss_agg_mode, ranks=1, splits=1, update=1)
     assert loss == 0.0
     assert all(torch.equal(g, torch.zeros_like(g)) for g in gradients.values())
+
+
+def test_rollout_correction_is_one_for_refined_sequences_in_the_base_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rollout log-probs belong to another context; the others get verl's truncated importance weights."""
+    rows = sequences("ditto")
+    old = old_log_probs(tiny_model(), rows, None)
+    settings = settings_of("ditto", 0.5)
+    step, plain = step_data(rows, old, settings, "token-mean", 1, monkeypatch)
+    correction = {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": 2.0}}
+    for shift, factor in ((0.3, math.exp(0.3)), (1.0, 2.0)):  # the second is above the threshold
+        _, corrected = step_data(
+            rows, old, settings, "token-mean", 1, monkeypatch, algorithm=correction, rollout_shift=shift
+        )
+        for record, before, after in zip(
+            step.records, plain["rollout_is_weights"].unbind(), corrected["rollout_is_weights"].unbind(), strict=True
+        ):
+            expected_weights = before * (1.0 if record.kind == "refined_base" else factor)
+            torch.testing.assert_close(after.double(), expected_weights.double(), rtol=1e-6, atol=0)
 
 
 # ---- verl's TrainingWorker and FSDP2 -----------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def probe():
 watchdog = Watchdog(folder, limit_s=0.3, probe=probe, poll_s=0.05)
 watchdog.start()
 with watchdog.phase("rollout and update"):
-    time.sleep(5)
+    time.sleep(2)
 """
     returncode, failure, _ = ended(run_python, tmp_path, code)
     assert returncode == 70

@@ -166,7 +166,7 @@ def load_tokenizer(path: str, config: DictConfig) -> Any:
 
 
 def _check_lengths(config: DictConfig, tokenizer: Any, rows: list[TaskRow]) -> list[int]:
-    from ditto.dataset import check_lengths
+    from ditto.lengths import check_lengths
 
     template = dict(config.data.get("apply_chat_template_kwargs") or {})
     drop = config.data.filter_overlong_prompts
