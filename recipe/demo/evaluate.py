@@ -21,7 +21,7 @@ from transformers.utils import logging as hf_logging
 
 from agents.judge import Endpoint, Judge
 from agents.rows import TaskRow, read_rows
-from agents.task import Episode
+from agents.task import Episode, Message
 
 MAX_NEW_TOKENS = 24
 BATCH = 128
@@ -54,8 +54,9 @@ def rewards(rows: Sequence[TaskRow], answers: Sequence[str]) -> list[float]:
         judge = Judge.connect(Endpoint(base_url="http://127.0.0.1:9/v1", api_key_env=None))
         verdicts = []
         for row, answer in zip(rows, answers, strict=True):
-            messages = [*row.task.prompt(row.row), {"role": "assistant", "content": answer}]
-            verdicts.append(await row.task.judge(row.row, Episode({"policy": messages}), judge))
+            said: Message = {"role": "assistant", "content": answer}
+            episode = Episode({"policy": [*row.task.prompt(row.row), said]})
+            verdicts.append(await row.task.judge(row.row, episode, judge))
         return [verdict.reward for verdict in verdicts]
 
     return asyncio.run(score())

@@ -1,8 +1,8 @@
 """The demo's exercises: short HiToM stories, and the mixture of people that the warm start imitates.
 
-Four containers are offered in the same order in every story: a model of this size learns which container a character
-has in mind within seconds, but not to bind letters to shuffled options. Only questions on which a hasty reader goes
-wrong are kept.
+The world is small, so that a model of half a million numbers learns it in a minute: two people, one chapter, few names,
+four containers that are offered in the same order in every story (binding letters to shuffled options takes such a
+model far longer). Only questions on which a hasty reader goes wrong are kept. Names come from `data.hitom_world`.
 
 The warm start imitates two kinds of people. Careful ones go by what the character saw (the gold answer). Hasty ones go
 by where the thing really is, or, when that is asked, by where it was first. Without feedback 45 of 100 answers are

@@ -68,8 +68,9 @@ def read_steps(path: str | Path) -> list[Step]:
         draft = record.get(DRAFT)
         if draft is not None and math.isfinite(draft):
             refined = record.get(REFINED)
-            known = refined is not None and math.isfinite(refined)
-            found[int(record["step"])] = Step(int(record["step"]), float(draft), float(refined) if known else None)
+            if refined is not None and not math.isfinite(refined):
+                refined = None
+            found[int(record["step"])] = Step(int(record["step"]), draft, refined)
     return [found[number] for number in sorted(found)]
 
 

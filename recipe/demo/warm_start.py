@@ -104,7 +104,8 @@ def train(model_dir: str | Path, out_dir: str | Path, records: Sequence[stories.
 
 def _optimizers(model: Qwen3ForCausalLM, how: WarmStart) -> list[torch.optim.Optimizer]:
     # Muon on the layers' matrices: with AdamW alone so small a model takes more steps until it looks places up.
-    matrices, others = [], []
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
     for name, weight in model.named_parameters():
         (matrices if weight.ndim == 2 and ".layers." in name else others).append(weight)
     return [

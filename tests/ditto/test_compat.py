@@ -7,6 +7,7 @@ one is no longer needed.
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,8 +67,6 @@ def source(package: str, path: str) -> str:
 
 @pytest.fixture(scope="module")
 def torch_says(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    import subprocess
-
     folder = str(tmp_path_factory.mktemp("rendezvous"))
     done = subprocess.run([sys.executable, "-c", PATCHED_AND_NOT, folder], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -56,7 +56,7 @@ def test_an_outage_of_the_judge_saves_and_stops(run: Run) -> None:
         assert run.wait(420) not in (0, None)
         log = run.log.read_text(errors="replace")
     assert "JudgeOutage: Step 2: the judge failed in 100% of 8 sessions" in log
-    assert judge.url in log and "server_error" in log
+    assert run.judge_url in log and "server_error" in log
     assert run.tracked_step() == 2
 
 
