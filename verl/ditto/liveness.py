@@ -39,7 +39,8 @@ class Liveness:
                 try:
                     ray.get(reference)
                 except Exception as error:  # noqa: BLE001 - whatever a ping raises is what the watchdog reports
-                    first_line = (str(error).strip().splitlines() or [""])[0]
-                    return f"{name} died ({type(error).__name__}: {first_line})"
+                    cause = getattr(error, "cause", None) or error  # Ray wraps what the remote side raised
+                    text = " ".join(str(cause).split())[:300]
+                    return f"{name} died ({type(cause).__name__}: {text})"
             self._unanswered[name] = ping()
         return None
