@@ -37,8 +37,9 @@ def publish(root: Path, step: int) -> Path:
     """
     written, final = root / PARTIAL / f"global_step_{step}", root / f"global_step_{step}"
     _flush(written)
-    if final.exists():  # a step that was repeated after a resume
-        shutil.rmtree(final)
+    if final.exists():  # a step that was repeated after a resume, or an older run in this folder
+        _forget(root, step)
+        _remove(root, final)
     os.rename(written, final)
     tracker = root / f"{TRACKER}{PARTIAL}"
     tracker.write_text(str(step))
@@ -50,12 +51,41 @@ def publish(root: Path, step: int) -> Path:
 
 
 def prune(root: Path, keep: int | None) -> None:
-    """Remove all but the newest `keep` checkpoints (None or 0: keep all)."""
+    """Remove all but the newest `keep` checkpoints (None or 0: keep all); never the one that the tracker names."""
     if not keep:
         return
-    steps = sorted((int(m.group(1)), path) for path in root.iterdir() if (m := _STEP.search(path.name)))
-    for _, path in steps[:-keep]:
-        shutil.rmtree(path)
+    tracked = _tracked(root)
+    for step in saved_steps(root)[:-keep]:
+        if step != tracked:
+            _remove(root, root / f"global_step_{step}")
+    shutil.rmtree(root / PARTIAL, ignore_errors=True)
+
+
+def _remove(root: Path, folder: Path) -> None:
+    """Remove a checkpoint: it leaves its place in one step, so no half of it is ever taken for a whole."""
+    grave = root / PARTIAL / f"removed_{folder.name}"
+    grave.parent.mkdir(exist_ok=True)
+    os.rename(folder, grave)
+    shutil.rmtree(grave)
+
+
+def _tracked(root: Path) -> int | None:
+    path = root / TRACKER
+    return int(path.read_text()) if path.exists() else None
+
+
+def _forget(root: Path, step: int) -> None:
+    """Let the tracker name another complete checkpoint before this one is replaced; remove it where there is none."""
+    if _tracked(root) != step:
+        return
+    others = [s for s in saved_steps(root) if s != step]
+    if not others:
+        (root / TRACKER).unlink()
+        return
+    tracker = root / f"{TRACKER}{PARTIAL}"
+    tracker.write_text(str(others[-1]))
+    _flush(tracker)
+    os.replace(tracker, root / TRACKER)
 
 
 def saved_steps(root: Path) -> list[int]:

@@ -37,11 +37,16 @@ def require(device: str) -> None:
             "verl does not see the ditto plug-in: the entry point `ditto` of the group verl.plugins is not installed "
             "in this environment. Run `bash scripts/env`, or `pip install --no-deps -e .` in the active environment."
         )
+    switch = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
+    if switch != "auto" and "ditto" not in [name.strip() for name in switch.split(",")]:
+        raise PluginMissing(
+            f"VERL_USE_EXTERNAL_PLUGINS={switch} keeps verl from loading the ditto plug-in in the workers: unset it, "
+            "or add ditto to it."
+        )
     from verl.plugin.platform import PlatformRegistry, get_platform
 
     if "cpu" not in PlatformRegistry.registered_names():
-        register()  # verl swallowed the first attempt: let the error out
-        raise PluginMissing("verl did not load the ditto plug-in; VERL_USE_EXTERNAL_PLUGINS must not be switched off.")
+        register()  # verl swallows what a plug-in raises: let it out
     found = get_platform().device_name
     if found != device:
         raise PluginMissing(

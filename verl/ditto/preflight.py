@@ -116,6 +116,16 @@ def _check_algorithm(config: DictConfig, settings: Settings) -> None:
             "algorithm.rollout_correction.bypass_mode=true takes pi_old from the rollout, which for refined sequences "
             "belongs to another context. Leave it off; algorithm.refined_old_logp=rollout names that choice."
         )
+    if correction.get("rollout_rs"):
+        raise BadConfig(
+            "algorithm.rollout_correction.rollout_rs (rejection by importance weight) is not supported: a rejected "
+            "token would have to leave the group statistics too. algorithm.rollout_correction.rollout_is is."
+        )
+    if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
+        raise BadConfig(
+            "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm needs "
+            "actor_rollout_ref.actor.loss_scale_factor: without it verl divides by the longest response of each micro-batch."
+        )
     if config.algorithm.use_kl_in_reward:
         raise BadConfig("algorithm.use_kl_in_reward is not supported: use actor_rollout_ref.actor.use_kl_loss=true.")
     if not str(config.trainer.v1.trainer_mode).startswith("ditto_"):

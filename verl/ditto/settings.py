@@ -6,7 +6,7 @@ The same values are read in the driver, in the trainer and in every agent-loop w
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +15,8 @@ from agents.errors import SoulError
 from agents.judge import Endpoint
 from agents.refine import RefineSettings
 from ditto.objectives import AGENT_VERSIONS, Objective, objective
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class BadConfig(SoulError):
@@ -74,14 +76,15 @@ class Settings(BaseModel):
                     f"algorithm.agent_version={version!r}: use {' or '.join(AGENT_VERSIONS)}, or objective."
                 )
             name = AGENT_VERSIONS[version]
-        return cls(
-            objective=objective(name),
-            feedback_coef=algorithm.feedback_coef,
-            refined_old_logp=algorithm.refined_old_logp,
-            refine=_section(RefineSettings, "refine", config),
-            judge=_section(JudgeSettings, "judge", config),
-            run=_section(RunSettings, "run", config),
-        )
+        values = {
+            "objective": objective(name),
+            "feedback_coef": algorithm.feedback_coef,
+            "refined_old_logp": algorithm.refined_old_logp,
+            "refine": _section(RefineSettings, "refine", config),
+            "judge": _section(JudgeSettings, "judge", config),
+            "run": _section(RunSettings, "run", config),
+        }
+        return _validated(cls, "algorithm", values)
 
     def coefficients(self) -> dict[str, float]:
         """The coefficient of each part of the objective's loss."""
@@ -91,12 +94,18 @@ class Settings(BaseModel):
         }
 
 
-def _section(model: type[Any], name: str, config: DictConfig) -> Any:
-    values = OmegaConf.to_container(config[name], resolve=True)
+def _section(model: type[ModelT], name: str, config: DictConfig) -> ModelT:
+    return _validated(model, name, OmegaConf.to_container(config[name], resolve=True))
+
+
+def _validated(model: type[ModelT], section: str, values: Any) -> ModelT:
     try:
         return model.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join([name, *(str(part) for part in first["loc"])])
+        key = ".".join([section, *(str(part) for part in first["loc"])])
         message = first["msg"].removeprefix("Value error, ")
-        raise BadConfig(f"{key}: {message}. Known keys of {name}: {', '.join(model.model_fields)}.") from error
+        hint = (
+            f" Known keys of {section}: {', '.join(model.model_fields)}." if first["type"] == "extra_forbidden" else ""
+        )
+        raise BadConfig(f"{key}={first['input']!r}: {message}.{hint}") from error

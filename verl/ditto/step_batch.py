@@ -84,6 +84,20 @@ class StepBatch:
         self.mini_batch = [layout.mini_batch[i] for i in layout.order]
         self.layout = layout
 
+    def counted_tokens(self, masks: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The response masks, with one token counted in a mini-batch that has none.
+
+        verl divides a mini-batch's loss by its tokens: where every session failed that would be 0/0. The token has
+        weight 0, so the update of such a mini-batch is exactly zero.
+        """
+        assert self.layout is not None
+        for m in range(self.layout.updates):
+            rows = [i for i, mini_batch in enumerate(self.mini_batch) if mini_batch == m]
+            if not any(masks[i].any() for i in rows):
+                masks[rows[0]] = masks[rows[0]].clone()
+                masks[rows[0]][0] = 1
+        return masks
+
     def plan(self, settings: Settings, *, normalize_std: bool, loss_agg_mode: str, tokens: Sequence[int]) -> Plan:
         """Advantages and loss weights of all rows.
 

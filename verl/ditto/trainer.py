@@ -253,7 +253,10 @@ class DittoTrainer(PPOTrainer):
         if correction is not None:
             weights = _nested([w * c for w, c in zip(weights.unbind(), correction.unbind(), strict=True)])
         advantages = _nested([a for a, _, _ in spread])
+        counted = _nested(step.counted_tokens(list(mask.unbind())))
         fields = {
+            "response_mask": counted,
+            "loss_mask": counted,
             "advantages": advantages,
             "returns": advantages,
             "rm_scores": _nested([s for _, _, s in spread]),

@@ -70,7 +70,7 @@ class Watchdog:
                 phase, seconds = self._phase, time.monotonic() - self._since
             if phase is None:
                 continue
-            died = self.probe() if self.probe else None
+            died = self._ask_probe()
             if died is not None:
                 self._end(f"{died} while the trainer was in phase {phase!r} (for {seconds:.0f} s)")
             if seconds > self.limit_s:
@@ -78,6 +78,17 @@ class Watchdog:
                     f"phase {phase!r} took longer than run.phase_timeout_s={self.limit_s:.0f} s. The stacks below show "
                     "where the trainer waits; the logs of the Ray workers show why"
                 )
+
+    def _ask_probe(self) -> str | None:
+        """The probe's answer. A broken probe must not end the watch: the clock still counts."""
+        if self.probe is None:
+            return None
+        try:
+            return self.probe()
+        except Exception as error:  # noqa: BLE001 - said once on stderr, then the watch goes on without it
+            print(f"WATCHDOG: its probe failed and is left out from now on: {error!r}", file=sys.stderr, flush=True)
+            self.probe = None
+            return None
 
     def _end(self, cause: str) -> None:
         record: dict[str, Any] = {"cause": cause, "phase": self._phase, "time": time.time()}
