@@ -45,7 +45,9 @@ def judge(folder: Path) -> Iterator[dict[str, str]]:
     ready = folder / "judge.ready"
     ready.unlink(missing_ok=True)
     server = subprocess.Popen(
-        [sys.executable, "-m", "recipe.demo.judge_server", "--port", "0", "--ready-file", str(ready)], cwd=ROOT
+        [sys.executable, "-m", "recipe.demo.judge_server", "--port", "0", "--ready-file", str(ready)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
     )
     try:
         while not ready.exists():
@@ -53,8 +55,8 @@ def judge(folder: Path) -> Iterator[dict[str, str]]:
                 raise RuntimeError(f"the stand-in judge ended with code {server.returncode}")
             time.sleep(0.05)
         url = ready.read_text().strip()
-        console.print(f"  judge: offline stand-in at {url} (critiques by rule; OPENAI_BASE_URL replaces it)")
-        yield {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "offline"}
+        console.print(f"  judge: offline stand-in, critiques by rule ({url}); OPENAI_BASE_URL replaces it")
+        yield {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "offline", "JUDGE_MODEL_NAME": "offline-stand-in"}
     finally:
         server.terminate()
         server.wait(timeout=10)
@@ -91,7 +93,8 @@ def train(folder: Path, overrides: Sequence[str], endpoint: dict[str, str]) -> N
 def follow(process: subprocess.Popen[bytes], metrics: Path) -> None:
     """Print a line per training step until the process ends."""
     shown = 0
-    with console.status("starting Ray, FSDP and vLLM (about two minutes) ...") as status:
+    console.print("  starting Ray, FSDP and vLLM: about two minutes until the first step")
+    with console.status("starting ...") as status:
         while True:
             ended = process.poll() is not None
             lines = metrics.read_text().splitlines() if metrics.exists() else []

@@ -22,7 +22,7 @@ HIDDEN = 128
 LAYERS = 3
 HEADS = 4
 HEAD_DIM = 32
-MAX_POSITIONS = 2048
+MAX_POSITIONS = 8192
 INIT_RANGE = 0.05
 
 COMMON = 0.1  # a line that stands in this share of the texts becomes one token

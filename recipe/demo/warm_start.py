@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from transformers.utils import logging as hf_logging
 from agents.rows import read_rows
 from agents.task import Message
 from recipe.demo import stories, tiny_model
+
+Draw = Callable[[random.Random], tuple[list[Message], str]]
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,11 @@ def answer_loss(model: Qwen3ForCausalLM, batch: dict[str, torch.Tensor]) -> torc
     return torch.nn.functional.cross_entropy(out.logits[:, :-1].flatten(0, 1), labels[:, 1 - keep :].flatten())
 
 
-def train(model_dir: str | Path, out_dir: str | Path, records: Sequence[stories.Record], how: WarmStart) -> float:
-    """Train the model of `model_dir` on people's answers to `records`; save it in `out_dir`.
+def train(model_dir: str | Path, out_dir: str | Path, draw: Draw, how: WarmStart) -> float:
+    """Train the model of `model_dir` on what `draw` gives; save it in `out_dir`.
+
+    Args:
+        draw: gives a fresh prompt and its answer at each call.
 
     Returns:
         The mean loss of the last ten steps.
@@ -85,8 +90,7 @@ def train(model_dir: str | Path, out_dir: str | Path, records: Sequence[stories.
     start = time.perf_counter()
     model.train()
     for step in range(1, how.steps + 1):
-        samples = [stories.warm_sample(rng.choice(records), rng) for _ in range(how.batch)]
-        batch = collate([encode(tokenizer, s.messages, s.answer) for s in samples], tokenizer.pad_token_id)
+        batch = collate([encode(tokenizer, *draw(rng)) for _ in range(how.batch)], tokenizer.pad_token_id)
         loss = answer_loss(model, batch)
         model.zero_grad()
         loss.backward()
@@ -130,7 +134,12 @@ def prepare(out_dir: str | Path, how: WarmStart) -> None:
     corpus = [stories.warm_sample(record, rng) for record in records[:1500]]
     texts = [text for s in corpus for text in (s.messages[0]["content"], s.answer)]
     tiny_model.build(out / "base", texts, how.seed)
-    train(out / "base", out / "warm", records, how)
+
+    def draw(rng: random.Random) -> tuple[list[Message], str]:
+        sample = stories.warm_sample(rng.choice(records), rng)
+        return sample.messages, sample.answer
+
+    train(out / "base", out / "warm", draw, how)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
