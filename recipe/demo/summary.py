@@ -22,6 +22,7 @@ from rich.table import Table
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first
+from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 DRAFT, REFINED = "ditto/reward_draft", "ditto/reward_refined"
 NAMES = {"base": "base (random weights)", "warm": "warm start", "ditto": "after DITTO"}
@@ -142,6 +143,7 @@ def draw(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]], p
         label = f"held-back accuracy, {NAMES.get(key, key)}: {found['sampled']:.2f}"
         axes.axhline(found["sampled"], color=COLOURS.get(key, "0.3"), linestyle=":", label=label)
     axes.set(xlabel="training step", ylabel="mean reward", ylim=(-0.02, 1.02), title="DITTO demo: HiToM, tiny model")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="best", fontsize=8)
     Path(png).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(png, dpi=120)

@@ -47,6 +47,8 @@ def require(device: str) -> None:
 
     if "cpu" not in PlatformRegistry.registered_names():
         register()  # verl swallows what a plug-in raises: let it out
+    if "cpu" not in PlatformRegistry.registered_names():
+        raise PluginMissing("verl did not load the ditto plug-in; VERL_USE_EXTERNAL_PLUGINS must be auto or unset.")
     found = get_platform().device_name
     if found != device:
         raise PluginMissing(
