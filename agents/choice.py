@@ -6,6 +6,8 @@ Such tasks score by rule and ask the judge for the critique alone.
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -66,6 +68,24 @@ def parse_options(choices: str) -> dict[str, str]:
 def letter_options(texts: list[str]) -> str:
     """Options written one a line, "A. x"."""
     return "\n".join(f"{chr(ord('A') + i)}. {text}" for i, text in enumerate(texts))
+
+
+def listed(value: Any) -> Any:
+    """A list that arrives as JSON or as a Python literal; other values pass for pydantic to judge. Never evaluated."""
+    if not isinstance(value, str):
+        return list(value) if hasattr(value, "__iter__") else value
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(value)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue  # not in this notation
+    raise ValueError("is neither a list nor a JSON or Python list literal")
+
+
+def names_place(answer: str, place: str) -> bool:
+    """Whether the answer names the place as whole words, without regard to case, blanks or underscores."""
+    words = r"[\s_]+".join(re.escape(word) for word in re.split(r"[\s_]+", place.strip()))
+    return re.search(rf"(?<![\w]){words}(?![\w])", answer, re.IGNORECASE) is not None
 
 
 class Critique(BaseModel):

@@ -29,7 +29,7 @@ from tenacity import (
 )
 
 from agents.errors import CONTENT, PERMANENT, TRANSIENT, Cause, JudgeFailure, MissingKey
-from agents.task import Message
+from agents.message import Message
 
 ANY_KEY = "EMPTY"  # what local servers take; used where no key variable is named
 SchemaT = TypeVar("SchemaT", bound=BaseModel)

@@ -15,7 +15,7 @@ import openai
 
 from agents.errors import PolicyFailure, SessionError
 from agents.judge import Endpoint, call
-from agents.task import Message
+from agents.message import Message
 
 
 class Seat(Protocol):

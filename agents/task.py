@@ -11,20 +11,25 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+
+from agents.message import Message
 
 if TYPE_CHECKING:
     from agents.judge import Judge
     from agents.policy import Players
 
 
-class Message(TypedDict):
-    """One chat message; `role` is system, user or assistant."""
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is blank")
+    return text.strip()
 
-    role: str
-    content: str
+
+# A text field of a row that must hold something; surrounding blanks go.
+NotBlank = Annotated[str, AfterValidator(_not_blank)]
 
 
 class Row(BaseModel):

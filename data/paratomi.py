@@ -23,15 +23,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from data.hitom_world import ROOMS
 from data.rows import Record, add_output_arguments, write_outputs
 
 CONTAINERS = (
     "basket bathtub bottle box bucket container crate cupboard drawer envelope pantry suitcase treasure_chest"
-).split()
-ROOMS = (
-    "TV_room attic back_yard basement bathroom bedroom cellar closet crawlspace den dining_room front_yard garage "
-    "garden hall hallway kitchen laundry living_room lounge master_bedroom office pantry patio playroom porch "
-    "staircase study sunroom workshop"
 ).split()
 # Longest first and whole words only: "master_bedroom" is no bedroom, "hallway" no hall.
 # The CSV writes spaces.

@@ -12,11 +12,10 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from agents.choice import OneTurnTask, letter_options, tagged_answer, tagged_letter
+from agents.choice import OneTurnTask, letter_options, listed, names_place, tagged_answer, tagged_letter
 from agents.judge import Judge
 from agents.metrics.overlap import token_f1
-from agents.task import Episode, Metric, Row, Verdict
-from agents.tasks.paratomi import listed, names_place
+from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
 
@@ -50,8 +49,8 @@ def kind_of(question_type: str) -> Kind:
 class FanToMRow(Row):
     """One question about one conversation. `correct_answer` is an index, names, yes/no or a text, by the kind."""
 
-    context: str
-    question: str = Field(validation_alias=AliasChoices("complete_question", "question"))
+    context: NotBlank
+    question: NotBlank = Field(validation_alias=AliasChoices("complete_question", "question"))
     question_type: str
     correct_answer: int | list[str] | str
     wrong_answer: list[str] | str = ""
@@ -70,13 +69,6 @@ class FanToMRow(Row):
     @classmethod
     def _as_text(cls, value: Any) -> Any:
         return str(value)
-
-    @field_validator("context", "question")
-    @classmethod
-    def _not_blank(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("is blank")
-        return text.strip()
 
     @model_validator(mode="before")
     @classmethod

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import field_validator
-
 from agents.choice import OneTurnTask, parse_options, tagged_letter
 from agents.judge import Judge
-from agents.task import Episode, Metric, Row, Verdict
+from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 Read the story and answer the question at its end. These rules hold in every story. A character sees everything that \
@@ -27,21 +25,14 @@ FORM = "Think step by step, then give the letter of your choice in this form: <a
 class HiToMRow(Row):
     """One question about one story."""
 
-    story: str
-    question: str
-    choices: str  # "A. green_box, B. red_crate, ..."
-    correct_answer: str  # the text of the right option
+    story: NotBlank
+    question: NotBlank
+    choices: NotBlank  # "A. green_box, B. red_crate, ..."
+    correct_answer: NotBlank  # the text of the right option
     deception: bool = False
     story_length: int = 0  # chapters, 1-3
     question_order: int = 0  # 0-4
     extra_info: str = ""
-
-    @field_validator("story", "question", "choices", "correct_answer")
-    @classmethod
-    def _not_blank(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("is blank")
-        return text.strip()
 
 
 class HiToM(OneTurnTask[HiToMRow]):

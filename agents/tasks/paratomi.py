@@ -6,17 +6,14 @@ Draft and refined answer meet this same rule. Row schema: original code base, se
 
 from __future__ import annotations
 
-import ast
-import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from pydantic import field_validator
 
-from agents.choice import OneTurnTask, tagged_answer
+from agents.choice import OneTurnTask, listed, names_place, tagged_answer
 from agents.judge import Judge
-from agents.task import Episode, Metric, Row, Verdict
+from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 You watch the scene from outside and see all of it. The characters see only what happens in the room where they are. \
@@ -26,44 +23,19 @@ both would be right."""
 FORM = "Think step by step, then give the place, in the story's own words, in this form: <answer>PLACE</answer>"
 
 
-def listed(value: Any) -> Any:
-    """A list that arrives as JSON or as a Python literal; other values pass for pydantic to judge. Never evaluated."""
-    if not isinstance(value, str):
-        return list(value) if hasattr(value, "__iter__") else value
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(value)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue  # not in this notation
-    raise ValueError("is neither a list nor a JSON or Python list literal")
-
-
-def names_place(answer: str, place: str) -> bool:
-    """Whether the answer names the place as whole words, without regard to case, blanks or underscores."""
-    words = r"[\s_]+".join(re.escape(word) for word in re.split(r"[\s_]+", place.strip()))
-    return re.search(rf"(?<![\w]){words}(?![\w])", answer, re.IGNORECASE) is not None
-
-
 class ParaToMiRow(Row):
     """One question about one story."""
 
     story: list[str]
-    question: str
+    question: NotBlank
     cands: list[str] = []
-    correct_answer: str
+    correct_answer: NotBlank
     qType: str = ""
 
     @field_validator("story", "cands", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return listed(value)
-
-    @field_validator("question", "correct_answer")
-    @classmethod
-    def _not_blank(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("is blank")
-        return text.strip()
 
     @field_validator("story")
     @classmethod

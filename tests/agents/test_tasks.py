@@ -14,12 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import HITOM, SAMPLES, episode_of, load, real_fantom, real_hitom, real_paratomi, tagged, verdict_of
 
-from agents.choice import CRITIQUE_INSTRUCTIONS, Critique, parse_options, tagged_answer, tagged_letter, without_thinking
+from agents.choice import (
+    CRITIQUE_INSTRUCTIONS,
+    Critique,
+    names_place,
+    parse_options,
+    tagged_answer,
+    tagged_letter,
+    without_thinking,
+)
 from agents.errors import BadRow, JudgeFailure
 from agents.metrics.overlap import token_f1
 from agents.rows import parse_row
 from agents.task import Verdict
-from agents.tasks.paratomi import names_place
 from agents.testing import FakeOpenAI, Json, Refusal, fake_judge, scripted_players
 
 LESSON = "Mind who had left the room by then {braces} 100% \\n <b>."

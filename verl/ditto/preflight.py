@@ -124,7 +124,8 @@ def _check_algorithm(config: DictConfig, settings: Settings) -> None:
     if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
         raise BadConfig(
             "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm needs "
-            "actor_rollout_ref.actor.loss_scale_factor: without it verl divides by the longest response of each micro-batch."
+            "actor_rollout_ref.actor.loss_scale_factor: without it verl divides by the longest response of each "
+            "micro-batch."
         )
     if config.algorithm.use_kl_in_reward:
         raise BadConfig("algorithm.use_kl_in_reward is not supported: use actor_rollout_ref.actor.use_kl_loss=true.")
