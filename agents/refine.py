@@ -35,7 +35,7 @@ class RefineSettings(BaseModel):
 
     when: str = "always"  # always | failed | below:<reward>
     until_step: int | None = None  # no refinement after this training step
-    max_feedback_chars: int = 4000
+    max_feedback_chars: int = 3000
     reveal_reference: bool = False  # ablation: let the gold answer into the feedback
 
     @field_validator("when")

@@ -6,6 +6,7 @@ then everything the run left is checked against an independent count.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import statistics
@@ -91,9 +92,8 @@ def test_the_sample_order_is_that_of_an_uninterrupted_run(run: Run) -> None:
     rows = [sorted({t["row"] for t in run.traces(f"step_{step:06d}")}) for step in range(1, STEPS + 1)]
     assert sorted(row for step in rows for row in step) == list(range(24))  # one epoch: each row once
     for path in sorted((run.folder / "first_try").glob("step_*.jsonl")):
-        before = {line for line in path.read_text().splitlines()}
-        again = run.traces(path.stem)
-        assert {t["row"] for t in again} == {__import__("json").loads(line)["row"] for line in before}
+        before = [json.loads(line) for line in path.read_text().splitlines()]
+        assert {t["row"] for t in run.traces(path.stem)} == {t["row"] for t in before}
 
 
 def test_judge_failures_are_masked_and_counted(run: Run) -> None:
