@@ -8,12 +8,15 @@ and the watchdog ends the run with the cause.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from agents.testing import ChatRequest, FakeOpenAI, Json, Reply, ServerError
-from tests.e2e.run import Run, greedy_answers
+from tests.e2e.run import ROOT, Run, greedy_answers
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +77,21 @@ def test_the_checkpoint_is_a_merged_model_with_its_adapter_beside(run: Run, worl
     assert json.loads((folder / "lora_adapter" / "adapter_config.json").read_text())["r"] == 32
     torch.testing.assert_close(merged(ids).logits, adapted, atol=1e-4, rtol=1e-4)
     assert (adapted - before).abs().max() > 1e-3, "the adapter was not trained"
+
+
+def test_vllm_takes_the_checkpoint_as_a_model_path(run: Run, tmp_path: Path) -> None:
+    """The merged folder of the LoRA run plays three turns on a vLLM engine of its own."""
+    environment = {**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "TORCH_COMPILE_DISABLE": "1"}
+    environment |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "tests.e2e.three_turns",
+        str(run.dir / "global_step_2"),
+        str(tmp_path / "played.json"),
+    ]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300, env=environment)
+    assert len(json.loads((tmp_path / "played.json").read_text())["calls"]) == 6
 
 
 def test_resume_generates_with_the_adapter_and_a_dead_engine_ends_the_run(run: Run) -> None:

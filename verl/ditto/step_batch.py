@@ -7,6 +7,7 @@ mini-batches, `plan` turns records into one advantage and one loss weight per se
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,6 +84,15 @@ class StepBatch:
         self.records = [padded[i] for i in layout.order]
         self.mini_batch = [layout.mini_batch[i] for i in layout.order]
         self.layout = layout
+
+    def response_lengths(self, tokens: Sequence[int]) -> dict[str, float]:
+        """Mean sampled tokens of a draft and of a refined sequence."""
+        numbers = {}
+        for name, kinds in {"draft": ("draft",), "refined": ("refined_base", "refined_feedback")}.items():
+            lengths = [n for r, n in zip(self.records, tokens, strict=True) if r.valid and r.kind in kinds]
+            if lengths:
+                numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(lengths)
+        return numbers
 
     def counted_tokens(self, masks: list[torch.Tensor]) -> list[torch.Tensor]:
         """The response masks, with one token counted in a mini-batch that has none.

@@ -236,11 +236,13 @@ class DittoTrainer(PPOTrainer):
             select_fields=["response_mask", "old_log_probs", "rollout_log_probs", "responses"],
         )
         mask = data["response_mask"]
+        tokens = [int(row.sum()) for row in mask.unbind()]
+        metrics.update(step.response_lengths(tokens))
         plan = step.plan(
             self.settings,
             normalize_std=self.config.algorithm.get("norm_adv_by_std_in_grpo", True),
             loss_agg_mode=self.config.actor_rollout_ref.actor.loss_agg_mode,
-            tokens=[int(row.sum()) for row in mask.unbind()],
+            tokens=tokens,
         )
         spread = [
             (row.float() * value, row.float() * weight, torch.full_like(row, 0).float())
