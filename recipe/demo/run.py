@@ -92,15 +92,15 @@ def train(folder: Path, overrides: Sequence[str], endpoint: dict[str, str]) -> N
 
 def follow(process: subprocess.Popen[bytes], metrics: Path) -> None:
     """Print a line per training step until the process ends."""
-    shown = 0
+    shown: set[int] = set()
     console.print("  starting Ray, FSDP and vLLM: about two minutes until the first step")
     with console.status("starting ...") as status:
         while True:
             ended = process.poll() is not None
             lines = metrics.read_text().splitlines() if metrics.exists() else []
-            for line in lines[shown:]:
-                step = json.loads(line)
-                if "ditto/reward_draft" in step:
+            for step in map(json.loads, lines):
+                if "ditto/reward_draft" in step and step["step"] not in shown:
+                    shown.add(step["step"])
                     console.print(
                         f"  step {step['step']:>3}  drafts {step['ditto/reward_draft']:.3f}  "
                         f"refined {step.get('ditto/reward_refined', float('nan')):.3f}  "
@@ -108,7 +108,6 @@ def follow(process: subprocess.Popen[bytes], metrics: Path) -> None:
                         highlight=False,
                     )
                     status.update("training ...")
-            shown = len(lines)
             if ended:
                 return
             time.sleep(POLL_S)

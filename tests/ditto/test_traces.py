@@ -83,7 +83,7 @@ def test_validation_and_training_of_one_step_stay_side_by_side(tmp_path: Path) -
     folder = RunFolder(tmp_path)
     folder.log_metrics(5, {"val/reward": 0.1})
     folder.log_metrics(5, {"loss": 0.2})
-    assert lines(tmp_path / "metrics.jsonl") == [{"step": 5, "val/reward": 0.1}, {"step": 5, "loss": 0.2}]
+    assert lines(tmp_path / "metrics.jsonl") == [{"step": 5, "val/reward": 0.1, "loss": 0.2}]
     folder.log_metrics(5, {"val/reward": 0.3})
     found = {key: value for line in lines(tmp_path / "metrics.jsonl") for key, value in line.items()}
     assert found == {"step": 5, "val/reward": 0.3, "loss": 0.2}

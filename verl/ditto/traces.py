@@ -44,17 +44,14 @@ class RunFolder:
         write_lines(self.folder / "traces" / f"{name}.jsonl", lines)
 
     def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Append the step's numbers; a step that is repeated after a resume replaces its older line and later ones."""
+        """Add numbers to the step's line. Lines of later steps go: they belong to what a resumed run does again."""
         path = self.folder / "metrics.jsonl"
-        older = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        kept = [line for line in older if json.loads(line)["step"] < step or _adds_to(json.loads(line), step, metrics)]
-        numbers = {key: _number(value) for key, value in metrics.items() if _number(value) is not None}
-        write_lines(path, [*kept, json.dumps({"step": step, **numbers})])
-
-
-def _adds_to(line: Mapping[str, Any], step: int, metrics: Mapping[str, Any]) -> bool:
-    """Whether an older line of the same step holds other numbers (a validation before training, say)."""
-    return line["step"] == step and not (line.keys() - {"step"}) & metrics.keys()
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        steps = {int(json.loads(line)["step"]): line for line in lines}
+        known = json.loads(steps[step]) if step in steps else {"step": step}
+        numbers = {key: number for key, value in metrics.items() if (number := _number(value)) is not None}
+        earlier = [line for number, line in steps.items() if number < step]
+        write_lines(path, [*earlier, json.dumps(known | numbers)])
 
 
 def _number(value: Any) -> float | None:
