@@ -27,7 +27,7 @@ from verl.workers.utils.losses import ppo_loss
 def main(folder: Path) -> None:
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     job = json.loads((folder / "job.json").read_text())
-    saved = torch.load(folder / "data.pt", weights_only=False)
+    saved = torch.load(folder / "data.pt", weights_only=True)
     eps = job["optimizer"].pop("eps")
     worker = TrainingWorker(
         TrainingWorkerConfig(
