@@ -120,7 +120,8 @@ class _Outputs:
             outputs = [self._nothing()]
         if validate:
             outputs = outputs[-1:]
-        trace = self.session.to_json() | {"where": where, "session": self.id}
+        version = max(output.extra_fields["max_global_steps"] for output in outputs)
+        trace = self.session.to_json() | {"where": where, "session": self.id, "model_version": version}
         # The trace line goes with the first output; verl reads reward_extra_info of the last one.
         outputs[0].extra_fields["trace"] = json.dumps(trace, ensure_ascii=False)
         info = {"trace": outputs[0].extra_fields["trace"]} if validate else {}

@@ -295,10 +295,7 @@ class DittoTrainer(PPOTrainer):
         return response_to_nested(corrected.batch["rollout_is_weights"], data["response_mask"])
 
     def _report(self, step: StepBatch, advantage_of: dict[str, dict[str, float]], metrics: dict[str, Any]) -> None:
-        traces = [
-            trace | {"model_version": self.global_steps - 1, "advantages": advantage_of.get(trace["session"], {})}
-            for trace in step.traces
-        ]
+        traces = [trace | {"advantages": advantage_of.get(trace["session"], {})} for trace in step.traces]
         self.run_folder.write_traces("step", self.global_steps, traces, part=self.local_trigger_step)
         metrics.update(session_metrics(traces))
         metrics["ditto/sessions"] = len(traces)
