@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Train one task with vanilla GRPO:   bash run_rl.sh TASK [hydra overrides...]
-# See DITTO at work in ten minutes:   bash run_rl.sh demo
+# See DITTO at work in minutes:   bash run_rl.sh demo
 # The DITTO recipe of the paper is    bash recipe/ditto/run_rl.sh TASK. Environment variables: scripts/launch.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")" && pwd)
