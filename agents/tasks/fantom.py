@@ -106,9 +106,9 @@ class FanToM(OneTurnTask[FanToMRow]):
         if row.kind == "choice" and row.answer_choices:
             return row.answer_choices[int(row.correct_answer)]  # type: ignore[arg-type]
         gold = row.correct_answer
-        if isinstance(gold, int):  # the question lists the options itself
-            return f"option {chr(ord('A') + gold)}"
-        return ", ".join(gold) if isinstance(gold, list) else gold
+        if row.kind == "choice":  # the question lists the options itself; `check` has seen the index
+            return f"option {chr(ord('A') + int(gold))}"  # type: ignore[arg-type]
+        return ", ".join(gold) if isinstance(gold, list) else str(gold)
 
     def check(self, row: FanToMRow) -> None:
         gold = row.correct_answer
