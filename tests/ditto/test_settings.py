@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from agents.errors import MissingKey
+from agents.judge import Judge
 from ditto.launch import load_config
 from ditto.objectives import UnknownObjective
 from ditto.settings import BadConfig, Settings
@@ -111,3 +113,19 @@ def test_the_endpoint_of_the_judge_is_the_judges_settings_without_the_runs() -> 
     settings = Settings.of(config(judge__model="m", judge__base_url="http://x", judge__concurrency=3))
     endpoint = settings.judge.endpoint()
     assert (endpoint.model, endpoint.base_url, endpoint.concurrency) == ("m", "http://x", 3)
+
+
+@pytest.mark.parametrize(("objective", "demanded"), [("grpo", False), ("ditto", True)])
+def test_a_key_is_demanded_only_where_the_judge_is_asked(
+    objective: str, demanded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vanilla GRPO on a rule-scored task must run without any key."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    endpoint = Settings.of(
+        load_config(["data.train_files=[a]", "data.val_files=[b]", f"algorithm.objective={objective}"])
+    ).judge_endpoint()
+    if demanded:
+        with pytest.raises(MissingKey):
+            Judge.connect(endpoint)
+    else:
+        Judge.connect(endpoint)

@@ -95,7 +95,7 @@ class SoulAgentLoop(AgentLoopBase):
             task_row.task,
             task_row.row,
             new_players,
-            _judge(settings.judge.endpoint().model_dump_json(), workers),
+            _judge(settings.judge_endpoint().model_dump_json(), workers),
             settings.refine,
             step=step,
             refine=settings.objective.refines and not validate,

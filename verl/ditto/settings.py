@@ -5,6 +5,7 @@ The same values are read in the driver, in the trainer and in every agent-loop w
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -85,6 +86,14 @@ class Settings(BaseModel):
             "run": _section(RunSettings, "run", config),
         }
         return _validated(cls, "algorithm", values)
+
+    def judge_endpoint(self) -> Endpoint:
+        """The judge that sessions ask. Without refinement a rule-scored task asks nobody, so no key is demanded then;
+        a task that asks all the same gets a typed `auth` failure."""
+        endpoint = self.judge.endpoint()
+        if not self.objective.refines and not os.environ.get(endpoint.api_key_env or ""):
+            return endpoint.model_copy(update={"api_key_env": None})
+        return endpoint
 
     def coefficients(self) -> dict[str, float]:
         """The coefficient of each part of the objective's loss."""
