@@ -28,7 +28,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from agents.errors import CONTENT, PERMANENT, TRANSIENT, Cause, JudgeFailure, MissingKey
+from agents.errors import CONTENT, TRANSIENT, Cause, JudgeFailure, MissingKey
 from agents.message import Message
 
 ANY_KEY = "EMPTY"  # what local servers take; used where no key variable is named
@@ -278,8 +278,3 @@ class Judge:
             ready: bool
 
         await self.ask(Ready, 'A connection test. Answer with the JSON object {"ready": true}.', {"ping": True})
-
-
-def is_fatal(cause: Cause) -> bool:
-    """Whether no later call can succeed either (wrong key, unknown model): the run should not start."""
-    return cause in PERMANENT

@@ -112,8 +112,3 @@ def build(out_dir: str | Path, corpus: Iterable[str], seed: int = 0) -> Path:
     tokenizer.save_pretrained(out)
     model.save_pretrained(out)
     return out
-
-
-def parameters(model: torch.nn.Module) -> int:
-    """How many numbers the model learns."""
-    return sum(p.numel() for p in model.parameters())

@@ -18,7 +18,7 @@ from tenacity import wait_none
 import agents.judge
 from agents.choice import Critique
 from agents.errors import PERMANENT, JudgeFailure, MissingKey, PolicyFailure
-from agents.judge import Endpoint, Judge, classify, is_fatal
+from agents.judge import Endpoint, Judge, classify
 from agents.policy import OpenAISeat
 from agents.testing import (
     BadRequest,
@@ -105,7 +105,7 @@ def test_a_fault_that_stays_becomes_a_typed_failure(fault, cause, attempts):
     assert len(fake.requests) == attempts
     assert judge.usage.failures == {cause: 1}
     assert judge.usage.completion_tokens == 0 or cause in ("truncated", "invalid")
-    assert is_fatal(cause) == (attempts == 1)
+    assert (cause in PERMANENT) == (attempts == 1)
     assert (caught.value.cause in PERMANENT) == (attempts == 1)
 
 

@@ -83,6 +83,7 @@ class DittoTrainer(PPOTrainer):
         self._stop: JudgeOutage | None = None
         self._step_batch: StepBatch | None = None
         self._asked_prompts = 0
+        self._saved_step: int | None = None
         super().__init__(config)
 
     # ---- what the watchdog sees -------------------------------------------------------------------------------
@@ -342,7 +343,7 @@ class DittoTrainer(PPOTrainer):
         with self.watchdog.phase("weight sync"):
             super().on_step_end()
         if self._stop is not None:
-            if self.global_steps not in checkpoint.saved_steps(self._checkpoint_root):
+            if self._saved_step != self.global_steps:
                 self._save_checkpoint()
             raise self._stop
 
@@ -408,6 +409,7 @@ class DittoTrainer(PPOTrainer):
                 super()._save_checkpoint()
             export_model(root / checkpoint.PARTIAL / f"global_step_{self.global_steps}")
             checkpoint.publish(root, self.global_steps)
+            self._saved_step = self.global_steps
             checkpoint.prune(root, self.config.trainer.max_actor_ckpt_to_keep)
 
 
