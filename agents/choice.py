@@ -120,7 +120,7 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
             "attempt": episode.answer,
             "attempt_is_correct": verdict.reward >= self.headline.high,
         }
-        return (await judge.ask(Critique, CRITIQUE_INSTRUCTIONS, data)).critique
+        return (await judge.ask(Critique, CRITIQUE_INSTRUCTIONS, data, said=[episode.answer])).critique
 
 
 CRITIQUE_INSTRUCTIONS = """\

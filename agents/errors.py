@@ -19,6 +19,10 @@ Cause = Literal[
     "auth",  # 401, 403
     "not_found",  # 404: unknown model or path
     "bad_request",  # other 4xx that no retry heals
+    "contentless",  # the policy said nothing that could be judged
+    "outage",  # the circuit breaker tripped: the endpoint as a whole is down
+    "budget",  # judge.budget_usd is spent
+    "quorum",  # too few members of a jury gave a verdict
     "leak",  # the feedback was all gold answer
     "policy",  # the policy could not generate (engine error)
     "too_long",  # a prompt or an episode did not fit
@@ -28,6 +32,7 @@ Cause = Literal[
 TRANSIENT: frozenset[Cause] = frozenset({"rate_limit", "server_error", "timeout", "connection"})
 CONTENT: frozenset[Cause] = frozenset({"empty", "refusal", "truncated", "invalid"})
 PERMANENT: frozenset[Cause] = frozenset({"auth", "not_found", "bad_request"})
+SYSTEMIC: frozenset[Cause] = frozenset({"outage", "budget"})
 
 
 class SoulError(Exception):
@@ -44,6 +49,14 @@ class BadRow(SoulError):
 
 class MissingKey(SoulError):
     """The environment variable that should hold an endpoint's key is not set."""
+
+
+class BadSettings(SoulError):
+    """A setting of the judge gateway is unknown or cannot be."""
+
+
+class BadCache(SoulError):
+    """The judge's cache file cannot be used."""
 
 
 class SessionError(Exception):

@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import openai
-
-from agents.errors import PolicyFailure, SessionError
-from agents.judge import Endpoint, call
+from agents.errors import JudgeFailure, PolicyFailure
+from agents.judge import ChatModel, Gateway, Judge
 from agents.message import Message
 
 
@@ -40,10 +38,11 @@ class Seat(Protocol):
 
 @dataclass
 class Players:
-    """The participants of one episode: the policy's seats, made when first asked for."""
+    """The participants of one episode: the policy's seats, made when first asked for, and the models around them."""
 
     new_seat: Callable[[str], Seat]
     seats: dict[str, Seat] = field(default_factory=dict)
+    gateway: Gateway | None = None  # set by the driver
 
     def policy(self, seat: str = "policy") -> Seat:
         """The policy at the seat of that name."""
@@ -51,17 +50,30 @@ class Players:
             self.seats[seat] = self.new_seat(seat)
         return self.seats[seat]
 
+    @property
+    def partner(self) -> ChatModel:
+        """The other side of a dialogue, where a model plays it."""
+        return self._others().partner
+
+    @property
+    def environment(self) -> Judge:
+        """The world around a dialogue: next speaker, narrator, tool. It chats, and fills in schemas."""
+        return self._others().environment
+
+    def _others(self) -> Gateway:
+        if self.gateway is None:
+            raise RuntimeError("these players have no partner and no environment: give them a gateway")
+        return self.gateway
+
 
 @dataclass
 class OpenAISeat:
     """The policy behind an OpenAI-compatible endpoint (evaluation of a checkpoint server or an API model)."""
 
-    endpoint: Endpoint
-    client: openai.AsyncOpenAI
+    model: ChatModel
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         try:
-            text, _ = await call(self.client, self.endpoint, messages)
-        except SessionError as error:
+            return await self.model.chat(messages)
+        except JudgeFailure as error:
             raise PolicyFailure(error.cause, error.detail) from error
-        return text

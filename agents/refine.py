@@ -2,27 +2,34 @@
 
 `run_session` is one coroutine per session. All sessions of all prompts run at the same time and nothing waits for the
 batch. Draft and refined episode go through the same `play` and the same `judge`. Whatever fails inside a session ends
-as a `Failure` with its stage and cause: it is masked and counted, never turned into a score, and stops nobody else.
+as a `Failure` with its stage and cause: it is masked and counted, never turned into a score, and stops nobody else. An
+episode in which the policy said nothing that could be judged is no failure: it gets the task's lowest reward, unasked.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agents.errors import Cause, SessionError
-from agents.judge import Judge, Usage
+from agents.judge import Contentless, Gateway, Usage
+from agents.judge.untrusted import neutral
+from agents.jury import deliberate
 from agents.leaks import is_empty, redact
 from agents.policy import Players
 from agents.task import Episode, Row, Task, Verdict
 
+SAID_NOTHING = (
+    "Nothing in what you said could be judged. Say something of substance, in the form that the task asks for."
+)
 Context = Literal["base", "feedback"]
 Stage = Literal["play", "judge", "feedback"]
 T = TypeVar("T")
@@ -37,6 +44,7 @@ class RefineSettings(BaseModel):
     until_step: int | None = None  # no refinement after this training step
     max_feedback_chars: int = 3000
     reveal_reference: bool = False  # ablation: let the gold answer into the feedback
+    episode_deadline_s: float | None = Field(default=None, gt=0)  # the play of one episode; None: no deadline
 
     @field_validator("when")
     @classmethod
@@ -72,6 +80,7 @@ class Attempt:
     episode: Episode | None = None
     verdict: Verdict | None = None
     failure: Failure | None = None
+    contentless: bool = False  # the policy said nothing; the verdict is the task's lowest reward
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -86,6 +95,8 @@ class Attempt:
             "reward": self.verdict.reward if self.verdict else None,
             "metrics": dict(self.verdict.metrics) if self.verdict else None,
             "critique": self.verdict.critique if self.verdict else None,
+            "jury": [opinion.to_json() for opinion in self.verdict.jury] if self.verdict else [],
+            "contentless": self.contentless,
             "valid": self.valid,
             "failure": vars(self.failure) if self.failure else None,
             "seconds": self.seconds,
@@ -104,7 +115,7 @@ class Session:
     feedback_failure: Failure | None = None
     redactions: int = 0
     refined: Attempt | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: dict[str, Usage] = field(default_factory=dict)  # by role
 
     def to_json(self) -> dict[str, Any]:
         """The session's trace line, but for what only the trainer knows (advantages)."""
@@ -117,7 +128,7 @@ class Session:
             "feedback_failure": vars(self.feedback_failure) if self.feedback_failure else None,
             "redactions": self.redactions,
             "refined": self.refined.to_json() if self.refined else None,
-            "judge": self.usage.to_json(),
+            "usage": {role: usage.to_json() for role, usage in self.usage.items()},
         }
 
 
@@ -125,23 +136,33 @@ async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
     """Run one stage; an exception of any kind becomes this session's own failure (design section 5)."""
     try:
         return await work
+    except Contentless:
+        raise  # no failure: the driver knows what it is worth
     except SessionError as error:
         return Failure(stage, error.cause, error.detail)
+    except TimeoutError:
+        return Failure(stage, "timeout", "refine.episode_deadline_s is over")
     except Exception:  # noqa: BLE001 - a bug in one task's code must not end the run; the trace keeps its traceback
         return Failure(stage, "task_error", traceback.format_exc(limit=-8))
 
 
-async def _attempt(task: Task[Any], row: Row, players: Players, judge: Judge, feedback: str | None) -> Attempt:
-    attempt = Attempt(players)
+async def _attempt(
+    task: Task[Any], row: Row, players: Players, gateway: Gateway, feedback: str | None, settings: RefineSettings
+) -> Attempt:
+    attempt = Attempt(replace(players, gateway=gateway))
     start = time.perf_counter()
-    episode = await _guarded("play", task.play(row, players, feedback))
+    play = asyncio.wait_for(task.play(row, attempt.players, feedback), settings.episode_deadline_s)
+    episode = await _guarded("play", play)
     attempt.seconds["play"] = time.perf_counter() - start
     if isinstance(episode, Failure):
         attempt.failure = episode
         return attempt
     attempt.episode = episode
     start = time.perf_counter()
-    verdict = await _guarded("judge", task.judge(row, episode, judge))
+    try:
+        verdict = await _guarded("judge", deliberate(task, row, episode, gateway))
+    except Contentless:
+        attempt.contentless, verdict = True, Verdict(task.headline.worst, critique=SAID_NOTHING)
     attempt.seconds["judge"] = time.perf_counter() - start
     if isinstance(verdict, Failure):
         attempt.failure = verdict
@@ -153,13 +174,19 @@ async def _attempt(task: Task[Any], row: Row, players: Players, judge: Judge, fe
 
 
 async def _safe_feedback(
-    task: Task[Any], row: Row, draft: Attempt, judge: Judge, settings: RefineSettings
+    task: Task[Any], row: Row, draft: Attempt, gateway: Gateway, settings: RefineSettings
 ) -> tuple[str, int] | None:
-    """The text that the refined episode sees, length-capped and without the gold answer; and how much was blanked."""
+    """The text that the refined episode sees: length-capped, without control tokens and without the gold answer; and
+    how much was blanked."""
     assert draft.episode is not None and draft.verdict is not None
-    text, redactions = await task.feedback(row, draft.episode, draft.verdict, judge), 0
+    redactions = 0
+    try:
+        text = await task.feedback(row, draft.episode, draft.verdict, gateway.feedback)
+    except Contentless:
+        text = SAID_NOTHING
     if text is None:
         return None
+    text = neutral(text)  # a critic may quote what the policy wrote
     if not settings.reveal_reference:
         text, redactions = redact(text, task.secrets(row))
     return text[: settings.max_feedback_chars], redactions
@@ -169,7 +196,7 @@ async def run_session(
     task: Task[Any],
     row: Row,
     new_players: Callable[[Context], Players],
-    judge: Judge,
+    gateway: Gateway,
     settings: RefineSettings,
     *,
     step: int = 0,
@@ -179,27 +206,40 @@ async def run_session(
 
     Args:
         new_players: makes the participants of one episode; "feedback" is the context of the refined one.
-        judge: the judge gateway; the session counts its own calls on a scope of it.
+        gateway: judge, feedback, partner and environment; the session counts its own calls on a scope of it.
         step: the training step, for the gate.
         refine: False at validation and test: no feedback is made and no refined episode is played.
 
     Returns:
         The session. It never raises for what happens inside: see `Attempt.failure` and `feedback_failure`.
     """
-    scope = judge.scope()
-    draft = await _attempt(task, row, new_players("base"), scope, None)
-    session = Session(task.name, row.index, step, draft, usage=scope.usage)
+    scope = gateway.scope()
+    draft = await _attempt(task, row, new_players("base"), scope, None, settings)
+    session = Session(task.name, row.index, step, draft)
     if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):
-        start = time.perf_counter()
-        feedback = await _guarded("feedback", _safe_feedback(task, row, draft, scope, settings))
-        draft.seconds["feedback"] = time.perf_counter() - start
-        if isinstance(feedback, Failure):
-            session.feedback_failure = feedback
-        elif feedback is not None:
-            text, session.redactions = feedback
-            if is_empty(text):
-                session.feedback_failure = Failure("feedback", "leak", "nothing was left once the answer was withheld")
-                return session
-            session.feedback = text
-            session.refined = await _attempt(task, row, new_players("feedback"), scope, session.feedback)
+        await _refine(session, task, row, new_players, scope, settings)
+    session.usage = scope.usage()
     return session
+
+
+async def _refine(
+    session: Session,
+    task: Task[Any],
+    row: Row,
+    new_players: Callable[[Context], Players],
+    scope: Gateway,
+    settings: RefineSettings,
+) -> None:
+    """Feedback and the refined episode."""
+    start = time.perf_counter()
+    feedback = await _guarded("feedback", _safe_feedback(task, row, session.draft, scope, settings))
+    session.draft.seconds["feedback"] = time.perf_counter() - start
+    if isinstance(feedback, Failure):
+        session.feedback_failure = feedback
+    elif feedback is not None:
+        text, session.redactions = feedback
+        if is_empty(text):
+            session.feedback_failure = Failure("feedback", "leak", "nothing was left once the answer was withheld")
+            return
+        session.feedback = text
+        session.refined = await _attempt(task, row, new_players("feedback"), scope, text, settings)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
+from agents.errors import Cause
 from agents.message import Message
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class Metric:
     higher_is_better: bool = True
     source: str = ""
 
+    @property
+    def worst(self) -> float:
+        """The value of an episode in which nothing was said."""
+        return self.low if self.higher_is_better else self.high
+
 
 @dataclass(frozen=True)
 class Episode:
@@ -83,11 +89,30 @@ class Episode:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judge says of an episode: the reward in the task's documented range, metrics, and a critique if any."""
+    """What the judge says of an episode: the reward in the task's documented range, metrics, and a critique if any.
+
+    Attributes:
+        jury: the opinions behind it, where several judges were asked.
+    """
 
     reward: float
     metrics: Mapping[str, float] = field(default_factory=dict)
     critique: str | None = None
+    jury: tuple[Opinion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one member of a jury said: a verdict, or the cause why there is none."""
+
+    judge: str
+    verdict: Verdict | None
+    failure: Cause | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What the trace keeps of it."""
+        verdict = {"reward": self.verdict.reward, "metrics": dict(self.verdict.metrics)} if self.verdict else {}
+        return {"judge": self.judge, "failure": self.failure, **verdict}
 
 
 class Task(ABC, Generic[RowT]):
@@ -107,6 +132,7 @@ class Task(ABC, Generic[RowT]):
 
         Raises:
             JudgeFailure: the judge gave no verdict. Never return a made-up score instead.
+            Contentless: the policy said nothing (`Judge.ask(said=...)`): the driver gives `headline.worst`.
         """
 
     @abstractmethod

@@ -6,14 +6,18 @@
         ...  # point any OpenAI client at fake.url
     assert len(fake.requests) == 2
 
+The fake streams where a request asks for it, and refuses response formats that it is told not to know
+(`FakeOpenAI(script, supports=())`). At `refused_url()` nobody listens at all.
+
 `fake_judge` and `scripted_players` do without HTTP: they are what tests of a task or of the driver need.
 """
 
-from agents.testing.doubles import ScriptedSeat, fake_judge, scripted_players
+from agents.testing.doubles import ScriptedSeat, fake_gateway, fake_judge, scripted_players
 from agents.testing.replies import (
     BadRequest,
     ChatRequest,
     DropConnection,
+    Duplicate,
     Empty,
     Fault,
     Hang,
@@ -26,6 +30,7 @@ from agents.testing.replies import (
     Reply,
     Script,
     ServerError,
+    SlowStream,
     Text,
     Truncated,
     TruncatedJson,
@@ -33,12 +38,13 @@ from agents.testing.replies import (
     WrongSchema,
     sometimes,
 )
-from agents.testing.server import FakeOpenAI
+from agents.testing.server import FakeOpenAI, refused_url
 
 __all__ = [
     "BadRequest",
     "ChatRequest",
     "DropConnection",
+    "Duplicate",
     "Empty",
     "FakeOpenAI",
     "Fault",
@@ -53,12 +59,15 @@ __all__ = [
     "Script",
     "ScriptedSeat",
     "ServerError",
+    "SlowStream",
     "Text",
     "Truncated",
     "TruncatedJson",
     "Unauthorized",
     "WrongSchema",
+    "fake_gateway",
     "fake_judge",
+    "refused_url",
     "scripted_players",
     "sometimes",
 ]

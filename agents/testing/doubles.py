@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.judge import Judge
+from agents.judge import Gateway, Judge
 from agents.policy import Players
 from agents.refine import Context
 from agents.task import Message
@@ -59,4 +58,9 @@ def fake_judge(script: Script | FakeOpenAI, **settings: Any) -> Judge:
     """
     fake = script if isinstance(script, FakeOpenAI) else FakeOpenAI(script)
     endpoint = fake.endpoint(**settings)
-    return Judge(endpoint, fake.client(endpoint.timeout_s), asyncio.Semaphore(endpoint.concurrency))
+    return Judge.connect(endpoint, fake.client(endpoint.timeout_s))
+
+
+def fake_gateway(script: Script | FakeOpenAI, **settings: Any) -> Gateway:
+    """A `Gateway` whose roles all meet one in-process endpoint; see `fake_judge`."""
+    return Gateway.of(fake_judge(script, **settings))

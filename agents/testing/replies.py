@@ -1,18 +1,24 @@
 """What a `FakeOpenAI` answers: replies, faults, and scripts that choose between them.
 
-A reply turns a request into an `Answer` (status, headers, body, delay); how it travels, over HTTP or in process, is the
-business of `server.py`. A script is one reply, a list of replies (the last one repeats) or a function of the request.
+A reply turns a request into an `Answer` (status, headers, body, delay). How that becomes events for a request that asks
+for a stream is the business of `events.py`; how it travels, over HTTP or in process, that of `server.py`. A script is
+one reply, a list of replies (the last one repeats) or a function of the request.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from agents.judge.untrusted import data_of
+
+STEP_S = 0.05  # between two pieces of a slow body: far below any read timeout
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,11 @@ class ChatRequest:
         return list(self.body.get("messages", []))
 
     @property
+    def data(self) -> dict[str, Any]:
+        """What a judge was asked about: the JSON object between the markers of the user message."""
+        return data_of(next(message["content"] for message in self.messages if message["role"] == "user"))
+
+    @property
     def text(self) -> str:
         """All message contents in one string, for assertions."""
         return "\n".join(str(message.get("content") or "") for message in self.messages)
@@ -35,13 +46,36 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response before it travels. `drop` closes the connection instead; `delay` is waited first, in seconds."""
+    """A response before it travels.
+
+    Attributes:
+        delay: seconds of silence before the first byte.
+        drop: close the connection instead of answering.
+        spread: seconds over which the body goes out, in small pieces.
+    """
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
     delay: float = 0.0
     drop: bool = False
+    spread: float = 0.0
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is server-sent events."""
+        return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The body as it travels: in one, a stream event by event, a spread one in steps of `STEP_S` or of a byte."""
+        if self.spread > 0 and self.body:
+            steps = min(len(self.body), math.ceil(self.spread / STEP_S))
+            size = math.ceil(len(self.body) / steps)
+            return [self.body[start : start + size] for start in range(0, len(self.body), size)]
+        if self.is_stream:
+            return [event + b"\n\n" for event in self.body.split(b"\n\n") if event]
+        return [self.body]
 
 
 class Reply(ABC):
@@ -60,9 +94,16 @@ Script = Reply | Sequence[Reply] | Callable[[ChatRequest], Reply]
 
 
 def _completion(
-    request: ChatRequest, content: str | None, delay: float = 0.0, finish: str = "stop", refusal: str | None = None
+    request: ChatRequest,
+    content: str | None,
+    delay: float = 0.0,
+    finish: str = "stop",
+    refusal: str | None = None,
+    cached_tokens: int = 0,
+    reasoning_tokens: int = 0,
 ) -> Answer:
-    prompt, completion = len(request.text.split()), len((content or "").split())  # words stand for tokens
+    prompt = len(request.text.split())  # words stand for tokens
+    completion = len((content or "").split()) + reasoning_tokens  # as OpenAI bills them: reasoning is output
     body = {
         "id": f"chatcmpl-{request.number}",
         "object": "chat.completion",
@@ -76,39 +117,68 @@ def _completion(
                 "message": {"role": "assistant", "content": content, "refusal": refusal},
             }
         ],
-        "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion},
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
+        },
     }
     return Answer(body=json.dumps(body).encode(), delay=delay)
 
 
 def error_answer(
-    status: int, message: str, code: str | None = None, headers: Mapping[str, str] | None = None
+    status: int,
+    message: str,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    param: str | None = None,
 ) -> Answer:
     """An error in the form that OpenAI gives it."""
-    body = {"error": {"message": message, "type": "fake_error", "param": None, "code": code}}
+    body = {"error": {"message": message, "type": "fake_error", "param": param, "code": code}}
     return Answer(status, json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})})
 
 
 @dataclass(frozen=True)
 class Text(Reply):
-    """A completion with this text, after `delay` seconds."""
+    """A completion with this text, after `delay` seconds.
+
+    `cached_tokens` are reported as a part of the prompt, `reasoning_tokens` on top of the text's own tokens.
+    """
 
     content: str
     delay: float = 0.0
+    cached_tokens: int = field(default=0, kw_only=True)
+    reasoning_tokens: int = field(default=0, kw_only=True)
 
     def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, self.content, self.delay)
+        return _completion(
+            request,
+            self.content,
+            self.delay,
+            cached_tokens=self.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+        )
 
 
 @dataclass(frozen=True)
 class Json(Reply):
-    """A completion whose text is this JSON value, after `delay` seconds."""
+    """A completion whose text is this JSON value, after `delay` seconds; the rest as in `Text`."""
 
     value: Any
     delay: float = 0.0
+    cached_tokens: int = field(default=0, kw_only=True)
+    reasoning_tokens: int = field(default=0, kw_only=True)
 
     def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, json.dumps(self.value), self.delay)
+        text = Text(
+            json.dumps(self.value),
+            self.delay,
+            cached_tokens=self.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+        )
+        return text.answer(request)
 
 
 @dataclass(frozen=True)
@@ -178,6 +248,21 @@ class Hang(Fault):
 
 
 @dataclass(frozen=True)
+class SlowStream(Fault):
+    """Another reply whose body trickles in over `seconds`.
+
+    A byte arrives every `STEP_S` seconds (a short body over a long time: less often, one byte at a time), so that no
+    read times out: only a deadline for the whole call ends it sooner.
+    """
+
+    reply: Reply
+    seconds: float
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return replace(self.reply.answer(request), spread=self.seconds)
+
+
+@dataclass(frozen=True)
 class DropConnection(Fault):
     """The connection closes without an answer."""
 
@@ -217,6 +302,17 @@ class TruncatedJson(Fault):
 
     def answer(self, request: ChatRequest) -> Answer:
         return _completion(request, '{"critique": "You overlooked that')
+
+
+@dataclass(frozen=True)
+class Duplicate(Fault):
+    """Two JSON values in one text, `{"score": 3}{"score": 9}`: whoever takes the first or the last one invents."""
+
+    first: Any
+    second: Any
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(request, json.dumps(self.first) + json.dumps(self.second))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from agents.judge.untrusted import data_of
 from recipe.demo import coach
 
 MODEL = "offline-stand-in-rules"
@@ -37,18 +38,11 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
         return {"ready": True}
     if wanted != {"critique"}:
         raise ValueError(f"the offline stand-in only writes critiques; asked for the fields {sorted(wanted)}")
-    data = _data(body.get("messages", []))
+    data = data_of(next((m["content"] for m in body.get("messages", []) if m["role"] == "user"), ""))
     missing = {"task", "correct_answer", "attempt"} - set(data)
     if missing:
         raise ValueError(f"the data lacks {sorted(missing)}")
     return {"critique": coach.critique(str(data["task"]), str(data["correct_answer"]), str(data["attempt"]))}
-
-
-def _data(messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    # The gateway sends "Data (JSON; ...):\n{...}" as the first user message; a re-ask appends a complaint after it.
-    text = next((m["content"] for m in messages if m["role"] == "user"), "")
-    data = json.loads(text[text.find("{") :]) if "{" in text else {}
-    return data if isinstance(data, dict) else {}
 
 
 def completion(body: Mapping[str, Any]) -> dict[str, Any]:

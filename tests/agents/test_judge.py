@@ -10,15 +10,20 @@ import logging
 import time
 import traceback
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
+import httpx2
+import openai
 import pytest
 from pydantic import BaseModel, Field, field_validator
 from tenacity import wait_none
 
-import agents.judge
+import agents.judge.line
 from agents.choice import Critique
 from agents.errors import PERMANENT, JudgeFailure, MissingKey, PolicyFailure
-from agents.judge import Endpoint, Judge, classify
+from agents.judge import ChatModel, Endpoint, Judge, classify
+from agents.judge.line import retry_after
 from agents.policy import OpenAISeat
 from agents.testing import (
     BadRequest,
@@ -53,7 +58,7 @@ class Score(BaseModel):
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch):
     """Only what the endpoint asks for (Retry-After) is waited; the random backoff has a test of its own."""
-    monkeypatch.setattr(agents.judge, "_BACKOFF", wait_none())
+    monkeypatch.setattr(agents.judge.line, "_BACKOFF", wait_none())
 
 
 def ask(judge, schema=Critique, instructions="Be brief.", data=None):
@@ -70,7 +75,14 @@ def ask(judge, schema=Critique, instructions="Be brief.", data=None):
 def served(script, **settings):
     """A judge behind a real HTTP endpoint with this script, and the endpoint."""
     with FakeOpenAI(script) as fake:
-        yield Judge.connect(fake.endpoint(**{"timeout_s": 10.0, "max_attempts": 3, "max_reasks": 1, **settings})), fake
+        yield (
+            Judge.connect(
+                fake.endpoint(
+                    **{"timeout_s": 10.0, "max_attempts": 3, "max_reasks": 1, "structured": "json_schema", **settings}
+                )
+            ),
+            fake,
+        )
 
 
 FAULTS = {
@@ -192,7 +204,7 @@ def test_reasks_on_content_faults(max_reasks):
     with served(WrongSchema(), max_reasks=max_reasks) as (judge, fake), pytest.raises(JudgeFailure):
         ask(judge)
     assert len(fake.requests) == 1 + max_reasks
-    assert judge.usage.calls == 1 + max_reasks
+    assert (judge.usage.calls, judge.usage.requests, judge.usage.reasks) == (1, 1 + max_reasks, max_reasks)
 
 
 def test_every_reask_has_its_own_retries():
@@ -204,12 +216,12 @@ def test_every_reask_has_its_own_retries():
 def test_a_reask_shows_the_validation_error_and_keeps_the_question():
     with served([Json({"score": 11}), Json({"score": 9})]) as (judge, fake):
         assert ask(judge, Score, "Score it.", {"answer": "forty-two"}).score == 9
-    first, second = (request.messages for request in fake.requests)
-    assert second[: len(first)] == first
-    complaint = second[-1]
-    assert complaint["role"] == "user"
-    assert "score" in complaint["content"]
-    assert "less than or equal to 10" in complaint["content"]
+    first, second = fake.requests
+    assert second.messages[0] == first.messages[0] and second.data == first.data == {"answer": "forty-two"}
+    assert [message["role"] for message in second.messages] == ["system", "user"]  # every chat template takes that
+    complaint = second.messages[-1]["content"].rpartition("</data-")[2]
+    assert "score: Input should be less than or equal to 10" in complaint
+    assert '"maximum": 10' in complaint  # the schema, for servers that take response_format and ignore it
 
 
 @pytest.mark.parametrize(
@@ -228,7 +240,22 @@ def test_retry_after_is_honoured():
         assert 0.55 < time.perf_counter() - start < 5.0
 
 
-@pytest.mark.parametrize("header", ["Wed, 21 Oct 2065 07:28:00 GMT", "soon", "", "-1"])
+def test_retry_after_may_be_a_date():
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    with served([RateLimit(retry_after=date), GOOD]) as (judge, _):
+        start = time.perf_counter()
+        ask(judge)
+        assert 0.9 < time.perf_counter() - start < 5.0
+
+
+def test_a_retry_after_of_a_century_is_capped():
+    seen = httpx2.Response(
+        429, headers={"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, request=httpx2.Request("GET", "http://x")
+    )
+    assert retry_after(openai.RateLimitError("", response=seen, body=None)) == agents.judge.line.MAX_RETRY_AFTER_S
+
+
+@pytest.mark.parametrize("header", ["soon", "", "-1", "1e3", "١٢"])
 def test_a_retry_after_that_is_no_number_of_seconds_falls_back_to_the_backoff(header):
     with served([RateLimit(retry_after=header), GOOD]) as (judge, fake):
         assert ask(judge).critique == "Look again."
@@ -236,7 +263,7 @@ def test_a_retry_after_that_is_no_number_of_seconds_falls_back_to_the_backoff(he
 
 
 def test_without_retry_after_the_backoff_is_waited(monkeypatch):
-    monkeypatch.setattr(agents.judge, "_BACKOFF", lambda state: 0.25)
+    monkeypatch.setattr(agents.judge.line, "_BACKOFF", lambda state: 0.25)
     with served([ServerError(), ServerError(), GOOD]) as (judge, _):
         start = time.perf_counter()
         ask(judge)
@@ -303,7 +330,7 @@ def test_an_endpoint_without_a_key_variable_needs_no_key(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with served(GOOD, api_key_env=None) as (judge, fake):
         ask(judge)
-    assert fake.requests[0].headers["authorization"] == f"Bearer {agents.judge.ANY_KEY}"
+    assert fake.requests[0].headers["authorization"] == f"Bearer {agents.judge.endpoint.ANY_KEY}"
 
 
 def test_the_environment_gives_url_and_key(monkeypatch):
@@ -360,8 +387,7 @@ def test_policy_text_travels_as_json_data_and_never_in_the_instructions():
     system, user = fake.requests[0].messages
     assert system == {"role": "system", "content": "Score the attempt."}
     assert user["role"] == "user"
-    payload = user["content"].partition("\n")[2]
-    assert json.loads(payload) == {"attempt": attack}
+    assert fake.requests[0].data == {"attempt": attack}
 
 
 def test_settings_are_sent_only_where_set():
@@ -470,8 +496,8 @@ def test_check_passes_and_fails_before_a_run():
 def test_a_policy_endpoint_that_fails_is_a_policy_failure():
     def say(script):
         with FakeOpenAI(script) as fake:
-            endpoint = fake.endpoint(max_attempts=2)
-            return asyncio.run(OpenAISeat(endpoint, endpoint.client()).say([{"role": "user", "content": "hi"}])), fake
+            seat = OpenAISeat(ChatModel.connect(fake.endpoint(max_attempts=2)))
+            return asyncio.run(seat.say([{"role": "user", "content": "hi"}])), fake
 
     text, fake = say([ServerError(), Text("Hello.")])
     assert text == "Hello."

@@ -25,7 +25,7 @@ from agents.testing import (
     Refusal,
     ServerError,
     WrongSchema,
-    fake_judge,
+    fake_gateway,
     scripted_players,
     sometimes,
 )
@@ -77,7 +77,7 @@ def opinions(*scores, critique="be warmer"):
 def run(task, script, settings=ALWAYS, policy=None, **options):
     """One session of a row, its judge answering by the script."""
     policy = policy or (lambda messages: "refined" if "warmer" in messages[-1]["content"] else "draft")
-    judge = fake_judge(script, max_attempts=1, max_reasks=0)
+    judge = fake_gateway(script, max_attempts=1, max_reasks=0)
     return asyncio.run(
         run_session(task, Row(index=7), scripted_players(policy), judge, settings, **{"step": 3, **options})
     )
@@ -105,7 +105,7 @@ def test_players_are_made_anew_for_each_episode_with_its_context():
         contexts.append(context)
         return scripted_players("x")()
 
-    session = asyncio.run(run_session(Scored(), Row(index=0), new_players, fake_judge(opinions(0, 1)), ALWAYS))
+    session = asyncio.run(run_session(Scored(), Row(index=0), new_players, fake_gateway(opinions(0, 1)), ALWAYS))
     assert contexts == ["base", "feedback"]
     assert session.draft.players is not session.refined.players
 
@@ -183,7 +183,7 @@ def test_a_draft_that_was_not_judged_has_no_reward(fault, cause):
     assert (session.draft.failure.stage, session.draft.failure.cause) == ("judge", cause)
     assert session.draft.episode.answer == "draft"  # the trace keeps what was said
     assert session.feedback is None and session.refined is None
-    assert session.usage.failures == {cause: 1}
+    assert session.usage["judge"].failures == {cause: 1}
     assert session.to_json()["draft"]["reward"] is None
 
 
@@ -249,7 +249,7 @@ def failure_of(session):
 @pytest.mark.parametrize("stage", ["play", "judge", "feedback", "secrets", "replay"])
 def test_an_exception_in_a_task_fails_its_session_alone_and_keeps_the_traceback(stage):
     async def both():
-        judge = fake_judge(opinions(0.5))
+        judge = fake_gateway(opinions(0.5))
         players = scripted_players("word")
         return await asyncio.gather(
             run_session(Faulty(stage), Row(index=0), players, judge, ALWAYS),
@@ -290,12 +290,12 @@ def test_a_policy_that_cannot_speak_is_a_failure_of_play():
 
     session = run(Scored(), opinions(1.0), policy=broken)
     assert (session.draft.failure.stage, session.draft.failure.cause) == ("play", "too_long")
-    assert session.draft.episode is None and session.usage.calls == 0
+    assert session.draft.episode is None and session.usage == {}
 
 
 def test_cancelling_a_session_is_not_taken_for_a_failure():
     async def cancelled():
-        judge = fake_judge(Json({"score": 1, "critique": "x"}, delay=30))
+        judge = fake_gateway(Json({"score": 1, "critique": "x"}, delay=30))
         session = asyncio.create_task(run_session(Scored(), Row(index=0), scripted_players("x"), judge, ALWAYS))
         await asyncio.sleep(0.05)
         session.cancel()
@@ -371,7 +371,7 @@ def test_sessions_run_at_the_same_time():
     count, delay = 50, 0.05
     fake = FakeOpenAI(Json({"critique": "Who had left by then?"}, delay=delay))
     start = time.perf_counter()
-    sessions = hitom_sessions(count, fake_judge(fake))
+    sessions = hitom_sessions(count, fake_gateway(fake))
     elapsed = time.perf_counter() - start
     assert all(session.refined.valid for session in sessions)
     assert len(fake.requests) == count
@@ -382,7 +382,7 @@ def test_sessions_run_at_the_same_time():
 def test_a_slow_session_does_not_hold_up_the_others():
     async def drive():
         item = parse_row("hitom", HITOM)
-        judge = fake_judge(lambda request: Json({"critique": "Look."}, delay=5.0 if request.number == 0 else 0.0))
+        judge = fake_gateway(lambda request: Json({"critique": "Look."}, delay=5.0 if request.number == 0 else 0.0))
         players = scripted_players("<answer>A</answer>")
         tasks = [asyncio.create_task(run_session(item.task, item.row, players, judge, ALWAYS)) for _ in range(10)]
         done, pending = await asyncio.wait(tasks, timeout=2.5)
@@ -395,33 +395,35 @@ def test_a_slow_session_does_not_hold_up_the_others():
 
 def test_a_flaky_judge_masks_the_sessions_it_hit_and_no_others():
     fake = FakeOpenAI(sometimes(Refusal(), 0.3, seed=5, otherwise=Json({"critique": "Look."})))
-    sessions = hitom_sessions(40, fake_judge(fake, max_reasks=0))
+    sessions = hitom_sessions(40, fake_gateway(fake, max_reasks=0))
     refused = [session for session in sessions if session.feedback_failure]
     assert 4 <= len(refused) <= 20
     assert all(session.draft.valid for session in sessions)
     assert all((session.refined is None) == (session.feedback_failure is not None) for session in sessions)
-    assert sum(session.usage.failures["refusal"] for session in sessions) == len(refused)
+    assert sum(session.usage["feedback"].failures["refusal"] for session in sessions) == len(refused)
 
 
 def test_usage_is_counted_per_session():
     async def drive():
-        judge = fake_judge([*opinions(0.5)])
+        judge = fake_gateway([*opinions(0.5)])
         players = scripted_players("word")
         return judge, await asyncio.gather(
             *(run_session(Scored(), Row(index=n), players, judge, ALWAYS, refine=n == 0) for n in range(3))
         )
 
     judge, (refined, plain, other) = asyncio.run(drive())
-    assert (refined.usage.calls, plain.usage.calls, other.usage.calls) == (2, 1, 1)
-    assert refined.usage.prompt_tokens == 2 * plain.usage.prompt_tokens > 0
-    assert refined.usage.completion_tokens == 2 * other.usage.completion_tokens > 0
+    assert [session.usage.keys() for session in (refined, plain, other)] == [{"judge"}] * 3
+    refined, plain, other = (session.usage["judge"] for session in (refined, plain, other))
+    assert (refined.calls, plain.calls, other.calls) == (2, 1, 1)
+    assert refined.prompt_tokens == 2 * plain.prompt_tokens > 0
+    assert refined.completion_tokens == 2 * other.completion_tokens > 0
 
 
 def test_the_trace_line_is_json_and_tells_the_whole_story():
     story = json.loads(json.dumps(run(Scored(), opinions(0.2, 0.9)).to_json()))
     assert story["draft"]["reward"] == 0.2 and story["refined"]["reward"] == 0.9
     assert story["draft"]["seats"]["policy"][-1] == {"role": "assistant", "content": "draft"}
-    assert story["feedback"] == "be warmer" and story["judge"]["calls"] == 2
+    assert story["feedback"] == "be warmer" and story["usage"]["judge"]["calls"] == 2
     assert {"play", "judge", "feedback"} <= story["draft"]["seconds"].keys()
     failed = json.loads(json.dumps(run(Faulty("play"), opinions(0)).to_json()))
     assert failed["draft"]["valid"] is False and "ZeroDivisionError" in failed["draft"]["failure"]["detail"]
@@ -435,7 +437,7 @@ def test_a_session_of_a_real_task_from_end_to_end():
     def policy(messages):
         return "<answer>B</answer>" if "A coach read" in messages[-1]["content"] else "<answer>A</answer>"
 
-    session = asyncio.run(run_session(item.task, item.row, scripted_players(policy), fake_judge(fake), ALWAYS))
+    session = asyncio.run(run_session(item.task, item.row, scripted_players(policy), fake_gateway(fake), ALWAYS))
     assert (session.draft.verdict.reward, session.refined.verdict.reward) == (0.0, 1.0)
     assert session.redactions == 2 and "crate" not in session.feedback
     asked = fake.requests[0].text

@@ -255,8 +255,8 @@ def test_the_critic_gets_gold_and_attempt_as_data(name, correct):
     episode, verdict = episode_of(item, attempt), verdict_of(item, attempt)
     text = asyncio.run(item.task.feedback(item.row, episode, verdict, fake_judge(fake)))
     assert text == "Look again."
-    system, user = fake.requests[0].messages
-    data = json.loads(user["content"].partition("\n")[2])
+    system, _user = fake.requests[0].messages
+    data = fake.requests[0].data
     assert data["attempt"] == attempt and data["attempt_is_correct"] is correct
     assert data["correct_answer"] == item.task.reference(item.row)
     assert "praise me" not in system["content"] and system == {"role": "system", "content": CRITIQUE_INSTRUCTIONS}

@@ -1,0 +1,145 @@
+"""Answers on disk: a call that was made before costs nothing, in this run, after a crash, and in every process.
+
+One SQLite file in WAL mode, which many processes of one machine may write at the same time. (SQLite's WAL needs shared
+memory: on a cluster every machine has its own file.) The key is a hash of everything that determines the answer. A call
+that is under way is claimed, so that a second process waits for its answer instead of paying for another one. Only
+answers that satisfied their schema are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sqlite3
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from agents.errors import BadCache
+
+_FORMAT = 1  # part of every key: raise it when the meaning of an answer changes
+_CHECK_EVERY = 256  # writes between two looks at the size
+_EVICT = 0.2  # share of the answers that go when the file is full, the longest unused first
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS answers_used ON answers (used);
+CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
+"""
+
+
+def key_of(request: Mapping[str, Any]) -> bytes:
+    """The key of a request: everything that determines its answer, as a JSON object."""
+    whole = {"format": _FORMAT, **request}
+    text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class Cache:
+    """The answers in one file.
+
+    Args:
+        path: the file; its folder is made.
+        max_mb: size at which the longest unused answers go.
+
+    Raises:
+        BadCache: the file is something else, or cannot be written.
+    """
+
+    def __init__(self, path: Path, max_mb: float = 2048) -> None:
+        self.path, self.max_bytes = path, int(max_mb * 1e6)
+        self.owner = f"{platform.node()}:{os.getpid()}:{id(self)}"
+        self._writes = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last answers, never the file
+            self._db.executescript(_TABLES)
+        except (OSError, sqlite3.Error) as error:
+            raise BadCache(
+                f"The judge's cache {path} cannot be used: {error}. Remove the file, name another folder with "
+                "judge.cache_dir, or switch it off with judge.cache=false (--no-cache)."
+            ) from error
+
+    def get(self, key: bytes) -> str | None:
+        """The answer's text; None where there is none yet."""
+        row = self._db.execute("SELECT text, used FROM answers WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        now = time.time()
+        if now - row[1] > 3600:  # an hour is fine enough to tell what is unused, and saves a write a hit
+            self._db.execute("UPDATE answers SET used = ? WHERE key = ?", (now, key))
+        return str(row[0])
+
+    def claim(self, key: bytes, seconds: float) -> Literal["mine", "theirs"]:
+        """Say that this process fetches the answer. A claim whose owner died runs out by itself.
+
+        Returns:
+            "theirs" where another process is at it: look again in a while.
+        """
+        if self._is_theirs(key):  # asked without the write lock: many may be waiting
+            return "theirs"
+        with self._transaction():
+            if self._is_theirs(key):
+                return "theirs"
+            self._db.execute("REPLACE INTO claims VALUES (?, ?, ?)", (key, self.owner, time.time() + seconds))
+        return "mine"
+
+    def _is_theirs(self, key: bytes) -> bool:
+        row = self._db.execute("SELECT owner, until FROM claims WHERE key = ?", (key,)).fetchone()
+        return row is not None and row[0] != self.owner and row[1] > time.time()
+
+    def put(self, key: bytes, text: str) -> None:
+        """Keep an answer, and give the claim up."""
+        with self._transaction():
+            self._db.execute("REPLACE INTO answers VALUES (?, ?, ?)", (key, text, time.time()))
+            self._db.execute("DELETE FROM claims WHERE key = ?", (key,))
+        self._writes += 1
+        if self._writes % _CHECK_EVERY == 0:
+            self._shrink()
+
+    def release(self, key: bytes) -> None:
+        """Give a claim up without an answer."""
+        self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
+
+    def close(self) -> None:
+        self._db.close()
+
+    def size(self) -> int:
+        """Bytes in use."""
+        pages, free, page = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * page)
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._db)
+
+    def _shrink(self) -> None:
+        if self.size() <= self.max_bytes:
+            return
+        with self._transaction():
+            count = self._db.execute("SELECT count(*) FROM answers").fetchone()[0]
+            oldest = max(1, int(count * _EVICT))
+            self._db.execute(
+                "DELETE FROM answers WHERE key IN (SELECT key FROM answers ORDER BY used LIMIT ?)", (oldest,)
+            )
+        self._db.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+class _Transaction:
+    """A write transaction that takes its lock at once: two readers that both want to write would block each other."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._db.execute("COMMIT" if kind is None else "ROLLBACK")

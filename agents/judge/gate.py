@@ -1,0 +1,185 @@
+"""A process's door to one endpoint: calls wait here until the run's limits let them through.
+
+The gate admits on its own what the last `Grant` covers, and keeps in touch with `Limits` in the background while it has
+anything in flight or waiting. So a call costs no round trip, and the caps of the whole run hold (limits.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from agents.errors import JudgeFailure
+from agents.judge.breaker import OK
+from agents.judge.limits import Grant, Limits, Report
+
+logger = logging.getLogger(__name__)
+
+Port = Callable[[Report], Awaitable[Grant]]
+LINGER_S = 0.05
+NOTHING = Grant(slots=0, requests=0.0, tokens=0.0, again_s=0.0)
+
+
+def in_process(limits: Limits) -> Port:
+    """Limits that live in this process."""
+
+    async def sync(report: Report) -> Grant:
+        return limits.sync(report)
+
+    return sync
+
+
+@dataclass(eq=False)
+class _Waiter:
+    tokens: float
+    admitted: asyncio.Future[None]
+
+
+class Gate:
+    """One endpoint's gate in one process; all its users share an event loop."""
+
+    def __init__(self, line: str, process: str, port: Port) -> None:
+        self.line, self.process = line, process
+        self._port = port
+        self._grant = NOTHING
+        self._requests = self._tokens = 0.0  # what is left of the grant
+        self._in_flight = 0
+        self._waiters: deque[_Waiter] = deque()
+        self._outcomes: Counter[str] = Counter()
+        self._cost_usd, self._last_failure = 0.0, ""
+        self._served = True  # the last grant covered everything that was asked for
+        self._wake: asyncio.Event | None = None
+        self._contact: asyncio.Task[None] | None = None
+
+    async def enter(self, tokens: float) -> None:
+        """Wait until one more request may be sent.
+
+        Args:
+            tokens: estimate of what it will use.
+
+        Raises:
+            JudgeFailure: `outage` or `budget`: no request will be let through any more.
+        """
+        if not self._waiters and self._fits():
+            self._admit(tokens)
+            return
+        waiter = _Waiter(tokens, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        self._touch(urgent=self._served)
+        try:
+            await waiter.admitted
+        except asyncio.CancelledError:
+            if waiter.admitted.done() and not waiter.admitted.cancelled() and not waiter.admitted.exception():
+                self.leave(None, tokens, 0.0)  # admitted in the same moment
+            elif waiter in self._waiters:
+                self._waiters.remove(waiter)
+            raise
+
+    def leave(
+        self, outcome: str | None, estimated: float, used: float, cost_usd: float = 0.0, detail: str = ""
+    ) -> None:
+        """The request is over.
+
+        Args:
+            outcome: "ok", a cause, or None where it was given up before it could tell anything.
+            estimated, used: tokens, as announced and as it turned out.
+        """
+        self._in_flight -= 1
+        if outcome is not None:
+            self._outcomes[outcome] += 1
+        self._tokens += estimated - used
+        self._cost_usd += cost_usd
+        self._last_failure = detail or self._last_failure
+        self._pump()
+        bad = outcome not in (None, OK)
+        self._touch(urgent=bad or (self._grant.contended and not self._waiters))
+        if self._in_flight == 0 and not self._waiters and self._wake is not None:
+            # Hand everything back soon; not at once, for the next call is often near.
+            asyncio.get_running_loop().call_later(LINGER_S, self._wake.set)
+
+    def _fits(self) -> bool:
+        return self._in_flight < self._grant.slots and self._requests >= 1.0 and self._tokens > 0.0
+
+    def _admit(self, tokens: float) -> None:
+        self._in_flight += 1
+        self._requests -= 1.0
+        self._tokens -= tokens
+
+    def _pump(self) -> None:
+        while self._waiters and self._fits():
+            waiter = self._waiters.popleft()
+            if not waiter.admitted.done():
+                self._admit(waiter.tokens)
+                waiter.admitted.set_result(None)
+
+    def _touch(self, urgent: bool) -> None:
+        """Make sure that the limits hear of this gate: now where it is urgent, else at the next beat."""
+        if self._contact is None or self._contact.done():
+            self._wake = asyncio.Event()
+            self._contact = asyncio.get_running_loop().create_task(self._keep_in_touch(self._wake))
+        elif urgent and self._wake is not None:
+            self._wake.set()
+
+    async def _keep_in_touch(self, wake: asyncio.Event) -> None:
+        while True:
+            wake.clear()
+            report = self._report()
+            try:
+                grant = await self._port(report)
+            except Exception as error:  # noqa: BLE001 - whatever it is, who waits must hear of it, or would wait for ever
+                logger.exception("the run's limits are out of reach")
+                self._refuse(JudgeFailure("outage", f"the run's limits are out of reach: {error!r}"))
+                return
+            self._apply(grant, report)
+            if grant.stop is not None:
+                self._refuse(JudgeFailure(grant.stop.cause, grant.stop.detail))
+            self._pump()
+            if report.in_flight == report.waiting == 0 and not self._in_flight and not self._waiters:
+                return  # nothing is held: silence costs nobody anything
+            if self._waiters and self._served:
+                continue  # they came while we asked
+            try:
+                await asyncio.wait_for(wake.wait(), grant.again_s)
+            except TimeoutError:
+                continue  # the next beat
+
+    def _report(self) -> Report:
+        finite = not math.isinf(self._requests), not math.isinf(self._tokens)
+        report = Report(
+            line=self.line,
+            process=self.process,
+            in_flight=self._in_flight,
+            waiting=len(self._waiters),
+            tokens_waiting=sum(waiter.tokens for waiter in self._waiters),
+            outcomes=dict(self._outcomes),
+            unused_requests=self._requests if finite[0] else 0.0,
+            unused_tokens=self._tokens if finite[1] else 0.0,
+            cost_usd=self._cost_usd,
+            last_failure=self._last_failure,
+        )
+        # Until the answer is here nothing is admitted: what was granted has been handed back.
+        self._grant = NOTHING
+        self._requests = self._tokens = 0.0
+        self._outcomes.clear()
+        self._cost_usd, self._last_failure = 0.0, ""
+        return report
+
+    def _apply(self, grant: Grant, report: Report) -> None:
+        self._grant = grant
+        self._requests += grant.requests
+        self._tokens += grant.tokens  # what ended meanwhile has corrected it already
+        self._served = (
+            grant.slots >= report.in_flight + report.waiting
+            and grant.requests >= report.waiting
+            and grant.tokens >= report.tokens_waiting
+        )
+
+    def _refuse(self, failure: JudgeFailure) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.admitted.done():
+                waiter.admitted.set_exception(failure)

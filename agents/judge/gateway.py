@@ -1,0 +1,123 @@
+"""All roles of a run behind one object. Roles with the same endpoint share its connection, its limits and its cache."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agents.judge.cache import Cache
+from agents.judge.endpoint import Endpoint
+from agents.judge.gate import Gate, Port, in_process
+from agents.judge.judge import ChatModel, Judge, line_settings
+from agents.judge.limits import Limits, LineSettings
+from agents.judge.line import Line
+from agents.judge.roles import ROLES, GatewaySettings, Role
+from agents.judge.usage import Usage
+
+SAMPLED: tuple[Role, ...] = ("partner", "environment")  # equal questions may have different answers: never cached
+
+
+def lines_of(settings: GatewaySettings) -> dict[str, LineSettings]:
+    """The limits of every endpoint, by the key that gates use."""
+    return {_key(e): line_settings(e, breaker=settings.policy.breaker) for e in settings.endpoints}
+
+
+def limits_of(settings: GatewaySettings, spent_usd: float = 0.0) -> Limits:
+    """The limits of a run; see `agents.judge.limits` on where they live."""
+    return Limits(lines_of(settings), settings.policy.budget_usd, spent_usd)
+
+
+def _key(endpoint: Endpoint) -> str:
+    # One model may be asked with two sets of settings. (Not Python's hash: processes must agree.)
+    return f"{endpoint.name}#{hashlib.sha256(endpoint.model_dump_json().encode()).hexdigest()[:8]}"
+
+
+@dataclass
+class Gateway:
+    """The roles as a session uses them.
+
+    Attributes:
+        roles: by name.
+        jury: the judges whose verdicts are averaged; the judge alone where no jury is set.
+    """
+
+    settings: GatewaySettings
+    roles: Mapping[Role, Judge]
+    jury: tuple[Judge, ...]
+
+    @classmethod
+    def connect(cls, settings: GatewaySettings, port: Port | None = None, cache_dir: Path | None = None) -> Gateway:
+        """Connect every role.
+
+        Args:
+            port: the way to the run's limits; None: limits of this process alone.
+            cache_dir: where this machine's cache file is, unless judge.cache_dir says otherwise; None: no cache.
+
+        Raises:
+            BadCache: the cache file cannot be used.
+        """
+        port = port or in_process(limits_of(settings))
+        process = f"{platform.node()}:{os.getpid()}"
+        lines = {e: Line(e, Gate(_key(e), process, port)) for e in settings.endpoints}
+        folder = Path(settings.policy.cache_dir) if settings.policy.cache_dir else cache_dir
+        cache = None
+        if settings.policy.cache and folder is not None:
+            cache = Cache(folder / f"{platform.node()}.sqlite", settings.policy.cache_max_mb)
+        asking: dict[bytes, asyncio.Future[str]] = {}
+        roles: dict[Role, Judge] = {
+            role: Judge(lines[e], cache=None if role in SAMPLED else cache, asking=asking)
+            for role, e in settings.roles.items()
+        }
+        jury = tuple(Judge(lines[e], cache=cache, asking=asking) for e in settings.jury)
+        return cls(settings, roles, jury or (roles["judge"],))
+
+    @classmethod
+    def of(cls, judge: Judge) -> Gateway:
+        """One model for every role."""
+        others = {r: replace(judge, usage=Usage(), cache=None if r in SAMPLED else judge.cache) for r in ROLES[1:]}
+        roles: dict[Role, Judge] = {"judge": judge, **others}
+        settings = GatewaySettings(roles={role: judge.endpoint for role in ROLES})
+        return cls(settings, roles, (judge,))
+
+    @property
+    def judge(self) -> Judge:
+        return self.roles["judge"]
+
+    @property
+    def feedback(self) -> Judge:
+        return self.roles["feedback"]
+
+    @property
+    def partner(self) -> ChatModel:
+        return self.roles["partner"]
+
+    @property
+    def environment(self) -> Judge:
+        return self.roles["environment"]
+
+    def scope(self) -> Gateway:
+        """The same roles with counters of their own (one session)."""
+        roles = {role: judge.scope() for role, judge in self.roles.items()}
+        alone = len(self.jury) == 1 and self.jury[0] is self.roles["judge"]
+        jury = (roles["judge"],) if alone else tuple(judge.scope() for judge in self.jury)
+        return Gateway(self.settings, roles, jury)
+
+    def usage(self) -> dict[str, Usage]:
+        """What each role was asked, for those that were asked anything; the jury's members count as the judge."""
+        total = {role: Usage() for role in ROLES}
+        for role, judge in self.roles.items():
+            total[role].merge(judge.usage)
+        for judge in self.jury:
+            if judge is not self.roles["judge"]:
+                total["judge"].merge(judge.usage)
+        return {role: usage for role, usage in total.items() if usage.calls}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for line in {id(j.line): j.line for j in (*self.roles.values(), *self.jury)}.values():
+            await line.close()

@@ -1,0 +1,215 @@
+"""Limits that are global to a run: many processes share one budget of concurrency, requests, tokens and money.
+
+Every process keeps a `Gate` (gate.py) per endpoint and reports to one `Limits` a few times a second, not once a call:
+what it has in flight, what waits, what came out. The answer grants it slots and allowances until the next report. A
+process may use what it was granted without asking, and what was granted never adds up to more than the cap, so the cap
+holds at every moment. In one process `Limits` is called directly; on a cluster it lives in a Ray actor
+(ditto/judge_limits.py). It never waits and does no I/O.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agents.judge.breaker import OK, BreakerSettings, CircuitBreaker
+from agents.judge.rates import AdaptiveCap, Bucket
+
+HEARTBEAT_S = 1.0
+POLL_S = 0.05  # how soon a process that could not be served asks again
+CONTENDED_S = 0.2  # how soon one asks again who holds what others may want
+SILENT_S = 120.0  # a process that was not heard of for so long is gone, and its slots are free
+
+
+@dataclass(frozen=True)
+class LineSettings:
+    """The limits of one endpoint ("line": what goes over it is counted together)."""
+
+    name: str  # for messages: model and address
+    concurrency: int
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    breaker: BreakerSettings = BreakerSettings()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a process tells of one line, since its last report.
+
+    Attributes:
+        outcomes: finished requests: "ok" or a cause, how often.
+        unused_requests: allowance handed back; unused_tokens is negative where more was used than granted.
+        tokens_waiting: estimated tokens of the calls that wait.
+    """
+
+    line: str
+    process: str
+    in_flight: int = 0
+    waiting: int = 0
+    tokens_waiting: float = 0.0
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    unused_requests: float = 0.0
+    unused_tokens: float = 0.0
+    cost_usd: float = 0.0
+    last_failure: str = ""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """No call will be let through any more, and why."""
+
+    cause: Literal["outage", "budget"]
+    detail: str
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a process may do until it reports again.
+
+    Attributes:
+        slots: requests in flight at the same time.
+        requests, tokens: how many more may be started (inf: no such limit).
+        again_s: report again after this time at the latest.
+        contended: others wait for slots; hand back at once what is not needed.
+    """
+
+    slots: int
+    requests: float
+    tokens: float
+    again_s: float
+    contended: bool = False
+    stop: Stop | None = None
+
+
+@dataclass
+class _Process:
+    held: int = 0  # slots it may be using right now
+    demand: int = 0
+    waiting: int = 0
+    tokens_waiting: float = 0.0
+    heard: float = 0.0
+
+
+class _Line:
+    def __init__(self, settings: LineSettings, now: float) -> None:
+        self.settings = settings
+        self.cap = AdaptiveCap(settings.concurrency)
+        self.requests = Bucket(settings.requests_per_minute, now)
+        self.tokens = Bucket(settings.tokens_per_minute, now)
+        self.breaker = CircuitBreaker(settings.breaker)
+        self.processes: dict[str, _Process] = {}
+
+    def hear(self, report: Report, now: float) -> _Process:
+        """Take in a report."""
+        for name in [name for name, p in self.processes.items() if now - p.heard > SILENT_S]:
+            del self.processes[name]
+        process = self.processes.setdefault(report.process, _Process())
+        process.heard = now
+        process.demand = report.in_flight + report.waiting
+        process.waiting, process.tokens_waiting = report.waiting, report.tokens_waiting
+        process.held = report.in_flight  # between a report and its grant a process starts nothing new
+        self.requests.refill(now)
+        self.tokens.refill(now)
+        self.requests.give_back(report.unused_requests)
+        self.tokens.give_back(report.unused_tokens)
+        answered, limited = report.outcomes.get(OK, 0), report.outcomes.get("rate_limit", 0)
+        in_flight = sum(p.held for p in self.processes.values())
+        self.cap.heard(now, answered, limited, in_flight + answered + limited)
+        self.breaker.heard(now, report.outcomes, report.last_failure)
+        return process
+
+    def grant(self, process: _Process, now: float) -> Grant:
+        """What this process may do next."""
+        state = self.breaker.at(now)
+        if state == "tripped":
+            detail = f"{self.settings.name} is down: {self.breaker.summary()}"
+            return Grant(0, 0.0, 0.0, HEARTBEAT_S, stop=Stop("outage", detail))
+        if state == "open":
+            return Grant(0, 0.0, 0.0, min(HEARTBEAT_S, max(POLL_S, self.breaker.until - now)))
+        cap = 1 if state == "probing" else self.cap.value
+        others = sum(p.held for p in self.processes.values()) - process.held
+        fair = self._fair_share(process, cap)
+        process.held = max(process.held, min(fair, cap - others)) if process.demand else 0
+        slots = min(fair, process.held)
+        requests = self._allow(self.requests, process.waiting, self._total("waiting"), 1.0)
+        one = process.tokens_waiting / process.waiting if process.waiting else 0.0
+        tokens = self._allow(self.tokens, process.tokens_waiting, self._total("tokens_waiting"), one)
+        contended = any(p.demand > p.held for p in self.processes.values())
+        served = slots >= process.demand and requests >= process.waiting and tokens >= process.tokens_waiting
+        again_s = POLL_S if not served else CONTENDED_S if contended else HEARTBEAT_S
+        return Grant(slots, requests, tokens, again_s, contended)
+
+    def _fair_share(self, process: _Process, cap: int) -> int:
+        """Max-min fair: nobody gets more than he asks for while another lacks; what is left over is spread evenly."""
+        if not process.demand:
+            return 0
+        left, share = cap, 0
+        busy = sorted((p for p in self.processes.values() if p.demand), key=lambda p: p.demand)
+        for position, other in enumerate(busy):
+            share = min(other.demand, left // (len(busy) - position))
+            left -= share
+            if other is process:
+                mine = share
+        # Room to grow without asking first; where everything is taken, the remainder of the division goes to whoever
+        # asks first.
+        return mine + min(max(left // len(busy), min(left, 1)), max(4, process.demand // 4))
+
+    def _total(self, of: str) -> float:
+        return float(sum(getattr(p, of) for p in self.processes.values()))
+
+    def _allow(self, bucket: Bucket, wanted: float, total: float, one: float) -> float:
+        """This process's part of what is in the bucket, by what waits where; but never too little for one call, or
+        many processes would each hold a fraction for ever."""
+        if bucket.rate == math.inf:
+            return math.inf
+        return bucket.take(max(one, bucket.level * wanted / total)) if wanted and bucket.level >= min(one, 1.0) else 0.0
+
+
+class Limits:
+    """The run's limits. One object, asked by every process; not thread-safe, and it need not be: `sync` never waits.
+
+    Args:
+        lines: the endpoints by key.
+        budget_usd: what the run may spend over all lines; None: no budget.
+        spent_usd: what it spent before (a resumed run).
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        lines: Mapping[str, LineSettings],
+        budget_usd: float | None = None,
+        spent_usd: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._lines = {key: _Line(settings, clock()) for key, settings in lines.items()}
+        self.budget_usd = budget_usd
+        self.spent_usd = spent_usd
+
+    def sync(self, report: Report) -> Grant:
+        """Take in a report and grant what may follow. Granted slots of all processes never exceed the cap."""
+        now = self._clock()
+        line = self._lines[report.line]
+        self.spent_usd += report.cost_usd
+        process = line.hear(report, now)
+        if self.budget_usd is not None and self.spent_usd >= self.budget_usd:
+            detail = f"${self.spent_usd:.2f} of judge.budget_usd=${self.budget_usd:.2f} are spent"
+            return Grant(0, 0.0, 0.0, HEARTBEAT_S, stop=Stop("budget", detail))
+        return line.grant(process, now)
+
+    @property
+    def outage(self) -> str | None:
+        """What tripped a breaker: endpoint, share and last cause; None while all is well."""
+        for line in self._lines.values():
+            if line.breaker.state == "tripped":
+                return f"{line.settings.name}: {line.breaker.summary()}"
+        return None
+
+    def outcomes(self) -> dict[str, Counter[str]]:
+        """The window of each line's breaker, for people."""
+        return {line.settings.name: line.breaker._seen() for line in self._lines.values()}

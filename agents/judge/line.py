@@ -1,0 +1,244 @@
+"""One request after another to one endpoint: retries, deadline, limits, accounting. Everything that talks HTTP is here.
+
+Transient errors (429, 5xx, time-outs, broken connections) are sent again with jitter, or after what Retry-After says;
+what cannot heal fails at once. The SDK's own retries are off: two retry loops multiply. Failures are typed, and never
+repeat the key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import openai
+from openai.types.chat import ChatCompletion
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from agents.errors import TRANSIENT, Cause, JudgeFailure, MissingKey
+from agents.judge.breaker import OK
+from agents.judge.endpoint import MODES, Endpoint, StructuredMode
+from agents.judge.gate import Gate
+from agents.judge.usage import Usage
+from agents.message import Message
+
+T = TypeVar("T")
+MAX_RETRY_AFTER_S = 60.0
+_BACKOFF = wait_random_exponential(multiplier=0.5, max=20.0)
+_GUESSED_COMPLETION = 300.0  # tokens, before the first answer tells better
+
+
+def classify(error: BaseException) -> Cause | None:
+    """The cause of an exception; None where it is not one of the endpoint's failures (a bug: let it raise)."""
+    if isinstance(error, JudgeFailure):
+        return error.cause
+    if isinstance(error, openai.APITimeoutError | TimeoutError):
+        return "timeout" if _late(error) else "connection"
+    if isinstance(error, openai.APIConnectionError):
+        return "connection"
+    if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError):
+        return "invalid"
+    if not isinstance(error, openai.APIStatusError):
+        return None
+    status = error.status_code
+    if status == 429:
+        # An exhausted quota answers 429 too, but no waiting heals it.
+        return "auth" if error.code == "insufficient_quota" else "rate_limit"
+    if status >= 500 or status in (408, 409):
+        return "server_error"
+    return {401: "auth", 403: "auth", 404: "not_found"}.get(status, "bad_request")  # type: ignore[return-value]
+
+
+def _late(error: BaseException) -> bool:
+    """Whether it was time that ran out. The SDK's aiohttp transport calls every broken connection a time-out; what
+    aiohttp itself called it stands further down the chain of causes."""
+    cause = error.__cause__
+    while cause is not None and not type(cause).__module__.startswith("aiohttp"):
+        cause = cause.__cause__
+    return cause is None or isinstance(cause, TimeoutError)
+
+
+def retry_after(error: BaseException | None) -> float | None:
+    """The seconds that the endpoint asks to wait (Retry-After: a number or an HTTP date); None where it does not."""
+    if not isinstance(error, openai.APIStatusError):
+        return None
+    header = error.response.headers.get("retry-after", "")
+    if re.fullmatch(r"\d+(\.\d+)?", header):
+        return min(MAX_RETRY_AFTER_S, float(header))
+    try:
+        at = parsedate_to_datetime(header)
+    except ValueError:
+        return None  # neither a number nor a date
+    left = at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)
+    return min(MAX_RETRY_AFTER_S, max(0.0, left.total_seconds()))
+
+
+def _wait(state: RetryCallState) -> float:
+    asked = retry_after(state.outcome.exception() if state.outcome else None)
+    return _BACKOFF(state) if asked is None else asked
+
+
+@dataclass
+class Deadline:
+    """The end of one call with all its retries and re-asks. The clock starts with its first request: time in the queue
+    belongs to the run's limits, not to the endpoint."""
+
+    seconds: float
+    _end: float | None = None
+
+    def left(self) -> float:
+        """Seconds left; starts the clock."""
+        now = time.monotonic()
+        if self._end is None:
+            self._end = now + self.seconds
+        return self._end - now
+
+    def passed(self, state: RetryCallState) -> bool:
+        """Tenacity's question, before a wait: is there no time for another attempt?"""
+        return self.left() <= state.upcoming_sleep
+
+
+class Line:
+    """The connection to one endpoint. Shared by everyone who asks it; counters are the caller's.
+
+    The client is made with the first request, so that a role which nobody asks needs no key.
+
+    Attributes:
+        mode: how structured answers are asked for; `settled` once an answer has come that way (judge.py).
+    """
+
+    def __init__(self, endpoint: Endpoint, gate: Gate, client: openai.AsyncOpenAI | None = None) -> None:
+        self.endpoint, self.gate = endpoint, gate
+        self.mode: StructuredMode = MODES[0] if endpoint.structured == "auto" else endpoint.structured
+        self.settled = endpoint.structured != "auto"
+        self._client = client
+        self._completion_tokens = _GUESSED_COMPLETION
+
+    @property
+    def client(self) -> openai.AsyncOpenAI:
+        """The SDK's client.
+
+        Raises:
+            MissingKey: the key's variable is not set.
+        """
+        if self._client is None:
+            self._client = self.endpoint.client()
+        return self._client
+
+    async def close(self) -> None:
+        """Close the connections, if there are any."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def request(
+        self,
+        messages: Sequence[Message],
+        usage: Usage,
+        read: Callable[[str], T],
+        deadline: Deadline,
+        response_format: dict[str, Any] | None = None,
+    ) -> T:
+        """One chat completion, with retries of what is transient.
+
+        Args:
+            read: makes the result from the answer's text; what it raises counts as the request's outcome.
+
+        Raises:
+            JudgeFailure: typed; the detail names model and address.
+        """
+        try:
+            self.client  # noqa: B018 - made here, so that a missing key is this call's failure
+        except MissingKey as error:
+            raise JudgeFailure("auth", str(error)) from error
+        body = self._body(messages, response_format)
+        retrying = AsyncRetrying(
+            stop=lambda state: stop_after_attempt(self.endpoint.max_attempts)(state) or deadline.passed(state),
+            wait=_wait,
+            retry=retry_if_exception(lambda error: classify(error) in TRANSIENT),
+            reraise=True,
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    usage.retries += attempt.retry_state.attempt_number > 1
+                    return await self._attempt(body, usage, read, deadline)
+        except Exception as error:
+            cause = classify(error)
+            if cause is None:
+                raise
+            raise JudgeFailure(cause, self._detail(error)) from None
+        raise AssertionError("tenacity ends with a result or an exception")
+
+    async def _attempt(self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline) -> T:
+        estimated = sum(len(m["content"]) for m in body["messages"]) / 4 + self._completion_tokens
+        queued = time.perf_counter()
+        await self.gate.enter(estimated)
+        start = time.perf_counter()
+        usage.queued_s += start - queued
+        usage.requests += 1
+        outcome: str | None = None
+        used, cost, detail = estimated, 0.0, ""
+        try:
+            # The SDK's time-out is one for each read: an answer that trickles in would never meet it.
+            async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
+                completion = await self.client.chat.completions.create(**body)
+            if not isinstance(completion, ChatCompletion):  # the SDK hands through what is not JSON, a web page say
+                raise JudgeFailure(
+                    "invalid", "the endpoint's answer is no chat completion; is base_url right (.../v1)?"
+                )
+            tokens = completion.usage
+            cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start)
+            if tokens is not None:
+                used = float((tokens.prompt_tokens or 0) + (tokens.completion_tokens or 0))
+                self._completion_tokens += 0.1 * ((tokens.completion_tokens or 0) - self._completion_tokens)
+            result = read(_text(completion))
+            outcome = OK
+            return result
+        except Exception as error:
+            outcome, detail = classify(error), self._detail(error)
+            raise
+        finally:
+            usage.seconds += time.perf_counter() - start
+            self.gate.leave(outcome, estimated, used, cost, detail)
+
+    def _body(self, messages: Sequence[Message], response_format: dict[str, Any] | None) -> dict[str, Any]:
+        endpoint = self.endpoint
+        optional = {
+            "reasoning_effort": endpoint.reasoning_effort,
+            "temperature": endpoint.temperature,
+            "max_completion_tokens": endpoint.max_output_tokens,
+            "response_format": response_format,
+        }
+        chosen = {key: value for key, value in optional.items() if value is not None}
+        return {"model": endpoint.model, "messages": list(messages), **chosen}
+
+    def _detail(self, error: Exception) -> str:
+        """One line for traces and logs. Endpoints repeat a wrong key in their answer: it goes."""
+        text = error.detail if isinstance(error, JudgeFailure) else str(error) or "no answer in time"
+        if isinstance(error, JudgeFailure) and text.startswith(self.endpoint.name):
+            return text
+        key = self._client.api_key if self._client else ""
+        text = text.replace(key, "***") if key else text
+        return f"{self.endpoint.name}: {text}"
+
+
+def _text(completion: ChatCompletion) -> str:
+    """The text of a completion, or the content failure it is."""
+    if not completion.choices:
+        raise JudgeFailure("invalid", "the endpoint's answer holds no choices")
+    choice = completion.choices[0]
+    if choice.message.refusal:
+        raise JudgeFailure("refusal", choice.message.refusal[:200])
+    if choice.finish_reason == "length":
+        raise JudgeFailure("truncated", "the answer hit the token limit")
+    if choice.finish_reason == "content_filter":
+        raise JudgeFailure("refusal", "the endpoint's content filter cut the answer")
+    if not (choice.message.content or "").strip():
+        raise JudgeFailure("empty", "the endpoint answered without text")
+    return str(choice.message.content)

@@ -1,0 +1,169 @@
+"""Who is asked what: the roles, their settings, and where the settings come from. The one place that resolves them.
+
+    judge         scores episodes and criticises them
+    feedback      turns a verdict into advice, where a task needs a second call
+    partner       the other side of a dialogue
+    environment   the world around it: next speaker, narrator, tool
+    policy        the model under evaluation, where it is an API model (OPENAI_AGENT_*)
+
+A setting comes from the role's own section, else from the environment variable that the original used for it, else
+from the judge. What belongs to a model (effort, temperature, rates, prices) is inherited only by a role that keeps the
+judge's model and address; a role with an address of its own never gets the judge's key: name one with `api_key_env`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from agents.errors import BadSettings
+from agents.judge.breaker import BreakerSettings
+from agents.judge.endpoint import NO_KEY, Endpoint
+
+Role = Literal["judge", "feedback", "partner", "environment"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+# Environment variables by role and setting. OPENAI_BASE_URL is read by `Endpoint.url`, for all roles.
+VARIABLES: Mapping[str, Mapping[str, str]] = {
+    "judge": {"model": "JUDGE_MODEL_NAME", "reasoning_effort": "JUDGE_MODEL_REASONING"},
+    "policy": {
+        "model": "OPENAI_AGENT_MODEL",
+        "base_url": "OPENAI_AGENT_BASE_URL",
+        "reasoning_effort": "OPENAI_AGENT_REASONING_EFFORT",
+    },
+}
+POLICY_KEY = "OPENAI_AGENT_API_KEY"
+# What holds for any model: inherited in every case.
+_ANY_MODEL = ("timeout_s", "deadline_s", "max_attempts", "max_reasks", "concurrency")
+
+
+class JudgePolicy(BaseModel):
+    """What holds for the judging of a run as a whole; these keys stand in the section `judge` beside the endpoint's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_failure_rate: float = Field(default=0.3, ge=0, le=1)  # share of a step's sessions; above it the run stops
+    budget_usd: float | None = Field(default=None, gt=0)  # all roles together; a run that reaches it saves and stops
+    cache: bool = True  # judge and feedback; partners and environments are sampled anew
+    cache_dir: str | None = None  # None: the run folder
+    cache_max_mb: float = Field(default=2048.0, gt=0)
+    jury: Sequence[str | Mapping[str, Any]] = ()  # model names, or settings like those of a role
+    jury_reward: Literal["mean", "median"] = "mean"
+    jury_quorum: int | None = Field(default=None, ge=1)  # verdicts needed; None: more than half of the members
+    breaker: BreakerSettings = BreakerSettings()
+
+    @field_validator("jury", mode="before")
+    @classmethod
+    def _no_jury(cls, value: Any) -> Any:
+        return () if value is None else value
+
+
+class GatewaySettings(BaseModel):
+    """The resolved settings of all roles."""
+
+    model_config = ConfigDict(frozen=True)
+
+    roles: Mapping[Role, Endpoint]
+    jury: tuple[Endpoint, ...] = ()
+    policy: JudgePolicy = JudgePolicy()
+
+    @property
+    def judge(self) -> Endpoint:
+        return self.roles["judge"]
+
+    @property
+    def quorum(self) -> int:
+        """Verdicts that a jury needs."""
+        return self.policy.jury_quorum or len(self.jury) // 2 + 1
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every endpoint, each once."""
+        return tuple(dict.fromkeys([*self.roles.values(), *self.jury]))
+
+    @classmethod
+    def of(cls, sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
+        """Resolve the sections `judge`, `feedback`, `partner` and `environment`; each may be missing or hold nulls.
+
+        Raises:
+            BadSettings: naming section and key.
+        """
+        given = {role: _without_nulls(sections.get(role) or {}) for role in ROLES}
+        policy_keys = {key: given["judge"].pop(key) for key in JudgePolicy.model_fields if key in given["judge"]}
+        policy = _validated(JudgePolicy, "judge", policy_keys)
+        judge = _validated(Endpoint, "judge", _from_environment("judge") | given["judge"])
+        roles: dict[Role, Endpoint] = {"judge": judge}
+        for role in ROLES[1:]:
+            roles[role] = _inherit(role, given[role], judge)
+        jury = tuple(
+            _inherit(f"judge.jury[{i}]", {"model": m} if isinstance(m, str) else _without_nulls(m), judge)
+            for i, m in enumerate(policy.jury)
+        )
+        settings = cls(roles=roles, jury=jury, policy=policy)
+        _check(settings)
+        return settings
+
+
+def policy_endpoint(overrides: Mapping[str, Any] | None = None) -> Endpoint | None:
+    """The model under evaluation behind an API; None where neither `overrides` nor OPENAI_AGENT_MODEL names one.
+
+    Its key is OPENAI_AGENT_API_KEY's. Without that variable OPENAI_API_KEY is used, unless the model has an address of
+    its own.
+    """
+    given = _from_environment("policy") | _without_nulls(overrides or {})
+    if "model" not in given:
+        return None
+    if "api_key_env" not in given:
+        fallback = NO_KEY if "base_url" in given else "OPENAI_API_KEY"
+        given["api_key_env"] = POLICY_KEY if os.environ.get(POLICY_KEY) else fallback
+    return _validated(Endpoint, "policy", given)
+
+
+def _inherit(section: str, given: Mapping[str, Any], judge: Endpoint) -> Endpoint:
+    """A role's endpoint: its own settings on top of what it may inherit from the judge."""
+    own_address = given.get("base_url", judge.base_url) != judge.base_url
+    own_model = own_address or given.get("model", judge.model) != judge.model
+    inherited = judge.model_dump(include=set(_ANY_MODEL) if own_model else None)
+    if own_model:
+        inherited["model"] = judge.model
+        inherited["base_url"] = judge.base_url
+        inherited["api_key_env"] = NO_KEY if own_address else judge.api_key_env
+    return _validated(Endpoint, section, {**inherited, **given})
+
+
+def _check(settings: GatewaySettings) -> None:
+    if settings.jury and settings.quorum > len(settings.jury):
+        raise BadSettings(f"judge.jury_quorum={settings.quorum} is more than the jury's {len(settings.jury)} members.")
+    if settings.policy.budget_usd is None:
+        return
+    unpriced = [endpoint.name for endpoint in settings.endpoints if not endpoint.priced]
+    if unpriced:
+        raise BadSettings(
+            f"judge.budget_usd={settings.policy.budget_usd} needs the prices of every model that may be asked, in US "
+            f"dollars per million tokens: set judge.price_in and judge.price_out (and partner.price_in, ... where a "
+            f"role has a model of its own; 0 for a server of yours). Without a price: {', '.join(unpriced)}."
+        )
+
+
+def _from_environment(role: str) -> dict[str, Any]:
+    found = {key: os.environ.get(variable) for key, variable in VARIABLES[role].items()}
+    return {key: value for key, value in found.items() if value}
+
+
+def _without_nulls(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if value is not None}
+
+
+def _validated(model: type[Any], section: str, values: Mapping[str, Any]) -> Any:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join([section, *(str(part) for part in first["loc"])])
+        known = [*Endpoint.model_fields, *(JudgePolicy.model_fields if section == "judge" else ())]
+        hint = f" Known keys of {section}: {', '.join(known)}." if first["type"] == "extra_forbidden" else ""
+        message = first["msg"].removeprefix("Value error, ")
+        raise BadSettings(f"{key}={first['input']!r}: {message}.{hint}") from error

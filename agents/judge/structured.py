@@ -1,0 +1,137 @@
+"""A pydantic model as the form of an answer: how it is asked for, and how the answer is read. Strictly.
+
+Three ways to ask, from the best an endpoint can do downwards: `json_schema` (the server enforces the schema),
+`json_object` (it enforces JSON; the schema stands in the prompt) and `prompt` (the schema stands in the prompt).
+However it was asked, the text is read the same way: one JSON object alone, no key twice, no NaN or infinity, numbers
+that are numbers, every bound kept. What does not fit is a failure to ask about once more, never a value to mend.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from functools import cache
+from typing import Any, TypeVar
+
+import openai
+from pydantic import BaseModel, ValidationError
+
+from agents.errors import JudgeFailure
+from agents.judge.endpoint import StructuredMode
+from agents.judge.untrusted import neutral
+
+SchemaT = TypeVar("SchemaT", bound=BaseModel)
+_THINK = re.compile(
+    r"^\s*(?:<think>)?.*?</think>", re.DOTALL | re.IGNORECASE
+)  # chat templates may open it in the prompt
+_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
+
+
+@cache
+def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema that is sent: the SDK's own strict form, every object closed, every property required.
+
+    Raises:
+        TypeError: a number of the schema has a default, so that a missing score would pass for one.
+    """
+    _refuse_defaults(schema)
+    return dict(openai.pydantic_function_tool(schema)["function"]["parameters"])
+
+
+def _refuse_defaults(schema: type[BaseModel]) -> None:
+    whole = schema.model_json_schema()
+    for part in [whole, *whole.get("$defs", {}).values()]:
+        for name, field in part.get("properties", {}).items():
+            kinds = {field.get("type"), *(option.get("type") for option in field.get("anyOf", []))}
+            if "default" in field and field["default"] is not None and kinds & {"number", "integer", "boolean"}:
+                raise TypeError(
+                    f"{part.get('title', schema.__name__)}.{name} has a default: a judge that leaves it out would be "
+                    "given a score that it never gave. Remove the default."
+                )
+
+
+def response_format(schema: type[BaseModel], mode: StructuredMode) -> dict[str, Any] | None:
+    """The request's `response_format`; None where the endpoint knows none."""
+    if mode == "json_schema":
+        form = {"name": schema.__name__, "strict": True, "schema": json_schema(schema)}
+        return {"type": "json_schema", "json_schema": form}
+    return {"type": "json_object"} if mode == "json_object" else None
+
+
+def instructions_with_schema(instructions: str, schema: type[BaseModel], mode: StructuredMode) -> str:
+    """The system message: where the server does not enforce the schema, it must say it."""
+    if mode == "json_schema":
+        return instructions
+    text = json.dumps(json_schema(schema), ensure_ascii=False)
+    return f"{instructions}\n\nAnswer with one JSON object and nothing else. It must satisfy this JSON schema:\n{text}"
+
+
+def complaint(schema: type[BaseModel], failure: JudgeFailure) -> str:
+    """What a re-ask adds to the question. It repeats the schema: some servers take the form and ignore it."""
+    problem = f": {neutral(failure.detail)}" if failure.cause == "invalid" else ""
+    text = json.dumps(json_schema(schema), ensure_ascii=False)
+    return (
+        f"\n\nYour last answer was not usable{problem}\nAnswer again, with one JSON object and nothing else. It must "
+        f"satisfy this JSON schema:\n{text}"
+    )
+
+
+def valid_text(schema: type[BaseModel], text: str) -> str:
+    """The JSON object in an answer's text, once it has been found to satisfy the schema.
+
+    Raises:
+        JudgeFailure: `invalid`; the detail says what is wrong in the words of a validation error.
+    """
+    candidate = _bare(text)
+    try:
+        _decode(candidate)
+        instance(schema, candidate)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_input=False)
+        )
+        raise JudgeFailure("invalid", problems) from None
+    except ValueError as error:
+        raise JudgeFailure("invalid", f"not one JSON object: {error}; the answer begins {candidate[:80]!r}") from None
+    return candidate
+
+
+def instance(schema: type[SchemaT], valid: str) -> SchemaT:
+    """The instance. Strict: true is no number and "7" is none either; an integer may stand for a float."""
+    return schema.model_validate_json(valid, strict=True)
+
+
+def _decode(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} stands twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large")
+    return value
+
+
+def _bare(text: str) -> str:
+    """The answer without thoughts before it and without one code fence around it. What is left must be the object.
+
+    Objects inside other text are not looked for: a judge that quotes a forged verdict would be taken at its quote.
+    """
+    bare = _THINK.sub("", text).strip()
+    fenced = _FENCE.fullmatch(bare)
+    return fenced.group(1).strip() if fenced else bare

@@ -1,0 +1,102 @@
+"""What calls cost: tokens, money, time. Counted per session and role, merged per step, per task and per run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from openai.types import CompletionUsage
+
+from agents.errors import Cause
+from agents.judge.endpoint import Endpoint
+
+_BUCKET = math.log(1.05)  # latencies are kept in buckets of 5 percent: small, and they add up
+
+
+@dataclass
+class Usage:
+    """Counters of one role. `merge` adds them up.
+
+    Attributes:
+        calls: what was asked for (`ask` and `chat`), answered from the cache or not.
+        requests: HTTP requests sent.
+        retries: requests sent again after a transient error.
+        reasks: requests sent again after an unusable answer.
+        cache_hits: calls that cost no request.
+        failures: final failures by cause.
+        prompt_tokens: includes cached_tokens; completion_tokens includes reasoning_tokens.
+        cost_usd: of the requests whose price is known; `unpriced` counts the others.
+        seconds: time in requests, summed.
+        queued_s: time spent waiting for the run's limits, summed.
+    """
+
+    calls: int = 0
+    requests: int = 0
+    retries: int = 0
+    reasks: int = 0
+    cache_hits: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    seconds: float = 0.0
+    queued_s: float = 0.0
+    latency: Counter[int] = field(default_factory=Counter)  # log-bucket -> requests that were answered
+
+    def answered(self, endpoint: Endpoint, tokens: CompletionUsage | None, seconds: float) -> float:
+        """Count one answered request.
+
+        Returns:
+            What it cost, in US dollars (0.0 where the price is not known).
+        """
+        self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
+        if not endpoint.priced:
+            self.unpriced += 1
+        if tokens is None:
+            return 0.0
+        prompt, completion = tokens.prompt_tokens or 0, tokens.completion_tokens or 0
+        cached = (tokens.prompt_tokens_details.cached_tokens or 0) if tokens.prompt_tokens_details else 0
+        details = tokens.completion_tokens_details
+        self.prompt_tokens += prompt
+        self.cached_tokens += cached
+        self.completion_tokens += completion
+        self.reasoning_tokens += (details.reasoning_tokens or 0) if details else 0
+        cost = endpoint.cost(prompt, cached, completion)
+        self.cost_usd += cost
+        return cost
+
+    def failed(self, cause: Cause) -> None:
+        """Count a final failure."""
+        self.failures[cause] += 1
+
+    def percentile(self, share: float) -> float | None:
+        """Seconds within which this share of the requests was answered (to 5 percent); None before the first."""
+        total = sum(self.latency.values())
+        seen = 0
+        for bucket in sorted(self.latency):
+            seen += self.latency[bucket]
+            if seen >= share * total:
+                return math.exp(bucket * _BUCKET)
+        return None
+
+    def merge(self, other: Usage) -> None:
+        """Add another count to this one."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that `of` reads back."""
+        buckets = {str(bucket): count for bucket, count in self.latency.items()}
+        return {**vars(self), "failures": dict(self.failures), "latency": buckets}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Usage:
+        """Read `to_json` back."""
+        buckets = Counter({int(bucket): count for bucket, count in value["latency"].items()})
+        return cls(**{**value, "failures": Counter(value["failures"]), "latency": buckets})
