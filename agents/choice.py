@@ -11,11 +11,11 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 from pydantic import BaseModel, Field
 
-from agents.judge import Judge
+from agents.judge import Judge, Role
 from agents.policy import Players
 from agents.task import Episode, Message, RowT, Task, Verdict
 
@@ -96,6 +96,9 @@ class Critique(BaseModel):
 
 class OneTurnTask(Task[RowT], Generic[RowT]):
     """A task of one policy turn: the prompt is rendered, the policy answers, a rule scores."""
+
+    calls_per_episode: ClassVar[Mapping[Role, float]] = {}
+    calls_per_feedback: ClassVar[float] = 1.0
 
     @abstractmethod
     def render(self, row: RowT, feedback_block: str) -> str:

@@ -25,6 +25,7 @@ Cause = Literal[
     "quorum",  # too few members of a jury gave a verdict
     "leak",  # the feedback was all gold answer
     "policy",  # the policy could not generate (engine error)
+    "deadline",  # refine.episode_deadline_s is over
     "too_long",  # a prompt or an episode did not fit
     "task_error",  # an exception in the task's own code
 ]

@@ -141,7 +141,7 @@ async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
     except SessionError as error:
         return Failure(stage, error.cause, error.detail)
     except TimeoutError:
-        return Failure(stage, "timeout", "refine.episode_deadline_s is over")
+        return Failure(stage, "deadline", "refine.episode_deadline_s is over")
     except Exception:  # noqa: BLE001 - a bug in one task's code must not end the run; the trace keeps its traceback
         return Failure(stage, "task_error", traceback.format_exc(limit=-8))
 

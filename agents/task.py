@@ -19,7 +19,7 @@ from agents.errors import Cause
 from agents.message import Message
 
 if TYPE_CHECKING:
-    from agents.judge import Judge
+    from agents.judge import Judge, Role
     from agents.policy import Players
 
 
@@ -121,6 +121,10 @@ class Task(ABC, Generic[RowT]):
     name: ClassVar[str]
     row_type: type[RowT]
     headline: ClassVar[Metric]
+    # Calls that each role gets for one episode (play and verdict), and for the feedback on it: for the plan of a run,
+    # and for the check that every endpoint that will be asked can be.
+    calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
+    calls_per_feedback: ClassVar[float] = 0.0
 
     @abstractmethod
     async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:

@@ -55,6 +55,14 @@ def classify(error: BaseException) -> Cause | None:
     return {401: "auth", 403: "auth", 404: "not_found"}.get(status, "bad_request")  # type: ignore[return-value]
 
 
+def _words(error: BaseException) -> str:
+    """What an exception says; of a broken connection what the transport said, for the SDK only says that it broke."""
+    cause = error
+    while isinstance(error, openai.APIConnectionError) and cause.__cause__ is not None and str(cause.__cause__):
+        cause = cause.__cause__
+    return str(cause) or "no answer in time"
+
+
 def _late(error: BaseException) -> bool:
     """Whether it was time that ran out. The SDK's aiohttp transport calls every broken connection a time-out; what
     aiohttp itself called it stands further down the chain of causes."""
@@ -220,7 +228,7 @@ class Line:
 
     def _detail(self, error: Exception) -> str:
         """One line for traces and logs. Endpoints repeat a wrong key in their answer: it goes."""
-        text = error.detail if isinstance(error, JudgeFailure) else str(error) or "no answer in time"
+        text = error.detail if isinstance(error, JudgeFailure) else _words(error)
         if isinstance(error, JudgeFailure) and text.startswith(self.endpoint.name):
             return text
         key = self._client.api_key if self._client else ""

@@ -51,7 +51,7 @@ def test_the_recipe_is_the_papers() -> None:
     assert actor.optim.lr == 5e-6 and actor.optim.lr_scheduler_type == "constant"
     assert (config.data.train_batch_size, rollout.n) == (64, 8)
     assert (config.data.max_prompt_length, config.data.max_response_length) == (8192, 8192)
-    assert config.trainer.total_training_steps == 100 and config.judge.model == "gpt-5-nano"
+    assert config.trainer.total_training_steps == 100 and Settings.of(config).gateway.judge.model == "gpt-5-nano"
     shipped = yaml.safe_load((ROOT / "recipe/ditto/config/ditto.yaml").read_text())
     assert shipped["actor_rollout_ref"]["model"]["path"] == "Qwen/Qwen3-VL-8B-Instruct"
 

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from agents.errors import MissingKey
-from agents.judge import Judge
 from ditto.launch import load_config
 from ditto.objectives import UnknownObjective
 from ditto.settings import BadConfig, Settings
@@ -31,7 +29,7 @@ def test_defaults() -> None:
     settings = Settings.of(config())
     assert settings.objective.name == "grpo"
     assert settings.refine.when == "always"
-    assert settings.judge.max_failure_rate == 0.3
+    assert settings.gateway.policy.max_failure_rate == 0.3
     assert str(settings.run_dir) == "outputs/x"
     assert settings.coefficients() == {"joint": 1.0}
 
@@ -109,23 +107,7 @@ def test_no_key_of_an_endpoint_is_in_the_settings(monkeypatch: pytest.MonkeyPatc
     assert "sk-very-secret" not in repr(Settings.of(config())) + Settings.of(config()).model_dump_json()
 
 
-def test_the_endpoint_of_the_judge_is_the_judges_settings_without_the_runs() -> None:
+def test_every_role_falls_back_to_the_judge() -> None:
     settings = Settings.of(config(judge__model="m", judge__base_url="http://x", judge__concurrency=3))
-    endpoint = settings.judge.endpoint()
-    assert (endpoint.model, endpoint.base_url, endpoint.concurrency) == ("m", "http://x", 3)
-
-
-@pytest.mark.parametrize(("objective", "demanded"), [("grpo", False), ("ditto", True)])
-def test_a_key_is_demanded_only_where_the_judge_is_asked(
-    objective: str, demanded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Vanilla GRPO on a rule-scored task must run without any key."""
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    endpoint = Settings.of(
-        load_config(["data.train_files=[a]", "data.val_files=[b]", f"algorithm.objective={objective}"])
-    ).judge_endpoint()
-    if demanded:
-        with pytest.raises(MissingKey):
-            Judge.connect(endpoint)
-    else:
-        Judge.connect(endpoint)
+    for endpoint in settings.gateway.roles.values():
+        assert (endpoint.model, endpoint.base_url, endpoint.concurrency) == ("m", "http://x", 3)

@@ -8,10 +8,17 @@ import random
 from typing import Any
 
 import pytest
+from openai.types import CompletionUsage
+from openai.types.completion_usage import PromptTokensDetails
 
+from agents.judge import Endpoint, Usage
 from ditto.step_metrics import failures_by_cause, judge_failure, session_metrics
 
 CAUSES = ["rate_limit", "invalid", "timeout", "task_error", "leak", "policy", "too_long"]
+SUMS = [
+    "calls", "requests", "retries", "reasks", "cache_hits", "failures", "prompt_tokens", "cached_tokens",
+    "completion_tokens", "reasoning_tokens", "cost_usd", "unpriced", "seconds", "queued_s",
+]  # fmt: skip
 
 
 def failure(chance: random.Random, stage: str) -> dict[str, Any]:
@@ -26,6 +33,8 @@ def attempt(chance: random.Random) -> dict[str, Any]:
         "reward": chance.choice([0.0, 0.25, 0.5, 1.0]) if outcome == "valid" else None,
         "valid": outcome == "valid",
         "failure": None if outcome == "valid" else failure(chance, outcome),
+        "contentless": outcome == "valid" and chance.random() < 0.2,
+        "jury": [],
         "seconds": seconds,
     }
 
@@ -41,15 +50,25 @@ def session(chance: random.Random) -> dict[str, Any]:
             trace["refined"] = attempt(chance)
         if after == "feedback":
             trace["feedback_failure"] = failure(chance, "feedback")
-    trace["judge"] = {
-        "calls": chance.randint(0, 5),
-        "retries": chance.randint(0, 3),
-        "prompt_tokens": chance.randint(0, 900),
-        "completion_tokens": chance.randint(0, 90),
-        "seconds": chance.random(),
-        "failures": {},
+    trace["task"] = chance.choice(["hitom", "sotopia"])
+    trace["usage"] = {
+        role: usage(chance) for role in chance.sample(["judge", "feedback", "partner"], chance.randint(0, 3))
     }
     return trace
+
+
+def usage(chance: random.Random) -> dict[str, Any]:
+    count = Usage(calls=chance.randint(1, 5), retries=chance.randint(0, 3), cache_hits=chance.randint(0, 1))
+    count.failures["timeout"] = chance.randint(0, 1)
+    endpoint = Endpoint(price_in=chance.random(), price_out=chance.random())
+    for _ in range(chance.randint(0, 4)):
+        count.requests += 1
+        details = PromptTokensDetails(cached_tokens=chance.randint(0, 40))
+        tokens = CompletionUsage(
+            prompt_tokens=900, completion_tokens=chance.randint(0, 90), total_tokens=0, prompt_tokens_details=details
+        )
+        count.answered(endpoint, tokens, seconds=2 * chance.random())
+    return count.to_json()
 
 
 def recount(lines: list[str]) -> dict[str, float]:
@@ -58,6 +77,7 @@ def recount(lines: list[str]) -> dict[str, float]:
     drafts = refined = gap = 0.0
     invalid: dict[str, int] = {}
     judge: dict[str, float] = {}
+    contentless: dict[str, list[bool]] = {}
     times: dict[str, list[float]] = {}
     for line in lines:
         trace = json.loads(line)
@@ -83,9 +103,14 @@ def recount(lines: list[str]) -> dict[str, float]:
         if trace["feedback_failure"] is not None:
             key = f"feedback/{trace['feedback_failure']['cause']}"
             invalid[key] = invalid.get(key, 0) + 1
-        for key, value in trace["judge"].items():
-            if key != "failures":
-                judge[key] = judge.get(key, 0) + value
+        for name in ("draft", "refined"):
+            if trace[name] is not None:
+                contentless.setdefault(name, []).append(trace[name]["contentless"])
+        for role, counts in trace["usage"].items():
+            for place in ("", f"role/{role}/", f"task/{trace['task']}/"):
+                for key in SUMS:
+                    value = sum(counts[key].values()) if key == "failures" else counts[key]
+                    judge[f"{place}{key}"] = judge.get(f"{place}{key}", 0) + value
     numbers = {
         "ditto/share_refined": refined_valid / n,
         "ditto/share_invalid": draft_invalid / n,
@@ -98,7 +123,13 @@ def recount(lines: list[str]) -> dict[str, float]:
         numbers["ditto/gap"] = gap / refined_valid
         numbers["ditto/share_better"] = better / refined_valid
     numbers |= {f"ditto/invalid/{key}": count / n for key, count in invalid.items()}
-    numbers |= {f"judge/{key}": value for key, value in judge.items()}
+    numbers |= {f"judge/{key}": value for key, value in judge.items() if not key.endswith("cache_hits")}
+    for key, hits in judge.items():
+        if key.endswith("cache_hits"):
+            place = key.removesuffix("cache_hits")
+            numbers[f"judge/{place}cache_hit_rate"] = hits / judge[f"{place}calls"]
+    for name, said_nothing in contentless.items():
+        numbers[f"ditto/share_contentless/{name}"] = sum(said_nothing) / len(said_nothing)
     for key, values in times.items():
         numbers[f"session_s/{key}_mean"] = sum(values) / len(values)
         numbers[f"session_s/{key}_max"] = max(values)
@@ -110,7 +141,9 @@ def test_a_recount_of_the_traces_gives_the_same_numbers(seed: int) -> None:
     chance = random.Random(seed)
     traces = [session(chance) for _ in range(chance.choice([1, 2, 5, 40]))]
     expected = recount([json.dumps(trace) for trace in traces])
-    got = session_metrics(traces)
+    got = {key: value for key, value in session_metrics(traces).items() if "latency_p" not in key}
+    if not any(trace["usage"] for trace in traces):  # nobody was asked: every counter is there, and 0
+        expected |= {f"judge/{key}": 0 for key in SUMS if key != "cache_hits"}
     assert got == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
@@ -141,7 +174,8 @@ def trace_of(draft: tuple[str, str] | None, refined: tuple[str, str] | None, fee
         (None, None, None, None),
         (("judge", "rate_limit"), None, None, "rate_limit"),
         (("judge", "task_error"), None, None, None),  # a bug of the task is not the judge's
-        (("play", "timeout"), None, None, None),  # a partner's endpoint is not the judge
+        (("play", "timeout"), None, None, "timeout"),  # a partner's endpoint is asked through the gateway too
+        (("play", "deadline"), None, None, None),  # of the episode; no endpoint failed
         (("play", "policy"), None, None, None),
         (None, ("judge", "invalid"), None, "invalid"),
         (None, None, "leak", None),
@@ -156,3 +190,11 @@ def test_which_failures_are_the_judges(
     found = judge_failure(trace)
     assert (found and found["cause"]) == cause
     assert failures_by_cause([trace, trace]) == ({cause: 2} if cause else {})
+
+
+def test_a_jurys_agreement_is_reported() -> None:
+    trace = session(random.Random(1))
+    opinions = [{"judge": "a", "failure": None, "reward": 1.0, "metrics": {"goal": 0.5}}]
+    trace["draft"]["jury"] = [*opinions, {"judge": "b", "failure": None, "reward": 0.5, "metrics": {"goal": 0.5}}]
+    numbers = session_metrics([trace, trace])
+    assert (numbers["judge/jury/exact/reward"], numbers["judge/jury/exact/goal"]) == (0.0, 1.0)

@@ -127,7 +127,7 @@ def test_the_metrics_are_a_recount_of_the_traces(run: Run) -> None:
         assert numbers["ditto/sequences"] == len(drafts) + 2 * len(refined)
         assert numbers["actor/updates"] == 2  # whatever was refined
         assert 0 < numbers["ditto/response_tokens_draft"] <= 32
-        assert numbers["judge/calls"] == sum(t["judge"]["calls"] for t in traces)
+        assert numbers["judge/calls"] == sum(u["calls"] for t in traces for u in t["usage"].values())
 
 
 def test_the_advantages_are_those_of_the_equations(run: Run) -> None:

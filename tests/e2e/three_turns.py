@@ -88,7 +88,7 @@ async def play(model: str) -> dict[str, Any]:
 
     import ditto.agent_loop as agent_loop
     from agents.rows import TaskRow
-    from agents.testing import Json, fake_judge
+    from agents.testing import Json, fake_gateway
     from ditto.launch import load_config
 
     engine = AsyncLLM.from_engine_args(
@@ -99,7 +99,7 @@ async def play(model: str) -> dict[str, Any]:
     overrides = ["platform=cpu", "algorithm.objective=ditto", "data.train_files=[x]", "data.val_files=[x]"]
     config = load_config([*overrides, "data.max_prompt_length=600", "data.max_response_length=256"])
     agent_loop.restore_row = lambda _source, _packed: TaskRow(Talk(), TalkRow(index=0, topic="boxes"), "talk", 0)
-    agent_loop._judge = lambda *_: fake_judge(Json({}))
+    agent_loop._gateway = lambda *_: fake_gateway(Json({}))
     server = RecordingServer(engine)
     tokenizer = AutoTokenizer.from_pretrained(model)
     loop = agent_loop.SoulAgentLoop(

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from agents.choice import parse_options
 from agents.errors import JudgeFailure
-from agents.judge import Endpoint, Judge
+from agents.judge import Contentless, Endpoint, Judge
 from agents.leaks import redact
 from agents.task import Episode, Verdict
 from agents.tasks.hitom import HiToM, HiToMRow
@@ -59,12 +59,17 @@ def test_connection_test_and_models(base_url: str) -> None:
 def test_critique_names_no_place_and_no_letter(base_url: str) -> None:
     for record in stories.exercises(8, seed=70):
         row = HiToMRow.model_validate(record)
-        for attempt in ATTEMPTS:
+        for attempt in filter(str.strip, ATTEMPTS):
             text, _ = feedback(base_url, record, attempt)
             assert text
             assert not [option for option in parse_options(row.choices).values() if option in text]
             assert not re.search(r"\b[B-Z]\b", text)
             assert redact(text, TASK.secrets(row)) == (text, 0)
+
+
+def test_nobody_is_asked_about_an_attempt_that_says_nothing(base_url: str) -> None:
+    with pytest.raises(Contentless):
+        feedback(base_url, stories.exercises(1, seed=70)[0], " ")
 
 
 def test_critique_fits_the_slip(base_url: str) -> None:

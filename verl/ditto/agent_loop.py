@@ -8,18 +8,19 @@ throw the whole prompt group away and pad the hole in silence.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from agents.judge import Judge
+from agents.judge import Gateway, GatewaySettings
 from agents.policy import Players
 from agents.refine import Attempt, Context, Session, run_session
+from ditto import judge_limits
 from ditto.dataset import restore_row
 from ditto.objectives import Kind
 from ditto.settings import Settings
@@ -48,15 +49,10 @@ class SequenceRecord:
 
 
 @cache
-def _judge(endpoint_json: str, workers: int) -> Judge:
-    """One judge per worker process; the cap is shared out over the workers."""
-    from agents.judge import Endpoint
-
-    endpoint = Endpoint.model_validate_json(endpoint_json)
-    share = max(1, endpoint.concurrency // workers)
-    judge = Judge.connect(endpoint)
-    judge.limit = asyncio.Semaphore(share)
-    return judge
+def _gateway(settings_json: str, cache_dir: str) -> Gateway:
+    """One gateway per worker process; the limits are the run's."""
+    settings = GatewaySettings.model_validate_json(settings_json)
+    return Gateway.connect(settings, judge_limits.port(), Path(cache_dir))
 
 
 class SoulAgentLoop(AgentLoopBase):
@@ -90,12 +86,11 @@ class SoulAgentLoop(AgentLoopBase):
 
             return Players(new_seat)
 
-        workers = self.rollout_config.agent.num_workers
         session = await run_session(
             task_row.task,
             task_row.row,
             new_players,
-            _judge(settings.judge_endpoint().model_dump_json(), workers),
+            _gateway(settings.gateway.model_dump_json(), str(settings.cache_dir)),
             settings.refine,
             step=step,
             refine=settings.objective.refines and not validate,

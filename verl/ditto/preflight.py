@@ -1,12 +1,12 @@
 """Everything that can be checked before an engine starts, and the plan of a step.
 
-Config, files, every row, prompt lengths with the real tokenizer, the model path and one real call to the judge: each
-mistake ends as one paragraph that names file, row, field and remedy.
+Config, files, every row, prompt lengths with the real tokenizer, the model path and one real call to each role of the
+judge gateway that will be asked (`judge_plan.py`): each mistake ends as one paragraph that names file, row, field and
+remedy.
 """
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +14,14 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.errors import BadRow, JudgeFailure, SoulError
-from agents.judge import Judge
+from agents.errors import BadRow, SoulError
 from agents.rows import TaskRow, read_rows
+from ditto import judge_plan
 from ditto.settings import BadConfig, Settings
-
-JUDGE_TOKENS_OUT = 120  # a critique of two to four sentences
 
 
 class BadModel(SoulError):
     """`actor_rollout_ref.model.path` is not a model."""
-
-
-class BadJudge(SoulError):
-    """The judge's endpoint cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +37,8 @@ class StepPlan:
     sessions: int
     sequences: int
     updates: int
-    judge_calls: int
-    judge_tokens_in: int
     steps: int
-    judge: str
+    judging: list[judge_plan.RolePlan]
 
     def text(self) -> str:
         """The plan as people read it."""
@@ -60,13 +52,9 @@ class StepPlan:
             ("steps", str(self.steps)),
             ("per step", f"{self.prompts} prompts, {self.sessions} sessions, {generations} generations"),
             ("", f"{self.sequences} training sequences, {self.updates} optimizer updates"),
-            ("judge", self.judge),
-            (
-                "",
-                f"up to {self.judge_calls} calls, about {self.judge_tokens_in:,} tokens in, "
-                f"{self.judge_calls * JUDGE_TOKENS_OUT:,} out per step",
-            ),
         ]
+        judging = judge_plan.describe(self.judging, self.steps)
+        lines += [("judge" if i == 0 else "", line) for i, line in enumerate(judging)]
         return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
 
 
@@ -87,8 +75,6 @@ def check(config: DictConfig) -> StepPlan:
             f"{_files(config, 'train_files')[0]}: {len(train)} rows are fewer than data.train_batch_size="
             f"{config.data.train_batch_size}, so there would be no step. Lower data.train_batch_size or add rows."
         )
-    if settings.objective.refines:
-        _check_judge(settings)
     return _plan(config, settings, train, val, lengths, tokenizer)
 
 
@@ -184,34 +170,16 @@ def _check_lengths(config: DictConfig, tokenizer: Any, rows: list[TaskRow]) -> l
     return check_lengths(rows, tokenizer, config.data.max_prompt_length, template, drop)[1]
 
 
-def _check_judge(settings: Settings) -> None:
-    endpoint = settings.judge.endpoint().model_copy(
-        update={"max_attempts": 2, "timeout_s": min(10.0, settings.judge.timeout_s)}
-    )
-    where = f"The judge {endpoint.model} at {endpoint.address}"
-    try:
-        asyncio.run(Judge.connect(endpoint).check())
-    except JudgeFailure as error:
-        remedy = {
-            "auth": f"The key in {endpoint.api_key_env} is not accepted: export the right one.",
-            "not_found": "Check judge.model (JUDGE_MODEL_NAME) and judge.base_url (OPENAI_BASE_URL).",
-            "connection": "Is the server up, and is OPENAI_BASE_URL (judge.base_url) right?",
-            "timeout": "It did not answer in time: is the server up, is the address right?",
-        }.get(error.cause, "Look at its answer above; judge.* in the config sets model, address and limits.")
-        raise BadJudge(f"{where} cannot be used, {error.cause}: {error.detail}. {remedy}") from error
-
-
 def _plan(
     config: DictConfig, settings: Settings, train: list[TaskRow], val: list[TaskRow], lengths: list[int], tokenizer: Any
 ) -> StepPlan:
     prompts, n = config.data.train_batch_size, config.actor_rollout_ref.rollout.n
     sessions = prompts * n
-    calls = sessions if settings.objective.refines else 0
     counts: dict[str, int] = {}
     for row in train:
         counts[row.task.name] = counts.get(row.task.name, 0) + 1
     mean = statistics.fmean(lengths)
-    instructions = 250  # the judge's own instructions
+    asked = judge_plan.roles_asked(train, settings.objective.refines, sessions)
     return StepPlan(
         objective=settings.objective.name,
         rows=len(train),
@@ -224,10 +192,6 @@ def _plan(
         updates=prompts
         // config.actor_rollout_ref.actor.ppo_mini_batch_size
         * config.actor_rollout_ref.actor.ppo_epochs,
-        judge_calls=calls,
-        judge_tokens_in=int(calls * (mean + instructions)),
         steps=config.trainer.total_training_steps,
-        judge=f"{settings.judge.model} at {settings.judge.address}"
-        if calls
-        else "not asked (rule-scored, no feedback)",
+        judging=judge_plan.plan(settings, asked, mean, config),
     )

@@ -5,15 +5,14 @@ The same values are read in the driver, in the trainer and in every agent-loop w
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.errors import SoulError
-from agents.judge import Endpoint
+from agents.errors import BadSettings, SoulError
+from agents.judge import ROLES, GatewaySettings
 from agents.refine import RefineSettings
 from ditto.objectives import AGENT_VERSIONS, Objective, objective
 
@@ -22,16 +21,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 class BadConfig(SoulError):
     """The config holds an unknown key or a value that cannot be."""
-
-
-class JudgeSettings(Endpoint):
-    """The judge's endpoint, and how much of it may fail before a run stops."""
-
-    max_failure_rate: float = Field(default=0.3, ge=0, le=1)  # share of a step's sessions
-
-    def endpoint(self) -> Endpoint:
-        """The endpoint alone."""
-        return Endpoint(**self.model_dump(exclude={"max_failure_rate"}))
 
 
 class RunSettings(BaseModel):
@@ -52,7 +41,7 @@ class Settings(BaseModel):
     feedback_coef: float = Field(default=1.0, ge=0)
     refined_old_logp: Literal["recompute", "rollout"] = "recompute"
     refine: RefineSettings = RefineSettings()
-    judge: JudgeSettings = JudgeSettings()
+    gateway: GatewaySettings
     run: RunSettings
 
     @property
@@ -62,7 +51,7 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, config: DictConfig) -> Settings:
-        """Read the sections `algorithm`, `refine`, `judge` and `run` of the whole config.
+        """Read the sections `algorithm`, `refine`, `run` and those of the judge gateway's roles.
 
         Raises:
             BadConfig: naming section and key.
@@ -82,18 +71,20 @@ class Settings(BaseModel):
             "feedback_coef": algorithm.feedback_coef,
             "refined_old_logp": algorithm.refined_old_logp,
             "refine": _section(RefineSettings, "refine", config),
-            "judge": _section(JudgeSettings, "judge", config),
+            "gateway": _gateway(config),
             "run": _section(RunSettings, "run", config),
         }
         return _validated(cls, "algorithm", values)
 
-    def judge_endpoint(self) -> Endpoint:
-        """The judge that sessions ask. Without refinement a rule-scored task asks nobody, so no key is demanded then;
-        a task that asks all the same gets a typed `auth` failure."""
-        endpoint = self.judge.endpoint()
-        if not self.objective.refines and not os.environ.get(endpoint.api_key_env or ""):
-            return endpoint.model_copy(update={"api_key_env": None})
-        return endpoint
+    @property
+    def cache_dir(self) -> Path:
+        """Where the judge's answers are kept, unless judge.cache_dir says otherwise."""
+        return self.run_dir / "judge_cache"
+
+    @property
+    def ledger_file(self) -> Path:
+        """What the run spent."""
+        return self.run_dir / "usage.json"
 
     def coefficients(self) -> dict[str, float]:
         """The coefficient of each part of the objective's loss."""
@@ -101,6 +92,14 @@ class Settings(BaseModel):
             part.name: 1.0 if part.coefficient is None else float(getattr(self, part.coefficient))
             for part in self.objective.parts
         }
+
+
+def _gateway(config: DictConfig) -> GatewaySettings:
+    sections = {role: OmegaConf.to_container(config[role], resolve=True) for role in ROLES if role in config}
+    try:
+        return GatewaySettings.of(sections)  # type: ignore[arg-type]
+    except BadSettings as error:
+        raise BadConfig(str(error)) from error
 
 
 def _section(model: type[ModelT], name: str, config: DictConfig) -> ModelT:

@@ -10,9 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from agents.judge.ledger import Ledger
+from agents.judge.ledger import numbers as counters
+from agents.jury import agreement
+
 Trace = dict[str, Any]
 
-_NOT_THE_JUDGE = {"task_error", "leak", "policy", "too_long"}
+_NOT_AN_ENDPOINT = {"task_error", "leak", "policy", "too_long", "deadline"}
 
 
 def failures(trace: Trace) -> Iterator[dict[str, Any]]:
@@ -23,8 +27,8 @@ def failures(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def judge_failure(trace: Trace) -> dict[str, Any] | None:
-    """The session's first failure of a judge or feedback endpoint."""
-    return next((f for f in failures(trace) if f["stage"] != "play" and f["cause"] not in _NOT_THE_JUDGE), None)
+    """The session's first failure of an endpoint: judge, feedback, partner or environment."""
+    return next((f for f in failures(trace) if f["cause"] not in _NOT_AN_ENDPOINT), None)
 
 
 def failures_by_cause(traces: Sequence[Trace]) -> Counter[str]:
@@ -41,10 +45,36 @@ def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
         parts.append(f"refined {numbers['ditto/reward_refined']:.3f} ({numbers['ditto/gap']:+.3f})")
     parts.append(f"invalid {numbers['ditto/share_invalid']:.0%}")
     if numbers["judge/calls"]:
-        parts.append(f"judge {numbers['judge/calls']:.0f} calls, {numbers['judge/failure_share']:.0%} failed")
+        cached = numbers.get("judge/cache_hit_rate", 0.0)
+        cost = f", ${numbers['judge/cost_usd']:.3f}" if numbers["judge/cost_usd"] else ""
+        parts.append(
+            f"judge {numbers['judge/calls']:.0f} calls, {cached:.0%} cached, "
+            f"{numbers['judge/failure_share']:.0%} lost{cost}"
+        )
     if "timing_s/step" in numbers:
         parts.append(f"{numbers['timing_s/step']:.1f} s")
     return " | ".join(parts)
+
+
+def _contentless(traces: Sequence[Trace]) -> Iterator[tuple[str, float]]:
+    for name in ("draft", "refined"):
+        attempts = [t[name] for t in traces if t[name]]
+        if attempts:
+            yield name, statistics.fmean(attempt["contentless"] for attempt in attempts)
+
+
+def _judging(traces: Sequence[Trace]) -> dict[str, float]:
+    """What the judges cost: over all, by role and by task; and how far a jury agrees."""
+    ledger = Ledger()
+    for trace in traces:
+        ledger.add_trace(trace)
+    found = {f"judge/{key}": value for key, value in counters(ledger.total()).items()}
+    for role, usage in ledger.by_role().items():
+        found |= {f"judge/role/{role}/{key}": value for key, value in counters(usage).items()}
+    for task, usage in ledger.by_task().items():
+        found |= {f"judge/task/{task}/{key}": value for key, value in counters(usage).items()}
+    juries = [a["jury"] for t in traces for a in (t["draft"], t["refined"]) if a and a["jury"]]
+    return found | {f"judge/jury/{key}": value for key, value in agreement(juries).items()}
 
 
 def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
@@ -53,25 +83,25 @@ def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
     drafts = [t["draft"]["reward"] for t in traces if t["draft"]["valid"]]
     refined = [t["refined"]["reward"] for t in traces if t["refined"] and t["refined"]["valid"]]
     both = [(t["draft"]["reward"], t["refined"]["reward"]) for t in traces if t["refined"] and t["refined"]["valid"]]
-    numbers: dict[str, float] = {
+    found: dict[str, float] = {
         "ditto/share_refined": len(refined) / n,
         "ditto/share_invalid": 1 - len(drafts) / n,
         "ditto/redactions": sum(t["redactions"] for t in traces),
     }
     if drafts:
-        numbers["ditto/reward_draft"] = statistics.fmean(drafts)
+        found["ditto/reward_draft"] = statistics.fmean(drafts)
     if refined:
-        numbers["ditto/reward_refined"] = statistics.fmean(refined)
-        numbers["ditto/gap"] = statistics.fmean(r - d for d, r in both)
-        numbers["ditto/share_better"] = sum(r > d for d, r in both) / len(both)
+        found["ditto/reward_refined"] = statistics.fmean(refined)
+        found["ditto/gap"] = statistics.fmean(r - d for d, r in both)
+        found["ditto/share_better"] = sum(r > d for d, r in both) / len(both)
     causes = Counter(f"{failure['stage']}/{failure['cause']}" for trace in traces for failure in failures(trace))
-    numbers |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
-    for key in ("calls", "retries", "prompt_tokens", "completion_tokens", "seconds"):
-        numbers[f"judge/{key}"] = sum(t["judge"][key] for t in traces)
+    found |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
+    found |= {f"ditto/share_contentless/{name}": share for name, share in _contentless(traces)}
+    found |= _judging(traces)
     for name in ("draft", "refined"):
         for stage in ("play", "judge", "feedback"):
             seconds = [t[name]["seconds"][stage] for t in traces if t[name] and stage in t[name]["seconds"]]
             if seconds:
-                numbers[f"session_s/{name}_{stage}_mean"] = statistics.fmean(seconds)
-                numbers[f"session_s/{name}_{stage}_max"] = max(seconds)
-    return numbers
+                found[f"session_s/{name}_{stage}_mean"] = statistics.fmean(seconds)
+                found[f"session_s/{name}_{stage}_max"] = max(seconds)
+    return found

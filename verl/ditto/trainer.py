@@ -39,17 +39,14 @@ from agents import tasks
 from agents.task import Verdict
 from ditto import checkpoint, plugin
 from ditto.export import export_model
+from ditto.judge_watch import BudgetSpent, JudgeWatch
 from ditto.layout import assign_mini_batches, lay_out, padded_rows
 from ditto.liveness import Liveness
 from ditto.settings import Settings
 from ditto.step_batch import StepBatch
-from ditto.step_metrics import failures_by_cause, judge_failure, session_metrics, summary_line
+from ditto.step_metrics import session_metrics, summary_line
 from ditto.traces import RunFolder
 from ditto.watchdog import Watchdog
-
-
-class JudgeOutage(RuntimeError):
-    """More of a step's sessions lost their judge than `judge.max_failure_rate` allows."""
 
 
 class MissingSessions(RuntimeError):
@@ -80,7 +77,7 @@ class DittoTrainer(PPOTrainer):
         self.run_folder = RunFolder(self.settings.run_dir)
         self.liveness = Liveness()
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
-        self._stop: JudgeOutage | None = None
+        self.judges = JudgeWatch(self.settings)
         self._step_batch: StepBatch | None = None
         self._asked_prompts = 0
         self._saved_step: int | None = None
@@ -91,6 +88,7 @@ class DittoTrainer(PPOTrainer):
     def init(self) -> None:
         self.watchdog.start()
         with self.watchdog.phase("start-up"):
+            self.judges.start()
             super().init()
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
@@ -105,6 +103,7 @@ class DittoTrainer(PPOTrainer):
             super().fit(agent_loop_manager)
         finally:
             self.watchdog.stop()
+            self.judges.print_bill()
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> KVBatchMeta:
         self._asked_prompts = sample_batch_size
@@ -301,18 +300,7 @@ class DittoTrainer(PPOTrainer):
         metrics.update(session_metrics(traces))
         metrics["ditto/sessions"] = len(traces)
         metrics["ditto/sequences"] = sum(record.valid for record in step.records)
-        failures = failures_by_cause(traces)
-        share = sum(failures.values()) / len(traces)
-        metrics["judge/failure_share"] = share
-        if share > self.settings.judge.max_failure_rate:
-            causes = ", ".join(f"{cause} {count}" for cause, count in sorted(failures.items()))
-            last = next(f["detail"] for t in reversed(traces) if (f := judge_failure(t)))
-            self._stop = JudgeOutage(
-                f"Step {self.global_steps}: the judge failed in {share:.0%} of {len(traces)} sessions, more than "
-                f"judge.max_failure_rate={self.settings.judge.max_failure_rate:.0%} ({causes}). Endpoint: "
-                f"{self.settings.judge.model} at {self.settings.judge.address}. Last cause: {last}. A checkpoint of "
-                "this step is saved; run the same command again once the endpoint answers."
-            )
+        metrics.update(self.judges.after_step(self.global_steps, traces))
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """One epoch is `prompts / ppo_mini_batch_size` optimizer updates, whatever was refined."""
@@ -342,10 +330,15 @@ class DittoTrainer(PPOTrainer):
     def on_step_end(self) -> None:
         with self.watchdog.phase("weight sync"):
             super().on_step_end()
-        if self._stop is not None:
-            if self._saved_step != self.global_steps:
-                self._save_checkpoint()
-            raise self._stop
+        stop = self.judges.stop
+        if stop is None:
+            return
+        if self._saved_step != self.global_steps:
+            self._save_checkpoint()
+        if not isinstance(stop, BudgetSpent):
+            raise stop
+        print(stop, flush=True)
+        self.total_training_steps = self.global_steps  # verl's loop ends with this step, as it does with the last one
 
     def _compute_metrics(self, batch: KVBatchMeta, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
@@ -370,6 +363,7 @@ class DittoTrainer(PPOTrainer):
     ) -> dict[str, float]:
         """Set-level metrics from the sessions' own verdicts: failed sessions are counted, never scored 0."""
         traces = [json.loads(line) for line in reward_extra_infos_dict["trace"]]
+        self.judges.after_validation(traces)
         self.run_folder.write_traces("val", self.global_steps, traces)
         numbers: dict[str, float] = {}
         for name in sorted({trace["task"] for trace in traces}):

@@ -1,0 +1,210 @@
+"""Look at the judge gateway, and at the judge.
+
+    python -m agents.judge show                        # who is asked what, as resolved; keys as "set" or "not set"
+    python -m agents.judge check                       # one real call a role
+    python -m agents.judge canaries [--raw] [--json F] # does the judge fall for known tricks?
+    python -m agents.judge agree --labels FILE         # does it agree with people? (MirrorBench's GTEval, pairwise)
+
+Settings come from the environment, and from words like judge.model=gpt-5-mini or partner.base_url=http://127.0.0.1:8000/v1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from agents.errors import BadSettings, JudgeFailure, MissingKey, SoulError
+from agents.judge import agree, canaries
+from agents.judge.endpoint import Endpoint
+from agents.judge.gateway import Gateway
+from agents.judge.judge import ChatModel, Judge
+from agents.judge.ledger import Ledger, table
+from agents.judge.roles import ROLES, GatewaySettings, policy_endpoint
+
+USER_ERROR = 2
+console = Console()
+
+
+def sections_of(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings from words `section.key=value`; values are read as YAML.
+
+    Raises:
+        BadSettings: a word of another form, or of an unknown section.
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        section, *path = key.split(".")
+        if not equals or not path or section not in (*ROLES, "policy"):
+            raise BadSettings(f"{word!r}: write section.key=value with a section of {', '.join(ROLES)}, policy.")
+        place = sections.setdefault(section, {})
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        place[path[-1]] = yaml.safe_load(value)
+    return sections
+
+
+def endpoints_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Endpoint]:
+    """Every endpoint that would be asked, by the name it goes by."""
+    settings = GatewaySettings.of(sections)
+    found: dict[str, Endpoint] = {str(role): endpoint for role, endpoint in settings.roles.items()}
+    found |= {f"jury {i + 1}": endpoint for i, endpoint in enumerate(settings.jury)}
+    policy = policy_endpoint(sections.get("policy"))
+    return found | ({"policy": policy} if policy else {})
+
+
+def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
+    """Print the resolved endpoints. No character of a key is shown."""
+    view = Table(title="The judge gateway", title_justify="left")
+    view.add_column("role")
+    for column in (
+        "model",
+        "address",
+        "key",
+        "effort",
+        "concurrency",
+        "rpm / tpm",
+        "time-out / deadline",
+        "$ in / out",
+    ):
+        view.add_column(column, overflow="fold")
+    for role, endpoint in endpoints_of(sections).items():
+        view.add_row(
+            role,
+            endpoint.model,
+            endpoint.address,
+            _key(endpoint),
+            endpoint.reasoning_effort or "",
+            str(endpoint.concurrency),
+            f"{_number(endpoint.requests_per_minute)} / {_number(endpoint.tokens_per_minute)}",
+            f"{endpoint.timeout_s:g} / {endpoint.deadline_s:g} s",
+            f"{_number(endpoint.price_in)} / {_number(endpoint.price_out)}",
+        )
+    console.print(view)
+    policy = GatewaySettings.of(sections).policy
+    rules = [f"cache {'on' if policy.cache else 'off'}", f"lost sessions up to {policy.max_failure_rate:.0%}"]
+    rules.append(f"budget {'none' if policy.budget_usd is None else f'${policy.budget_usd:,.2f}'}")
+    console.print("; ".join(rules))
+    return 0
+
+
+def _key(endpoint: Endpoint) -> str:
+    if endpoint.api_key_env is None:
+        return "none wanted"
+    return f"{endpoint.api_key_env}: {'set' if os.environ.get(endpoint.api_key_env) else 'NOT SET'}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,g}"
+
+
+async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
+    """One real call a role; 1 where one fails."""
+    failed, seen = 0, dict[Endpoint, str]()
+    for role, endpoint in endpoints_of(sections).items():
+        if endpoint in seen:
+            console.print(f"{role}: as {seen[endpoint]}")
+            continue
+        seen[endpoint] = role
+        talks = role in ("partner", "policy")
+        start = time.perf_counter()
+        try:
+            model = ChatModel.connect(endpoint) if talks else Judge.connect(endpoint)
+            try:
+                await model.check()
+            finally:
+                await model.close()
+        except (JudgeFailure, MissingKey) as error:
+            failed += 1
+            console.print(f"{role}: FAILED  {error}", markup=False)
+            continue
+        form = "" if talks else f", answers come as {model.line.mode}"
+        console.print(f"{role}: {endpoint.name} works, {time.perf_counter() - start:.2f} s{form}", markup=False)
+    return 1 if failed else 0
+
+
+async def ask_canaries(sections: Mapping[str, Mapping[str, Any]], raw: bool, out: Path | None) -> int:
+    """Run the canary suite; 1 where the judge was fooled or does not tell good from bad."""
+    gateway = _connect(sections)
+    await gateway.judge.check()
+    outcomes = await canaries.run(gateway.judge, raw=raw)
+    console.print(canaries.table(outcomes))
+    await _finish(gateway, "canaries", canaries.to_json(outcomes), out)
+    return canaries.verdict(outcomes)
+
+
+async def ask_agreement(
+    sections: Mapping[str, Mapping[str, Any]], labels: Path, repeats: int, seed: int, out: Path | None
+) -> int:
+    """Compare the judge with people's labels."""
+    read = agree.read_labels(labels)
+    gateway = _connect(sections)
+    await gateway.judge.check()
+    agreement = await agree.compare(gateway.judge, read, repeats=repeats, seed=seed)
+    console.print(agree.table(agreement))
+    await _finish(gateway, "agree", agreement.to_json(), out)
+    return 0
+
+
+def _connect(sections: Mapping[str, Mapping[str, Any]]) -> Gateway:
+    """A cache only where judge.cache_dir names a place for it: there is no run folder here."""
+    return Gateway.connect(GatewaySettings.of(sections))
+
+
+async def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:
+    if out is not None:
+        out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    ledger = Ledger()
+    ledger.add(task, gateway.usage())
+    console.print(table(ledger))
+    await gateway.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0, 1 where a check failed, 2 where the user can mend it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m agents.judge", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("show", "check", "canaries", "agree"):
+        command = commands.add_parser(name)
+        command.add_argument("settings", nargs="*", help="section.key=value")
+        command.add_argument("--no-cache", action="store_true", help="ask anew even where an answer is known")
+        if name in ("canaries", "agree"):
+            command.add_argument("--json", type=Path, help="write the results here")
+        if name == "canaries":
+            command.add_argument("--raw", action="store_true", help="also ask what the gateway would refuse to ask")
+        if name == "agree":
+            command.add_argument("--labels", type=Path, required=True, help="JSON lines with people's labels")
+            command.add_argument("--repeats", type=int, default=1, help="judgments of each record")
+            command.add_argument("--seed", type=int, default=0, help="order of the conversations in pairs")
+    args = parser.parse_args(arguments)
+    try:
+        sections = sections_of(args.settings)
+        if args.no_cache:
+            sections.setdefault("judge", {})["cache"] = False
+        if args.command == "show":
+            return show(sections)
+        if args.command == "check":
+            return asyncio.run(check(sections))
+        if args.command == "canaries":
+            return asyncio.run(ask_canaries(sections, args.raw, args.json))
+        return asyncio.run(ask_agreement(sections, args.labels, args.repeats, args.seed, args.json))
+    except (SoulError, JudgeFailure) as error:
+        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
+        return USER_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())
