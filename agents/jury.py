@@ -7,13 +7,14 @@ tolerated down to a quorum. The single opinions stay in the trace; agreement ove
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agents.errors import JudgeFailure
+from agents.errors import SYSTEMIC, JudgeFailure
 from agents.judge import Gateway, Judge
 from agents.judge.agreement import exact_match_share, krippendorff_alpha
 from agents.task import Episode, Opinion, Row, Task, Verdict
@@ -34,31 +35,45 @@ async def deliberate(task: Task[Any], row: Row, episode: Episode, gateway: Gatew
     """The verdict on an episode: the judge's, or the jury's where there is one.
 
     Raises:
-        JudgeFailure: the judge's own failure; of a jury `quorum`, where too few members gave a verdict.
+        JudgeFailure: the judge's own failure; of a jury `quorum`, where too few members gave a verdict, or `budget` or
+            `outage`, where that is why.
         Contentless: the policy said nothing.
     """
     if len(gateway.jury) == 1:
         return await task.judge(row, episode, gateway.jury[0])
-    opinions = tuple(await asyncio.gather(*(_opinion(task, row, episode, judge) for judge in gateway.jury)))
+    opinions = await _opinions(task, row, episode, gateway.jury)
     verdicts = [opinion.verdict for opinion in opinions if opinion.verdict is not None]
     if len(verdicts) < gateway.settings.quorum:
         causes = ", ".join(f"{o.judge}: {o.failure}" for o in opinions if o.failure)
         raise JudgeFailure(
-            "quorum",
+            next((o.failure for o in opinions if o.failure in SYSTEMIC), "quorum"),
             f"{len(verdicts)} of {len(opinions)} judges gave a verdict, {gateway.settings.quorum} are needed "
             f"({causes})",
         )
-    average = statistics.median if gateway.settings.policy.jury_reward == "median" else statistics.fmean
+    # (Not `fmean`: of three times 0.7 it makes 0.6999999999999998.)
+    average = statistics.median if gateway.settings.policy.jury_reward == "median" else statistics.mean
     critiques = list(dict.fromkeys(v.critique for v in verdicts if v.critique))
     critique = critiques[0] if len(critiques) == 1 else await _merged(gateway.jury[0], critiques)
     return Verdict(average([v.reward for v in verdicts]), _averages(verdicts, average), critique, opinions)
 
 
+async def _opinions(task: Task[Any], row: Row, episode: Episode, jury: Sequence[Judge]) -> tuple[Opinion, ...]:
+    """All members' opinions. An exception is raised once nobody is asking any more: the calls of all are counted."""
+    ended = await asyncio.gather(*(_opinion(task, row, episode, judge) for judge in jury), return_exceptions=True)
+    for end in ended:
+        if isinstance(end, BaseException):
+            raise end
+    return tuple(end for end in ended if isinstance(end, Opinion))
+
+
 async def _opinion(task: Task[Any], row: Row, episode: Episode, judge: Judge) -> Opinion:
     try:
-        return Opinion(judge.endpoint.name, await task.judge(row, episode, judge))
+        verdict = await task.judge(row, episode, judge)
     except JudgeFailure as failure:
         return Opinion(judge.endpoint.name, None, failure.cause)
+    if not math.isfinite(verdict.reward):
+        return Opinion(judge.endpoint.name, None, "invalid")
+    return Opinion(judge.endpoint.name, verdict)
 
 
 def _averages(verdicts: Sequence[Verdict], average: Callable[[list[float]], float]) -> dict[str, float]:

@@ -147,14 +147,14 @@ async def ask_canaries(sections: Mapping[str, Mapping[str, Any]], raw: bool, out
 async def ask_agreement(
     sections: Mapping[str, Mapping[str, Any]], labels: Path, repeats: int, seed: int, out: Path | None
 ) -> int:
-    """Compare the judge with people's labels."""
+    """Compare the judge with people's labels; 1 where it gave no verdict at all."""
     read = agree.read_labels(labels)
     gateway = _connect(sections)
     await gateway.judge.check()
     agreement = await agree.compare(gateway.judge, read, repeats=repeats, seed=seed)
     console.print(agree.table(agreement))
     await _finish(gateway, "agree", agreement.to_json(), out)
-    return 0
+    return 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
 
 
 def _connect(sections: Mapping[str, Mapping[str, Any]]) -> Gateway:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from agents.judge.usage import Usage
 
@@ -130,7 +131,7 @@ def table(ledger: Ledger) -> Table:
     for task, role, usage in lines:
         n = numbers(usage)
         view.add_row(
-            task,
+            Text(task),  # a name, not markup
             role,
             f"{usage.calls:,}",
             f"{n.get('cache_hit_rate', 0.0):.0%}",

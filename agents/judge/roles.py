@@ -154,7 +154,8 @@ def _from_environment(role: str) -> dict[str, Any]:
 
 
 def _without_nulls(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in section.items() if value is not None}
+    given = {key: value for key, value in section.items() if value is not None}
+    return {key: _without_nulls(value) if isinstance(value, Mapping) else value for key, value in given.items()}
 
 
 def _validated(model: type[Any], section: str, values: Mapping[str, Any]) -> Any:
@@ -164,6 +165,7 @@ def _validated(model: type[Any], section: str, values: Mapping[str, Any]) -> Any
         first = error.errors(include_url=False)[0]
         key = ".".join([section, *(str(part) for part in first["loc"])])
         known = [*Endpoint.model_fields, *(JudgePolicy.model_fields if section == "judge" else ())]
-        hint = f" Known keys of {section}: {', '.join(known)}." if first["type"] == "extra_forbidden" else ""
         message = first["msg"].removeprefix("Value error, ")
-        raise BadSettings(f"{key}={first['input']!r}: {message}.{hint}") from error
+        if first["type"] == "extra_forbidden":  # its value is not shown: it may be a key, as in judge.api_key
+            raise BadSettings(f"{key}: {message}. Known keys of {section}: {', '.join(known)}.") from None
+        raise BadSettings(f"{key}={first['input']!r}: {message}.") from None

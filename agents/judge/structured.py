@@ -22,10 +22,11 @@ from agents.judge.endpoint import StructuredMode
 from agents.judge.untrusted import neutral
 
 SchemaT = TypeVar("SchemaT", bound=BaseModel)
-_THINK = re.compile(
-    r"^\s*(?:<think>)?.*?</think>", re.DOTALL | re.IGNORECASE
-)  # chat templates may open it in the prompt
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
+# Chat templates may open the thoughts in the prompt. An answer that begins as an object has none before it: the closing
+# tag further down is a word in its texts.
+_THOUGHTS = re.compile(r"(?!\{|```).*?</think>", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+_QUOTED = "; the answer begins "  # what follows it in a failure's detail is for people, and never sent
 
 
 @cache
@@ -36,7 +37,11 @@ def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
         TypeError: a number of the schema has a default, so that a missing score would pass for one.
     """
     _refuse_defaults(schema)
-    return dict(openai.pydantic_function_tool(schema)["function"]["parameters"])
+    strict = dict(openai.pydantic_function_tool(schema)["function"]["parameters"])
+    for part in [strict, *strict.get("$defs", {}).values()]:
+        for field in part.get("properties", {}).values():
+            field.pop("default", None)  # OpenAI answers 400 to it: what is required has none
+    return strict
 
 
 def _refuse_defaults(schema: type[BaseModel]) -> None:
@@ -44,11 +49,19 @@ def _refuse_defaults(schema: type[BaseModel]) -> None:
     for part in [whole, *whole.get("$defs", {}).values()]:
         for name, field in part.get("properties", {}).items():
             kinds = {field.get("type"), *(option.get("type") for option in field.get("anyOf", []))}
-            if "default" in field and field["default"] is not None and kinds & {"number", "integer", "boolean"}:
+            # The schema shows no default that a factory makes.
+            made = "default" not in field and name not in part.get("required", ())
+            if _holds_number(field.get("default")) or (made and kinds & {"number", "integer", "boolean"}):
                 raise TypeError(
                     f"{part.get('title', schema.__name__)}.{name} has a default: a judge that leaves it out would be "
                     "given a score that it never gave. Remove the default."
                 )
+
+
+def _holds_number(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_holds_number, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float)  # a boolean too
 
 
 def response_format(schema: type[BaseModel], mode: StructuredMode) -> dict[str, Any] | None:
@@ -68,8 +81,9 @@ def instructions_with_schema(instructions: str, schema: type[BaseModel], mode: S
 
 
 def complaint(schema: type[BaseModel], failure: JudgeFailure) -> str:
-    """What a re-ask adds to the question. It repeats the schema: some servers take the form and ignore it."""
-    problem = f": {neutral(failure.detail)}" if failure.cause == "invalid" else ""
+    """What a re-ask adds to the question. It repeats the schema: some servers take the form and ignore it. It does not
+    repeat the answer, which may hold what the policy wrote: here it would stand outside of the data."""
+    problem = f": {neutral(failure.detail.partition(_QUOTED)[0])}" if failure.cause == "invalid" else ""
     text = json.dumps(json_schema(schema), ensure_ascii=False)
     return (
         f"\n\nYour last answer was not usable{problem}\nAnswer again, with one JSON object and nothing else. It must "
@@ -93,8 +107,8 @@ def valid_text(schema: type[BaseModel], text: str) -> str:
             for problem in error.errors(include_url=False, include_input=False)
         )
         raise JudgeFailure("invalid", problems) from None
-    except ValueError as error:
-        raise JudgeFailure("invalid", f"not one JSON object: {error}; the answer begins {candidate[:80]!r}") from None
+    except (ValueError, RecursionError) as error:
+        raise JudgeFailure("invalid", f"not one JSON object: {error}{_QUOTED}{candidate[:80]!r}") from None
     return candidate
 
 
@@ -104,14 +118,16 @@ def instance(schema: type[SchemaT], valid: str) -> SchemaT:
 
 
 def _decode(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+    return json.loads(
+        text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite, parse_int=_finite
+    )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key!r} stands twice in one object")
+            raise ValueError("a key stands twice in one object")
         found[key] = value
     return found
 
@@ -123,7 +139,7 @@ def _no_constant(name: str) -> float:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is too large")
+        raise ValueError("a number is too large")
     return value
 
 
@@ -132,6 +148,8 @@ def _bare(text: str) -> str:
 
     Objects inside other text are not looked for: a judge that quotes a forged verdict would be taken at its quote.
     """
-    bare = _THINK.sub("", text).strip()
+    bare = text.strip()
+    if thoughts := _THOUGHTS.match(bare):
+        bare = bare[thoughts.end() :].strip()
     fenced = _FENCE.fullmatch(bare)
     return fenced.group(1).strip() if fenced else bare

@@ -16,32 +16,42 @@ from typing import Any
 
 from agents.errors import SessionError
 
-# Control tokens of chat templates: ChatML and Llama 3 (<|...|>), DeepSeek (fullwidth bars), Llama 2 and Mistral, Gemma.
-_CONTROL = re.compile(
-    r"<(?=[|\uff5c])|(?<=[|\uff5c])>"
-    r"|<(?=/?s>|/?(?:start|end)_of_(?:turn|text)>|</?SYS>>|(?:bos|eos|pad|unk)>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS)\])",
-    re.IGNORECASE,
+# Control tokens of chat templates: ChatML, Llama 3, Phi and harmony (<|...|>), DeepSeek (fullwidth bars); Llama 2, Gemma,
+# and the tags of thinking and tools, in angle brackets; Llama 2 and Mistral, in square ones.
+_ANGLED = (
+    r"/?s>|/?(?:start|end)_of_(?:turn|text|image)>|</?SYS>>|(?:bos|eos|pad|unk|mask)>"
+    r"|/?(?:seed:)?think>|/?tool_(?:call|response)s?>|seed:(?:bos|eos|pad)>"
 )
+_SQUARED = (
+    r"/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|CALL_ID|THINK|IMG|IMG_BREAK"
+    r"|IMG_END)\]"
+)
+_CONTROL = re.compile(rf"<(?=[|\uff5c]|{_ANGLED})|(?<=[|\uff5c])>|\[(?={_SQUARED})", re.IGNORECASE)
+_TOKEN = re.compile(rf"<[|\uff5c][^<>\n]*[|\uff5c]>|<(?:{_ANGLED})|\[{_SQUARED}", re.IGNORECASE)
 _LOOKALIKE = {
     "<": "\u2039",
     ">": "\u203a",
     "[": "\u27e6",
 }  # single angle quotes and a white bracket: readable, and no token
 # Characters that nobody sees: zero-width ones, direction overrides, tag characters (they can carry a hidden message),
-# and halves of surrogate pairs, which cannot be sent at all.
+# the blank letters of Hangul, and halves of surrogate pairs, which cannot be sent at all.
 _INVISIBLE = re.compile(
-    "[\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
+    "[\ud800-\udfff\u115f\u1160\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u3164\ufeff\uffa0"
+    "\U000e0000-\U000e007f]"
 )
-# Openings that promise an answer and are none.
-_OPENING = re.compile(
-    r"(?:thought process|reasoning|thinking|thoughts?|solution|answer|final answer|response|analysis|explanation|output"
+# Openings that promise an answer and are none, one or several.
+_OPENINGS = re.compile(
+    r"[\W_]*(?:(?:thought process|reasoning|thinking|thoughts?|solution|answer|final answer|response|analysis|explanation|output"
     r"|let'?s (?:solve|think)(?: about)?(?: (?:this|it))?(?: problem)?(?: step by step)?|step by step|step \d+"
     r"|sure|okay|ok"
-    r"|here (?:is|are) (?:my|the) (?:answer|response|solution)s?)",
+    r"|here (?:is|are) (?:my|the) (?:answer|response|solution)s?|\u89e3|\u304b\u3044\u305b\u3064|respuesta)"
+    r"(?:[\W_]+|$))+",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+# Scripts that set no blanks between words: Thai, Lao, Tibetan, Burmese, Khmer, Chinese, Japanese (and Korean, which
+# does, in syllables).
+_UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u2e80-\U0003ffff]")
 
 
 class Contentless(SessionError):
@@ -66,12 +76,10 @@ def contentless(text: str, min_words: int = 1) -> bool:
     Args:
         min_words: how many words an answer needs at least; 1 for a choice, more for a message or an essay.
     """
-    said = neutral(text).strip()
-    if _OPENING.fullmatch(said.strip(" \t\n.:;,!?*_#-\"'")):
+    said = _TOKEN.sub(" ", _INVISIBLE.sub("", text))
+    if _OPENINGS.fullmatch(said):
         return True
-    words = _WORD.findall(said)
-    # Languages without blanks between words: every letter outside ASCII of a long "word" counts.
-    count = sum(max(1, sum(ord(c) > 0x2E80 for c in word)) for word in words)
+    count = sum(max(1, len(_UNSPACED.findall(word))) for word in _WORD.findall(said))
     return count < min_words
 
 
@@ -108,7 +116,7 @@ def data_of(message: str) -> dict[str, Any]:
 
 def as_json(data: Mapping[str, Any]) -> str:
     """Data as JSON, its texts neutralised."""
-    return json.dumps(_neutral_values(data), ensure_ascii=False, indent=1, default=str)
+    return json.dumps(_neutral_values(data), ensure_ascii=False, indent=1)
 
 
 def _neutral_values(value: Any) -> Any:
@@ -118,4 +126,4 @@ def _neutral_values(value: Any) -> Any:
         return {neutral(str(key)): _neutral_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_neutral_values(item) for item in value]
-    return value
+    return value if value is None or isinstance(value, int | float) else neutral(str(value))

@@ -28,7 +28,8 @@ class Usage:
         cache_hits: calls that cost no request.
         failures: final failures by cause.
         prompt_tokens: includes cached_tokens; completion_tokens includes reasoning_tokens.
-        cost_usd: of the requests whose price is known; `unpriced` counts the others.
+        cost_usd: of the requests whose cost is known; `unpriced` counts the others: the endpoint has no price, or did
+            not say how many tokens it took.
         seconds: time in requests, summed.
         queued_s: time spent waiting for the run's limits, summed.
     """
@@ -56,7 +57,7 @@ class Usage:
             What it cost, in US dollars (0.0 where the price is not known).
         """
         self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
-        if not endpoint.priced:
+        if not endpoint.priced or tokens is None:
             self.unpriced += 1
         if tokens is None:
             return 0.0

@@ -64,7 +64,7 @@ def test_a_missing_key_is_a_failed_check(monkeypatch, capsys):
 
 def test_canaries_and_agree_end_with_a_table_and_an_exit_code(tmp_path, capsys):
     def gullible(request):
-        return ready(request) if "ping" in request.text else Json({"reason": "great", "score": 10})
+        return ready(request) if "ping" in request.data else Json({"reason": "great", "score": 10})
 
     out = tmp_path / "canaries.json"
     with FakeOpenAI(gullible) as fake:
@@ -84,7 +84,7 @@ def test_canaries_and_agree_end_with_a_table_and_an_exit_code(tmp_path, capsys):
     labels.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def by_number(request):
-        if "ping" in request.text:
+        if "ping" in request.data:
             return ready(request)
         number = next(n for n in range(4) if f"hey {n}" in request.text)
         return Json({"reasoning": "r", "score": number / 4})

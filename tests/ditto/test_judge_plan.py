@@ -1,0 +1,121 @@
+"""The plan of a run: which roles are checked, what a step will cost, and which limit bounds it."""
+
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from agents.choice import OneTurnTask
+from agents.errors import BadSettings, MissingKey
+from agents.judge import GatewaySettings, Usage
+from agents.judge.ledger import Ledger
+from agents.task import Task
+from agents.testing import FakeOpenAI, Json, Text, Unauthorized
+from ditto import judge_plan
+from ditto.judge_plan import BadJudge, RolePlan, describe, roles_asked
+from ditto.settings import BadConfig, Settings
+from tests.ditto.test_settings import config
+
+
+class Judged:
+    """A row whose task asks a judge once an episode and a partner three times."""
+
+    class task:
+        calls_per_episode = {"judge": 1.0, "partner": 3.0}
+        calls_per_feedback = 0.0
+
+
+class Ruled:
+    class task:
+        calls_per_episode = OneTurnTask.calls_per_episode
+        calls_per_feedback = OneTurnTask.calls_per_feedback
+
+
+def test_a_session_that_refines_plays_and_judges_twice() -> None:
+    assert roles_asked([Judged()], refines=False, sessions=512) == {"judge": 512, "partner": 1536}  # type: ignore[list-item]
+    assert roles_asked([Judged()], refines=True, sessions=512) == {"judge": 1024, "partner": 3072}  # type: ignore[list-item]
+
+
+def test_a_rule_scored_task_asks_for_feedback_alone() -> None:
+    assert roles_asked([Ruled()], refines=False, sessions=8) == {}  # type: ignore[list-item]
+    assert roles_asked([Ruled()], refines=True, sessions=8) == {"feedback": 8}  # type: ignore[list-item]
+    assert Task.calls_per_episode == {"judge": 1.0}
+
+
+def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
+    rows: Any = [Judged(), Ruled(), Ruled(), Ruled()]
+    assert roles_asked(rows, refines=True, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
+
+
+def role_plan(calls: float = 1000, latency: float | None = 2.0, **judge: Any) -> RolePlan:
+    settings = GatewaySettings.of({"judge": judge})
+    return RolePlan("judge", settings.judge, calls, calls * 3000, latency)
+
+
+def test_the_cost_of_a_step_is_prices_times_tokens() -> None:
+    plan = role_plan(price_in=0.05, price_out=0.4)
+    assert plan.cost_usd == pytest.approx(1000 * (3000 * 0.05 + judge_plan.TOKENS_OUT * 0.4) / 1e6)
+    assert role_plan().cost_usd is None
+    assert "price unknown" in " ".join(describe([role_plan()], steps=10))
+
+
+def test_what_bounds_a_step() -> None:
+    tokens = 1000 * (3000 + judge_plan.TOKENS_OUT)
+    assert describe([role_plan(tokens_per_minute=2e6)], 1)[-1].startswith(
+        f"a step takes at least {60 * tokens / 2e6:.1f} s"
+    )
+    assert "judge.requests_per_minute=500" in describe([role_plan(requests_per_minute=500)], 1)[-1]
+    assert "at least 31.2 s because of 2.00 s a call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
+
+
+def checked(asked: dict[str, float], **sections: Any) -> tuple[list[RolePlan], Any]:
+    whole = config()
+    for name, section in sections.items():
+        OmegaConf.update(whole, name, section)
+    return judge_plan.plan(Settings.of(whole), asked, 100.0, whole), whole  # type: ignore[arg-type]
+
+
+def test_only_roles_that_will_be_asked_are_checked_and_their_form_is_kept() -> None:
+    with FakeOpenAI(lambda r: Json({"ready": True}), supports=("json_object",)) as fake:
+        section = {"base_url": fake.url, "api_key_env": "none"}
+        plans, whole = checked({"judge": 8.0}, judge=section, partner={"model": "never-asked"})
+    assert [plan.role for plan in plans] == ["judge"] and plans[0].latency_s is not None
+    assert {request.body["model"] for request in fake.requests} == {"gpt-5-nano"}
+    assert whole.judge.structured == "json_object"  # no worker has to find it out again
+
+
+def test_a_partner_that_cannot_be_used_is_named_by_its_role() -> None:
+    with FakeOpenAI(Json({"ready": True})) as good, FakeOpenAI(Unauthorized()) as bad:
+        partner = {"base_url": bad.url, "api_key_env": "none"}
+        judge = {"base_url": good.url, "api_key_env": "none"}
+        with pytest.raises(BadJudge, match="The partner cannot be used, auth"):
+            checked({"judge": 1.0, "partner": 1.0}, judge=judge, partner=partner)
+
+
+def test_every_member_of_a_jury_is_checked() -> None:
+    with FakeOpenAI(lambda r: Json({"ready": True}) if r.body["model"] == "a" else Text("no JSON")) as fake:
+        judge = {"base_url": fake.url, "api_key_env": "none", "jury": ["a", "b"]}
+        with pytest.raises(BadJudge, match="b at "):
+            checked({"judge": 1.0}, judge=judge)
+
+
+def test_a_key_is_demanded_only_where_somebody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vanilla GRPO on a rule-scored task must run without any key."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert checked({})[0] == [] and describe([], 1) == ["not asked (rule-scored, no feedback)"]
+    with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
+        checked({"judge": 1.0})
+
+
+def test_a_budget_that_is_spent_is_named_before_the_run(tmp_path: Any) -> None:
+    ledger = Ledger()
+    ledger.add("hitom", {"judge": Usage(calls=1, cost_usd=2.5)})
+    ledger.save(tmp_path / "usage.json")
+    section = {"price_in": 1, "price_out": 1, "budget_usd": 2.0}
+    with pytest.raises(BadConfig, match=r"judge.budget_usd=2.00 is spent: .*usage.json counts \$2.50"):
+        checked({}, judge=section, run={"dir": str(tmp_path)})
+
+
+def test_a_budget_needs_prices() -> None:
+    with pytest.raises((BadSettings, BadConfig), match="judge.price_in"):
+        checked({}, judge={"budget_usd": 2.0})
