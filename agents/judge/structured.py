@@ -38,10 +38,18 @@ def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
     """
     _refuse_defaults(schema)
     strict = dict(openai.pydantic_function_tool(schema)["function"]["parameters"])
-    for part in [strict, *strict.get("$defs", {}).values()]:
-        for field in part.get("properties", {}).values():
-            field.pop("default", None)  # OpenAI answers 400 to it: what is required has none
+    _drop_defaults(strict)
     return strict
+
+
+def _drop_defaults(part: Any) -> None:
+    """What is required has no default, and OpenAI answers 400 to one."""
+    if isinstance(part, dict):
+        for field in part.get("properties", {}).values():
+            if isinstance(field, dict):
+                field.pop("default", None)
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _drop_defaults(inner)
 
 
 def _refuse_defaults(schema: type[BaseModel]) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 from agents.errors import SessionError
 
-# Control tokens of chat templates: ChatML, Llama 3, Phi and harmony (<|...|>), DeepSeek (fullwidth bars); Llama 2, Gemma,
-# and the tags of thinking and tools, in angle brackets; Llama 2 and Mistral, in square ones.
+# Control tokens of chat templates: <|...|> of ChatML, Llama 3, Phi and harmony (DeepSeek: fullwidth bars); angle
+# brackets alone in Llama 2, in Gemma and around thoughts and tool calls; square ones in Llama 2 and Mistral.
 _ANGLED = (
     r"/?s>|/?(?:start|end)_of_(?:turn|text|image)>|</?SYS>>|(?:bos|eos|pad|unk|mask)>"
     r"|/?(?:seed:)?think>|/?tool_(?:call|response)s?>|seed:(?:bos|eos|pad)>"
@@ -39,19 +39,21 @@ _INVISIBLE = re.compile(
     "[\ud800-\udfff\u115f\u1160\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u3164\ufeff\uffa0"
     "\U000e0000-\U000e007f]"
 )
-# Openings that promise an answer and are none, one or several.
+# Openings that promise an answer and are none, one or several ("Thought process:\n\nSolution:").
 _OPENINGS = re.compile(
-    r"[\W_]*(?:(?:thought process|reasoning|thinking|thoughts?|solution|answer|final answer|response|analysis|explanation|output"
-    r"|let'?s (?:solve|think)(?: about)?(?: (?:this|it))?(?: problem)?(?: step by step)?|step by step|step \d+"
-    r"|sure|okay|ok"
-    r"|here (?:is|are) (?:my|the) (?:answer|response|solution)s?|\u89e3|\u304b\u3044\u305b\u3064|respuesta)"
-    r"(?:[\W_]+|$))+",
+    r"[\W_]*(?:(?>thought process|reasoning|thinking|thoughts?|solution|answer|final answer|response|analysis"
+    r"|explanation|output|step by step|step \d+|sure|okay|ok"
+    r"|let['\u2019]?s (?:solve|think)(?: about)?(?: (?:this|it))?(?: problem)?(?: step by step)?"
+    r"|here (?:is|are) (?:my|the) (?:answer|response|solution)s?"
+    r"|\u89e3|\u304b\u3044\u305b\u3064|respuesta)(?:[\W_]+|$))++",  # (the last in Chinese, Japanese, Spanish)
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
-# Scripts that set no blanks between words: Thai, Lao, Tibetan, Burmese, Khmer, Chinese, Japanese (and Korean, which
-# does, in syllables).
-_UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u2e80-\U0003ffff]")
+# An emoji says something too (a thumb up), and a row of them is one word.
+_EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff\u200d\ufe0f]"
+_WORD = re.compile(rf"[^\W_]+(?:['\u2019-][^\W_]+)*|(?![\u200d\ufe0f]){_EMOJI}+")
+# Scripts that set no blanks between words: Thai, Lao, Tibetan, Burmese, Khmer, Chinese, Japanese; and Korean's
+# syllables.
+_UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
 
 
 class Contentless(SessionError):
@@ -71,7 +73,7 @@ def neutral(text: str) -> str:
 
 
 def contentless(text: str, min_words: int = 1) -> bool:
-    """Whether a text says nothing: too few words, once openings that promise an answer are left out.
+    """Whether a text says nothing: too few words, or none but openings that promise an answer.
 
     Args:
         min_words: how many words an answer needs at least; 1 for a choice, more for a message or an essay.

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 
-from agents.judge import GatewaySettings
+from agents.judge import GatewaySettings, Usage
+from agents.judge.gateway import lines_of
+from agents.judge.ledger import Ledger
+from agents.judge.limits import Report
 from agents.testing import FakeOpenAI, Json
 from ditto import judge_limits
+from ditto.judge_watch import BudgetSpent, JudgeOutage, JudgeWatch
+from ditto.settings import Settings
+from tests.ditto.test_settings import config
 
 WORKERS, CALLS = 4, 25
 
@@ -103,3 +110,81 @@ def test_the_budget_holds_over_all_workers() -> None:
     # What is in flight when the last report comes in may overshoot: a heartbeat's worth of calls at most.
     assert 1.0 <= state.spent_usd
     assert outcomes["ok"] < WORKERS * CALLS and cost > 0.02
+
+
+# --- what the trainer makes of it
+
+
+def trace(reward: float | None = 1.0, cause: str = "server_error", cost: float = 0.0) -> dict[str, Any]:
+    """A session that kept or lost its judge, and what it cost."""
+    failure = None if reward is not None else {"stage": "judge", "cause": cause, "detail": f"{cause} at the end"}
+    usage = {"judge": Usage(calls=1, requests=1, cost_usd=cost).to_json()}
+    draft = {"failure": failure, "valid": reward is not None}
+    return {"task": "hitom", "draft": draft, "refined": None, "feedback_failure": None, "usage": usage}
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Callable[..., JudgeWatch]]:
+    """Makes a started JudgeWatch with these settings of the judge."""
+    started: list[JudgeWatch] = []
+
+    def make(**judge: Any) -> JudgeWatch:
+        if started:  # a run that is resumed has another actor
+            ray.kill(started.pop()._limits)
+        section = {"model": "m", "base_url": "http://j", **judge}
+        made = JudgeWatch(Settings.of(config(run__dir=str(tmp_path), judge=section)))
+        made.start()
+        started.append(made)
+        return made
+
+    yield make
+    ray.kill(started.pop()._limits)
+
+
+def test_a_share_of_lost_sessions_above_the_limit_stops_the_run(watch: Callable[..., JudgeWatch]) -> None:
+    judges = watch(max_failure_rate=0.25)
+    numbers = judges.after_step(1, [trace(), trace(), trace(), trace(None)])
+    assert judges.stop is None and numbers["judge/failure_share"] == 0.25
+    judges.after_step(2, [trace(), trace(None, "refusal"), trace(None)])
+    assert isinstance(judges.stop, JudgeOutage)
+    for part in (
+        "Step 2",
+        "67% of 3 sessions",
+        "refusal 1, server_error 1",
+        "m at http://j",
+        "server_error at the end",
+    ):
+        assert part in str(judges.stop)
+
+
+def test_a_tripped_breaker_stops_the_run_whatever_the_share(watch: Callable[..., JudgeWatch]) -> None:
+    judges = watch(breaker={"min_requests": 5, "max_pauses": 0})
+    (line,) = lines_of(judges.settings.gateway)
+    report = Report(line, "worker", outcomes={"ok": 1, "timeout": 5}, last_failure="nobody answers")
+    ray.get(judges._limits.sync.remote(report))
+    judges.after_step(3, [trace() for _ in range(8)])
+    assert isinstance(judges.stop, JudgeOutage)
+    for part in ("Step 3", "m at http://j", "83% of 6 requests failed (timeout 5)", "nobody answers"):
+        assert part in str(judges.stop)
+
+
+def test_the_budget_stops_the_run_before_a_step_that_would_not_fit(
+    watch: Callable[..., JudgeWatch], tmp_path: Path
+) -> None:
+    prices = {"price_in": 1, "price_out": 1}
+    judges = watch(budget_usd=1.0, **prices)
+    judges.after_step(1, [trace(cost=0.1), trace(cost=0.2)])
+    assert judges.stop is None
+    judges.after_validation([trace(cost=0.05)])
+    judges.after_step(2, [trace(cost=0.25)])
+    assert judges.stop is None  # 0.60 are spent; this step and the validation before it cost 0.30
+    judges = watch(budget_usd=1.0, **prices)  # a crash; the bill goes on
+    judges.after_step(3, [trace(cost=0.25)])
+    assert isinstance(judges.stop, BudgetSpent) and "$0.85 of judge.budget_usd=$1.00" in str(judges.stop)
+    assert Ledger.load(tmp_path / "usage.json").total().cost_usd == pytest.approx(0.85)
+
+
+def test_sessions_that_the_budget_cut_off_are_no_outage(watch: Callable[..., JudgeWatch]) -> None:
+    judges = watch(budget_usd=1.0, price_in=1, price_out=1)
+    judges.after_step(1, [trace(cost=1.0), trace(None, "budget"), trace(None, "budget")])
+    assert isinstance(judges.stop, BudgetSpent)

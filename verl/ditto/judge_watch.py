@@ -1,4 +1,4 @@
-"""What the judges cost and whether they work, step by step: the reasons to stop a run early, and its bill.
+"""What the judges cost and whether they work, step by step: the reasons to stop a run early.
 
 A run stops with an error when too many sessions of a step lost their judge or an endpoint's circuit breaker tripped,
 and without one when the budget does not cover another step. In both cases the trainer saves a checkpoint first.
@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
-from rich.console import Console
 
-from agents.judge.ledger import Ledger, money, table
+from agents.judge.ledger import Ledger, money
 from ditto import judge_limits
 from ditto.settings import Settings
 from ditto.step_metrics import Trace, failures_by_cause, judge_failure
@@ -78,11 +77,6 @@ class JudgeWatch:
     def after_validation(self, traces: Sequence[Trace]) -> None:
         """Count a validation's sessions."""
         self._count(traces)
-
-    def print_bill(self) -> None:
-        """The table of what the run spent."""
-        if self._ledger.tasks:
-            Console().print(table(self._ledger))
 
     def _count(self, traces: Sequence[Trace]) -> None:
         for trace in traces:

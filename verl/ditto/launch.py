@@ -104,3 +104,16 @@ def _train(config: DictConfig) -> None:
         run_ppo(config, task_runner_class=remote_runner())
     finally:
         ray.shutdown()
+        _print_bill(config)
+
+
+def _print_bill(config: DictConfig) -> None:
+    """What the run spent on its judges, however it ended."""
+    from rich.console import Console
+
+    from agents.judge.ledger import Ledger, table
+    from ditto.settings import Settings
+
+    ledger = Ledger.load(Settings.of(config).ledger_file)
+    if ledger.tasks:
+        Console(width=max(110, Console().width)).print(table(ledger))

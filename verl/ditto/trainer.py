@@ -103,7 +103,6 @@ class DittoTrainer(PPOTrainer):
             super().fit(agent_loop_manager)
         finally:
             self.watchdog.stop()
-            self.judges.print_bill()
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> KVBatchMeta:
         self._asked_prompts = sample_batch_size

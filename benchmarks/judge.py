@@ -1,0 +1,382 @@
+"""What the judge gateway costs, and how a step's judging follows its cap.
+
+    python -m benchmarks.judge compare [--latency 1.0 0]           # against a plain openai client with a semaphore
+    python -m benchmarks.judge cap     [--concurrency 16 64 256]   # requests/s over cap / latency
+    python -m benchmarks.judge sweep   [--plot sweep.png]          # the real driver at caps from 4 to 128
+
+All ask a local server of fixed latency, in a process of its own, whose own most is printed first. `compare` and `cap`
+run two clients in turns, every second round in the other order. Both are given all their calls at once, send the same
+form of question over the same HTTP client, and read answers with the same pydantic schema:
+
+    plain      openai.AsyncOpenAI behind an asyncio.Semaphore: no retries, no cache, no accounting, no defence
+    gateway    Judge.ask, all questions distinct, cache on (so every call is looked up and written), limits on:
+               the cap, and a hundred times the requests and tokens a minute that are needed
+
+Goals: requests/s of gateway over plain at least 0.95 (where the endpoint is the bottleneck); own CPU below 1 ms a call;
+requests/s over cap / latency at least 0.97 in the steady state (`cap`: the first two and the last of the waves of
+`concurrency` answers are left out). At latency 0 no endpoint hides the client's own work: shown, but no goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+from rich.console import Console
+from rich.table import Table
+
+from agents.judge import Gateway, GatewaySettings, Judge
+from agents.judge.structured import response_format
+from agents.policy import Players
+from agents.refine import RefineSettings, run_session
+from agents.task import Episode, Message, Metric, Row, Task, Verdict
+from agents.testing import scripted_players
+from benchmarks.fixed_latency_server import maximum_rate, served
+
+ANSWER = '{"score": 7, "critique": "The reply is kind, but it never says what to do next. Name one concrete step."}'
+INSTRUCTIONS = (
+    "You judge how well a reply helps the person who wrote the message. Score it from 0 (useless or harmful) to 10 "
+    "(no expert would do better), and criticise it in two sentences addressed to its author: what is good, and what to "
+    "do better."
+)
+ROUND_TRIPS = 3  # of a session in `sweep`, one after another: the draft's score, its critique, the refined one's score
+WAVES_LEFT_OUT = 3
+console = Console()
+
+
+class Scored(BaseModel):
+    score: int = Field(ge=0, le=10)
+    critique: str
+
+
+class Advice(BaseModel):
+    critique: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured run: CPU seconds of this process, and when each answer had been read (seconds from the start)."""
+
+    cpu: float
+    answered: Sequence[float]
+
+    @property
+    def rate(self) -> float:
+        """Requests a second over the whole run, ramp-up and tail included."""
+        return len(self.answered) / self.answered[-1]
+
+    @property
+    def cpu_ms(self) -> float:
+        """CPU milliseconds a call."""
+        return 1000 * self.cpu / len(self.answered)
+
+    def steady_rate(self, cap: int) -> float:
+        """Requests a second from the end of the second wave of `cap` answers to the end of the last but one."""
+        waves = len(self.answered) // cap
+        return (waves - WAVES_LEFT_OUT) * cap / (self.answered[(waves - 1) * cap - 1] - self.answered[2 * cap - 1])
+
+
+Ask = Callable[[int], Awaitable[Scored]]
+
+
+async def timed(ask: Ask, numbers: Sequence[int]) -> Run:
+    """Ask all the questions at once."""
+    answered: list[float] = []
+
+    async def one(number: int) -> None:
+        await ask(number)
+        answered.append(time.perf_counter())
+
+    gc.collect()
+    start, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*map(one, numbers))
+    cpu = time.process_time() - cpu
+    return Run(cpu, [at - start for at in answered])
+
+
+def data(number: int, words: int) -> dict[str, Any]:
+    """The question of that number, no two alike."""
+    return {"message": f"Case {number}: I lost my job.", "reply": " ".join(f"word{i % 97}" for i in range(words))}
+
+
+def plain(judge: Judge, concurrency: int, words: int) -> Ask:
+    """The SDK and a semaphore, on the gateway's own HTTP client."""
+    client, gate = judge.client, asyncio.Semaphore(concurrency)
+    form: Any = response_format(Scored, "json_schema")
+
+    async def ask(number: int) -> Scored:
+        messages: list[Any] = [
+            {"role": "system", "content": INSTRUCTIONS},
+            {"role": "user", "content": json.dumps(data(number, words), ensure_ascii=False, indent=1)},
+        ]
+        async with gate:
+            answer = await client.chat.completions.create(model="fixed", messages=messages, response_format=form)
+        return Scored.model_validate_json(answer.choices[0].message.content or "")
+
+    return ask
+
+
+def gateway(judge: Judge, words: int) -> Ask:
+    """The gateway, with counters of its own as every session has."""
+
+    async def ask(number: int) -> Scored:
+        return await judge.scope().ask(Scored, INSTRUCTIONS, data(number, words))
+
+    return ask
+
+
+@asynccontextmanager
+async def connected(url: str, concurrency: int) -> Any:
+    """A gateway as a run has it: cache in a file, all limits on, all of this process."""
+    settings = {
+        "model": "fixed",
+        "base_url": url,
+        "api_key_env": "none",
+        "concurrency": concurrency,
+        "requests_per_minute": 100 * 60 * 2_000,
+        "tokens_per_minute": 100 * 60 * 2_000 * 1_000,
+        "structured": "json_schema",
+        "price_in": 0.05,
+        "price_out": 0.4,
+    }
+    with tempfile.TemporaryDirectory(prefix="judge-benchmark-") as folder:
+        connection = Gateway.connect(GatewaySettings.of({"judge": settings}), cache_dir=Path(folder))
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+async def in_turns(url: str, concurrency: int, calls: int, repeats: int, words: int) -> dict[str, list[Run]]:
+    """Both clients, `repeats` times each after a warm-up that opens the connections."""
+    numbers = itertools.count()
+    runs: dict[str, list[Run]] = {"plain": [], "gateway": []}
+    async with connected(url, concurrency) as connection:
+        asks = {"plain": plain(connection.judge, concurrency, words), "gateway": gateway(connection.judge, words)}
+        for ask in asks.values():
+            await timed(ask, list(itertools.islice(numbers, concurrency)))
+        for turn in range(repeats):
+            for name in list(asks)[:: -1 if turn % 2 else 1]:
+                runs[name].append(await timed(asks[name], list(itertools.islice(numbers, calls))))
+    return runs
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """Median and quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [*values] * 3
+    return f"{middle:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+
+
+def new_table(title: str, first: str, *columns: str) -> Table:
+    """A table whose first column is text and whose others are numbers."""
+    table = Table(title=title)
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def check_server(calls: int) -> None:
+    """Print what the server can do at most, so that no number below is the server's."""
+    most = max(maximum_rate(ANSWER, requests=10 * max(calls, 100)) for _ in range(3))
+    console.print(f"The server answers at least {most:,.0f} requests/s (latency 0, a client as thin as itself).")
+
+
+def run_compare(arguments: argparse.Namespace) -> None:
+    """Requests/s and CPU of both clients, at every latency."""
+    check_server(arguments.calls)
+    table = new_table(
+        f"{arguments.calls} calls at concurrency {arguments.concurrency}, median (quartiles) of {arguments.repeats}",
+        "latency s",
+        *("client", "requests/s", "CPU ms a call"),
+    )
+    lines = []
+    for latency in arguments.latency:
+        with served(ANSWER, latency) as url:
+            runs = asyncio.run(
+                in_turns(url, arguments.concurrency, arguments.calls, arguments.repeats, arguments.words)
+            )
+        for name, of_name in runs.items():
+            rates, cpu = [run.rate for run in of_name], [run.cpu_ms for run in of_name]
+            table.add_row(f"{latency:g}", name, spread(rates, 1), spread(cpu, 3))
+        table.add_section()
+        pairs = list(zip(runs["plain"], runs["gateway"], strict=True))
+        busy = statistics.median(run.cpu / run.answered[-1] for run in runs["gateway"])
+        lines.append(
+            f"latency {latency:g} s, this process {busy:.0%} busy: gateway over plain, requests/s "
+            f"{spread([ours.rate / theirs.rate for theirs, ours in pairs], 3)}"
+            f"{' (goal: at least 0.95)' if latency else ''}; own CPU, ms a call "
+            f"{spread([ours.cpu_ms - theirs.cpu_ms for theirs, ours in pairs], 3)} (goal: below 1)"
+        )
+    console.print(table)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def run_cap(arguments: argparse.Namespace) -> None:
+    """Requests/s over cap / latency, in the steady state and with ramp-up and tail."""
+    waves = arguments.waves
+    check_server(waves * max(arguments.concurrency))
+    table = new_table(
+        f"Requests/s over cap / latency, ratios as median (quartiles) of {arguments.repeats}; {waves} waves of `cap` "
+        f"calls, steady state: waves 3 to {waves - 1}",
+        "client",
+        *("cap", "latency s", "cap / latency", "requests/s", "steady ratio", "ratio of the whole run", "CPU ms a call"),
+    )
+    for cap, latency in itertools.product(arguments.concurrency, arguments.latency):
+        with served(ANSWER, latency) as url:
+            runs = asyncio.run(in_turns(url, cap, waves * cap, arguments.repeats, arguments.words))
+        for name, of_name in runs.items():
+            steady = [run.steady_rate(cap) for run in of_name]
+            table.add_row(
+                *(name, f"{cap}", f"{latency:g}", f"{cap / latency:,.1f}", f"{statistics.median(steady):,.1f}"),
+                spread([rate * latency / cap for rate in steady], 3),
+                spread([run.rate * latency / cap for run in of_name], 3),
+                f"{statistics.median(run.cpu_ms for run in of_name):.2f}",
+            )
+        table.add_section()
+    console.print(table)
+    console.print("Goal: a steady ratio of the gateway of at least 0.97.")
+
+
+class Helping(Task[Row]):
+    """A task of one turn: the judge scores, and criticises in a second call."""
+
+    name = "helping"
+    row_type = Row
+    headline = Metric("score", low=0.0, high=10.0)
+    calls_per_feedback = 1.0
+
+    def prompt(self, row: Row, feedback: str | None = None) -> list[Message]:
+        return [{"role": "user", "content": f"Case {row.index}: I lost my job. {feedback or ''}"}]
+
+    async def play(self, row: Row, players: Players, feedback: str | None) -> Episode:
+        asked = self.prompt(row, feedback)
+        reply = await players.policy().say(asked)
+        return Episode({"policy": [*asked, {"role": "assistant", "content": reply}]})
+
+    async def judge(self, row: Row, episode: Episode, judge: Judge) -> Verdict:
+        shown = {"row": row.index, "reply": episode.answer}
+        scored = await judge.ask(Scored, INSTRUCTIONS, shown, said=[episode.answer], min_words=3)
+        return Verdict(scored.score, {"score": scored.score}, scored.critique)
+
+    async def feedback(self, row: Row, episode: Episode, verdict: Verdict, judge: Judge) -> str:
+        shown = {"row": row.index, "reply": episode.answer, "score": verdict.reward}
+        return (await judge.ask(Advice, "Advise the author how to do better.", shown)).critique
+
+
+async def one_step(url: str, cap: int, sessions: int, words: int) -> tuple[float, int]:
+    """Seconds of one step's sessions with that cap, and the judge requests it took."""
+
+    def policy(messages: Sequence[Message]) -> str:  # the refined reply differs, for its prompt does
+        return messages[-1]["content"] + data(0, words)["reply"]
+
+    task = Helping()
+    async with connected(url, cap) as connection:
+        start = time.perf_counter()
+        done = await asyncio.gather(
+            *(
+                run_session(task, Row(index=i), scripted_players(policy), connection, RefineSettings())
+                for i in range(sessions)
+            )
+        )
+        seconds = time.perf_counter() - start
+    if not all(session.refined and session.refined.valid for session in done):
+        raise RuntimeError(f"a session failed: {next(s for s in done if not (s.refined and s.refined.valid))}")
+    return seconds, sum(usage.requests for session in done for usage in session.usage.values())
+
+
+def run_sweep(arguments: argparse.Namespace) -> None:
+    """A step's seconds by the judge's cap."""
+    latency, caps = arguments.latency, arguments.concurrency
+    check_server(arguments.sessions)
+    seconds: dict[int, list[float]] = {cap: [] for cap in caps}
+    calls = 0
+    with served(ANSWER, latency) as url:
+        asyncio.run(one_step(url, max(caps), 2, arguments.words))  # imports and first uses
+        for turn in range(arguments.repeats):
+            for cap in caps[:: -1 if turn % 2 else 1]:
+                took, calls = asyncio.run(one_step(url, cap, arguments.sessions, arguments.words))
+                seconds[cap].append(took)
+    step = {cap: statistics.median(values) for cap, values in seconds.items()}
+    expected = {cap: calls * latency / cap for cap in caps}
+    table = new_table(
+        f"Judging of one step: {arguments.sessions} sessions, {calls} calls of {latency:g} s, {ROUND_TRIPS} in a row a "
+        f"session (so never below {ROUND_TRIPS * latency:g} s), median (quartiles) of {arguments.repeats}",
+        "cap",
+        *("step s", "calls x latency / cap", "step over the longer bound", "gain on the row above"),
+    )
+    for before, cap in zip([None, *caps], caps, strict=False):
+        bound = max(expected[cap], ROUND_TRIPS * latency)
+        gain = f"{step[before] / step[cap]:.2f}x" if before else ""
+        row = (spread(seconds[cap], 2), f"{expected[cap]:.2f}", f"ratio {step[cap] / bound:.3f}", gain)
+        table.add_row(f"{cap}", *row)
+    console.print(table)
+    best = min(step.values())
+    enough = min(cap for cap in caps if step[cap] <= 1.05 * best)
+    console.print(f"From a cap of {enough} on, more helps by less than 5 %: {step[enough]:.2f} s, best {best:.2f} s.")
+    if arguments.plot:
+        plot(arguments.plot, step, expected, ROUND_TRIPS * latency)
+
+
+def plot(file: Path, step: dict[int, float], expected: dict[int, float], floor: float) -> None:
+    """Draw a step's seconds by cap, with both bounds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    axes.loglog(list(step), list(step.values()), "o-", label="measured")
+    axes.loglog(list(expected), list(expected.values()), "--", label="calls x latency / cap")
+    axes.axhline(floor, color="grey", linestyle=":", label=f"{ROUND_TRIPS} calls one after another")
+    axes.set_xticks(list(step), [str(cap) for cap in step], minor=False)
+    axes.minorticks_off()
+    axes.set(xlabel="judge.concurrency", ylabel="seconds of judging a step")
+    axes.legend()
+    figure.savefig(file, dpi=150)
+    console.print(f"drawn: {file}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.judge", description=(__doc__ or "").split("\n")[0])
+    what = parser.add_subparsers(required=True)
+    compare = what.add_parser("compare", help="against a plain client: requests/s and CPU")
+    compare.add_argument("--calls", type=int, default=2048)
+    compare.add_argument("--concurrency", type=int, default=256)
+    compare.add_argument("--latency", type=float, nargs="+", default=[1.0, 0.0])
+    compare.add_argument("--repeats", type=int, default=8)
+    compare.set_defaults(run=run_compare)
+    cap = what.add_parser("cap", help="requests/s over cap / latency")
+    cap.add_argument("--waves", type=int, default=12, help="calls of a run, in multiples of the cap (at least 4)")
+    cap.add_argument("--concurrency", type=int, nargs="+", default=[16, 64, 256])
+    cap.add_argument("--latency", type=float, nargs="+", default=[1.0])
+    cap.add_argument("--repeats", type=int, default=3)
+    cap.set_defaults(run=run_cap)
+    sweep = what.add_parser("sweep", help="a step's judging by the judge's cap, with the real driver")
+    sweep.add_argument("--sessions", type=int, default=128)
+    sweep.add_argument("--concurrency", type=int, nargs="+", default=[4, 8, 16, 32, 64, 128])
+    sweep.add_argument("--latency", type=float, default=0.5)
+    sweep.add_argument("--repeats", type=int, default=2)
+    sweep.add_argument("--plot", type=Path, help="draw it to this file")
+    sweep.set_defaults(run=run_sweep)
+    for command in (compare, cap, sweep):
+        command.add_argument("--words", type=int, default=150, help="words of the text that is judged")
+    given = parser.parse_args(arguments)
+    given.run(given)
+
+
+if __name__ == "__main__":
+    main()
