@@ -106,8 +106,11 @@ def recount(lines: list[str]) -> dict[str, float]:
         for name in ("draft", "refined"):
             if trace[name] is not None:
                 contentless.setdefault(name, []).append(trace[name]["contentless"])
+        roles = {role for line in lines for role in json.loads(line)["usage"]}
+        tasks = {found["task"] for line in lines if (found := json.loads(line))["usage"]}
         for role, counts in trace["usage"].items():
-            for place in ("", f"role/{role}/", f"task/{trace['task']}/"):
+            places = [""] + [f"role/{role}/"] * (len(roles) > 1) + [f"task/{trace['task']}/"] * (len(tasks) > 1)
+            for place in places:
                 for key in SUMS:
                     value = sum(counts[key].values()) if key == "failures" else counts[key]
                     judge[f"{place}{key}"] = judge.get(f"{place}{key}", 0) + value

@@ -119,7 +119,7 @@ def describe(plans: Sequence[RolePlan], steps: int) -> list[str]:
         )
     tokens = steps * sum(role.tokens_in + role.tokens_out for role in plans)
     costs = [role.cost_usd for role in plans]
-    whole = f"whole run: about {tokens / 1e6:,.1f} million tokens"
+    whole = f"whole run: about {tokens:,.0f} tokens"
     if None not in costs:
         whole += f", ${steps * sum(cost for cost in costs if cost is not None):,.2f}"
     lines.append(whole)

@@ -64,15 +64,14 @@ def _contentless(traces: Sequence[Trace]) -> Iterator[tuple[str, float]]:
 
 
 def _judging(traces: Sequence[Trace]) -> dict[str, float]:
-    """What the judges cost: over all, by role and by task; and how far a jury agrees."""
+    """What the judges cost: over all, by role and by task where there are several; and how far a jury agrees."""
     ledger = Ledger()
     for trace in traces:
         ledger.add_trace(trace)
     found = {f"judge/{key}": value for key, value in counters(ledger.total()).items()}
-    for role, usage in ledger.by_role().items():
-        found |= {f"judge/role/{role}/{key}": value for key, value in counters(usage).items()}
-    for task, usage in ledger.by_task().items():
-        found |= {f"judge/task/{task}/{key}": value for key, value in counters(usage).items()}
+    for kind, parts in (("role", ledger.by_role()), ("task", ledger.by_task())):
+        for name, usage in parts.items() if len(parts) > 1 else ():
+            found |= {f"judge/{kind}/{name}/{key}": value for key, value in counters(usage).items()}
     juries = [a["jury"] for t in traces for a in (t["draft"], t["refined"]) if a and a["jury"]]
     return found | {f"judge/jury/{key}": value for key, value in agreement(juries).items()}
 

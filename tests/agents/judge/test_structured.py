@@ -37,7 +37,6 @@ from agents.testing import (
     WrongSchema,
 )
 
-
 Tone = Enum("Tone", {"WARM": "warm", "COLD": "cold"})
 
 
@@ -117,7 +116,6 @@ INVALID = {
     "prose before": f"Here it is: {json.dumps(GOOD)}",
     "prose after": f"{json.dumps(GOOD)} That is my verdict.",
     "a trailing comma": json.dumps(GOOD)[:-1] + ",}",
-    "cut off": json.dumps(GOOD)[:-3],
     "half a surrogate pair": json.dumps(GOOD).replace("ok thx", "\\ud800"),
     "two fences": f"```json\n{json.dumps(GOOD)}\n```\n```json\n{changed(score=9)}\n```",
     "a fence in prose": f"Sure!\n```json\n{json.dumps(GOOD)}\n```",
