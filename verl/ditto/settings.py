@@ -41,7 +41,7 @@ class Settings(BaseModel):
     feedback_coef: float = Field(default=1.0, ge=0)
     refined_old_logp: Literal["recompute", "rollout"] = "recompute"
     refine: RefineSettings = RefineSettings()
-    gateway: GatewaySettings
+    gateway: GatewaySettings = Field(default_factory=lambda: GatewaySettings.of({}))
     run: RunSettings
 
     @property
