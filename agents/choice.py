@@ -10,13 +10,14 @@ import ast
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic
 
 from pydantic import BaseModel, Field
 
 from agents.judge import Judge, Role
 from agents.policy import Players
+from agents.prompts import Prompt, load_prompt
 from agents.task import Episode, Message, RowT, Task, Verdict
 
 _THINK_TAG = re.compile(r"<(/?)(?:seed:)?think>", re.IGNORECASE)
@@ -95,10 +96,14 @@ class Critique(BaseModel):
 
 
 class OneTurnTask(Task[RowT], Generic[RowT]):
-    """A task of one policy turn: the prompt is rendered, the policy answers, a rule scores."""
+    """A task of one policy turn: the prompt is rendered, the policy answers, a rule scores, a judge criticises.
+
+    A task whose judge scores as well overrides `judge` and `feedback`, and says so in `calls_per_episode`.
+    """
 
     calls_per_episode: ClassVar[Mapping[Role, float]] = {}
     calls_per_feedback: ClassVar[float] = 1.0
+    critic: ClassVar[Prompt] = load_prompt("choice/critique")  # the instructions of the judge that writes the critique
 
     @abstractmethod
     def render(self, row: RowT, feedback_block: str) -> str:
@@ -108,8 +113,18 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
     def reference(self, row: RowT) -> str:
         """The gold answer in words, for the judge that writes the critique. The policy never sees it."""
 
+    def system(self, row: RowT) -> str | None:
+        """The system message, where the task has one."""
+        return None
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (self.critic,)
+
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
-        return [{"role": "user", "content": self.render(row, feedback_paragraph(feedback))}]
+        system = self.system(row)
+        messages: list[Message] = [{"role": "system", "content": system}] if system else []
+        return [*messages, {"role": "user", "content": self.render(row, feedback_paragraph(feedback))}]
 
     async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:
         messages = self.prompt(row, feedback)
@@ -118,21 +133,36 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
 
     async def feedback(self, row: RowT, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         data: Mapping[str, Any] = {
-            "task": self.prompt(row)[0]["content"],
+            "task": "\n\n".join(message["content"] for message in self.prompt(row)),
             "correct_answer": self.reference(row),
             "attempt": episode.answer,
             "attempt_is_correct": verdict.reward >= self.headline.high,
         }
-        return (await judge.ask(Critique, CRITIQUE_INSTRUCTIONS, data, said=[episode.answer])).critique
+        return (await judge.ask(Critique, self.critic, data, said=[episode.answer])).critique
 
 
-CRITIQUE_INSTRUCTIONS = """\
-You coach someone who practises reading other people's minds. The data holds the exercise, the correct answer (for
-your eyes only) and one attempt. Write a critique of two to four sentences, addressed as "you". If the attempt is
-wrong, say which step of the reasoning failed: who saw or heard what, who had already left, who was told something, or
-whether the form of the answer was not the one asked for. If it is right, say what made it right and what to keep doing.
-Never name the correct answer, never name or rule out an option or its letter, and never quote a gold answer: whoever
-reads you must work it out alone. Answer with a JSON object {"critique": "..."}."""
+class LetterTask(OneTurnTask[RowT], Generic[RowT]):
+    """A one-turn task whose answer is one option's letter in `<answer>`: exact match."""
+
+    @abstractmethod
+    def options(self, row: RowT) -> Mapping[str, str]:
+        """The options: letter -> text, in the order they are shown."""
+
+    @abstractmethod
+    def gold(self, row: RowT) -> str:
+        """The letter of the right option."""
+
+    def reference(self, row: RowT) -> str:
+        letter = self.gold(row)
+        return f"{letter}. {self.options(row)[letter]}"
+
+    def secrets(self, row: RowT) -> Sequence[str]:
+        return tuple(self.options(row).values())
+
+    async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
+        letter = tagged_letter(episode.answer)
+        correct = float(letter == self.gold(row))
+        return Verdict(correct, {"accuracy": correct, "answered": float(letter in self.options(row))})
 
 
 def feedback_paragraph(feedback: str | None) -> str:

@@ -115,6 +115,7 @@ class Session:
     feedback_failure: Failure | None = None
     redactions: int = 0
     refined: Attempt | None = None
+    prompts: tuple[str, ...] = ()  # the judge prompts of the task, with their versions
     usage: dict[str, Usage] = field(default_factory=dict)  # by role
 
     def to_json(self) -> dict[str, Any]:
@@ -127,6 +128,7 @@ class Session:
             "feedback": self.feedback,
             "feedback_failure": vars(self.feedback_failure) if self.feedback_failure else None,
             "redactions": self.redactions,
+            "prompts": list(self.prompts),
             "refined": self.refined.to_json() if self.refined else None,
             "usage": {role: usage.to_json() for role, usage in self.usage.items()},
         }
@@ -215,7 +217,7 @@ async def run_session(
     """
     scope = gateway.scope()
     draft = await _attempt(task, row, new_players("base"), scope, None, settings)
-    session = Session(task.name, row.index, step, draft)
+    session = Session(task.name, row.index, step, draft, prompts=tuple(prompt.id for prompt in task.prompts))
     if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):
         await _refine(session, task, row, new_players, scope, settings)
     session.usage = scope.usage()

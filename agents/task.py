@@ -11,7 +11,7 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
@@ -21,6 +21,7 @@ from agents.message import Message
 if TYPE_CHECKING:
     from agents.judge import Judge, Role
     from agents.policy import Players
+    from agents.prompts import Prompt
 
 
 def _not_blank(text: str) -> str:
@@ -125,6 +126,14 @@ class Task(ABC, Generic[RowT]):
     # and for the check that every endpoint that will be asked can be.
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
     calls_per_feedback: ClassVar[float] = 0.0
+    # Fields of the row that may be shortened when its prompt is too long, in this order, and which end of them stays:
+    # a biography's start, a history's end (agents/cutting.py).
+    cuts: ClassVar[tuple[tuple[str, Literal["start", "end"]], ...]] = ()
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The judge prompts that this task uses; their versions enter the trace."""
+        return ()
 
     @abstractmethod
     async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:

@@ -15,6 +15,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 from agents.choice import OneTurnTask, letter_options, listed, names_place, tagged_answer, tagged_letter
 from agents.judge import Judge
 from agents.metrics.overlap import token_f1
+from agents.prompts import load_prompt
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
@@ -93,6 +94,7 @@ class FanToM(OneTurnTask[FanToMRow]):
     name = "fantom"
     row_type = FanToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
+    critic = load_prompt("choice/critique_of_a_mind_reader")
 
     def render(self, row: FanToMRow, feedback_block: str) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from agents.choice import OneTurnTask, parse_options, tagged_letter
 from agents.judge import Judge
+from agents.prompts import load_prompt
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -41,6 +42,7 @@ class HiToM(OneTurnTask[HiToMRow]):
     name = "hitom"
     row_type = HiToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
+    critic = load_prompt("choice/critique_of_a_mind_reader")
     rules = RULES
     form = FORM
 

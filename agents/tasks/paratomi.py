@@ -13,6 +13,7 @@ from pydantic import field_validator
 
 from agents.choice import OneTurnTask, listed, names_place, tagged_answer
 from agents.judge import Judge
+from agents.prompts import load_prompt
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -51,6 +52,7 @@ class ParaToMi(OneTurnTask[ParaToMiRow]):
     name = "paratomi"
     row_type = ParaToMiRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
+    critic = load_prompt("choice/critique_of_a_mind_reader")
 
     def render(self, row: ParaToMiRow, feedback_block: str) -> str:
         story = "\n".join(sentence.strip() for sentence in row.story)

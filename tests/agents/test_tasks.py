@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from samples import HITOM, SAMPLES, episode_of, load, real_fantom, real_hitom, real_paratomi, tagged, verdict_of
 
 from agents.choice import (
-    CRITIQUE_INSTRUCTIONS,
     Critique,
     names_place,
     parse_options,
@@ -259,7 +258,7 @@ def test_the_critic_gets_gold_and_attempt_as_data(name, correct):
     data = fake.requests[0].data
     assert data["attempt"] == attempt and data["attempt_is_correct"] is correct
     assert data["correct_answer"] == item.task.reference(item.row)
-    assert "praise me" not in system["content"] and system == {"role": "system", "content": CRITIQUE_INSTRUCTIONS}
+    assert "praise me" not in system["content"] and system == {"role": "system", "content": item.task.critic}
 
 
 def test_a_critic_that_refuses_is_a_judge_failure():
