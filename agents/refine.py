@@ -164,7 +164,8 @@ async def _attempt(
     try:
         verdict = await _guarded("judge", deliberate(task, row, episode, gateway))
     except Contentless:
-        attempt.contentless, verdict = True, Verdict(task.headline.worst, critique=SAID_NOTHING)
+        worst = task.headline.worst
+        attempt.contentless, verdict = True, Verdict(worst, {task.headline.name: worst}, SAID_NOTHING)
     attempt.seconds["judge"] = time.perf_counter() - start
     if isinstance(verdict, Failure):
         attempt.failure = verdict

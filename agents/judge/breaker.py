@@ -40,6 +40,7 @@ class CircuitBreaker:
         self.state: State = "closed"
         self.pauses = 0  # in a row
         self.until = 0.0  # the end of the pause
+        self.probed = False  # probing: a request was let through; what is heard before is from before the pause
         self.last = ""  # the last failure's detail
         self._window: deque[tuple[float, Counter[str]]] = deque()
 
@@ -49,11 +50,13 @@ class CircuitBreaker:
         for name, n in outcomes.items():
             if n and name != "rate_limit":
                 counted[OK if name in CONTENT else name] += n
-        self.last = last or self.last
+        if set(counted) - {OK}:
+            self.last = last or self.last
         if not counted:
             return
         if self.state == "probing":
-            self._probed(now, healthy=counted[OK] > 0)
+            if self.probed:
+                self._judge_probe(now, healthy=counted[OK] > 0)
         elif self.state == "closed":
             self._window.append((now, counted))
             self._forget(now)
@@ -62,7 +65,7 @@ class CircuitBreaker:
     def at(self, now: float) -> State:
         """The state at this time: a pause that is over becomes probing."""
         if self.state == "open" and now >= self.until:
-            self.state = "probing"
+            self.state, self.probed = "probing", False
         return self.state
 
     def summary(self) -> str:
@@ -100,7 +103,7 @@ class CircuitBreaker:
         self.state, self.until = "open", now + self.settings.pause_s * 2**self.pauses
         self.pauses += 1
 
-    def _probed(self, now: float, healthy: bool) -> None:
+    def _judge_probe(self, now: float, healthy: bool) -> None:
         if healthy:
             self.state, self.pauses = "closed", 0
             self._window.clear()

@@ -23,7 +23,7 @@ MODES: tuple[StructuredMode, ...] = ("json_schema", "json_object", "prompt")  # 
 class Endpoint(BaseModel):
     """One model behind one OpenAI-compatible address, with the limits and prices that hold for it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     model: str = DEFAULT_MODEL
     base_url: str | None = None  # None: OPENAI_BASE_URL, else the SDK's own default
@@ -46,7 +46,11 @@ class Endpoint(BaseModel):
     @field_validator("api_key_env")
     @classmethod
     def _no_key(cls, name: str | None) -> str | None:
-        return None if name is not None and name.lower() in (NO_KEY, "") else name
+        if name is None or name.lower() in (NO_KEY, ""):
+            return None
+        if not name.isidentifier():  # not repeated: it may be the key itself
+            raise ValueError("is no name of an environment variable; the key itself stands in no setting")
+        return name
 
     @property
     def url(self) -> str:

@@ -47,6 +47,7 @@ class Gate:
         self._port = port
         self._grant = NOTHING
         self._requests = self._tokens = 0.0  # what is left of the grant
+        self._surplus = 0.0  # tokens that calls were charged and did not use
         self._in_flight = 0
         self._waiters: deque[_Waiter] = deque()
         self._outcomes: Counter[str] = Counter()
@@ -64,6 +65,7 @@ class Gate:
         Raises:
             JudgeFailure: `outage` or `budget`: no request will be let through any more.
         """
+        tokens = max(tokens, 1.0)  # where nothing is left, nothing fits
         if not self._waiters and self._fits():
             self._admit(tokens)
             return
@@ -74,9 +76,11 @@ class Gate:
             await waiter.admitted
         except asyncio.CancelledError:
             if waiter.admitted.done() and not waiter.admitted.cancelled() and not waiter.admitted.exception():
-                self.leave(None, tokens, 0.0)  # admitted in the same moment
+                self._requests += 1.0  # admitted in the same moment, and nothing was sent
+                self.leave(None, tokens, 0.0)
             elif waiter in self._waiters:
                 self._waiters.remove(waiter)
+                self._hand_back_soon()
             raise
 
     def leave(
@@ -88,17 +92,24 @@ class Gate:
             outcome: "ok", a cause, or None where it was given up before it could tell anything.
             estimated, used: tokens, as announced and as it turned out.
         """
+        before = self._in_flight
         self._in_flight -= 1
         if outcome is not None:
             self._outcomes[outcome] += 1
-        self._tokens += estimated - used
+        # A surplus is for everyone: who lived off his own would know no rate.
+        self._tokens += min(0.0, estimated - used)
+        self._surplus += max(0.0, estimated - used)
         self._cost_usd += cost_usd
         self._last_failure = detail or self._last_failure
         self._pump()
         bad = outcome not in (None, OK)
-        self._touch(urgent=bad or (self._grant.contended and not self._waiters))
+        unused = self._in_flight < before  # a slot that no call of this process may use, or has use for
+        self._touch(urgent=bad or (self._grant.contended and unused))
+        self._hand_back_soon()
+
+    def _hand_back_soon(self) -> None:
+        """Where nothing is left to do the slots go back; not at once, for the next call is often near."""
         if self._in_flight == 0 and not self._waiters and self._wake is not None:
-            # Hand everything back soon; not at once, for the next call is often near.
             asyncio.get_running_loop().call_later(LINGER_S, self._wake.set)
 
     def _fits(self) -> bool:
@@ -132,6 +143,8 @@ class Gate:
                 grant = await self._port(report)
             except Exception as error:  # noqa: BLE001 - whatever it is, who waits must hear of it, or would wait for ever
                 logger.exception("the run's limits are out of reach")
+                self._outcomes.update(report.outcomes)  # told again, should they come back
+                self._cost_usd += report.cost_usd
                 self._refuse(JudgeFailure("outage", f"the run's limits are out of reach: {error!r}"))
                 return
             self._apply(grant, report)
@@ -157,13 +170,13 @@ class Gate:
             tokens_waiting=sum(waiter.tokens for waiter in self._waiters),
             outcomes=dict(self._outcomes),
             unused_requests=self._requests if finite[0] else 0.0,
-            unused_tokens=self._tokens if finite[1] else 0.0,
+            unused_tokens=self._tokens + self._surplus if finite[1] else 0.0,
             cost_usd=self._cost_usd,
             last_failure=self._last_failure,
         )
         # Until the answer is here nothing is admitted: what was granted has been handed back.
         self._grant = NOTHING
-        self._requests = self._tokens = 0.0
+        self._requests = self._tokens = self._surplus = 0.0
         self._outcomes.clear()
         self._cost_usd, self._last_failure = 0.0, ""
         return report

@@ -73,7 +73,7 @@ class Gateway:
             role: Judge(lines[e], cache=None if role in SAMPLED else cache, asking=asking)
             for role, e in settings.roles.items()
         }
-        jury = tuple(Judge(lines[e], cache=cache, asking=asking) for e in settings.jury)
+        jury = tuple(Judge(lines[e], cache=cache, asking=asking, member=i) for i, e in enumerate(settings.jury))
         return cls(settings, roles, jury or (roles["judge"],))
 
     @classmethod
@@ -118,6 +118,9 @@ class Gateway:
         return {role: usage for role, usage in total.items() if usage.calls}
 
     async def close(self) -> None:
-        """Close the connections."""
-        for line in {id(j.line): j.line for j in (*self.roles.values(), *self.jury)}.values():
+        """Close the connections and the cache."""
+        judges = (*self.roles.values(), *self.jury)
+        for line in {id(judge.line): judge.line for judge in judges}.values():
             await line.close()
+        for cache in {id(judge.cache): judge.cache for judge in judges if judge.cache}.values():
+            cache.close()

@@ -101,10 +101,12 @@ class Judge(ChatModel):
     Attributes:
         cache: where answers are kept; None: every call is made.
         asking: calls under way in this process, by key: who asks the same waits for the same answer.
+        member: number in a jury, part of the key: one model may sit there twice, and then has two opinions.
     """
 
     cache: Cache | None = None
     asking: dict[bytes, asyncio.Future[str]] = field(default_factory=dict)
+    member: int = 0
 
     async def ask(
         self,
@@ -112,7 +114,7 @@ class Judge(ChatModel):
         instructions: str,
         data: Mapping[str, Any],
         *,
-        said: Sequence[str] = (),
+        said: Sequence[str] | None = None,
         min_words: int = 1,
         sample: int = 0,
     ) -> SchemaT:
@@ -121,14 +123,15 @@ class Judge(ChatModel):
         Args:
             instructions: our own words, the system message.
             data: everything untrusted, the policy's text above all; sent as JSON in a user message.
-            said: what of it the policy wrote, where saying nothing must not be judged; `min_words` is the least.
+            said: what of it the policy wrote, where saying nothing must not be judged; `min_words` is the least. None:
+                nothing of it is the policy's.
             sample: number of a repeated judgment; equal questions with equal numbers have equal answers.
 
         Raises:
             JudgeFailure: after retries and re-asks; the cause says what kind.
             Contentless: the policy said nothing; no call was made.
         """
-        if said:
+        if said is not None:
             require_content(said, min_words)
         self.usage.calls += 1
         try:
@@ -160,6 +163,7 @@ class Judge(ChatModel):
                 "instructions": instructions,
                 "data": data,
                 "sample": sample,
+                "member": self.member,
             }
         )
 
@@ -218,7 +222,8 @@ class Judge(ChatModel):
             except JudgeFailure as failure:
                 if failure.cause not in CONTENT or reask == self.endpoint.max_reasks:
                     raise
-                complaint = structured.complaint(schema, failure)
+                problem = failure.detail.removeprefix(f"{self.endpoint.name}: ")
+                complaint = structured.complaint(schema, JudgeFailure(failure.cause, problem))
         raise AssertionError("the last re-ask returns or raises")
 
     async def _structured(self, schema: type[BaseModel], instructions: str, question: str, deadline: Deadline) -> str:

@@ -22,6 +22,8 @@ from agents.judge.rates import AdaptiveCap, Bucket
 HEARTBEAT_S = 1.0
 POLL_S = 0.05  # how soon a process that could not be served asks again
 CONTENDED_S = 0.2  # how soon one asks again who holds what others may want
+TURN_S = 1.0  # with fewer slots than processes: how long a process keeps its slot while others have none
+FADED_S = 5.0  # a process that was not heard of for so long keeps what it holds, and has no share in the rest
 SILENT_S = 120.0  # a process that was not heard of for so long is gone, and its slots are free
 
 
@@ -85,13 +87,16 @@ class Grant:
     stop: Stop | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class _Process:
+    in_flight: int = 0
     held: int = 0  # slots it may be using right now
     demand: int = 0
     waiting: int = 0
     tokens_waiting: float = 0.0
     heard: float = 0.0
+    has_turn: bool = False  # it holds slots
+    since: float = 0.0  # the time from which it has or lacks its turn
 
 
 class _Line:
@@ -108,9 +113,12 @@ class _Line:
         for name in [name for name, p in self.processes.items() if now - p.heard > SILENT_S]:
             del self.processes[name]
         process = self.processes.setdefault(report.process, _Process())
+        if not process.demand:
+            process.since = now
         process.heard = now
         process.demand = report.in_flight + report.waiting
         process.waiting, process.tokens_waiting = report.waiting, report.tokens_waiting
+        process.in_flight = report.in_flight
         process.held = report.in_flight  # between a report and its grant a process starts nothing new
         self.requests.refill(now)
         self.tokens.refill(now)
@@ -130,25 +138,30 @@ class _Line:
             return Grant(0, 0.0, 0.0, HEARTBEAT_S, stop=Stop("outage", detail))
         if state == "open":
             return Grant(0, 0.0, 0.0, min(HEARTBEAT_S, max(POLL_S, self.breaker.until - now)))
-        cap = 1 if state == "probing" else self.cap.value
-        others = sum(p.held for p in self.processes.values()) - process.held
-        fair = self._fair_share(process, cap)
-        process.held = max(process.held, min(fair, cap - others)) if process.demand else 0
+        in_use = sum(p.held for p in self.processes.values())
+        cap = self.cap.value
+        if state == "probing":
+            cap = 1 if self.breaker.probed or not in_use else 0  # a probe goes alone: what comes back is its outcome
+        fair = self._fair_share(process, cap, now)
+        process.held = max(process.held, min(fair, cap - (in_use - process.held))) if process.demand else 0
         slots = min(fair, process.held)
-        requests = self._allow(self.requests, process.waiting, self._total("waiting"), 1.0)
-        one = process.tokens_waiting / process.waiting if process.waiting else 0.0
-        tokens = self._allow(self.tokens, process.tokens_waiting, self._total("tokens_waiting"), one)
+        requests, tokens = self._allowances(process, slots)
+        self._note_turn(process, now, able=process.in_flight > 0 or (requests > 0 and tokens > 0))
+        self.breaker.probed |= state == "probing" and slots > 0
         contended = any(p.demand > p.held for p in self.processes.values())
         served = slots >= process.demand and requests >= process.waiting and tokens >= process.tokens_waiting
         again_s = POLL_S if not served else CONTENDED_S if contended else HEARTBEAT_S
         return Grant(slots, requests, tokens, again_s, contended)
 
-    def _fair_share(self, process: _Process, cap: int) -> int:
+    def _fair_share(self, process: _Process, cap: int, now: float) -> int:
         """Max-min fair: nobody gets more than he asks for while another lacks; what is left over is spread evenly."""
         if not process.demand:
             return 0
-        left, share = cap, 0
-        busy = sorted((p for p in self.processes.values() if p.demand), key=lambda p: p.demand)
+        faded = [p for p in self.processes.values() if now - p.heard > FADED_S]
+        busy = sorted((p for p in self.processes.values() if p.demand and p not in faded), key=lambda p: p.demand)
+        left, share = max(0, cap - sum(p.held for p in faded)), 0
+        if left < len(busy):
+            return int(process in sorted(busy, key=lambda p: self._rank(p, now))[:left])
         for position, other in enumerate(busy):
             share = min(other.demand, left // (len(busy) - position))
             left -= share
@@ -158,15 +171,46 @@ class _Line:
         # asks first.
         return mine + min(max(left // len(busy), min(left, 1)), max(4, process.demand // 4))
 
+    def _rank(self, process: _Process, now: float) -> tuple[int, float]:
+        """Where slots do not go round: first whose turn has just begun, then who has waited longest for one; and of
+        those whose turn is over the last that got it."""
+        if not process.has_turn:
+            return 1, process.since
+        return (0 if now - process.since < TURN_S else 2), -process.since
+
+    def _note_turn(self, process: _Process, now: float, able: bool) -> None:
+        # As long as it waits for the rate its turn has not begun, or a slow rate would meet the same one each time.
+        has_turn = process.held > 0
+        if has_turn != process.has_turn or (has_turn and not able):
+            process.has_turn, process.since = has_turn, now
+
+    def _allowances(self, process: _Process, slots: int) -> tuple[float, float]:
+        """Requests and tokens. Neither where one of them or a slot is lacking: it could not be used, and is lost to
+        the others for as long as this process asks for it again and again."""
+        if not slots:
+            return 0.0, 0.0
+        at_once = slots > process.in_flight
+        one = process.tokens_waiting / process.waiting if process.waiting else 0.0
+        requests = self._part(self.requests, process.waiting, self._total("waiting"), 1.0, at_once)
+        tokens = self._part(self.tokens, process.tokens_waiting, self._total("tokens_waiting"), one, at_once)
+        if requests > 0 and tokens > 0:
+            return requests, tokens
+        self.requests.give_back(requests)
+        self.tokens.give_back(tokens)
+        return 0.0, 0.0
+
     def _total(self, of: str) -> float:
         return float(sum(getattr(p, of) for p in self.processes.values()))
 
-    def _allow(self, bucket: Bucket, wanted: float, total: float, one: float) -> float:
-        """This process's part of what is in the bucket, by what waits where; but never too little for one call, or
-        many processes would each hold a fraction for ever."""
+    def _part(self, bucket: Bucket, wanted: float, total: float, one: float, at_once: bool) -> float:
+        """This process's part of what is in the bucket, by what waits where; but never too little for one call that has
+        its slot, or many processes would each hold a fraction for ever."""
         if bucket.rate == math.inf:
             return math.inf
-        return bucket.take(max(one, bucket.level * wanted / total)) if wanted and bucket.level >= min(one, 1.0) else 0.0
+        share = bucket.level * wanted / total if wanted else 0.0
+        if share < one:
+            share = one if at_once and bucket.level >= min(one, 1.0) else 0.0
+        return bucket.take(share)
 
 
 class Limits:

@@ -210,10 +210,17 @@ class Line:
             return result
         except Exception as error:
             outcome, detail = classify(error), self._detail(error)
+            if outcome == "bad_request" and self._still_detecting(body):
+                outcome = None  # the endpoint is well, it only does not know this form
             raise
         finally:
             usage.seconds += time.perf_counter() - start
             self.gate.leave(outcome, estimated, used, cost, detail)
+
+    def _still_detecting(self, body: dict[str, Any]) -> bool:
+        """Whether this request tried a form of structured answers that the endpoint is not known to take."""
+        form = (body.get("response_format") or {}).get("type", "prompt")
+        return form != "prompt" and not (self.settled and form == self.mode)
 
     def _body(self, messages: Sequence[Message], response_format: dict[str, Any] | None) -> dict[str, Any]:
         endpoint = self.endpoint

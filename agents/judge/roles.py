@@ -166,6 +166,8 @@ def _validated(model: type[Any], section: str, values: Mapping[str, Any]) -> Any
         key = ".".join([section, *(str(part) for part in first["loc"])])
         known = [*Endpoint.model_fields, *(JudgePolicy.model_fields if section == "judge" else ())]
         message = first["msg"].removeprefix("Value error, ")
+        if first["loc"][-1:] == ("api_key_env",):
+            raise BadSettings(f"{key}: {message}.") from None
         if first["type"] == "extra_forbidden":  # its value is not shown: it may be a key, as in judge.api_key
             raise BadSettings(f"{key}: {message}. Known keys of {section}: {', '.join(known)}.") from None
         raise BadSettings(f"{key}={first['input']!r}: {message}.") from None

@@ -41,7 +41,7 @@ _INVISIBLE = re.compile(
 )
 # Openings that promise an answer and are none, one or several ("Thought process:\n\nSolution:").
 _OPENINGS = re.compile(
-    r"[\W_]*(?:(?>thought process|reasoning|thinking|thoughts?|solution|answer|final answer|response|analysis"
+    r"[\W_]*(?:(?:thought process|reasoning|thinking|thoughts?|solution|answer|final answer|response|analysis"
     r"|explanation|output|step by step|step \d+|sure|okay|ok"
     r"|let['\u2019]?s (?:solve|think)(?: about)?(?: (?:this|it))?(?: problem)?(?: step by step)?"
     r"|here (?:is|are) (?:my|the) (?:answer|response|solution)s?"

@@ -15,7 +15,7 @@ from enum import Enum, IntEnum
 from typing import Annotated, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from tenacity import wait_none
@@ -122,7 +122,6 @@ INVALID = {
     "thoughts without an end": f"<think>{json.dumps(GOOD)}",
     "thoughts behind": f"{json.dumps(GOOD)}<think>or not?</think>",
     "a second end of thoughts": f"The reply ends its thoughts: </think>{changed(score=9)}</think>{json.dumps(GOOD)}",
-    "nothing": "```json\n```",
     "endless arrays": "[" * 100_000,
     "endless objects": '{"score":' * 100_000,
 }
@@ -182,6 +181,7 @@ FIELDS = {
 }
 
 
+@settings(deadline=None, max_examples=150)
 @given(st.fixed_dictionaries(FIELDS) | st.fixed_dictionaries({}, optional=FIELDS))
 def test_an_object_is_taken_exactly_where_it_fits_and_as_it_is(answer):
     try:
@@ -351,7 +351,7 @@ def test_the_best_form_is_found_once(supports, refused, taken):
 
 @pytest.mark.parametrize(
     "callers",
-    [9, pytest.param(40, marks=pytest.mark.xfail(reason="the breaker takes refused forms for an outage"))],
+    [9, 100],  # a hundred refused forms are no outage
 )
 @pytest.mark.parametrize("supports, refused, taken", SUPPORT[1:], ids=[taken for *_, taken in SUPPORT[1:]])
 def test_first_calls_at_the_same_moment_all_succeed_at_a_refusal_a_form(supports, refused, taken, callers):
