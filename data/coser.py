@@ -1,0 +1,155 @@
+"""CoSER task files: scenes of books with characters, motivations and the book's own conversation.
+
+    python -m data.coser convert test_set.json --out data/sim_eval_data/coser_val.parquet
+    python -m data.coser convert final/*.json --out data/sim_rl_data/coser_rl_train.parquet
+
+Source: github.com/Neph0s/CoSER, data/test/test_set.json (200 scenes) and data/final/*.json (one file a book);
+huggingface.co/datasets/Neph0s/CoSER (MIT). The conversations come from novels, most of them in copyright.
+
+A source is a list of scenes, or a book: `plots`, each with its conversations, and `character_datasets`. Of a book the
+plots from `split_plot_index` on are left out: the test set's scenes were drawn from them. Where a book does not name
+that index it is nine tenths of its plots, as in the source.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agents.tasks.coser import CoSER
+from agents.tasks.coser_row import CoSERRow
+from data.rows import Record, add_output_arguments, split_groups, write_rows
+
+TRAIN_SHARE = 0.9  # of a book's plots, where the book does not say which ones
+
+
+def convert(paths: Sequence[str | Path]) -> list[Record]:
+    """The scenes of the files as `extra_info` dicts, in order.
+
+    Raises ValueError naming file, scene and field. Of a book, conversations that its own extraction left unusable (a
+    line without speaker or text, nobody who speaks) are skipped.
+    """
+    records: list[Record] = []
+    for path in map(Path, paths):
+        try:
+            source = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path}: not a JSON file: {error}") from error
+        if isinstance(source, list):
+            for number, scene in enumerate(source):
+                records.append(_record(len(records), f"{path}: scene {number}", scene))
+        elif isinstance(source, dict) and isinstance(source.get("plots"), list):
+            for where, scene in _scenes(path, source):
+                try:
+                    records.append(_record(len(records), where, scene))
+                except ValueError as error:
+                    print(f"left out: {error}", file=sys.stderr)
+        else:
+            raise ValueError(f"{path}: expected a list of scenes, or a book with 'plots'; give the files of the source")
+    return records
+
+
+def _scenes(path: Path, book: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The conversations of a book's training plots, each in the form of the test set's scenes."""
+    datasets = book.get("character_datasets") or {}
+    profiles = {name: (data or {}).get("profile") or "" for name, data in datasets.items()}
+    plots = book["plots"]
+    for i_p, plot in enumerate(plots[: book.get("split_plot_index", int(len(plots) * TRAIN_SHARE))]):
+        for i_c, conversation in enumerate(plot.get("conversation") or []):
+            scene = {
+                **conversation,
+                "book": book.get("book") or path.stem,
+                "plot": {key: plot.get(key) for key in ("summary", "key_characters")},
+                "i_p": i_p,
+                "i_c": i_c,
+                "character_profiles": profiles,
+            }
+            yield f"{path}: plot {i_p}, conversation {i_c}", scene
+
+
+def _record(index: int, where: str, scene: Any) -> Record:
+    if not isinstance(scene, dict):
+        raise ValueError(f"{where}: expected an object, got {type(scene).__name__}")
+    try:
+        row = CoSERRow.model_validate({**scene, "index": index})
+        CoSER().check(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "scene"
+        raise ValueError(f"{where}: field '{place}': {first['msg']}") from error
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    plot = scene.get("plot")
+    places = [scene.get("i_p"), scene.get("plot_index"), plot.get("i_p") if isinstance(plot, dict) else None]
+    number = next((place for place in places if place is not None), row.plot_summary)
+    return {
+        "index": index,
+        "question": str(scene.get("topic") or row.scenario),
+        "book": row.book,
+        "plot_id": f"{row.book}/{number}",
+        "tag": str(scene.get("tag") or ""),  # "id" or "ood" in the test set
+        "circumstance": json.dumps(_circumstance(row), ensure_ascii=False),
+    }
+
+
+def _circumstance(row: CoSERRow) -> dict[str, Any]:
+    """The scene as the task reads it, with the profiles of those who speak, and nothing derived left open."""
+    return {
+        "book": row.book,
+        "scenario": row.scenario,
+        "plot": {
+            "summary": row.plot_summary,
+            "key_characters": [person.model_dump() for person in row.plot_characters],
+        },
+        "key_characters": [person.model_dump() for person in row.key_characters],
+        "character_profiles": {
+            name: row.character_profiles[name] for name in row.cast if name in row.character_profiles
+        },
+        "dialogues": [line.model_dump() for line in row.dialogues],
+        "speaking_characters_w_env": list(row.speakers),
+        "major_characters": list(row.majors),
+    }
+
+
+def _write(args: argparse.Namespace, records: list[Record]) -> list[str]:
+    """Writes the file(s) that `args` asks for; returns a line of counts for each. A plot's scenes stay on one side."""
+    if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
+        raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
+    if args.limit is not None:
+        kept = set(list(dict.fromkeys(record["plot_id"] for record in records))[: args.limit])
+        records = [record for record in records if record["plot_id"] in kept]
+    parts: list[tuple[Path, list[Record]]] = [(args.out, records)]
+    if not args.out:
+        sides = split_groups([record["plot_id"] for record in records], args.val_fraction, args.seed)
+        files = (args.train_out, args.val_out)
+        parts = [(path, [records[i] for i in side]) for path, side in zip(files, sides, strict=True)]
+    lines = []
+    for path, chosen in parts:
+        write_rows(path, "coser", chosen)
+        books, plots = (len({record[field] for record in chosen}) for field in ("book", "plot_id"))
+        lines.append(f"{path}: rows={len(chosen)} plots={plots} books={books}")
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written."""
+    parser = argparse.ArgumentParser(prog="python -m data.coser", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser(
+        "convert", help="JSON files -> parquet"
+    )
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        lines = _write(args, convert(args.sources))
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.coser: {error}")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Humanual task files from records of posts and what people wrote in answer.
+
+    python -m data.humanual convert SRC... --set opinion --out data/sim_eval_data/humanual_opinion_val.parquet
+
+A source is a .parquet, .json or .jsonl file with the columns of the Humanual sets (snap-stanford/humanual-* on Hugging
+Face): `prompt` (chat messages, their JSON, or a text), `completion` (what the person wrote), `persona`, `post_id`,
+`user_id`. Fetch them yourself: the texts belong to their sources (YouTube, Amazon, Reddit, Medium, WildChat, Enron).
+
+Posts without answers, as in the user study of github.com/zou-group/humanlm (an object: id -> {"post": text}), need
+--replies FILE, a JSON object: id -> {"completion": text, "persona": text}.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agents.tasks.humanual import HumanualRow
+from data.rows import Record, add_output_arguments, write_outputs
+
+SETS = ("book", "chat", "email", "news", "opinion", "politics")
+
+
+def convert(paths: Sequence[str | Path], dataset: str = "", replies: str | Path | None = None) -> list[Record]:
+    """The records of Humanual files as `extra_info` dicts, in the order of the files.
+
+    Raises:
+        ValueError: naming file, record and field.
+    """
+    answers = _read_json(Path(replies)) if replies else {}
+    if not isinstance(answers, dict):
+        raise ValueError(f"{replies}: expected an object: id of a post -> completion and persona")
+    records: list[Record] = []
+    for path in map(Path, paths):
+        for number, raw in enumerate(_raw_records(path, answers)):
+            records.append(_record(f"{path}: record {number}", len(records), raw, dataset))
+    return records
+
+
+def _raw_records(path: Path, answers: Mapping[str, Any]) -> list[Any]:
+    if path.suffix == ".parquet":
+        try:
+            return list(pq.read_table(path).to_pylist())
+        except pa.ArrowException as error:
+            raise ValueError(f"{path}: is not a readable parquet file: {error}") from error
+    if path.suffix == ".jsonl":
+        lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+        return [_parsed(f"{path}: line {number}", line) for number, line in lines if line.strip()]
+    found = _read_json(path)
+    if isinstance(found, list):
+        return found
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: expected a list of records, or an object: id -> post")
+    unanswered = [key for key in found if key not in answers]
+    if unanswered:
+        raise ValueError(
+            f"{path}: {len(unanswered)} of {len(found)} posts have no answer by a person (the first: "
+            f"{unanswered[0]}); give --replies FILE with a completion for each"
+        )
+    posts = [(key, {"post": post} if isinstance(post, str) else post) for key, post in found.items()]
+    return [{"post_id": key, **post, **_answer(answers[key]), "prompt": post.get("post")} for key, post in posts]
+
+
+def _answer(answer: Any) -> dict[str, Any]:
+    return {"completion": answer} if isinstance(answer, str) else dict(answer)
+
+
+def _record(where: str, index: int, raw: Any, dataset: str) -> Record:
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{where}: is {type(raw).__name__}, expected an object")
+    for field in ("prompt", "completion"):
+        if not raw.get(field):
+            raise ValueError(f"{where}: field '{field}' is missing or empty")
+    try:
+        row = HumanualRow.model_validate({**raw, "index": index, "prompt": _with_speakers(raw), "id": ""})
+    except ValueError as error:
+        raise ValueError(f"{where}: {' '.join(str(error).split())[:300]}") from error
+    post = str(raw.get("post_id") or hashlib.sha256(row.prompt.encode()).hexdigest()[:12])
+    return {
+        "index": index,
+        "prompt": row.prompt,
+        "question": row.prompt,
+        "persona": row.persona,
+        "completion": row.completion,
+        "dataset": dataset and f"humanual-{dataset}",
+        "category": row.category,
+        "id": str(raw.get("id") or f"{post}:{raw.get('user_id') or index}"),
+        "post": post,
+    }
+
+
+def _with_speakers(raw: Mapping[str, Any]) -> Any:
+    """The prompt; in a thread, ids of people are replaced: the one who is played is "you", others are numbered."""
+    prompt = raw["prompt"]
+    if isinstance(prompt, str) and prompt.lstrip().startswith("["):
+        try:
+            prompt = json.loads(prompt)
+        except ValueError:
+            return prompt  # a text that begins with a bracket
+    if not isinstance(prompt, list) or not all(isinstance(message, Mapping) for message in prompt):
+        return prompt
+    names = {"assistant": "assistant", "user": "user", "system": "system"}
+    if raw.get("user_id"):
+        names[str(raw["user_id"])] = "you"
+    messages = []
+    for message in prompt:
+        role = str(message.get("role") or "")
+        if role not in names:
+            names[role] = f"person {1 + sum(name.startswith('person ') for name in names.values())}"
+        messages.append({"role": names[role], "content": message.get("content")})
+    return messages
+
+
+def _read_json(path: Path) -> Any:
+    return _parsed(str(path), path.read_text(encoding="utf-8"))
+
+
+def _parsed(where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{where}: is not JSON: {error}") from error
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written."""
+    parser = argparse.ArgumentParser(prog="python -m data.humanual", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="records -> parquet")
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
+    converting.add_argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")
+    converting.add_argument("--replies", type=Path, help="JSON: id of a post -> completion and persona")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records = convert(args.sources, args.dataset, args.replies)
+        data_source = f"humanual-{args.dataset}" if args.dataset else "humanual"
+        # (No answer has a letter here.)
+        counts = write_outputs(args, data_source, records, lambda record: str(record["post"]), lambda _: 0)
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.humanual: {error}")
+    print("\n".join(line.partition(" answers:")[0].replace("stories=", "posts=") for line in counts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""SimulatorArena task files (math tutoring, document creation) from the files of its repository.
+
+    python -m data.sim_arena convert math SRC --out data/sim_eval_data/sim_math_val.parquet --math-root MATH
+    python -m data.sim_arena convert doc SRC --out data/sim_eval_data/sim_doc_val.parquet
+
+SRC is the folder `data/` of github.com/microsoft/SimulatorArena (MIT), or the annotation file in it. The files beside
+it are used where they are there: what the person knows, notes and wishes for a document, and the features of writing
+and interaction style, which are both shown to the policy and checked by the judge.
+
+The texts of the math problems (the MATH data set) may not be passed on and are not in the repository. They come from
+--math-root, a folder with `test/algebra/1.json` and so on, or from annotations that the repository's own script has
+restored. A row without one names the problem's topic and concepts instead; the counts say how many.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from agents.tasks.sim_arena_rows import SimDocRow, SimMathRow
+from data.rows import Record, add_output_arguments, write_outputs
+
+LEVELS = {
+    "k-5": "elementary school",
+    "6-8": "middle school",
+    "9-12": "high school",
+    "undergrad": "college, not graduated",
+    "grad": "graduate student",
+    "research": "does research",
+}
+_FOLDERS = {"math": "math_tutoring", "doc": "document_creation"}  # below user_simulator_profiles/
+_STYLES = {"writing_style": "How this person writes", "interaction_style": "How this person talks with the other side"}
+_SIDE_FILES: dict[str, dict[str, tuple[str, ...]]] = {  # what is read beside the annotations -> its possible names
+    "math": {
+        "knowledge": ("knowledge_state.json",),
+        "concepts": ("math_tutoring_problems_extracted_concepts.json", "extracted_concepts.json"),
+    },
+    "doc": {
+        "notes": ("document_creation_user_simulator_background.json",),
+        "preferences": ("preferences.json",),
+    },
+}
+
+
+class Source:
+    """The annotations of one kind of session and the files beside them."""
+
+    def __init__(self, kind: str, path: Path, math_root: Path | None = None) -> None:
+        self.kind = kind
+        self.file = path if path.is_file() else _annotations(kind, path)
+        self.folder = self.file.parent
+        in_place = self.folder / "MATH"
+        self.math_root = math_root or (in_place if in_place.is_dir() else None)
+        names = {**_SIDE_FILES[kind], **{style: (f"{style}.json",) for style in _STYLES}}
+        self.side = {what: self._side_file(files) for what, files in names.items()}
+
+    def _side_file(self, names: Sequence[str]) -> dict[str, Any]:
+        """One of the files of these names, here or in the folder of profiles; empty where there is none."""
+        places = (self.folder, self.folder / "user_simulator_profiles" / _FOLDERS[self.kind])
+        for path in (place / name for place in places for name in names):
+            if path.is_file():
+                table = _read(path)
+                if not isinstance(table, dict):
+                    raise ValueError(f"{path}: expected an object with one entry a conversation")
+                return table
+        return {}
+
+    def find(self, what: str, keys: Sequence[str], otherwise: Any) -> Any:
+        """What a side file says of a conversation, under one of its keys."""
+        return next((self.side[what][key] for key in keys if key in self.side[what]), otherwise)
+
+    def records(self) -> list[Any]:
+        """The annotated conversations."""
+        annotations = _read(self.file)
+        if isinstance(annotations, dict):  # both forms are around
+            annotations = annotations.get("annotations")
+        if not isinstance(annotations, list):
+            raise ValueError(f"{self.file}: expected a list of annotated conversations")
+        return annotations
+
+    def absent(self) -> list[str]:
+        """What was not found beside the annotations."""
+        return [what for what, table in self.side.items() if not table]
+
+
+def convert(kind: str, source: str | Path, math_root: str | Path | None = None) -> list[Record]:
+    """The annotated conversations of `kind` ("math" or "doc") as `extra_info` dicts, in order.
+
+    Raises:
+        ValueError: naming file, record and field.
+    """
+    read_from = Source(kind, Path(source), Path(math_root) if math_root else None)
+    return [
+        _record(read_from, f"{read_from.file}: record {index}", index, raw)
+        for index, raw in enumerate(read_from.records())
+    ]
+
+
+def _record(source: Source, where: str, index: int, raw: Any) -> Record:
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{where}: is {type(raw).__name__}, expected an object")
+    turns = _turns(where, raw)
+    said = [text for role, text in turns if role == "user"]
+    keys, fields = (_math if source.kind == "math" else _doc)(source, where, raw)
+    styles = {style: source.find(style, keys, []) for style in _STYLES}
+    profile = [fields.pop("profile"), _length(said)]
+    try:
+        profile += [_listing(_STYLES[style], traits, "Feature") for style, traits in styles.items() if traits]
+        record = {
+            "index": index,
+            **fields,
+            "user_profile_text": "\n\n".join(part for part in profile if part),
+            "human_user_queries": said,
+            "human_public_conversation": _json([{"role": role, "content": text} for role, text in turns]),
+            "target_writing_style_features": _json(styles["writing_style"]),
+            "target_interaction_style_features": _json(styles["interaction_style"]),
+            "person": _text(where, raw, "workerId"),
+        }
+        (SimMathRow if source.kind == "math" else SimDocRow).model_validate(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+    return record
+
+
+def _turns(where: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(role, text) of the conversation about the first problem or document; turns that are no text are left out."""
+    queries, replies = raw.get("user_queries"), raw.get("ai_responses")
+    if not isinstance(queries, list) or not isinstance(replies, list):
+        raise ValueError(f"{where}: fields 'user_queries' and 'ai_responses' must be lists of messages")
+    # A student may go on to a second problem in the same list. 0 and an absent count mean that nobody did.
+    first = raw.get("problem_1_turns") or len(queries)
+    turns = []
+    for query, reply in zip_longest(queries[:first], replies[:first]):
+        # A picture stands as a list of paths, a failed reply as null.
+        turns += [(role, text.strip()) for role, text in (("user", query), ("assistant", reply)) if _is_text(text)]
+    if not any(role == "user" for role, _ in turns):
+        raise ValueError(f"{where}: field 'user_queries' holds no text")
+    return turns
+
+
+def _math(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str], Record]:
+    keys = [repr((raw.get("problem_id"), raw.get(person), raw.get("model"))) for person in ("workerId", "user_id")]
+    concepts = source.find("concepts", [str(raw.get("problem_id"))], {}).get("extracted_concepts", [])
+    topic = f"{_text(where, raw, 'type')}, {_text(where, raw, 'level')}"
+    if concepts:
+        topic += f". Concepts: {', '.join(concept['Concept Name'] for concept in concepts)}"
+    problem = raw["question"].strip() if _is_text(raw.get("question")) else _problem(source, where, raw)
+    profile = [f"Level: {LEVELS.get(str(raw.get('math_expertise')), 'not known')}"]
+    if _is_text(raw.get("why_ask_tutor")):
+        profile.append(f"Reason to ask a tutor: {raw['why_ask_tutor'].strip()}")
+    for concept in source.find("knowledge", keys, {}).get("concepts", []):
+        if concept["Status"] != "Not introduced":
+            profile.append(f"{concept['Concept Name']}: {concept['Status'].lower()}")
+    return keys, {"problem": problem, "topic": topic, "question": problem or topic, "profile": "\n".join(profile)}
+
+
+def _problem(source: Source, where: str, raw: Mapping[str, Any]) -> str:
+    """The problem's text in the MATH data set; "" where that is not at hand."""
+    if source.math_root is None:
+        return ""
+    path = source.math_root / _text(where, raw, "question_location")
+    if not path.resolve().is_relative_to(source.math_root.resolve()):
+        raise ValueError(f"{where}: field 'question_location' leads out of {source.math_root}")
+    found = _read(path)
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: expected an object with the field 'problem'")
+    return _text(str(path), found, "problem")
+
+
+def _doc(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str], Record]:
+    kind, intent = _text(where, raw, "document_type"), _text(where, raw, "intent")
+    keys = [f"{raw.get('model')}_{raw.get('workerId')}_{raw['document_type']}_{raw['intent']}"]
+    wishes = source.find("preferences", keys, [])
+    notes = [f"- {note['question']}\n  {note['answer']}" for note in source.find("notes", keys, [])]
+    fields = {
+        "document_type": kind,
+        "intent": intent,
+        "question": intent,
+        "pre_writing_materials_text": "\n".join(notes),
+        "target_document_preferences": _json(wishes),
+        "profile": _listing("What this person wants of the text", wishes, "Preference") if wishes else "",
+    }
+    return keys, fields
+
+
+def _length(said: Sequence[str]) -> str:
+    """The benchmark's own line about length: the range of words in fives."""
+    words = [len(text.split()) for text in said]
+    return f"Length of a message: from {max(1, min(words) // 5 * 5)} to {-(-max(words) // 5) * 5} words"
+
+
+def _listing(title: str, traits: Sequence[Mapping[str, str]], kind: str) -> str:
+    lines = [f"- {trait[f'{kind} Name']}: {trait[f'{kind} Question Answer']}" for trait in traits]
+    return "\n".join([f"{title}:", *lines])
+
+
+def _annotations(kind: str, folder: Path) -> Path:
+    found = sorted(folder.glob(f"{_FOLDERS[kind]}_annotations*.json"))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise ValueError(
+            f"{folder}: expected one file {_FOLDERS[kind]}_annotations*.json, found {names}; name the file itself"
+        )
+    return found[0]
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: is not JSON: {error}") from error
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _text(where: str, raw: Mapping[str, Any], field: str) -> str:
+    value = raw.get(field)
+    if not _is_text(value):
+        raise ValueError(f"{where}: field '{field}' is missing or empty")
+    return str(value).strip()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what the rows go without."""
+    parser = argparse.ArgumentParser(prog="python -m data.sim_arena", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
+    converting.add_argument("kind", choices=("math", "doc"))
+    converting.add_argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it")
+    converting.add_argument("--math-root", type=Path, help="the MATH data set (default: MATH in the data folder)")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records = convert(args.kind, args.source, args.math_root)
+        # (No answer has a letter here.)
+        counts = write_outputs(
+            args, f"sim_arena_{args.kind}", records, lambda record: str(record["person"]), lambda _: 0
+        )
+        lines = [line.partition(" answers:")[0].replace("stories=", "people=") for line in counts]
+        if absent := Source(args.kind, args.source).absent():
+            lines.append(f"not found beside the annotations, so not in the rows: {', '.join(absent)}")
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.sim_arena: {error}")
+    without = sum(not record["problem"] for record in records) if args.kind == "math" else 0
+    if without:
+        lines.append(f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""CoSER task files: real scenes through the builder, books of the source, and what is refused or left out."""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from agents.tasks.coser import CoSER
+from agents.tasks.coser_stage import ENVIRONMENT
+from data import coser
+
+SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+TEST_SET = SOURCES / "coser" / "test_set_public_domain.json"
+TRAINING = SOURCES / "coser" / "train_like_KingLear.json"
+needs_records = pytest.mark.skipif(
+    not TEST_SET.exists(), reason=f"no benchmark records at {TEST_SET} (SOUL_DATA_SOURCES)"
+)
+TASK = CoSER()
+
+
+def scene(**changes):
+    return {
+        "book": "The Salt Road",
+        "scenario": "Night on the gallery.",
+        "topic": "The price of a light",
+        "plot": {"summary": "Ada sells the lamp.", "key_characters": [{"name": "Ada", "description": "A keeper."}]},
+        "key_characters": [{"name": "Ada", "thought": "Money."}],
+        "character_profiles": {"Ada": "Proud.", "Bess": "Not here."},
+        "dialogues": [{"character": "Ada", "message": "[x] Double it."}, {"character": "Roe", "message": "Never."}],
+        "i_p": 3,
+        **changes,
+    }
+
+
+def book(conversations, **changes):
+    """A book of ten plots, the conversations in the first one and again in the last, held-out one."""
+    plot = {
+        "text": "raw text of the book",
+        "summary": "Ada sells the lamp.",
+        "key_characters": [{"character": "Ada", "description": "A keeper.", "experience": "She regrets it."}],
+        "conversation": conversations,
+    }
+    empty = {**plot, "conversation": []}
+    datasets = {"Ada": {"profile": "Proud.", "plots": []}, "Roe": {"profile": None}}
+    return {"plots": [plot, *[empty] * 8, plot], "character_datasets": datasets, **changes}
+
+
+CONVERSATION = {
+    "scenario": "Night on the gallery.",
+    "topic": "The price of a light",
+    "key_characters": [{"character": "Ada", "motivation": "Money."}],
+    "dialogues": [{"character": "Ada", "message": "[x] Double it."}, {"name": "Roe", "message": "Never."}],
+}
+
+
+def written(tmp_path, source, name="source.json"):
+    path = tmp_path / name
+    path.write_text(json.dumps(source))
+    return path
+
+
+def rows_of(path):
+    rows = [TASK.row_type.model_validate(info) for info in pq.read_table(path)["extra_info"].to_pylist()]
+    for row in rows:
+        TASK.check(row)
+    return rows
+
+
+# --- real records
+
+
+@needs_records
+def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
+    out = tmp_path / "val.parquet"
+    coser.main(["convert", str(TEST_SET), str(TRAINING), "--out", str(out)])
+    sources = [*json.loads(TEST_SET.read_text()), *json.loads(TRAINING.read_text())]
+    rows = rows_of(out)
+    assert len(rows) == len(sources) and f"rows={len(rows)} " in capsys.readouterr().out
+    assert [row.index for row in rows] == list(range(len(rows)))
+    for row, source in zip(rows, sources, strict=True):
+        assert (row.book, row.scenario) == (source["book"], source["scenario"])
+        assert row.plot_summary == source["plot"]["summary"]
+        lines = [(line.character, line.message) for line in row.dialogues]
+        assert lines == [(line["character"], line["message"]) for line in source["dialogues"]]
+        assert {*row.cast} == {line["character"] for line in source["dialogues"]} - {ENVIRONMENT}
+        for person in source["key_characters"]:
+            assert row.motivation(person["name"]) == (person.get("motivation") or person.get("thought"))
+        for name in row.cast:
+            assert (source["character_profiles"].get(name) or "").strip() in row.portrait(name)
+        assert TASK.row_type.model_validate(row.model_dump(mode="json")) == row
+
+
+@needs_records
+def test_real_prompts_are_whole_and_hold_no_line_of_the_book():
+    for record in coser.convert([TEST_SET, TRAINING]):
+        row = TASK.row_type.model_validate(record)
+        prompts = {name: TASK._instructions(row, name, None)["content"] for name in row.cast}
+        for name, prompt in prompts.items():
+            assert row.portrait(name) in prompt and row.scenario in prompt and row.motivation(name) in prompt
+            assert not any(
+                row.motivation(other) in prompt for other in row.cast if row.motivation(other) and other != name
+            )
+            assert not any(line.message in prompt for line in row.dialogues) and "None" not in prompt
+        assert TASK.prompt(row)[0]["content"] == max(prompts.values(), key=len)
+
+
+@needs_records
+def test_derived_speakers_are_those_that_the_test_set_names():
+    for source in json.loads(TEST_SET.read_text()):
+        bare = {k: v for k, v in source.items() if k not in ("speaking_characters_w_env", "major_characters")}
+        given, derived = (TASK.row_type.model_validate({"index": 0, **record}) for record in (source, bare))
+        assert Counter(derived.speakers) == Counter(given.speakers)
+        counts = Counter(line.character for line in given.dialogues)
+        for row in (given, derived):  # both: who speaks most comes first
+            assert [counts[name] for name in row.speakers] == sorted(counts.values(), reverse=True)
+        assert set(derived.majors) == set(given.majors)
+
+
+@needs_records
+def test_a_plots_scenes_stay_on_one_side_of_a_split(tmp_path):
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    coser.main(["convert", str(TEST_SET), str(TRAINING), "--train-out", str(train), "--val-out", str(val)])
+    sides = [[info["plot_id"] for info in pq.read_table(path)["extra_info"].to_pylist()] for path in (train, val)]
+    assert not set(sides[0]) & set(sides[1]) and len(sides[0]) + len(sides[1]) == 39
+    assert "King Lear/6" in {*sides[0], *sides[1]}  # two conversations
+
+
+# --- the two forms of a source
+
+
+def test_a_scene(tmp_path):
+    (record,) = coser.convert([written(tmp_path, [scene(tag="ood")])])
+    assert (record["question"], record["plot_id"], record["tag"]) == ("The price of a light", "The Salt Road/3", "ood")
+    circumstance = json.loads(record["circumstance"])
+    assert circumstance["character_profiles"] == {"Ada": "Proud."}  # of those on stage
+    assert circumstance["speaking_characters_w_env"] == ["Ada", "Roe"] and circumstance["major_characters"] == ["Ada"]
+    assert circumstance["key_characters"] == [{"name": "Ada", "motivation": "Money."}]
+
+
+def test_a_book_gives_its_training_plots(tmp_path, capsys):
+    path = written(tmp_path, book([CONVERSATION]), "The Salt Road.json")
+    (record,) = coser.convert([path])
+    assert (record["book"], record["plot_id"]) == ("The Salt Road", "The Salt Road/0")
+    circumstance = json.loads(record["circumstance"])
+    assert circumstance["character_profiles"] == {"Ada": "Proud.", "Roe": ""}
+    assert circumstance["plot"]["key_characters"] == [{"name": "Ada", "description": "A keeper."}]
+    assert "raw text" not in str(record) and not capsys.readouterr().err
+    assert len(coser.convert([written(tmp_path, book([CONVERSATION], split_plot_index=10), "b.json")])) == 2
+    assert coser.convert([written(tmp_path, book([CONVERSATION], split_plot_index=0), "c.json")]) == []
+
+
+def test_unusable_conversations_of_a_book_are_left_out_and_named(tmp_path, capsys):
+    broken = [
+        {**CONVERSATION, "dialogues": [{"character": "Ada"}]},
+        {**CONVERSATION, "dialogues": [{"character": "Environment", "message": "Rain."}]},
+        {**CONVERSATION, "scenario": None},
+    ]
+    records = coser.convert([written(tmp_path, book([*broken, CONVERSATION]))])
+    assert [record["index"] for record in records] == [0]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3 and all("plot 0, conversation" in line for line in lines)
+    assert "dialogues.0.message" in lines[0] and "nobody but the Environment" in lines[1] and "scenario" in lines[2]
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ([scene(), scene(scenario="")], r"source.json: scene 1: field 'scenario'"),
+        ([scene(dialogues=[])], r"scene 0: field 'dialogues'"),
+        ([scene(plot={"summary": 3})], r"scene 0: field 'plot_summary'"),
+        ([scene(speaking_characters_w_env=["Environment"])], r"scene 0: speaking_characters_w_env: nobody"),
+        (["text"], r"scene 0: expected an object, got str"),
+        ({"pages": []}, r"expected a list of scenes, or a book"),
+        (3, r"expected a list of scenes, or a book"),
+    ],
+)
+def test_bad_sources_are_refused_with_their_place(tmp_path, source, message):
+    with pytest.raises(ValueError, match=message):
+        coser.convert([written(tmp_path, source)])
+
+
+def test_what_is_no_json_is_refused(tmp_path):
+    (tmp_path / "x.json").write_text("[{")
+    with pytest.raises(SystemExit, match=r"data\.coser: .*x\.json: not a JSON file"):
+        coser.main(["convert", str(tmp_path / "x.json"), "--out", str(tmp_path / "x.parquet")])
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--train-out", "t.parquet"], ["--out", "o", "--train-out", "t", "--val-out", "v"]]
+)
+def test_outputs_must_be_clear(tmp_path, arguments):
+    with pytest.raises(SystemExit, match="give either --out"):
+        coser.main(["convert", str(written(tmp_path, [scene()])), *arguments])
+
+
+def test_a_limit_keeps_whole_plots(tmp_path):
+    source = written(tmp_path, [scene(), scene(i_p=4), scene(topic="Again")])
+    coser.main(["convert", str(source), "--out", str(tmp_path / "x.parquet"), "--limit", "1"])
+    assert [row.index for row in rows_of(tmp_path / "x.parquet")] == [0, 2]

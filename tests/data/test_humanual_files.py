@@ -1,0 +1,125 @@
+"""Humanual task files: threads with their speakers, answers joined to posts, posts kept on one side of a split."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from agents.tasks.humanual import HumanualOpinion
+from data import humanual
+
+SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+POSTS = SOURCES / "humanual_opinion" / "reddit_post_dict_testset_sample.json"
+
+THREAD = [
+    {"role": "poster-77", "content": "Who broke it?", "metadata": "{}"},
+    {"role": "me-12", "content": "No idea.", "metadata": "{}"},
+    {"role": "other-3", "content": "You did.", "metadata": "{}"},
+    {"role": "poster-77", "content": "Did you?", "metadata": "{}"},
+]
+RECORD = {"prompt": THREAD, "completion": "Yes, sorry.", "persona": "Clumsy.", "post_id": "p1", "user_id": "me-12"}
+
+
+def write(path, records):
+    path.write_text(json.dumps(records), encoding="utf-8")
+    return path
+
+
+def test_a_thread_names_its_speakers_and_no_ids(tmp_path):
+    (record,) = humanual.convert([write(tmp_path / "a.json", [RECORD])], "news")
+    assert record["prompt"] == "person 1: Who broke it?\n\nyou: No idea.\n\nperson 2: You did.\n\nperson 1: Did you?"
+    assert record["question"] == record["prompt"] and "poster-77" not in record["prompt"]
+    assert (record["completion"], record["persona"]) == ("Yes, sorry.", "Clumsy.")
+    assert (record["id"], record["post"], record["dataset"]) == ("p1:me-12", "p1", "humanual-news")
+
+
+def test_all_forms_of_a_file_give_the_same_rows(tmp_path):
+    records = [RECORD, {**RECORD, "prompt": "Just a text", "post_id": "p2"}]
+    in_json = [{**record, "prompt": json.dumps(record["prompt"])} for record in records[:1]] + records[1:]
+    plain = humanual.convert([write(tmp_path / "a.json", records)])
+    lines = tmp_path / "a.jsonl"
+    lines.write_text("\n".join(map(json.dumps, in_json)) + "\n\n", encoding="utf-8")
+    assert humanual.convert([lines]) == plain
+    threads, texts = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pd.DataFrame(records[:1]).to_parquet(threads)
+    pd.DataFrame(records[1:]).to_parquet(texts)
+    assert humanual.convert([threads, texts]) == plain
+    assert [record["index"] for record in plain] == [0, 1]
+
+
+def test_a_chat_keeps_its_roles(tmp_path):
+    chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    (record,) = humanual.convert([write(tmp_path / "a.json", [{"prompt": chat, "completion": "Bye"}])], "chat")
+    assert record["prompt"] == "user: Hi\n\nassistant: Hello" and record["persona"] == ""
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({**RECORD, "completion": None}, "record 1: field 'completion' is missing"),
+        ({**RECORD, "prompt": []}, "record 1: field 'prompt' is missing"),
+        ({**RECORD, "prompt": [{"role": "x"}]}, "record 1: .*prompt"),
+        ({**RECORD, "completion": " "}, "record 1: .*completion"),
+        ("text", "record 1: is str"),
+    ],
+)
+def test_a_bad_record_is_named(tmp_path, record, message):
+    with pytest.raises(ValueError, match=message):
+        humanual.convert([write(tmp_path / "a.json", [RECORD, record])])
+
+
+def test_bad_files_are_named(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}\n{")
+    with pytest.raises(ValueError, match=r"a\.jsonl: line 2: is not JSON"):
+        humanual.convert([tmp_path / "a.jsonl"])
+    (tmp_path / "a.parquet").write_text("no parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet: is not a readable parquet file"):
+        humanual.convert([tmp_path / "a.parquet"])
+    with pytest.raises(SystemExit, match="expected a list of records"):
+        humanual.main(["convert", str(write(tmp_path / "b.json", 3)), "--out", str(tmp_path / "x.parquet")])
+
+
+def test_posts_alone_are_no_rows(tmp_path):
+    posts = write(tmp_path / "posts.json", {"a": {"post": "One?"}, "b": {"post": "Two?"}})
+    replies = write(tmp_path / "replies.json", {"a": "Yes."})
+    with pytest.raises(ValueError, match=r"2 of 2 posts have no answer by a person \(the first: a\)"):
+        humanual.convert([posts])
+    with pytest.raises(ValueError, match=r"1 of 2 posts .*the first: b"):
+        humanual.convert([posts], replies=replies)
+
+
+def test_a_post_is_on_one_side_of_a_split(tmp_path, capsys):
+    records = [{**RECORD, "post_id": f"p{n % 5}", "user_id": f"u{n}"} for n in range(20)]
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    source = write(tmp_path / "a.json", records)
+    humanual.main(["convert", str(source), "--set", "news", "--train-out", str(train), "--val-out", str(val)])
+    sides = [{info["post"] for info in pd.read_parquet(path)["extra_info"]} for path in (train, val)]
+    assert sides[0] and sides[1] and not sides[0] & sides[1]
+    said = capsys.readouterr().out
+    assert said.count("posts=") == 2 and "answers" not in said
+
+
+def test_without_a_post_id_equal_prompts_are_one_post(tmp_path):
+    records = [{"prompt": text, "completion": "x"} for text in ("a", "a", "b")]
+    posts = [record["post"] for record in humanual.convert([write(tmp_path / "a.json", records)])]
+    assert posts[0] == posts[1] != posts[2]
+
+
+@pytest.mark.skipif(not POSTS.exists(), reason=f"no posts at {POSTS} (SOUL_DATA_SOURCES)")
+def test_real_posts_with_answers_become_rows_that_can_be_played(tmp_path, capsys):
+    posts = json.loads(POSTS.read_text(encoding="utf-8"))
+    replies = {key: {"completion": f"Answer to {key}.", "persona": "Blunt."} for key in posts}
+    out = tmp_path / "opinion.parquet"
+    arguments = ["--set", "opinion", "--replies", str(write(tmp_path / "replies.json", replies)), "--out", str(out)]
+    humanual.main(["convert", str(POSTS), *arguments])
+    table, task = pq.read_table(out).to_pylist(), HumanualOpinion()
+    assert len(table) == len(posts) >= 8
+    for record, (key, post) in zip(table, posts.items(), strict=True):
+        row = task.row_type.model_validate(record["extra_info"])
+        assert record["data_source"] == task.name == "humanual-opinion"
+        assert row.completion == f"Answer to {key}." and row.completion not in json.dumps(task.prompt(row))
+        assert task.prompt(row)[1]["content"].endswith(post["post"].strip())
+    assert f"rows={len(posts)} posts={len(posts)}" in capsys.readouterr().out

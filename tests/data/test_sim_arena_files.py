@@ -1,0 +1,193 @@
+"""SimulatorArena task files: one problem a conversation, the person's own words, no texts that may not be passed on."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from agents.tasks.sim_arena import SimArenaDoc, SimArenaMath
+from data import sim_arena
+
+SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+TASKS = {"math": SimArenaMath(), "doc": SimArenaDoc()}
+
+CHAT = {
+    "user_queries": ["where do i start", "ok 13", "and the second one?"],
+    "ai_responses": ["Try small primes.", None, "Now this."],
+    "workerId": "w1",
+    "model": "gpt-4o",
+}
+MATH = {
+    **CHAT,
+    "user_id": "u1",
+    "problem_id": 5,
+    "problem_1_turns": 2,
+    "math_expertise": "9-12",
+    "why_ask_tutor": "I am stuck",
+    "type": "Algebra",
+    "level": "Level 2",
+    "question_location": "test/algebra/1.json",
+}
+DOC = {**CHAT, "document_type": "email", "intent": "Apology: say sorry."}
+CONCEPTS = {"5": {"extracted_concepts": [{"Concept Name": "Primes", "Concept Explanation": "221 = 13 * 17"}]}}
+KNOWN = {
+    "concepts": [{"Concept Name": "Primes", "Status": "Struggling"}, {"Concept Name": "X", "Status": "Not introduced"}]
+}
+HEDGING = [{"Feature Name": "Hedging", "Feature Question": "Sure?", "Feature Question Answer": "Hardly ever."}]
+TONE = [{"Preference Name": "Tone", "Preference Question": "Warm?", "Preference Question Answer": "Warm."}]
+
+
+def write(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """The layout of the repository's data folder."""
+    write(tmp_path / "math_tutoring_annotations_redacted.json", [MATH])
+    write(tmp_path / "math_tutoring_problems_extracted_concepts.json", CONCEPTS)
+    write(tmp_path / "document_creation_annotations.json", [DOC])
+    notes = {"gpt-4o_w1_email_Apology: say sorry.": [{"question": "To whom?", "answer": "Susan"}]}
+    write(tmp_path / "document_creation_user_simulator_background.json", notes)
+    profiles = tmp_path / "user_simulator_profiles"
+    write(profiles / "math_tutoring" / "knowledge_state.json", {"(5, 'w1', 'gpt-4o')": KNOWN})
+    write(profiles / "math_tutoring" / "interaction_style.json", {"(5, 'u1', 'gpt-4o')": HEDGING})
+    write(profiles / "document_creation" / "writing_style.json", {"gpt-4o_w1_email_Apology: say sorry.": HEDGING})
+    write(profiles / "document_creation" / "preferences.json", {"gpt-4o_w1_email_Apology: say sorry.": TONE})
+    return tmp_path
+
+
+def test_only_the_first_problem_is_talked_about(repository):
+    (record,) = sim_arena.convert("math", repository)
+    assert record["human_user_queries"] == ["where do i start", "ok 13"]
+    talk = [(turn["role"], turn["content"]) for turn in json.loads(record["human_public_conversation"])]
+    assert talk == [("user", "where do i start"), ("assistant", "Try small primes."), ("user", "ok 13")]
+
+
+@pytest.mark.parametrize("count", [0, None, 3])
+def test_without_a_count_all_turns_belong_to_the_first_problem(tmp_path, count):
+    path = write(tmp_path / "a.json", {"annotations": [{**MATH, "problem_1_turns": count}]})
+    (record,) = sim_arena.convert("math", path)
+    assert len(record["human_user_queries"]) == 3
+
+
+def test_a_student_is_described_without_the_solution(repository):
+    (record,) = sim_arena.convert("math", repository)
+    assert record["problem"] == "" and record["topic"] == record["question"] == "Algebra, Level 2. Concepts: Primes"
+    profile = record["user_profile_text"]
+    assert "high school" in profile and "I am stuck" in profile and "Primes: struggling" in profile
+    assert "X" not in profile and "Hedging: Hardly ever." in profile
+    assert "from 1 to 5 words" in profile
+    assert "13 * 17" not in json.dumps(record)
+    assert json.loads(record["target_interaction_style_features"]) == HEDGING
+    assert record["target_writing_style_features"] == "[]"
+
+
+def test_problem_texts_come_from_the_math_data_set_or_from_restored_annotations(repository, tmp_path):
+    write(tmp_path / "elsewhere" / "test" / "algebra" / "1.json", {"problem": "Factor 221.", "solution": "13 * 17"})
+    (record,) = sim_arena.convert("math", repository, tmp_path / "elsewhere")
+    assert record["problem"] == record["question"] == "Factor 221."
+    assert "13 * 17" not in json.dumps(record)
+    write(repository / "MATH" / "test" / "algebra" / "1.json", {"problem": "In place."})
+    assert sim_arena.convert("math", repository)[0]["problem"] == "In place."
+    restored = write(tmp_path / "restored.json", [{**MATH, "question": "Restored."}])
+    assert sim_arena.convert("math", restored)[0]["problem"] == "Restored."
+
+
+def test_a_writer_has_notes_wishes_and_a_style(repository):
+    (record,) = sim_arena.convert("doc", repository)
+    assert record["pre_writing_materials_text"] == "- To whom?\n  Susan"
+    assert "Tone: Warm." in record["user_profile_text"] and "Hedging" in record["user_profile_text"]
+    assert json.loads(record["target_document_preferences"]) == TONE
+    assert (record["document_type"], record["intent"]) == ("email", "Apology: say sorry.")
+    assert len(record["human_user_queries"]) == 3
+
+
+def test_pictures_and_failed_replies_are_no_turns(tmp_path):
+    raw = {**DOC, "user_queries": ["hi", ["/tmp/image.png"], "bye"], "ai_responses": ["Hello.", None]}
+    (record,) = sim_arena.convert("doc", write(tmp_path / "a.json", [raw]))
+    assert record["human_user_queries"] == ["hi", "bye"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("doc", {"intent": None}, "record 1: field 'intent' is missing"),
+        ("doc", {"user_queries": None}, "record 1: fields 'user_queries' and"),
+        ("doc", {"user_queries": [None, " "]}, "record 1: field 'user_queries' holds no text"),
+        ("math", {"workerId": ""}, "record 1: field 'workerId' is missing"),
+        ("math", {"type": None}, "record 1: field 'type' is missing"),
+    ],
+)
+def test_a_bad_record_is_named(tmp_path, kind, change, message):
+    good = MATH if kind == "math" else DOC
+    path = write(tmp_path / "a.json", [good, {**good, **change}])
+    with pytest.raises(ValueError, match=message):
+        sim_arena.convert(kind, path)
+
+
+def test_bad_files_are_named(repository, tmp_path, capsys):
+    with pytest.raises(ValueError, match="expected a list"):
+        sim_arena.convert("doc", write(tmp_path / "a.json", {"x": 1}))
+    with pytest.raises(ValueError, match="record 0: is int"):
+        sim_arena.convert("doc", write(tmp_path / "b.json", [1]))
+    (tmp_path / "c.json").write_text("{")
+    with pytest.raises(ValueError, match=r"c\.json: is not JSON"):
+        sim_arena.convert("doc", tmp_path / "c.json")
+    write(repository / "document_creation_annotations_for_benchmarking.json", [DOC])
+    with pytest.raises(SystemExit, match="name the file itself"):
+        sim_arena.main(["convert", "doc", str(repository), "--out", str(tmp_path / "x.parquet")])
+    features = repository / "user_simulator_profiles" / "math_tutoring" / "interaction_style.json"
+    write(features, {"(5, 'w1', 'gpt-4o')": [{"Feature Question": "?"}]})
+    with pytest.raises(ValueError, match="record 0: KeyError: 'Feature Name'"):
+        sim_arena.convert("math", repository)
+    escape = write(tmp_path / "escape.json", [{**MATH, "question_location": "../secret.json"}])
+    with pytest.raises(ValueError, match="leads out of"):
+        sim_arena.convert("math", escape, tmp_path / "elsewhere")
+
+
+def test_the_counts_tell_what_the_rows_go_without(repository, tmp_path, capsys):
+    sim_arena.main(["convert", "math", str(repository), "--out", str(tmp_path / "math.parquet")])
+    said = capsys.readouterr().out
+    assert "rows=1 people=1" in said and "answers" not in said
+    assert "not in the rows: writing_style\n" in said and "1 of 1 rows have no problem text" in said
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_real_records_become_rows_that_can_be_played(kind, tmp_path, capsys):
+    source = SOURCES / f"sim_{kind}"
+    if not source.exists():
+        pytest.skip(f"no benchmark records at {source} (SOUL_DATA_SOURCES)")
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    sim_arena.main(["convert", kind, str(source), "--train-out", str(train), "--val-out", str(val)])
+    tables = [pq.read_table(path).to_pylist() for path in (train, val)]
+    people = [{record["extra_info"]["person"] for record in table} for table in tables]
+    assert people[0] and people[1] and not people[0] & people[1]
+    task, queries = TASKS[kind], 0
+    annotations = json.loads(next(source.glob("*_benchmarking.json")).read_text())
+    for record in (record for table in tables for record in table):
+        assert record["data_source"] == task.name
+        row = task.row_type.model_validate(record["extra_info"])
+        task.check(row)
+        text = task.prompt(row)[0]["content"]
+        assert "None" not in text.split() and row.user_profile_text in text
+        assert row.human_public_conversation[0]["content"] == row.human_user_queries[0]
+        raw = annotations[row.index]
+        if kind == "math":
+            first_problem = [q for q in raw["user_queries"][: raw["problem_1_turns"]] if isinstance(q, str)]
+            assert row.human_user_queries == [query.strip() for query in first_problem]
+            assert "struggling" in text or "partial understanding" in text or "knows well" in text
+        else:
+            assert row.human_user_queries == [query.strip() for query in raw["user_queries"]]
+            assert row.pre_writing_materials_text in text and raw["intent"].strip() in text
+        queries += len(row.human_user_queries)
+    assert sum(map(len, tables)) == len(annotations) > 30 and queries > 250
+    if kind == "doc":
+        rated = [r for t in tables for r in t if r["extra_info"]["target_document_preferences"] != "[]"]
+        assert len(rated) > 30
+    assert list(pd.read_parquet(val).columns) == ["data_source", "prompt", "extra_info"]
