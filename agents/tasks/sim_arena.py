@@ -176,7 +176,7 @@ class SimArena(Task[RowT], Generic[RowT]):
             data["preferences"] = [trait.model_dump() for trait in self.preferences(row)]
             data["final_document"] = document
         schema = verdict_schema(tuple(writing), tuple(interaction), rated)
-        found = (await judge.ask(schema, self.judge_prompt, data, said=said or [""], min_words=2)).model_dump()
+        found = (await judge.ask(schema, self.judge_prompt, data, said=said, min_words=2)).model_dump()
         return _verdict(found, len(said), episode.ended == "left")
 
     def _conversation(self, episode: Episode) -> list[dict[str, str]]:

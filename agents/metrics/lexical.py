@@ -1,0 +1,145 @@
+"""Lexical diversity of what somebody wrote: MATTR, HD-D and Yule's K, and how far two writers are apart in it.
+
+Tokens are words: texts are put into NFC and lower case, curly apostrophes become straight ones, and a word is a run of
+letters and digits, with hyphens and apostrophes inside ("don't", "8-year-old"). Punctuation, emoji and underscores are
+no words. MirrorBench counts the tokens of GPT-4o's tokenizer instead, so single values differ from published ones by
+some hundredths; distances between two texts hardly do. A script without blanks counts as one word a run.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from itertools import combinations
+from typing import NamedTuple
+
+WINDOW = 50  # of MATTR
+SAMPLE = 42  # of HD-D
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+
+# English function words, and greetings, which tell nothing of what somebody wants.
+FUNCTION_WORDS = frozenset(
+    """
+    a an the this that these those such same other another each every both all any some no none few many much more most
+    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers
+    herself it its itself they them their theirs themselves one who whom whose which what when where why how there here
+    am is are was were be been being do does did doing done have has had having can could may might must shall should
+    will would ought need dare and or but nor so yet if then than because since though although while whereas unless
+    until whether as of at by for with without about against between among into onto through during before after above
+    below over under to from up down in out on off again further once not only own just too very also even still ever
+    never now please hello hi hey i'm i've i'd i'll you're you've you'd you'll he's she's it's we're we've we'd we'll
+    they're they've they'd they'll that's there's what's who's how's where's let's isn't aren't wasn't weren't don't
+    doesn't didn't haven't hasn't hadn't can't cannot couldn't won't wouldn't shouldn't mustn't
+    """.split()
+)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in order, lower case."""
+    return _WORD.findall(unicodedata.normalize("NFC", text).lower().replace("\u2019", "'"))
+
+
+def content_words(text: str) -> list[str]:
+    """The words of a text that carry content: all but English function words."""
+    return [word for word in words(text) if word not in FUNCTION_WORDS]
+
+
+def mattr(tokens: Sequence[str], window: int = WINDOW) -> float:
+    """Moving-average type-token ratio (Covington and McFall, 2010); of a text shorter than the window, its plain ratio.
+
+    Raises:
+        ValueError: there are no tokens.
+    """
+    _require(tokens)
+    window = min(window, len(tokens))
+    counts = Counter(tokens[:window])
+    types = total = len(counts)
+    for leaving, entering in zip(tokens, tokens[window:], strict=False):
+        counts[leaving] -= 1
+        types -= counts[leaving] == 0
+        types += counts[entering] == 0
+        counts[entering] += 1
+        total += types
+    return total / (window * (len(tokens) - window + 1))
+
+
+def hdd(tokens: Sequence[str], sample: int = SAMPLE) -> float:
+    """HD-D (McCarthy and Jarvis, 2007): the type-token ratio expected of `sample` tokens drawn without replacement.
+
+    Of a text with fewer tokens all are drawn, so it is the plain ratio.
+
+    Raises:
+        ValueError: there are no tokens.
+    """
+    _require(tokens)
+    sample = min(sample, len(tokens))
+    draws = math.comb(len(tokens), sample)
+    # Words of one frequency have one chance of being drawn at all.
+    by_frequency = Counter(Counter(tokens).values())
+    expected = sum(
+        types * (1 - math.comb(len(tokens) - frequency, sample) / draws) for frequency, types in by_frequency.items()
+    )
+    return expected / sample
+
+
+def yules_k(tokens: Sequence[str]) -> float:
+    """Yule's K (1944): how much a text repeats its words; 0 where no word comes twice.
+
+    Raises:
+        ValueError: there are no tokens.
+    """
+    _require(tokens)
+    squares = sum(count * count for count in Counter(tokens).values())
+    return 1e4 * (squares - len(tokens)) / len(tokens) ** 2
+
+
+class Lexis(NamedTuple):
+    """One number for each of the three measures: values of a text, or means or deviations of many."""
+
+    mattr: float
+    hdd: float
+    yules_k: float
+
+
+def lexis(turns: Sequence[str]) -> Lexis | None:
+    """The measures of all turns of one writer taken as one text; None where there is no word in them."""
+    tokens = words("\n".join(turns))
+    return Lexis(mattr(tokens), hdd(tokens), yules_k(tokens)) if tokens else None
+
+
+def human_norms(values: Sequence[Lexis]) -> tuple[Lexis, Lexis]:
+    """Mean and standard deviation (of the sample) over many writers."""
+    measures = list(zip(*values, strict=True))
+    return Lexis(*map(statistics.fmean, measures)), Lexis(*map(statistics.stdev, measures))
+
+
+def likeness(one: Lexis | None, other: Lexis | None, deviation: Lexis) -> float:
+    """How alike two writers are lexically, in [0, 1]: the mean over the three measures.
+
+    A measure in which they differ by at most one standard deviation of human writers scores 1; from there it falls
+    linearly, to 0 at three. Without a word there is nothing to compare: 1 where both wrote none, else 0.
+    """
+    if one is None or other is None:
+        return float(one is other)
+    apart = [abs(a - b) / unit for a, b, unit in zip(one, other, deviation, strict=True)]
+    return statistics.fmean(min(1.0, max(0.0, (3 - distance) / 2)) for distance in apart)
+
+
+def jaccard_diversity(sets: Sequence[AbstractSet[object]]) -> float | None:
+    """Mean Jaccard distance over all pairs: 0 all equal, 1 nothing in common; None for fewer than two.
+
+    Two empty sets are equal.
+    """
+    if len(sets) < 2:
+        return None
+    return statistics.fmean(1 - len(a & b) / len(a | b) if a or b else 0.0 for a, b in combinations(sets, 2))
+
+
+def _require(tokens: Sequence[str]) -> None:
+    if not tokens:
+        raise ValueError("a text without words has no lexical diversity")

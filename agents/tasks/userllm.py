@@ -1,0 +1,331 @@
+"""UserLLM: write one message as the user of an AI assistant (Naous et al., 2025); three kinds of rows.
+
+    commonsense_qa      The user asked a question with options, and the assistant asks back for the answer. Role
+                        adherence: a turn that mentions no option, or all of them, stays in the role (1); else 0.
+    natural_questions   The assistant does not know and proposes something else. Intent adherence: the judge says that
+                        the user refused (1) or accepted (0).
+    prism               An open conversation. The mean of: 1 - the share of the turn's content words that the intent
+                        has too; whether the turn ended the conversation if and only if it is the last one; and
+                        human-likeness, by an AI detector.
+
+The detector is a judge (the paper's Pangram is a paid service); `UserLLM(detector=...)` takes another. Where paper and
+original code differ, the paper holds (C.10): intent overlap counts against the turn, all options are a repeated
+question, and an end token stands behind a message: alone it says nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from pydantic import AliasChoices, BaseModel, Field, field_validator, model_validator
+
+from agents.choice import feedback_paragraph, listed, without_thinking
+from agents.judge import Judge, Role
+from agents.judge.untrusted import require_content
+from agents.message import Message
+from agents.metrics.lexical import content_words, jaccard_diversity, words
+from agents.policy import Players
+from agents.prompts import Prompt, load_prompt
+from agents.task import Episode, Metric, NotBlank, Row, Task, Verdict
+
+Source = Literal["commonsense_qa", "natural_questions", "prism"]
+
+END = "<|endconversation|>"
+
+RULES = """\
+You play a person who writes to an AI assistant. Write this person's next message and nothing else: no name before it, \
+no quotation marks around it, no remarks on it. Write as people type: in your own words, no longer than needed, with \
+the odd slip in spelling or punctuation, and with part of what you want left for later messages. Never answer, help or \
+explain: that is the assistant's part."""
+FIRST = "The conversation has not begun. Write your first message."
+NEXT = f"""\
+Write your next message. If it is the last one that this person would send in this conversation, put {END} right \
+behind it."""
+
+_LABEL = re.compile(r"(?:\*\*)?(?:user|human)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
+_END = re.compile(re.escape(END), re.IGNORECASE)
+_INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
+_SPEAKERS = {"user": "User", "human": "User"}
+_CORRECT = "termination_correct"
+_COUNTS = ("tp", "fp", "fn")  # what F1 is made of
+# First turns reach `summarize` as numbers, the only thing that every path of a verdict keeps (juries, traces): their
+# words as 17-bit codes, three to a float, which holds 53 bits exactly.
+_WORDS = "first_turn_words_"
+_BITS, _PER_FLOAT, _MAX_WORDS = 17, 3, 60
+
+
+class UserLLMRow(Row):
+    """What the user is after, and the conversation so far ("" at its start)."""
+
+    source: Source
+    intent: NotBlank = Field(validation_alias=AliasChoices(*_INTENTS))
+    conversation_history: str = ""
+    assistant_suggestion_turn: str = ""  # natural_questions: what the assistant proposes, where the history lacks it
+    question: str = ""
+    choices: tuple[str, ...] = ()  # commonsense_qa: the texts of the options
+    is_last_turn: bool = False  # prism
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_blank_intents(cls, record: Any) -> Any:
+        if not isinstance(record, Mapping):
+            return record
+        blank = [key for key in _INTENTS if isinstance(record.get(key, ""), str) and not record.get(key, "").strip()]
+        kept = {key: value for key, value in record.items() if key not in blank and value is not None}
+        given = next((kept[key] for key in _INTENTS if key in kept), None)
+        return kept if given is None else kept | {"intent": given}
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _prism_by_any_name(cls, value: Any) -> Any:
+        return "prism" if isinstance(value, str) and "prism" in value.lower() else value
+
+    @field_validator("choices", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return listed(value)
+
+    @field_validator("conversation_history", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if isinstance(value, str) and not value.lstrip().startswith("["):
+            return value.strip()
+        try:
+            turns = listed(value)
+            return "\n".join(f"{_SPEAKERS.get(t['role'], 'Assistant')}: {str(t['content']).strip()}" for t in turns)
+        except (ValueError, TypeError, KeyError):
+            return value  # a text that begins with a bracket, or nothing that can be read: for pydantic to judge
+
+    @property
+    def conversation(self) -> str:
+        """The conversation so far, with the assistant's proposal at its end."""
+        proposal = self.assistant_suggestion_turn.strip()
+        if not proposal or proposal in self.conversation_history:
+            return self.conversation_history
+        return f"{self.conversation_history}\nAssistant: {proposal}".strip()
+
+
+class Turn(NamedTuple):
+    """What the policy said, and whether it ended the conversation with it."""
+
+    text: str
+    ends: bool
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What an AI detector says of a turn.
+
+    Attributes:
+        human_share: how much of it was written by a person, from 0 to 1.
+        critique: what to keep or change, where the detector can say.
+    """
+
+    human_share: float
+    critique: str | None = None
+
+
+class Detector(Protocol):
+    """Tells how much of a turn sounds like a person.
+
+    A detector that fails raises JudgeFailure, as a judge does. One that needs no judge leaves it alone; give the task
+    `calls_per_episode` that say so.
+    """
+
+    async def __call__(self, row: UserLLMRow, turn: str, judge: Judge) -> Detection: ...
+
+
+class HumanLikeness(BaseModel):
+    """What the judge answers as a detector."""
+
+    reasoning: str
+    human_likeness: float = Field(ge=0, le=1, allow_inf_nan=False)
+    critique: str = Field(min_length=1)
+
+
+class IntentAdherence(BaseModel):
+    """What the judge answers about a turn after a proposal."""
+
+    reasoning: str
+    outcome: Literal["refused", "accepted"]
+    critique: str = Field(min_length=1)
+
+
+LIKENESS = load_prompt("userllm/human_likeness")
+ADHERENCE = load_prompt("userllm/intent_adherence")
+
+
+async def ask_judge(row: UserLLMRow, turn: str, judge: Judge) -> Detection:
+    """The detector that is a judge."""
+    data = {"intent": row.intent, "conversation": row.conversation, "user_turn": turn}
+    said = await judge.ask(HumanLikeness, LIKENESS, data)
+    return Detection(said.human_likeness, said.critique)
+
+
+class UserLLM(Task[UserLLMRow]):
+    """Ask again who wrote the song, instead of hearing about its covers.
+
+    Args:
+        detector: tells how human a turn of the prism rows sounds.
+    """
+
+    name = "userllm"
+    row_type = UserLLMRow
+    headline = Metric("mean_score", source="paper, section C.10; the mean over the rows of all three sources")
+    calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # type: ignore[misc]  # one for two of three sources
+    cuts = (("conversation_history", "end"),)
+
+    def __init__(self, detector: Detector = ask_judge) -> None:
+        self.detector = detector
+        if detector is not ask_judge:
+            self.calls_per_episode = {"judge": 1 / 3}
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (ADHERENCE, LIKENESS) if self.detector is ask_judge else (ADHERENCE,)
+
+    def check(self, row: UserLLMRow) -> None:
+        if row.source == "commonsense_qa":
+            if len({_normalized(choice) for choice in row.choices}) < 2:
+                raise ValueError(f"choices: {list(row.choices)} are not at least two different options")
+            if not all(_normalized(choice) for choice in row.choices):
+                raise ValueError(f"choices: {list(row.choices)} hold an option without a letter or digit")
+        if row.source != "prism" and not row.conversation:
+            raise ValueError(f"conversation_history: is empty, but a row of {row.source} answers an assistant turn")
+
+    def prompt(self, row: UserLLMRow, feedback: str | None = None) -> list[Message]:
+        place = f"The conversation so far:\n{row.conversation}\n\n{NEXT}" if row.conversation else FIRST
+        wish = f"What this person is after: {row.intent}"
+        return [{"role": "user", "content": f"{RULES}\n\n{wish}\n\n{feedback_paragraph(feedback)}{place}"}]
+
+    async def play(self, row: UserLLMRow, players: Players, feedback: str | None) -> Episode:
+        messages = self.prompt(row, feedback)
+        answer = await players.policy().say(messages, base=self.prompt(row))
+        return Episode({"policy": [*messages, {"role": "assistant", "content": answer}]})
+
+    async def judge(self, row: UserLLMRow, episode: Episode, judge: Judge) -> Verdict:
+        turn = spoken(episode.answer)
+        require_content([turn.text], 1)
+        if row.source == "commonsense_qa":
+            return _role_adherence(row, turn)
+        if row.source == "natural_questions":
+            data = {
+                "question": row.question or row.intent,
+                "conversation": row.conversation,
+                "user_turn": turn.text,
+            }
+            said = await judge.ask(IntentAdherence, ADHERENCE, data)
+            refused = float(said.outcome == "refused")
+            return Verdict(refused, {"intent_adherence": refused}, said.critique)
+        return _open_conversation(row, turn, await self.detector(row, turn.text, judge))
+
+    async def feedback(self, row: UserLLMRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+        return verdict.critique
+
+    def summarize(self, verdicts: Sequence[Verdict]) -> dict[str, float]:
+        """The means; of prism also the diversity of first turns, and F1 of ending the conversation.
+
+        Both are absent where they are undefined: fewer than two first turns, no last turn predicted or true. Longer
+        first turns than 60 different words count by 60 of them, chosen by hash.
+        """
+        means = super().summarize(verdicts)
+        for name in [name for name in means if name.startswith((_WORDS, "termination_")) and name != _CORRECT]:
+            del means[name]
+        first = [_unpacked(v.metrics) for v in verdicts if f"{_WORDS}0" in v.metrics]
+        if (diversity := jaccard_diversity(first)) is not None:
+            means["first_turn_diversity"] = diversity
+        tp, fp, fn = (sum(v.metrics.get(f"termination_{count}", 0.0) for v in verdicts) for count in _COUNTS)
+        if tp + fp + fn:
+            means["termination_f1"] = 2 * tp / (2 * tp + fp + fn)
+        return means
+
+
+def spoken(text: str) -> Turn:
+    """The policy's turn without think block, label and end token."""
+    said = without_thinking(text).strip()
+    label = _LABEL.match(said)
+    said = said[label.end() :] if label else said
+    return Turn(_END.sub(" ", said).strip(), _END.search(said) is not None)
+
+
+def intent_overlap(intent: str, turn: str) -> float:
+    """The share of the turn's content words that the intent has too; 0 of a turn without any."""
+    of_intent, of_turn = set(content_words(intent)), content_words(turn)
+    return sum(word in of_intent for word in of_turn) / len(of_turn) if of_turn else 0.0
+
+
+def choices_mentioned(choices: Sequence[str], turn: str) -> tuple[int, int]:
+    """How many of the different options a turn mentions as substrings, case and punctuation aside; and how many there
+    are."""
+    options, said = {_normalized(choice) for choice in choices}, _normalized(turn)
+    return sum(option in said for option in options), len(options)
+
+
+def _normalized(text: str) -> str:
+    return " ".join(re.sub(r"[^\w\s]|_", "", text.lower()).split())
+
+
+def _role_adherence(row: UserLLMRow, turn: Turn) -> Verdict:
+    mentioned, options = choices_mentioned(row.choices, turn.text)
+    adheres = float(mentioned in (0, options))
+    critique = (
+        "You stayed with your question and left the answer to the assistant. Keep to that, in words of your own."
+        if adheres
+        else "You named some of the options, as one does who answers. You are the one who asks: ask again, say what "
+        "you do not understand or repeat the whole question, and lean towards none of the options."
+    )
+    return Verdict(adheres, {"role_adherence": adheres}, critique)
+
+
+def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Verdict:
+    overlap = intent_overlap(row.intent, turn.text)
+    correct = float(turn.ends == row.is_last_turn)
+    scores = (1 - overlap, correct, detection.human_share)
+    reward = statistics.fmean(scores)
+    counts = (turn.ends and row.is_last_turn, turn.ends and not row.is_last_turn, row.is_last_turn and not turn.ends)
+    metrics = {
+        "prism": reward,
+        "intent_overlap": overlap,
+        _CORRECT: correct,
+        "human_likeness": detection.human_share,
+        **{f"termination_{count}": float(value) for count, value in zip(_COUNTS, counts, strict=True)},
+        **({} if row.conversation else _packed(words(turn.text))),
+    }
+    return Verdict(reward, metrics, _critique(row, overlap, detection))
+
+
+def _critique(row: UserLLMRow, overlap: float, detection: Detection) -> str:
+    """Detector and rules in words. Whether the conversation ends here is the gold answer: nothing depends on it."""
+    parts = [detection.critique.strip()] if detection.critique and detection.critique.strip() else []
+    if overlap > 0:
+        parts.append(
+            f"{overlap:.0%} of the words that carry your message are taken from the description of what you are after. "
+            "Say it in words of your own."
+        )
+    else:
+        parts.append("You repeated no word of the description of what you are after. Keep to that.")
+    if row.conversation:
+        parts.append("Think once more about whether this person would stop here or go on, and end accordingly.")
+    return " ".join(parts)
+
+
+def _packed(tokens: Sequence[str]) -> dict[str, float]:
+    """The set of words as numbers."""
+    # (Never 0, which fills up the last float.)
+    codes = sorted({1 + int(hashlib.sha256(t.encode()).hexdigest(), 16) % (2**_BITS - 1) for t in tokens})[:_MAX_WORDS]
+    numbers = [codes[start : start + _PER_FLOAT] for start in range(0, len(codes), _PER_FLOAT)] or [[]]
+    return {
+        f"{_WORDS}{place}": float(sum(code << _BITS * shift for shift, code in enumerate(group)))
+        for place, group in enumerate(numbers)
+    }
+
+
+def _unpacked(metrics: Mapping[str, float]) -> set[int]:
+    numbers = [int(value) for name, value in metrics.items() if name.startswith(_WORDS)]
+    codes = {number >> _BITS * shift & (2**_BITS - 1) for number in numbers for shift in range(_PER_FLOAT)}
+    return codes - {0}

@@ -1,0 +1,107 @@
+"""MirrorBench task files from the benchmark's mirror files, one conversation a row.
+
+    python -m data.mirrorbench convert *_mirror.jsonl --out data/sim_eval_data/mirrorbench_val.parquet
+
+Source: github.com/SAP/mirrorbench, scratch_pad/data (Apache-2.0). The conversations come from OASST1 (Apache-2.0),
+Chatbot Arena (prompts CC BY 4.0, model answers CC BY-NC 4.0), Qulac (MIT) and ClariQ (no licence): not for commercial
+use. Some users of Chatbot Arena are offensive.
+
+A row keeps the description of the user, and roles and texts of the turns. The rest of a record would give the real
+user's words away: its `few_shot_user_examples` are chosen by similarity to them, and some are equal.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data.rows import Record, add_output_arguments, write_outputs
+
+
+def convert(paths: Sequence[str | Path]) -> list[Record]:
+    """The conversations of the files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
+
+    `group` names what must not be on both sides of a split: the search topic, which Qulac and ClariQ share, or the
+    opening message. Raises ValueError naming file, line and field.
+    """
+    files = sorted((Path(path) for path in paths), key=lambda path: path.name)
+    records: list[Record] = []
+    seen: dict[tuple[str, str], str] = {}
+    for path in files:
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+            if not line.strip():
+                continue
+            where = f"{path}: line {number}"
+            fields = _fields(where, line)
+            key = (fields["dataset"], fields["conversation_id"])
+            if key in seen:
+                raise ValueError(
+                    f"{where}: field 'conversation_id' repeats {key[1]!r} of {seen[key]}; give a file once"
+                )
+            seen[key] = where
+            records.append({"index": len(records), **fields})
+    return records
+
+
+def _fields(where: str, line: str) -> Record:
+    try:
+        raw = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{where}: not JSON ({error}); take the file from the benchmark anew") from error
+    if not isinstance(raw, dict):
+        raise ValueError(f"{where}: expected a JSON object with task_description and turns")
+    texts = {name: raw.get(name) for name in ("task_description", "dataset", "conversation_id")}
+    for name, value in texts.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{where}: field '{name}' is missing or empty")
+    turns = _turns(where, raw.get("turns"))
+    return {
+        "question": texts["task_description"],
+        **texts,
+        "turns": json.dumps(turns, ensure_ascii=False),
+        "group": _group(raw.get("metadata"), next(turn["content"] for turn in turns if turn["role"] == "user")),
+    }
+
+
+def _turns(where: str, turns: Any) -> list[dict[str, str]]:
+    if not isinstance(turns, list):
+        raise ValueError(f"{where}: field 'turns' must be a list, got {type(turns).__name__}")
+    kept = []
+    for turn in turns:
+        role, content = (turn.get("role"), turn.get("content")) if isinstance(turn, dict) else (None, None)
+        if role not in ("user", "assistant") or not isinstance(content, str) or not content.strip():
+            raise ValueError(f"{where}: field 'turns' holds a turn without role user or assistant, or without text")
+        kept.append({"role": role, "content": content})
+    if not any(turn["role"] == "user" for turn in kept):
+        raise ValueError(f"{where}: field 'turns' has no turn of the user")
+    return kept
+
+
+def _group(metadata: Any, opening: str) -> str:
+    topic = metadata.get("topic_id") if isinstance(metadata, dict) else None
+    if topic is not None:
+        return f"topic-{topic}"
+    return hashlib.sha256(" ".join(opening.lower().split()).encode()).hexdigest()[:12]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written."""
+    parser = argparse.ArgumentParser(prog="python -m data.mirrorbench", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="jsonl -> parquet")
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC_mirror.jsonl")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        lines = write_outputs(
+            args, "mirrorbench", convert(args.sources), lambda record: str(record["group"]), lambda record: 0
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.mirrorbench: {error}")
+    print("\n".join(line.partition(" answers:")[0] for line in lines))  # there is nothing to balance
+
+
+if __name__ == "__main__":
+    main()

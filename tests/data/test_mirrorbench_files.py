@@ -1,0 +1,131 @@
+"""MirrorBench task files: the published conversations as rows, nothing of the real user's words beside the turns."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from agents.metrics.lexical import human_norms, lexis
+from agents.tasks.mirrorbench import DEVIATION, HUMANS, MirrorBench, MirrorBenchRow
+from data import mirrorbench
+from tests.agents.samples import DATA
+
+FILES = sorted((DATA / "mirrorbench").glob("*_mirror.jsonl"))
+needs_records = pytest.mark.skipif(not FILES, reason=f"no benchmark records at {DATA / 'mirrorbench'}")
+
+RAW = {
+    "dataset": "clariq",
+    "conversation_id": "c-1",
+    "task_description": "The user wants to hang a hammock.",
+    "turns": [
+        {"role": "user", "content": "hammock knot", "metadata": {"topic_id": "9"}},
+        {"role": "assistant", "content": "A bowline?", "metadata": {}},
+        {"role": "user", "content": "yes"},
+    ],
+    "metadata": {"topic_id": "9", "few_shot_user_examples": [{"utterance": "yes"}]},
+}
+
+
+def write(path, *records):
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    return path
+
+
+@needs_records
+def test_every_published_conversation_is_a_row_that_the_task_can_play():
+    task, records = MirrorBench(), mirrorbench.convert(FILES)
+    raws = [json.loads(line) for path in FILES for line in path.read_text(encoding="utf-8").split("\n") if line]
+    assert len(records) == len(raws)
+    for record, raw in zip(records, raws, strict=True):
+        row = MirrorBenchRow.model_validate(record)
+        task.check(row)
+        assert row.dataset in HUMANS and record["index"] == row.index
+        assert row.user_turns == [turn["content"].strip() for turn in raw["turns"] if turn["role"] == "user"]
+        prompt = task.prompt(row)
+        assert [message["role"] for message in prompt] == ["system", "user"]
+        roles = [turn["role"] for turn in row.conversation]
+        assert roles[-1] == "user" and all(a != b for a, b in zip(roles, roles[1:], strict=False))
+        assert "few_shot" not in json.dumps(record) and "metadata" not in record["turns"]
+
+
+@needs_records
+def test_the_documented_norms_are_those_of_the_published_users():
+    rows = [MirrorBenchRow.model_validate(record) for record in mirrorbench.convert(FILES)]
+    assert len(rows) == 547, "other records than those that DEVIATION and HUMANS stand on: compute the table anew"
+    for dataset, (mean, deviation) in HUMANS.items():
+        found = human_norms([lexis(row.user_turns) for row in rows if row.dataset == dataset])
+        assert found[0] == pytest.approx(mean, rel=1e-4) and found[1] == pytest.approx(deviation, rel=2e-4)
+    assert human_norms([lexis(row.user_turns) for row in rows])[1] == pytest.approx(DEVIATION, rel=1e-4)
+
+
+@needs_records
+def test_no_topic_and_no_opening_is_on_both_sides_of_a_split(tmp_path, capsys):
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    mirrorbench.main(["convert", *map(str, FILES), "--train-out", str(train), "--val-out", str(val)])
+    shown = capsys.readouterr().out
+    assert shown.count("rows=") == 2 and "answers" not in shown
+    sides = []
+    for path in (train, val):
+        infos = list(pd.read_parquet(path)["extra_info"])
+        rows = [MirrorBenchRow.model_validate(info) for info in infos]
+        openings = {row.user_turns[0].lower() for row in rows if row.conversation[0]["role"] == "user"}
+        sides.append((openings, {info["group"] for info in infos}))
+    assert sides[0][0] and sides[1][0]
+    assert not sides[0][0] & sides[1][0] and not sides[0][1] & sides[1][1]
+
+
+@needs_records
+def test_rows_do_not_depend_on_the_order_of_the_files():
+    assert mirrorbench.convert(FILES[::-1]) == mirrorbench.convert(FILES)
+
+
+def test_a_row_holds_roles_and_texts_alone(tmp_path):
+    (record,) = mirrorbench.convert([write(tmp_path / "a_mirror.jsonl", RAW)])
+    assert record["task_description"] == record["question"] == RAW["task_description"]
+    assert json.loads(record["turns"]) == [{"role": t["role"], "content": t["content"]} for t in RAW["turns"]]
+    assert record["group"] == "topic-9" and set(record) == {
+        "index",
+        "question",
+        "task_description",
+        "dataset",
+        "conversation_id",
+        "turns",
+        "group",
+    }
+
+
+def test_equal_openings_are_one_group_where_there_is_no_topic(tmp_path):
+    others = [
+        {**RAW, "conversation_id": f"c-{i}", "metadata": {}, "turns": [{"role": "user", "content": text}]}
+        for i, text in enumerate(["Hello", " hello ", "Good day"])
+    ]
+    groups = [record["group"] for record in mirrorbench.convert([write(tmp_path / "a.jsonl", *others)])]
+    assert groups[0] == groups[1] != groups[2]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"task_description": " "}, "line 2: field 'task_description' is missing or empty"),
+        ({"dataset": None}, "line 2: field 'dataset'"),
+        ({"turns": "hello"}, "line 2: field 'turns' must be a list"),
+        ({"turns": [{"role": "system", "content": "x"}]}, "line 2: field 'turns' holds a turn without role"),
+        ({"turns": [{"role": "user", "content": ""}]}, "line 2: field 'turns' holds a turn without role"),
+        ({"turns": [{"role": "assistant", "content": "x"}]}, "line 2: field 'turns' has no turn of the user"),
+        ({"conversation_id": "c-1"}, "line 2: field 'conversation_id' repeats 'c-1'"),
+    ],
+)
+def test_a_bad_record_is_named(tmp_path, bad, message):
+    path = write(tmp_path / "a.jsonl", RAW, {**RAW, "conversation_id": "c-2", **bad})
+    with pytest.raises(ValueError, match=message):
+        mirrorbench.convert([path])
+    with pytest.raises(SystemExit, match="data.mirrorbench: .*line 2"):
+        mirrorbench.main(["convert", str(path), "--out", str(tmp_path / "x.parquet")])
+    assert not (tmp_path / "x.parquet").exists()
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "7"])
+def test_what_is_no_record_is_named(tmp_path, line):
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(RAW)}\n\n{line}\n")
+    with pytest.raises(ValueError, match="a.jsonl: line 3: "):
+        mirrorbench.convert([tmp_path / "a.jsonl"])

@@ -1,0 +1,179 @@
+"""UserLLM task files: three sources, made-up assistant turns, openings and second turns of PRISM."""
+
+import csv
+import json
+from collections import Counter
+
+import pandas as pd
+import pytest
+
+from agents.metrics.lexical import content_words
+from agents.tasks.userllm import UserLLM, UserLLMRow, choices_mentioned
+from data import userllm
+from tests.agents.samples import DATA
+
+FOLDER = DATA / "userllm"
+FILES = sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("*.csv")])
+needs_records = pytest.mark.skipif(not FILES, reason=f"no source files at {FOLDER}")
+
+CSQA = {
+    "id": "1",
+    "question": "Where does a bat  sleep?",
+    "question_concept": "Bat",
+    "choices": {"label": ["A", "B", "C"], "text": ["cave", "barn", "night sky"]},
+    "answerKey": "A",
+}
+NQ = {"question": "who built the bridge", "answer": ["Roe"]}
+
+
+def prism(turns, **other):
+    """A record in the form of PRISM's conversations.jsonl: two replies to each turn, the first one chosen."""
+    history = []
+    for number, text in enumerate(turns):
+        history.append({"turn": number, "role": "user", "content": text})
+        history += [
+            {"turn": number, "role": "model", "content": f"reply {number}{mark}", "if_chosen": mark == "a"}
+            for mark in "ab"
+        ]
+    return {"conversation_id": "c7", "opening_prompt": turns[0], "conversation_history": history, **other}
+
+
+def write(path, *records):
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    return path
+
+
+@needs_records
+def test_every_source_gives_rows_that_the_task_can_play():
+    task, records = UserLLM(), userllm.convert(FILES)
+    rows = [UserLLMRow.model_validate(record) for record in records]
+    assert [row.index for row in rows] == list(range(len(rows)))
+    assert set(Counter(row.source for row in rows)) == {"commonsense_qa", "natural_questions", "prism"}
+    for row, record in zip(rows, records, strict=True):
+        task.check(row)
+        assert len(task.prompt(row)) == 1
+        assert (row.conversation == "") == (row.source == "prism")  # the table of openings has no second turns
+        if row.source == "commonsense_qa":
+            assert choices_mentioned(row.choices, row.question)[0] == 0
+            assert choices_mentioned(row.choices, row.conversation)[0] == choices_mentioned(row.choices, "")[1]
+        if row.source == "prism":
+            assert len(content_words(row.intent)) >= 2 and row.intent == row.question and not row.is_last_turn
+        assert "answer" not in record and "answerKey" not in record
+
+
+@needs_records
+def test_the_assistant_speaks_in_all_its_ways_about_equally():
+    records = userllm.convert(FILES)
+    for source, choices in (("commonsense_qa", userllm.UNSURE), ("natural_questions", userllm.PROPOSALS)):
+        histories = [r["conversation_history"] for r in records if r["source"] == source]
+        shares = [sum(history.endswith(text) for history in histories) / len(histories) for text in choices]
+        assert sum(shares) == pytest.approx(1) and all(0.7 < share * len(choices) < 1.3 for share in shares)
+    pairs = Counter(h.split("\nAssistant: ")[1] for h in histories)
+    assert len(pairs) == len(userllm.NO_IDEA) * len(userllm.PROPOSALS)
+
+
+@needs_records
+def test_a_sample_of_each_source_is_seeded():
+    one = userllm.convert(FILES, per_source=40)
+    assert one == userllm.convert(FILES[::-1], per_source=40) != userllm.convert(FILES, per_source=40, seed=1)
+    assert set(Counter(r["source"] for r in one).values()) == {40}
+    assert [r["index"] for r in one] == list(range(120))
+
+
+@needs_records
+def test_a_split_keeps_what_belongs_together(tmp_path, capsys):
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    arguments = ["--per-source", "300", "--train-out", str(train), "--val-out", str(val)]
+    userllm.main(["convert", *map(str, FILES), *arguments])
+    assert capsys.readouterr().out.count("rows=") == 2
+    sides = [{info["group"] for info in pd.read_parquet(path)["extra_info"]} for path in (train, val)]
+    assert sides[0] and sides[1] and not sides[0] & sides[1]
+    info = pd.read_parquet(val)["extra_info"][0]
+    assert UserLLMRow.model_validate(info).index == info["index"]
+
+
+def test_a_question_with_options(tmp_path):
+    (record,) = userllm.convert([write(tmp_path / "csqa.jsonl", CSQA)])
+    assert record["source"] == "commonsense_qa" and json.loads(record["choices"]) == ["cave", "barn", "night sky"]
+    first, second = record["conversation_history"].split("\n")
+    assert first == "User: Where does a bat sleep? The choices: cave, barn, night sky."
+    assert second.removeprefix("Assistant: ") in userllm.UNSURE
+    assert record["intent"].endswith("Where does a bat sleep?") and record["group"] == "csqa-bat"
+
+
+def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):
+    own = {**CSQA, "question": "Where is seaweed from?", "choices": {"text": ["sea", "shop"]}}
+    assert userllm.convert([write(tmp_path / "csqa.jsonl", own, CSQA)]) == userllm.convert(
+        [write(tmp_path / "csqa.jsonl", CSQA)]
+    )
+
+
+def test_a_factual_question(tmp_path):
+    (record,) = userllm.convert([write(tmp_path / "nq.jsonl", NQ)])
+    assert record["source"] == "natural_questions" and record["question"] == NQ["question"]
+    assert record["conversation_history"].startswith("User: who built the bridge\nAssistant: ")
+    assert "Roe" not in json.dumps(record) and record["choices"] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("turns", "last"),
+    [
+        (["do bees see red"], [True]),
+        (["do bees see red", "why"], [False, True]),
+        (["do bees see red", "why", "ok"], [False, False]),
+    ],
+)
+def test_a_conversation_gives_an_opening_and_a_second_turn(tmp_path, turns, last):
+    records = userllm.convert([write(tmp_path / "conversations.jsonl", prism(turns))])
+    assert [r["is_last_turn"] for r in records] == last and [r["turn"] for r in records] == [0, 1][: len(last)]
+    assert records[0]["conversation_history"] == "" and {r["intent"] for r in records} == {turns[0]}
+    assert {r["group"] for r in records} == {"prism-c7"}
+    if len(records) > 1:
+        assert records[1]["conversation_history"] == "User: do bees see red\nAssistant: reply 0a"
+
+
+def test_an_intent_of_its_own_comes_first_and_turns_may_count_from_one(tmp_path):
+    raw = prism(["hi", "why"], intent="Get to know what bees see.")
+    for turn in raw["conversation_history"]:
+        turn["turn"] += 1
+    records = userllm.convert([write(tmp_path / "c.jsonl", raw)])
+    assert [r["intent"] for r in records] == ["Get to know what bees see."] * 2
+    assert userllm.convert([write(tmp_path / "c.jsonl", prism(["hi", "why"]))]) == []
+
+
+def test_the_table_of_openings(tmp_path):
+    with (tmp_path / "clusters.csv").open("w", newline="") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(["cluster_id", "top_texts"])
+        writer.writerow(["1", "['Hello', 'do bees see red']"])
+    (record,) = userllm.convert([tmp_path / "clusters.csv"])
+    assert (record["intent"], record["conversation_history"]) == ("do bees see red", "")
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"title": "x"}, "line 2: fields .'title'. are none of the known"),
+        ([], "line 2: fields .. are none of the known"),
+        ({**CSQA, "choices": {"text": ["cave"]}}, "line 2: field 'choices' must hold at least two"),
+        ({**NQ, "question": ""}, "line 2: field 'question' must be a text"),
+        ({"conversation_history": "x"}, "line 2: field 'conversation_history' must be a list"),
+        ({"conversation_history": []}, "line 2: field 'conversation_history' does not begin"),
+        (NQ, "a record is there twice .natural_questions"),
+    ],
+)
+def test_a_bad_record_is_named(tmp_path, bad, message):
+    path = write(tmp_path / "a.jsonl", NQ, bad)
+    with pytest.raises(ValueError, match=message):
+        userllm.convert([path])
+    with pytest.raises(SystemExit, match="data.userllm: "):
+        userllm.main(["convert", str(path), "--out", str(tmp_path / "x.parquet")])
+
+
+def test_broken_lines_and_tables_are_named(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{\n")
+    with pytest.raises(ValueError, match="a.jsonl: line 1: not JSON"):
+        userllm.convert([tmp_path / "a.jsonl"])
+    (tmp_path / "a.csv").write_text("top_texts\n__import__('os')\n")
+    with pytest.raises(ValueError, match=r"a.csv: row 1: field 'top_texts' must be a Python list"):
+        userllm.convert([tmp_path / "a.csv"])
