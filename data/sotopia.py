@@ -1,0 +1,192 @@
+"""Sotopia task files: environments, agents and the pairs that may meet, one row for each encounter and side.
+
+    python -m data.sotopia convert FOLDER --hard --out data/sim_eval_data/sotopia_hard_val.parquet
+    python -m data.sotopia convert FOLDER --without-hard --position agent1 --out data/sim_rl_data/sotopia_rl.parquet
+
+FOLDER holds environment_profiles.jsonl, agent_profiles.jsonl, relationship_profiles.jsonl and
+env_agent_combo_storages.jsonl (github.com/sotopia-lab/sotopia-space, Apache-2.0; the data are CC BY-SA 4.0:
+name the source, share alike), and for --hard and --without-hard env_ids.json (github.com/sotopia-lab/sotopia-pi,
+Apache-2.0) with the hard environments.
+
+Goals and scenarios keep their tags: who may read what stands in them is the task's business. The stories of
+relationship_profiles.jsonl are left out: some tell the secrets of both, some are about other people.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from agents.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
+from data.rows import Record, add_output_arguments, write_outputs
+
+Part = Literal["all", "hard", "rest"]
+
+
+def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position] = POSITIONS) -> list[Record]:
+    """The encounters of a folder as `extra_info` dicts, in the order of the combinations.
+
+    Args:
+        part: all environments, the hard ones, or the others.
+        positions: whom the policy plays; a combination gives one row for each.
+
+    Raises:
+        ValueError: naming file, row (line 1 is row 1) and field.
+    """
+    folder = Path(folder)
+    environments = _by_id(folder / "environment_profiles.jsonl", "env_id")
+    agents = _by_id(folder / "agent_profiles.jsonl", "agent_id")
+    relationships = _relationships(folder / "relationship_profiles.jsonl")
+    hard = _hard(folder / "env_ids.json") if part != "all" else set()
+    path = folder / "env_agent_combo_storages.jsonl"
+    records: list[Record] = []
+    for number, combo in enumerate(_lines(path), start=1):
+        where = f"{path}: row {number}"
+        environment = _known(where, "env_id", combo.get("env_id"), environments)
+        if part != "all" and (combo["env_id"] in hard) != (part == "hard"):
+            continue
+        fields = _encounter(where, combo, environment, agents, relationships)
+        for position in positions:
+            record = {"index": len(records), **fields, "eval_position": position}
+            row = SotopiaRow.model_validate(record)
+            # The column `prompt` is for people who browse the file: not what only the judge may read.
+            records.append({**record, "question": row.shown(row.scenario, position)})
+    return records
+
+
+def _encounter(
+    where: str,
+    combo: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    agents: Mapping[str, Mapping[str, Any]],
+    relationships: Mapping[frozenset[str], set[str]],
+) -> Record:
+    """What the two rows of a combination share."""
+    ids = combo.get("agent_ids")
+    if not (isinstance(ids, list) and len(ids) == 2 and ids[0] != ids[1]):
+        raise ValueError(f"{where}: field 'agent_ids' must name two agents, got {ids!r:.100}")
+    pair = [_known(where, "agent_ids", agent_id, agents) for agent_id in ids]
+    code = str(environment.get("relationship"))
+    if not (code.isdecimal() and int(code) < len(RELATIONSHIPS)):
+        raise ValueError(
+            f"{where}: field 'relationship' of environment {combo['env_id']} must be a code from 0 to "
+            f"{len(RELATIONSHIPS) - 1}, got {code!r}"
+        )
+    if code not in relationships.get(frozenset(ids), set()):
+        raise ValueError(
+            f"{where}: field 'agent_ids' names two who are not {RELATIONSHIPS[int(code)]!r}, as the environment "
+            f"{combo['env_id']} demands; take combinations and relationships from the same release"
+        )
+    goals = environment.get("agent_goals")
+    if not (isinstance(goals, list) and len(goals) == 2 and all(isinstance(g, str) and g.strip() for g in goals)):
+        raise ValueError(f"{where}: field 'agent_goals' of environment {combo['env_id']} must hold two texts")
+    if not str(environment.get("scenario") or "").strip():
+        raise ValueError(f"{where}: field 'scenario' of environment {combo['env_id']} is missing or empty")
+    record: Record = {"env_id": combo["env_id"], "combo_id": str(combo.get("combo_id", ""))}
+    record |= {"codename": str(environment.get("codename", "")), "source": str(environment.get("source", ""))}
+    record |= {"scenario": _unescaped(str(environment["scenario"])), "relationship": RELATIONSHIPS[int(code)]}
+    for position, agent, goal in zip(POSITIONS, pair, goals, strict=True):
+        record |= {f"{position}_{field}": value for field, value in _person(where, agent).items()}
+        record[f"{position}_goal"] = _unescaped(goal)
+    return record
+
+
+def _person(where: str, agent: Mapping[str, Any]) -> Record:
+    """Name, background (as an agent of Sotopia reads its own) and secret."""
+    fields = ("first_name", "last_name", "age", "gender", "gender_pronoun", "occupation")
+    if missing := [field for field in fields if not str(agent.get(field) or "").strip()]:
+        raise ValueError(f"{where}: field '{missing[0]}' of agent {agent['agent_id']} is missing or empty")
+    name = f"{agent['first_name']} {agent['last_name']}".strip()
+    about = f"{name}, {agent['age']}, {agent['gender'].lower()} ({agent['gender_pronoun'].lower()})"
+    texts = [f"{about}, {agent['occupation'].lower()}.", agent.get("public_info"), agent.get("personality_and_values")]
+    return {
+        "name": name,
+        "background": " ".join(str(text).strip() for text in texts if text),
+        "secret": str(agent.get("secret") or "").strip(),
+    }
+
+
+def _unescaped(text: str) -> str:
+    """Some texts were written as string literals: "Here\\'s"."""
+    return text.replace("\\'", "'").replace('\\"', '"')
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{path}: row {number}: not JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}: row {number}: expected a JSON object, got {line[:60]!r}")
+        records.append(record)
+    return records
+
+
+def _by_id(path: Path, key: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for number, record in enumerate(_lines(path), start=1):
+        name = record.get(key)
+        if not isinstance(name, str) or not name or name in found:
+            raise ValueError(f"{path}: row {number}: field '{key}' must be an id of its own, got {name!r}")
+        found[name] = record
+    return found
+
+
+def _relationships(path: Path) -> dict[frozenset[str], set[str]]:
+    """Pair -> the codes of what they are to each other; the source has two codes for a few pairs."""
+    found: dict[frozenset[str], set[str]] = {}
+    for record in _lines(path):
+        pair = frozenset((str(record.get("agent1_id")), str(record.get("agent2_id"))))
+        found.setdefault(pair, set()).add(str(record.get("relationship")))
+    return found
+
+
+def _hard(path: Path) -> set[str]:
+    ids = json.loads(path.read_text(encoding="utf-8")).get("sotopia_hard_env_id")
+    if not (isinstance(ids, list) and ids and all(isinstance(name, str) for name in ids)):
+        raise ValueError(f"{path}: field 'sotopia_hard_env_id' must be a list of ids")
+    return set(ids)
+
+
+def _known(where: str, field: str, name: Any, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    if name not in known:
+        raise ValueError(f"{where}: field '{field}' names {name!r}, which has no profile in this folder")
+    return known[name]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written."""
+    parser = argparse.ArgumentParser(prog="python -m data.sotopia", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser(
+        "convert", help="JSON lines -> parquet"
+    )
+    converting.add_argument("folder", type=Path, metavar="FOLDER")
+    part = converting.add_mutually_exclusive_group()
+    part.add_argument("--hard", dest="part", action="store_const", const="hard", help="Sotopia-hard alone")
+    part.add_argument("--without-hard", dest="part", action="store_const", const="rest", help="all but Sotopia-hard")
+    converting.add_argument(
+        "--position", choices=[*get_args(Position), "both"], default="both", help="whom the policy plays (default both)"
+    )
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    positions: Sequence[Position] = POSITIONS if args.position == "both" else (args.position,)
+    try:
+        records = convert(args.folder, args.part or "all", positions)
+        # Variants of one situation (dividing other things) have one codename: they stay on one side of a split.
+        lines = write_outputs(
+            args, "sotopia", records, lambda r: str(r["codename"]), lambda r: POSITIONS.index(r["eval_position"])
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.sotopia: {error}")
+    print("\n".join(lines))
+    print("(A: the policy plays agent1, B: agent2)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Sotopia task files: both sides of an encounter, pairs that may meet, hard environments apart, clear errors."""
+
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from agents.tasks.sotopia import Sotopia
+from agents.tasks.sotopia_row import SotopiaRow
+from data import sotopia
+
+SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+REAL = SOURCES / "sotopia"
+needs_records = pytest.mark.skipif(not REAL.exists(), reason=f"no benchmark records at {REAL} (SOUL_DATA_SOURCES)")
+
+AGENT = {
+    "first_name": "Leo",
+    "last_name": "Ray",
+    "age": 40,
+    "gender": "Man",
+    "gender_pronoun": "He/him",
+    "occupation": "Baker",
+    "public_info": "Leo Ray bakes at night. ",
+    "personality_and_values": "He is shy.",
+    "secret": "He uses bought dough.",
+}
+AGENTS = [
+    {**AGENT, "agent_id": "a1"},
+    {**AGENT, "agent_id": "a2", "first_name": "Ida", "gender": "Woman", "gender_pronoun": "She/her", "secret": ""},
+    {**AGENT, "agent_id": "a3", "first_name": "Max"},
+]
+ENVIRONMENTS = [
+    {
+        "env_id": "e1",
+        "codename": "rent",
+        "source": "x",
+        "scenario": 'Agent1 meets Agent2. <p viewer="environment">Both know Kim.</p> It\\\'s late.',
+        "agent_goals": ["Pay less", "Get <extra_info>it\\'s $300</extra_info>"],
+        "relationship": "3",
+    },
+    {
+        "env_id": "e2",
+        "codename": "dog",
+        "source": "y",
+        "scenario": "A dog barks.",
+        "agent_goals": ["Sleep", "Sing"],
+        "relationship": "0",
+    },
+]
+PAIRS = [
+    {"agent1_id": "a2", "agent2_id": "a1", "relationship": "3", "background_story": "Leo told Ida about the dough."},
+    {"agent1_id": "a1", "agent2_id": "a3", "relationship": "0", "background_story": ""},
+]
+COMBOS = [
+    {"combo_id": "c1", "env_id": "e1", "agent_ids": ["a1", "a2"]},
+    {"combo_id": "c2", "env_id": "e2", "agent_ids": ["a3", "a1"]},
+]
+
+
+def folder_of(path, environments=ENVIRONMENTS, agents=AGENTS, pairs=PAIRS, combos=COMBOS, hard=("e1",)):
+    files = {
+        "environment_profiles": environments,
+        "agent_profiles": agents,
+        "relationship_profiles": pairs,
+        "env_agent_combo_storages": combos,
+    }
+    for name, records in files.items():
+        (path / f"{name}.jsonl").write_text("\n".join(json.dumps(record) for record in records) + "\n\n")
+    (path / "env_ids.json").write_text(json.dumps({"sotopia_hard_env_id": list(hard)}))
+    return path
+
+
+def rows_of(path):
+    return [row["extra_info"] for row in pq.read_table(path).to_pylist()]
+
+
+def test_a_combination_gives_a_row_for_each_side(tmp_path):
+    records = sotopia.convert(folder_of(tmp_path))
+    assert [(r["combo_id"], r["eval_position"]) for r in records] == [
+        ("c1", "agent1"),
+        ("c1", "agent2"),
+        ("c2", "agent1"),
+        ("c2", "agent2"),
+    ]
+    first = records[0]
+    assert first["agent1_name"] == "Leo Ray" and first["agent2_name"] == "Ida Ray"
+    assert first["agent1_background"] == "Leo Ray, 40, man (he/him), baker. Leo Ray bakes at night. He is shy."
+    assert first["agent1_secret"] == "He uses bought dough." and first["agent2_secret"] == ""
+    assert first["agent1_goal"] == "Pay less" and first["agent2_goal"] == "Get <extra_info>it's $300</extra_info>"
+    assert first["relationship"] == "friends" and records[2]["relationship"] == "strangers"
+    assert records[2]["agent1_name"] == "Max Ray" and records[2]["agent2_name"] == "Leo Ray"
+    assert len(sotopia.convert(tmp_path, positions=("agent2",))) == 2
+
+
+def test_the_column_for_people_does_not_tell_what_the_judge_alone_may_read(tmp_path):
+    records = sotopia.convert(folder_of(tmp_path))
+    assert records[0]["question"] == "Leo Ray meets Ida Ray. It's late."
+    assert "Kim" in records[0]["scenario"]
+
+
+def test_stories_about_a_pair_are_left_out(tmp_path):
+    assert "told Ida" not in json.dumps(sotopia.convert(folder_of(tmp_path)))
+
+
+def test_hard_environments_are_kept_apart(tmp_path):
+    folder = folder_of(tmp_path)
+    assert {r["env_id"] for r in sotopia.convert(folder, "hard")} == {"e1"}
+    assert {r["env_id"] for r in sotopia.convert(folder, "rest")} == {"e2"}
+    assert [r["index"] for r in sotopia.convert(folder, "rest")] == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_variants_of_one_situation_stay_on_one_side_of_a_split(tmp_path, seed):
+    environments = [{**ENVIRONMENTS[0], "env_id": f"e{n}", "codename": f"rent {n // 2}"} for n in range(6)]
+    combos = [{**COMBOS[0], "combo_id": f"c{n}", "env_id": f"e{n}"} for n in range(6)]
+    folder = folder_of(tmp_path, environments=environments, combos=combos)
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    outputs = ["--train-out", str(train), "--val-out", str(val), "--val-fraction", "0.34", "--seed", str(seed)]
+    sotopia.main(["convert", str(folder), *outputs])
+    sides = [{row["codename"] for row in rows_of(path)} for path in (train, val)]
+    assert len(sides[0]) == 2 and len(sides[1]) == 1 and not sides[0] & sides[1]
+
+
+def changed(records, **changes):
+    return [{**records[0], **changes}, *records[1:]]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"combos": changed(COMBOS, agent_ids=["a1"])}, ["row 1", "'agent_ids'"]),
+        ({"combos": changed(COMBOS, agent_ids=["a1", "a1"])}, ["row 1", "'agent_ids'"]),
+        ({"combos": changed(COMBOS, agent_ids=["a1", "a9"])}, ["row 1", "'agent_ids'", "a9"]),
+        ({"combos": changed(COMBOS, agent_ids=["a2", "a3"])}, ["row 1", "'agent_ids'", "friends"]),
+        ({"combos": changed(COMBOS, env_id="e9")}, ["row 1", "'env_id'", "e9"]),
+        ({"environments": changed(ENVIRONMENTS, relationship="0")}, ["row 1", "strangers"]),
+        ({"environments": changed(ENVIRONMENTS, relationship="7")}, ["'relationship'", "'7'"]),
+        ({"environments": changed(ENVIRONMENTS, agent_goals=["one"])}, ["'agent_goals'"]),
+        ({"environments": changed(ENVIRONMENTS, scenario=" ")}, ["'scenario'"]),
+        ({"environments": changed(ENVIRONMENTS, env_id="e2")}, ["row 2", "'env_id'"]),
+        ({"agents": changed(AGENTS, last_name="")}, ["'last_name'", "a1"]),
+        ({"hard": ()}, ["env_ids.json", "'sotopia_hard_env_id'"]),
+    ],
+)
+def test_errors_name_row_and_field(tmp_path, files, words):
+    with pytest.raises(ValueError) as caught:
+        sotopia.convert(folder_of(tmp_path, **files), "hard")
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_a_broken_line_is_named(tmp_path):
+    folder = folder_of(tmp_path)
+    (folder / "agent_profiles.jsonl").write_text('{"agent_id": "a1"}\n{"agent_id')
+    with pytest.raises(ValueError, match=r"agent_profiles\.jsonl: row 2"):
+        sotopia.convert(folder)
+
+
+def test_the_command_line(tmp_path, capsys):
+    folder, out = folder_of(tmp_path), tmp_path / "out.parquet"
+    sotopia.main(["convert", str(folder), "--hard", "--position", "agent2", "--out", str(out)])
+    (row,) = rows_of(out)
+    assert row["eval_position"] == "agent2" and "rows=1" in capsys.readouterr().out
+    assert pq.read_table(out).column("data_source").to_pylist() == ["sotopia"]
+    for arguments in (["--hard"], ["--out", str(out), "--train-out", str(out)]):
+        with pytest.raises(SystemExit, match=r"data\.sotopia: "):
+            sotopia.main(["convert", str(folder), *arguments])
+    with pytest.raises(SystemExit, match=r"data\.sotopia: .*agent_profiles"):
+        (folder / "agent_profiles.jsonl").unlink()
+        sotopia.main(["convert", str(folder), "--out", str(out)])
+
+
+@needs_records
+def test_real_records_round_trip(tmp_path):
+    train, val, hard = (tmp_path / f"{name}.parquet" for name in ("train", "val", "hard"))
+    sotopia.main(["convert", str(REAL), "--without-hard", "--train-out", str(train), "--val-out", str(val)])
+    sotopia.main(["convert", str(REAL), "--hard", "--out", str(hard)])
+    files = {path: rows_of(path) for path in (train, val, hard)}
+    environments = [{row["env_id"] for row in rows} for rows in files.values()]
+    hard_ids = set(json.loads((REAL / "env_ids.json").read_text())["sotopia_hard_env_id"])
+    assert environments[2] == hard_ids and not hard_ids & (environments[0] | environments[1])
+    codenames = [{row["codename"] for row in rows} for rows in files.values()]
+    assert not codenames[0] & codenames[1]
+    combos = [json.loads(line) for line in (REAL / "env_agent_combo_storages.jsonl").read_text().splitlines()]
+    everything = [row for rows in files.values() for row in rows]
+    assert Counter(row["combo_id"] for row in everything) == {combo["combo_id"]: 2 for combo in combos}
+    names = {}
+    for line in (REAL / "agent_profiles.jsonl").read_text().splitlines():
+        agent = json.loads(line)
+        names[agent["agent_id"]] = (f"{agent['first_name']} {agent['last_name']}", agent["secret"])
+    ids = {combo["combo_id"]: combo["agent_ids"] for combo in combos}
+    for record in everything:
+        row = SotopiaRow.model_validate(record)
+        Sotopia().check(row)
+        expected = [names[agent_id] for agent_id in ids[record["combo_id"]]]
+        assert [(row.agent1_name, row.agent1_secret), (row.agent2_name, row.agent2_secret)] == expected
+        assert not re.search(r"\\'|\bNone\b|\bnan\b", row.scenario + row.agent1_goal + row.agent1_background)
+        assert "viewer" not in record["question"]
