@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -28,7 +29,7 @@ _BACKLOG = 4096  # a benchmark opens all its connections in one moment
 
 def completion(answer: str) -> bytes:
     """The whole HTTP answer: a completion with this text, and with its usage."""
-    message = {"role": "assistant", "content": answer, "refusal": None, "annotations": []}
+    message: dict[str, Any] = {"role": "assistant", "content": answer, "refusal": None, "annotations": []}
     body = json.dumps(
         {
             "id": "chatcmpl-fixed",
@@ -169,9 +170,9 @@ async def _ask_all(url: str, requests: int, connections: int, body_bytes: int) -
 
 
 def maximum_rate(answer: str, requests: int = 20_000, connections: int = 64, body_bytes: int = 1500) -> float:
-    """Requests a second that the server answers without latency, to a client as thin as itself: no less than this."""
+    """Requests a second that the server answers without latency, to a client as thin as itself: the best of three."""
     with served(answer, 0.0) as url:
-        return asyncio.run(_ask_all(url, requests, min(connections, requests), body_bytes))
+        return max(asyncio.run(_ask_all(url, requests, min(connections, requests), body_bytes)) for _ in range(3))
 
 
 def main() -> None:

@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import platform
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from agents.errors import BadCache
 
+logger = logging.getLogger(__name__)
+
 _FORMAT = 1  # part of every key: raise it when the meaning of an answer changes
 _CHECK_EVERY = 256  # writes between two looks at the size
-_EVICT = 0.2  # share of the answers that go when the file is full, the longest unused first
+_EVICT = 0.2  # share of the size that goes when the file is full, the longest unused answers first
+_BUSY_S = 10.0  # how long one waits for another's lock
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS answers_used ON answers (used);
 CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
@@ -39,7 +44,8 @@ def key_of(request: Mapping[str, Any]) -> bytes:
 
 
 class Cache:
-    """The answers in one file.
+    """The answers in one file. What fails once it is open, on a full disk say, costs money and not the run: there is a
+    warning, and the answer is asked for again.
 
     Args:
         path: the file; its folder is made.
@@ -53,11 +59,12 @@ class Cache:
         self.path, self.max_bytes = path, int(max_mb * 1e6)
         self.owner = f"{platform.node()}:{os.getpid()}:{id(self)}"
         self._writes = 0
+        self._warned = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            self._db.execute("PRAGMA journal_mode=WAL")
+            self._use_wal()
             self._db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last answers, never the file
             self._db.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:
@@ -65,47 +72,70 @@ class Cache:
                 f"The judge's cache {path} cannot be used: {error}. Remove the file, name another folder with "
                 "judge.cache_dir, or switch it off with judge.cache=false (--no-cache)."
             ) from error
+        with self._forgiving():
+            self._shrink()  # short runs never come to the next look
+
+    def _use_wal(self) -> None:
+        # SQLite waits for locks by itself, but not for this one where two open a new file at the same moment.
+        deadline = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def get(self, key: bytes) -> str | None:
         """The answer's text; None where there is none yet."""
-        row = self._db.execute("SELECT text, used FROM answers WHERE key = ?", (key,)).fetchone()
+        row = None
+        with self._forgiving():
+            row = self._db.execute("SELECT text, used FROM answers WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
         now = time.time()
         if now - row[1] > 3600:  # an hour is fine enough to tell what is unused, and saves a write a hit
-            self._db.execute("UPDATE answers SET used = ? WHERE key = ?", (now, key))
+            with self._forgiving():
+                self._db.execute("UPDATE answers SET used = ? WHERE key = ?", (now, key))
         return str(row[0])
 
     def claim(self, key: bytes, seconds: float) -> Literal["mine", "theirs"]:
         """Say that this process fetches the answer. A claim whose owner died runs out by itself.
 
         Returns:
-            "theirs" where another process is at it: look again in a while.
+            "theirs" where another process is at it or has just got it: look again in a while.
         """
-        if self._is_theirs(key):  # asked without the write lock: many may be waiting
-            return "theirs"
-        with self._transaction():
-            if self._is_theirs(key):
+        with self._forgiving():
+            if self._is_theirs(key):  # asked without the write lock: many may be waiting
                 return "theirs"
-            self._db.execute("REPLACE INTO claims VALUES (?, ?, ?)", (key, self.owner, time.time() + seconds))
+            with self._transaction():
+                if self._is_theirs(key):
+                    return "theirs"
+                self._db.execute("REPLACE INTO claims VALUES (?, ?, ?)", (key, self.owner, time.time() + seconds))
         return "mine"
 
     def _is_theirs(self, key: bytes) -> bool:
         row = self._db.execute("SELECT owner, until FROM claims WHERE key = ?", (key,)).fetchone()
-        return row is not None and row[0] != self.owner and row[1] > time.time()
+        if row is not None and row[0] != self.owner and row[1] > time.time():
+            return True
+        # Its text, so that an answer which cannot be read counts as none here too.
+        return self._db.execute("SELECT text FROM answers WHERE key = ?", (key,)).fetchone() is not None
 
     def put(self, key: bytes, text: str) -> None:
         """Keep an answer, and give the claim up."""
-        with self._transaction():
-            self._db.execute("REPLACE INTO answers VALUES (?, ?, ?)", (key, text, time.time()))
-            self._db.execute("DELETE FROM claims WHERE key = ?", (key,))
-        self._writes += 1
-        if self._writes % _CHECK_EVERY == 0:
-            self._shrink()
+        with self._forgiving():
+            with self._transaction():
+                self._db.execute("REPLACE INTO answers VALUES (?, ?, ?)", (key, text, time.time()))
+                self._db.execute("DELETE FROM claims WHERE key = ?", (key,))
+            self._writes += 1
+            if self._writes % _CHECK_EVERY == 0:
+                self._shrink()
 
     def release(self, key: bytes) -> None:
         """Give a claim up without an answer."""
-        self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
+        with self._forgiving():
+            self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
 
     def close(self) -> None:
         self._db.close()
@@ -117,6 +147,17 @@ class Cache:
         )
         return int((pages - free) * page)
 
+    @contextmanager
+    def _forgiving(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not self._warned:
+                logger.warning(
+                    "The judge's cache %s fails: %s. Answers that it cannot keep are paid for again.", self.path, error
+                )
+            self._warned = True
+
     def _transaction(self) -> _Transaction:
         return _Transaction(self._db)
 
@@ -124,12 +165,14 @@ class Cache:
         if self.size() <= self.max_bytes:
             return
         with self._transaction():
+            if (size := self.size()) <= self.max_bytes:
+                return  # another process was faster
             count = self._db.execute("SELECT count(*) FROM answers").fetchone()[0]
-            oldest = max(1, int(count * _EVICT))
+            oldest = max(1, int(count * (1 - (1 - _EVICT) * self.max_bytes / size)))
             self._db.execute(
                 "DELETE FROM answers WHERE key IN (SELECT key FROM answers ORDER BY used LIMIT ?)", (oldest,)
             )
-        self._db.execute("PRAGMA incremental_vacuum").fetchall()
+        self._db.executescript("PRAGMA incremental_vacuum")  # `execute` takes one step of it, which is one page
 
 
 class _Transaction:
@@ -142,4 +185,9 @@ class _Transaction:
         self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            if kind is None:
+                self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:  # SQLite itself rolls some failures back
+                self._db.execute("ROLLBACK")

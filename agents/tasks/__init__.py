@@ -33,15 +33,36 @@ class Launch(NamedTuple):
     val: str
 
 
-# data_source -> "module:Class" of the tasks that are here; the others of the suite are known by name.
-_CLASSES: dict[str, str] = {
-    "hitom": "agents.tasks.hitom:HiToM",
-    "paratomi": "agents.tasks.paratomi:ParaToMi",
-    "fantom": "agents.tasks.fantom:FanToM",
-}
-
 _HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 _ALIGNX = ("demo", "pair", "ugc", "arbitrary", "history16")
+
+# data_source -> "module:Class". A module is imported when its task is first asked for.
+_CLASSES: dict[str, str] = {
+    "sotopia": "agents.tasks.sotopia:Sotopia",
+    "coser": "agents.tasks.coser:CoSER",
+    "lifechoices": "agents.tasks.lifechoices:LifeChoices",
+    "userllm": "agents.tasks.userllm:UserLLM",
+    "mirrorbench": "agents.tasks.mirrorbench:MirrorBench",
+    "fantom": "agents.tasks.fantom:FanToM",
+    "hitom": "agents.tasks.hitom:HiToM",
+    "paratomi": "agents.tasks.paratomi:ParaToMi",
+    "mistakes": "agents.tasks.mistakes:Mistakes",
+    "twinvoice": "agents.tasks.twinvoice:TwinVoice",
+    "social_r1": "agents.tasks.social_r1:SocialR1",
+    "behavior_chain": "agents.tasks.behavior_chain:BehaviorChain",
+    "sim_arena_math": "agents.tasks.sim_arena:SimArenaMath",
+    "sim_arena_doc": "agents.tasks.sim_arena:SimArenaDoc",
+    "humanual": "agents.tasks.humanual:Humanual",
+    **{f"humanual-{kind}": f"agents.tasks.humanual:Humanual{kind.capitalize()}" for kind in _HUMANUAL},
+    "alignx": "agents.tasks.alignx:AlignX",
+    "alignx_demo": "agents.tasks.alignx:AlignXDemo",
+    "alignx_pair": "agents.tasks.alignx:AlignXPair",
+    "alignx_ugc": "agents.tasks.alignx:AlignXUGC",
+    "alignx_arbitrary": "agents.tasks.alignx:AlignXArbitrary",
+    "alignx_history16": "agents.tasks.alignx:AlignXHistory16",
+    "socsci210": "agents.tasks.socsci210:SocSci210",
+    "humanllm": "agents.tasks.humanllm:HumanLLM",
+}
 
 # The names of `run_rl.sh`: 23 tasks.
 LAUNCHES: dict[str, Launch] = {
@@ -87,26 +108,19 @@ def load(name: str) -> Task[Any]:
     """The task of that `data_source`.
 
     Raises:
-        UnknownTask: with the nearest names; it says so where the suite knows the task but its class is not written yet.
+        UnknownTask: with the nearest names; it says so where the name is that of a launch.
     """
     if name in _CLASSES:
         module, _, attribute = _CLASSES[name].partition(":")
         return getattr(importlib.import_module(module), attribute)()
     if name in _external():
         return _external()[name].load()()
-    suite = {s.task for s in SETS.values()} | {launch.task for launch in LAUNCHES.values()}
-    if name in suite:
-        raise UnknownTask(
-            f"The task {name!r} belongs to the SOUL suite but its class is not written yet. Tasks that can be trained "
-            f"here: {', '.join(names())}."
-        )
     if name in LAUNCHES:
         raise UnknownTask(
             f"{name!r} is the name of a launch (bash run_rl.sh {name}); its rows carry the data_source "
-            f"{LAUNCHES[name].task!r}, whose class is not written yet. Tasks that can be trained here: "
-            f"{', '.join(names())}."
+            f"{LAUNCHES[name].task!r}: mend that column."
         )
-    near = difflib.get_close_matches(name.lower(), sorted({*names(), *suite, *LAUNCHES}), n=3)
+    near = difflib.get_close_matches(name.lower(), sorted({*names(), *LAUNCHES}), n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise UnknownTask(f"There is no task {name!r}.{hint} Tasks that can be trained here: {', '.join(names())}.")
 

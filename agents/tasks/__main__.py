@@ -15,9 +15,7 @@ from agents.errors import UnknownTask
 def main(arguments: list[str]) -> int:
     """Returns the exit code; 2 for an unknown task."""
     if not arguments:
-        for name in tasks.LAUNCHES:
-            state = "" if tasks.LAUNCHES[name].task in tasks.names() else "  (not written yet)"
-            print(f"{name}{state}")
+        print("\n".join(tasks.LAUNCHES))
         return 0
     _, name, data_dir = arguments
     try:

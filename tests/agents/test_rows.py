@@ -164,7 +164,7 @@ BAD_ROWS = {
     "record as a list": ("hitom", [HITOM], "field extra_info", "list"),
     "unknown task": ("hitomm", HITOM, "field data_source", "'hitom'"),
     "blank task": ("", HITOM, "field data_source", "''"),
-    "task of the suite without a class yet": ("sotopia", {}, "field data_source", "not written yet"),
+    "name of a launch": ("sim_math", {}, "field data_source", "'sim_arena_math'"),
     "null task": (None, HITOM, "field data_source", "None"),
     "task of the wrong type": (5, HITOM, "field data_source", "5"),
 }

@@ -95,7 +95,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "empty file": ({"data.val_files": "[{w}/empty.parquet]"}, ["empty.parquet", "no rows"]),
     "missing column": ({"data.train_files": "[{w}/column.parquet]"}, ["column.parquet", "'extra_info'", "missing"]),
     "unknown task": ({"data.train_files": "[{w}/task.parquet]"}, ["row 0, field data_source", "'hitomm'", "'hitom'"]),
-    "task not written": ({"data.train_files": "[{w}/sotopia.parquet]"}, ["sotopia", "not written yet", "hitom"]),
+    "another task's fields": ({"data.train_files": "[{w}/sotopia.parquet]"}, ["sotopia.parquet, row 0, field"]),
     "wrong type": ({"data.train_files": "[{w}/type.parquet]"}, ["row 0, field story", "valid string", "Mend"]),
     "missing field": ({"data.train_files": "[{w}/field.parquet]"}, ["row 0, field question: is missing"]),
     "gold not among choices": (
@@ -155,7 +155,7 @@ def test_a_missing_key_is_named_by_its_variable(
     assert "OPENAI_API_KEY is not set" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("task, named", [("hitomm", "Did you mean 'hitom'"), ("sotopia", "not written yet")])
+@pytest.mark.parametrize("task, named", [("hitomm", "Did you mean 'hitom'"), ("sim_arena_maths", "sim_arena_math")])
 def test_the_launcher_knows_its_tasks(task: str, named: str) -> None:
     done = subprocess.run(["bash", "recipe/ditto/run_rl.sh", task], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == USER_ERROR

@@ -1,0 +1,130 @@
+"""AlignX task files: a post, two responses, and what is known of the user who preferred one of them.
+
+    python -m data.alignx convert P-Soups/*.json --set alignx_pair --out data/sim_eval_data/alignx_pair_val.parquet
+
+Sources: github.com/JinaLeejnl/AlignX, benchmark/P-Soups (no licence), and files in AlignX's own format (prompt,
+chosen, rejected, Demographic Information, User-Generated Content, Pair-wise Comparative Feedback). `--set` names the
+evaluation set and with it what of the user its rows hold.
+
+In P-Soups some preferred responses are a zero-width space alone; `ground_truth_persona` is the user's preference in
+plain words, and some preferred responses repeat it. What is blank or tells it is left out and counted, and that field
+is never copied.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agents.records import described, seen
+from agents.tasks.alignx import AlignX, AlignXRow
+from data.rows import Record, add_output_arguments, write_outputs
+
+_DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
+# What of the user the rows of each set hold, and how many pairs and comments they show.
+_EVERYTHING = ("demographic", "profile", "icl_pairs", "ugc")
+SETS: dict[str, tuple[tuple[str, ...], int]] = {
+    "alignx": (_EVERYTHING, 2),
+    "alignx_demo": (("demographic", "profile"), 0),
+    "alignx_pair": (("icl_pairs",), 4),
+    "alignx_ugc": (("ugc",), 4),
+    "alignx_arbitrary": (_EVERYTHING, 2),
+    "alignx_history16": (("icl_pairs", "ugc"), 16),
+}
+
+
+class Converted(NamedTuple):
+    """The records, and how many records and pairs were left out, by the reason."""
+
+    records: list[Record]
+    left_out: Counter[str]
+
+
+def convert(paths: Sequence[str | Path], name: str = "alignx") -> Converted:
+    """The records of AlignX files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
+
+    Raises ValueError naming file, record (1 = first) and field.
+    """
+    records: list[Record] = []
+    left_out: Counter[str] = Counter()
+    for path in sorted((Path(path) for path in paths), key=lambda path: path.name):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, list):
+            raise ValueError(f"{path}: expected a list of records, got {type(content).__name__}")
+        for number, raw in enumerate(content, start=1):
+            where = f"{path}: record {number}"
+            record = _record(where, raw, name, left_out)
+            if record:
+                records.append({"index": len(records), **record, "source": f"{path.stem}:{number}"})
+    return Converted(records, left_out)
+
+
+def _record(where: str, raw: dict[str, Any], name: str, left_out: Counter[str]) -> Record | None:
+    post, chosen, rejected = (seen(raw.get(key)) for key in ("prompt", "chosen", "rejected"))
+    if not post:
+        raise ValueError(f"{where}: field 'prompt' is missing or empty")
+    if not chosen or not rejected or chosen == rejected:
+        left_out["records with a blank response or twice the same"] += 1
+        return None
+    pairs = _entries(where, raw, _PAIRS, ("chosen", "rejected"), left_out)
+    comments = _entries(where, raw, _COMMENTS, ("comment",), left_out)
+    # To have been told this very preference is no prediction.
+    other = [pair for pair in pairs if (pair["prompt"], pair["chosen"]) != (post, chosen)]
+    left_out["pairs that are the question itself"] += len(pairs) - len(other)
+    persona = seen(raw.get("ground_truth_persona")).rstrip(".").lower()
+    known = [pair for pair in other if not persona or persona not in f"{pair['chosen']} {pair['rejected']}".lower()]
+    left_out["pairs that repeat the user's preference in words"] += len(other) - len(known)
+    holds, count = SETS[name]
+    return {
+        "question": post,
+        "raw_prompt": post,
+        "chosen": chosen,
+        "rejected": rejected,
+        "demographic": described(raw.get(_DEMOGRAPHIC)) if "demographic" in holds else "",
+        "profile": described(raw.get("profile")) if "profile" in holds else "",
+        "icl_pairs": json.dumps(known if "icl_pairs" in holds else [], ensure_ascii=False),
+        "ugc": json.dumps(comments if "ugc" in holds else [], ensure_ascii=False),
+        "n_icl": count,
+        "n_ugc": count,
+    }
+
+
+def _entries(
+    where: str, raw: dict[str, Any], field: str, needed: tuple[str, ...], left_out: Counter[str]
+) -> list[dict[str, str]]:
+    """The pairs or comments that say something."""
+    entries = raw.get(field) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{where}: field '{field}' must be a list of objects")
+    texts = [{key: seen(entry.get(key)) for key in ("prompt", *needed)} for entry in entries]
+    kept = [entry for entry in texts if all(entry[key] for key in needed)]
+    left_out["pairs and comments with a blank text"] += len(texts) - len(kept)
+    return kept
+
+
+def _answer_position(record: Record) -> int:
+    row = AlignXRow.model_validate(record)
+    return "AB".index(AlignX().gold(row))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    parser = argparse.ArgumentParser(prog="python -m data.alignx", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
+    converting.add_argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records, left_out = convert(args.sources, args.set)
+        lines = write_outputs(args, args.set, records, lambda record: str(record["question"]), _answer_position)
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.alignx: {error}")
+    print("\n".join([*lines, *(f"left out: {count} ({reason})" for reason, count in left_out.items() if count)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""LifeChoices task files: decisions of characters of novels, with the story of each character.
+
+    python -m data.lifechoices convert motivation_dataset.json truth_persona_summary.json --out lifechoices_val.parquet
+    python -m data.lifechoices convert data.json --out data/sim_eval_data/lifechoices_val.parquet
+
+Sources: the second line takes the benchmark's own file (github.com/airaer1998/LifeChoice, data/data.json, Apache-2.0:
+lists of characters, one list a book). The first line takes a stand-in (github.com/Joanna0123/character_profiling, MIT):
+book -> character -> questions in one file, a summary of each character's story in the other. Its questions ask for
+motives, and its summaries are short.
+
+In the stand-in a blank follows the letter of the right option ("A. x") and often of no other ("B.x"), so the letters
+go, blanks and all. A few characters' names broke in its JSON ("Wilhelmina \\\\"), and they have no summary: these
+questions are left out and counted.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agents.records import gold_letter, lettered, option_texts
+from data.rows import Record, add_output_arguments, write_outputs
+
+
+class Converted(NamedTuple):
+    """The records, and how many were left out, by the reason."""
+
+    records: list[Record]
+    left_out: Counter[str]
+
+
+class _Asked(NamedTuple):
+    where: str
+    book: str
+    character: str
+    story: str
+    question: Mapping[str, Any]
+
+
+def convert(paths: Sequence[str | Path]) -> Converted:
+    """The decisions in these files as `extra_info` dicts, in the files' order.
+
+    Raises ValueError naming file, book and character, and field.
+    """
+    stories: dict[tuple[str, str], str] = {}
+    contents = [(Path(path), json.loads(Path(path).read_text(encoding="utf-8"))) for path in paths]
+    for _, content in contents:
+        stories |= _summaries(content)
+    records: list[Record] = []
+    left_out: Counter[str] = Counter()
+    for path, content in contents:
+        for asked in _questions(path, content, stories):
+            if not asked.story.strip():
+                left_out["no story of the character"] += 1
+                continue
+            records.append({"index": len(records), **_record(asked)})
+    return Converted(records, left_out)
+
+
+def _summaries(content: Any) -> dict[tuple[str, str], str]:
+    """(book, character) -> summary, of the stand-in's second file; nothing of another file."""
+    books = content if isinstance(content, list) else []
+    return {
+        (book["title"], name): str(persona.get("summary") or "")
+        for book in books
+        if isinstance(book, dict) and "persona" in book
+        for name, persona in book["persona"].items()
+    }
+
+
+def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str]) -> Iterator[_Asked]:
+    if isinstance(content, dict):
+        for book, characters in content.items():
+            for character, questions in characters.items():
+                for number, question in enumerate(questions, start=1):
+                    where = f"{path}: {book}, {character}, question {number}"
+                    yield _Asked(where, book, character, stories.get((book, character), ""), _choice(where, question))
+    elif isinstance(content, list) and not any(isinstance(book, dict) and "persona" in book for book in content):
+        for number, book in enumerate(content, start=1):
+            for asked in book if isinstance(book, list) else [book]:
+                where = f"{path}: entry {number}, {asked.get('character_name')}"
+                title, story = str(asked.get("book") or ""), str(asked.get("input_text") or "")
+                yield _Asked(where, title, str(asked.get("character_name") or ""), story, _choice(where, asked))
+    elif not isinstance(content, list):
+        raise ValueError(f"{path}: expected an object or a list, got {type(content).__name__}")
+
+
+def _choice(where: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
+    choice = record.get("Multiple Choice Question")
+    if not isinstance(choice, dict):
+        raise ValueError(f"{where}: field 'Multiple Choice Question' is missing; is this a LifeChoices file?")
+    return choice
+
+
+def _record(asked: _Asked) -> Record:
+    choice = asked.question
+    for field in ("Question", "Options", "Correct Answer"):
+        if not choice.get(field):
+            raise ValueError(f"{asked.where}: field '{field}' is missing or empty")
+    try:
+        options = option_texts(choice["Options"])
+        gold = gold_letter(choice["Correct Answer"], lettered(options))
+    except ValueError as error:
+        raise ValueError(f"{asked.where}: fields 'Options' and 'Correct Answer': {error}") from error
+    return {
+        "character_name": asked.character,
+        "book": asked.book,
+        "input_text": asked.story,
+        "scenario": str(choice.get("Scenario") or ""),
+        "question": choice["Question"],
+        "options": options,
+        "correct_answer": gold,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    parser = argparse.ArgumentParser(prog="python -m data.lifechoices", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records, left_out = convert(args.sources)
+        lines = write_outputs(
+            args,
+            "lifechoices",
+            records,
+            lambda record: str(record["book"] or record["character_name"]),
+            lambda record: ord(record["correct_answer"]) - ord("A"),
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.lifechoices: {error}")
+    print("\n".join([*lines, *(f"left out: {count} ({reason})" for reason, count in left_out.items())]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Mistakes task files: the wrong option that a misconception leads to, one row a (question, misconception).
+
+    python -m data.mistakes convert train.csv misconception_mapping.csv --out data/sim_rl_data/mistakes_rl_train.parquet
+
+Source: the Kaggle competition "Eedi - Mining Misconceptions in Mathematics" (2024): its questions, and the file that
+gives each misconception's number a name. Mind the competition's terms (non-commercial, as far as is known).
+
+Where two or three options of a question bear the same misconception, no one of them is the student's: these cases are
+left out and counted, as are misconceptions without a name. (MaE, the other public source of misconceptions, has open
+answers and no options, so it cannot be asked this way.)
+"""
+
+import argparse
+import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from data.rows import Record, add_output_arguments, write_outputs
+
+LETTERS = "ABCD"
+_COLUMNS = ("QuestionId", "QuestionText", "CorrectAnswer", *(f"Answer{letter}Text" for letter in LETTERS))
+
+
+class Converted(NamedTuple):
+    """The records, and how many cases were left out, by the reason."""
+
+    records: list[Record]
+    left_out: Counter[str]
+
+
+def convert(paths: Sequence[str | Path]) -> Converted:
+    """The cases of Eedi question files as `extra_info` dicts; a file with names of misconceptions must be among them.
+
+    Raises ValueError naming file, row (1 = first data row) and field.
+    """
+    tables = [(Path(path), _rows(Path(path))) for path in paths]
+    names = {
+        _number(row["MisconceptionId"]): row["MisconceptionName"].strip()
+        for _, rows in tables
+        for row in rows
+        if "MisconceptionName" in row
+    }
+    if not names:
+        raise ValueError("no file has the column MisconceptionName; give misconception_mapping.csv as well")
+    records: list[Record] = []
+    left_out: Counter[str] = Counter()
+    for path, rows in tables:
+        if rows and "MisconceptionName" in rows[0]:
+            continue
+        for number, row in enumerate(rows, start=1):
+            _check(f"{path}: row {number}", row)
+            for record in _cases(row, names, left_out):
+                records.append({"index": len(records), **record})
+    return Converted(records, left_out)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def _number(text: str) -> str:
+    """The number of a misconception: pandas writes 1672 as "1672.0" where a column has gaps."""
+    return re.sub(r"\.0+$", "", (text or "").strip())
+
+
+def _check(where: str, row: dict[str, str]) -> None:
+    for column in _COLUMNS:
+        if not (row.get(column) or "").strip():
+            raise ValueError(f"{where}: field '{column}' is missing or empty; is this Eedi's train.csv?")
+    if row["CorrectAnswer"] not in LETTERS:
+        raise ValueError(f"{where}: field 'CorrectAnswer' must be one of {', '.join(LETTERS)}")
+
+
+def _cases(row: dict[str, str], names: dict[str, str], left_out: Counter[str]) -> Iterator[Record]:
+    numbers = {letter: _number(row.get(f"Misconception{letter}Id", "")) for letter in LETTERS}
+    for letter, number in numbers.items():
+        if not number:
+            continue
+        if list(numbers.values()).count(number) > 1:
+            left_out["the misconception leads to several options"] += 1
+        elif letter == row["CorrectAnswer"]:
+            left_out["the option is the correct one"] += 1
+        elif not names.get(number):
+            left_out["the misconception has no name"] += 1
+        else:
+            yield {
+                "id": f"{row['QuestionId']}_{letter}",
+                "question_id": row["QuestionId"],
+                "question": row["QuestionText"].strip(),
+                **{f"Answer{option}Text": row[f"Answer{option}Text"].strip() for option in LETTERS},
+                "MisconceptionId": number,
+                "MisconceptionName": names[number],
+                "TargetOption": letter,
+                "TargetAnswer": row[f"Answer{letter}Text"].strip(),
+                "CorrectAnswer": row["CorrectAnswer"],
+            }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    parser = argparse.ArgumentParser(prog="python -m data.mistakes", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="CSV -> parquet")
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.csv")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records, left_out = convert(args.sources)
+        lines = write_outputs(
+            args,
+            "mistakes",
+            records,
+            lambda record: str(record["question_id"]),
+            lambda record: LETTERS.index(record["TargetOption"]),
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.mistakes: {error}")
+    print("\n".join([*lines, *(f"left out: {count} ({reason})" for reason, count in left_out.items())]))
+
+
+if __name__ == "__main__":
+    main()

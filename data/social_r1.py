@@ -1,0 +1,89 @@
+"""Social-R1 task files, from the files of ToMBench, whose hard version Social-R1 uses.
+
+    python -m data.social_r1 convert ToMBench/data/*.jsonl --out data/sim_eval_data/social_r1_val.parquet
+
+Source: github.com/zhchen18/ToMBench (MIT). Its authors ask to use it for evaluation only, never for training.
+
+Every record is in English and in Chinese. Questions with two options have the bare token NaN, which Python's JSON
+reads, for the others; a few options carry letters of their own, and an answer may read "A. ".
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.choice import letter_options
+from agents.records import gold_letter, lettered, option_texts, seen
+from data.rows import Record, add_output_arguments, write_outputs
+
+# language -> the keys of story, question and option, and the word that introduces the question
+LANGUAGES = {"en": ("STORY", "QUESTION", "OPTION-{}", "Question: "), "zh": ("故事", "问题", "选项{}", "问题：")}
+_ABILITY, _ANSWER = "能力\nABILITY", "答案\nANSWER"
+
+
+def convert(paths: Sequence[str | Path], language: str = "en") -> list[Record]:
+    """The questions of ToMBench files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
+
+    Raises ValueError naming file, line and field.
+    """
+    records: list[Record] = []
+    for path in sorted((Path(path) for path in paths), key=lambda path: path.name):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if line.strip():
+                where = f"{path}: line {number}"
+                try:
+                    raw = json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"{where}: not a JSON record: {error}") from error
+                records.append({"index": len(records), **_record(where, raw, language), "subtask": path.stem})
+    return records
+
+
+def _record(where: str, raw: dict[str, Any], language: str) -> Record:
+    story_key, question_key, option_key, introduction = LANGUAGES[language]
+    story, question = (seen(raw.get(key)) for key in (story_key, question_key))
+    if not story or not question:
+        raise ValueError(f"{where}: field '{question_key if story else story_key}' is missing or empty")
+    try:
+        options = option_texts([raw.get(option_key.format(letter)) for letter in "ABCD"])
+        gold = gold_letter(raw.get(_ANSWER), lettered(options))
+    except ValueError as error:
+        raise ValueError(f"{where}: options or field {_ANSWER!r}: {error}") from error
+    return {
+        "question": question,
+        "prompt_text": f"{story}\n\n{introduction}{question}\n{letter_options(options)}",
+        "answer_letter": gold,
+        "answer_text": lettered(options)[gold],
+        "ability": seen(raw.get(_ABILITY)),
+        "story_id": hashlib.sha256(" ".join(story.split()).encode()).hexdigest()[:12],
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written."""
+    parser = argparse.ArgumentParser(prog="python -m data.social_r1", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
+    converting.add_argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records = convert(args.sources, args.language)
+        lines = write_outputs(
+            args,
+            "social_r1",
+            records,
+            lambda record: str(record["story_id"]),
+            lambda record: ord(record["answer_letter"]) - ord("A"),
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.social_r1: {error}")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""TwinVoice task files: a person's earlier words, a new occasion, four replies of which one is the person's.
+
+    python -m data.twinvoice convert dimension_3/choices.jsonl dimension_3/profiles.jsonl --out twinvoice_val.parquet
+    python -m data.twinvoice convert dimension_1.jsonl --out data/sim_eval_data/twinvoice_val.parquet
+
+Source: github.com/TwinVoice/TwinBench (no licence). The narrative dimension has its questions in one file and the
+characters in the other (one JSON object, whatever its name says); as in the benchmark a character is known by traits
+and goals and by the last twelve utterances before the question. The social and interpersonal dimensions have everything
+in one record: history, anchor_post or context, choices, answer_idx.
+
+The right reply stands in some of these texts word for word, or nearly so: in the narration before it, or in the
+history. Such sentences are blanked ("[...]") and such lines dropped, and both are counted; rows of which nothing is
+left to answer to are left out.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agents.records import described, gold_letter, lettered, option_texts, seen
+from data.rows import Record, add_output_arguments, write_outputs
+
+UTTERANCES = 12  # of a character's history, in the benchmark's own evaluation
+_RUN = 6  # words in a row that two texts do not share by chance
+_BLANK = "[...]"
+# A word; or one character of a script that sets no blanks between words.
+_WORD = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff]|[^\W_\u2e80-\u9fff\uac00-\ud7ff]+(?:['’][^\W_]+)*")
+_SENTENCE = re.compile(r"[^.!?。！？“”\"\n]+[.!?。！？]*")
+
+
+class Converted(NamedTuple):
+    """The records, and how many rows, sentences and lines were left out, by the reason."""
+
+    records: list[Record]
+    left_out: Counter[str]
+
+
+class _Person(NamedTuple):
+    name: str
+    persona: str
+    history: list[tuple[int, str]]  # (place in the book, utterance), in order
+
+
+def convert(paths: Sequence[str | Path]) -> Converted:
+    """The questions in these files as `extra_info` dicts, in the files' order.
+
+    Raises ValueError naming file, line and field.
+    """
+    people: dict[str, _Person] = {}
+    questions: list[tuple[str, dict[str, Any]]] = []
+    for path in map(Path, paths):
+        text = path.read_text(encoding="utf-8")
+        if found := _people(text):
+            people |= found
+        else:
+            questions += _questions(path, text)
+    records: list[Record] = []
+    left_out: Counter[str] = Counter()
+    for where, raw in questions:
+        record = _narrative(where, raw, people) if "mcq" in raw else _social(where, raw)
+        told = _without_answer(record, left_out)
+        if told is not None:
+            records.append({"index": len(records), **told})
+    return Converted(records, left_out)
+
+
+def _people(text: str) -> dict[str, _Person]:
+    """Name -> character, where the text is a file of characters; nothing where it is one of questions."""
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return {}
+    characters = content.get("characterList") if isinstance(content, dict) else None
+    people = {}
+    for character in (characters or {}).values():
+        name = seen(character.get("NameCanonical"))
+        known = {"Traits": "Personality Traits", "Goals": "Motivation and Goals", "Details": "Additional Details"}
+        persona = described({title: character.get(key) for title, key in known.items()})
+        said = [(_place(entry), seen(entry.get("utterance"))) for entry in character.get("UtteranceHistory") or []]
+        people[name] = _Person(name, persona, sorted((place, words) for place, words in said if words))
+    return people
+
+
+def _place(record: Mapping[str, Any]) -> int:
+    """Where in the book a record stands: the number of its chunk; at the end where it has none."""
+    number = seen(record.get("chunk_id"))
+    return int(number) if number.isdecimal() else sys.maxsize
+
+
+def _questions(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            where = f"{path}: line {number}"
+            try:
+                raw = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{where}: not a JSON record: {error}") from error
+            if not isinstance(raw, dict):
+                raise ValueError(f"{where}: expected an object, got {type(raw).__name__}")
+            yield where, raw
+
+
+def _narrative(where: str, raw: dict[str, Any], people: Mapping[str, _Person]) -> Record:
+    person = people.get(raw.get("speaker_match_key") or "") or people.get(raw.get("speaker") or "")
+    if person is None:
+        raise ValueError(
+            f"{where}: field 'speaker': {raw.get('speaker')!r} is in no file of characters; give it as well"
+        )
+    # What the character says later in the book would tell how the scene goes on.
+    before = [words for place, words in person.history if place < _place(raw)]
+    options, gold = _options(where, raw["mcq"].get("options"), raw["mcq"].get("answer"))
+    return {
+        **_occasion(where, raw, "context"),
+        "dimension": "3",
+        "speaker": person.name,
+        "persona": person.persona,
+        "conversation_history": json.dumps(before[-UTTERANCES:], ensure_ascii=False),
+        "answer_choices": options,
+        "answer_idx": gold,
+        "group": f"{seen(raw.get('source_novel'))}:{person.name}",
+    }
+
+
+def _social(where: str, raw: dict[str, Any]) -> Record:
+    field, dimension = ("anchor_post", "1") if raw.get("anchor_post") else ("context", "2")
+    number = raw.get("answer_idx")
+    choices = raw.get("choices")
+    if not isinstance(number, int) or not isinstance(choices, list) or not 0 <= number < len(choices):
+        raise ValueError(f"{where}: fields 'choices' and 'answer_idx' must be a list and an index into it")
+    options, gold = _options(where, choices, "ABCDEFGHIJ"[number])
+    history = [text for text in (described(line) for line in raw.get("history") or []) if text]
+    return {
+        **_occasion(where, raw, field),
+        "dimension": dimension,
+        "speaker": "",
+        "persona": "",
+        "conversation_history": json.dumps(history, ensure_ascii=False),
+        "answer_choices": options,
+        "answer_idx": gold,
+        "group": seen(raw.get("user_id")) or where,
+    }
+
+
+def _options(where: str, value: Any, answer: Any) -> tuple[list[str], int]:
+    try:
+        options = option_texts(value)
+        return options, ord(gold_letter(answer, lettered(options))) - ord("A")
+    except ValueError as error:
+        raise ValueError(f"{where}: options or answer: {error}") from error
+
+
+def _occasion(where: str, raw: dict[str, Any], field: str) -> Record:
+    occasion = seen(raw.get(field))
+    if not occasion:
+        raise ValueError(f"{where}: field '{field}' is missing or empty")
+    return {"question": occasion, "anchor_post": occasion}
+
+
+def _without_answer(record: Record, left_out: Counter[str]) -> Record | None:
+    """The record with the right reply taken out of what precedes it; None where nothing would be left."""
+    gold = record["answer_choices"][record["answer_idx"]]
+    history = json.loads(record["conversation_history"])
+    kept = [line for line in history if not tells(line, gold)]
+    left_out["lines of the history with the right reply"] += len(history) - len(kept)
+    anchor, blanked = blank_out(record["anchor_post"], gold)
+    left_out["sentences of the occasion with the right reply"] += blanked
+    if blanked and len(_words(anchor)) < _RUN:
+        left_out["rows whose occasion is the right reply"] += 1
+        return None
+    changed = {"question": anchor, "anchor_post": anchor}
+    return {**record, **changed, "conversation_history": json.dumps(kept, ensure_ascii=False)}
+
+
+def tells(text: str, gold: str) -> bool:
+    """Whether a text gives a reply away: it shares a run of words with it, or one holds the other."""
+    said, right = _words(text), _words(gold)
+    if said == right:
+        return bool(said)
+    runs = {tuple(right[i : i + _RUN]) for i in range(len(right) - _RUN + 1)}
+    if any(tuple(said[i : i + _RUN]) in runs for i in range(len(said) - _RUN + 1)):
+        return True
+    short, long = sorted((said, right), key=len)
+    return len(short) >= 3 and any(long[i : i + len(short)] == short for i in range(len(long) - len(short) + 1))
+
+
+def blank_out(text: str, gold: str) -> tuple[str, int]:
+    """The text with "[...]" for each sentence, or quoted part of one, that gives the reply away; and how many."""
+    count = 0
+
+    def blanked(found: re.Match[str]) -> str:
+        nonlocal count
+        if not tells(found.group(), gold):
+            return found.group()
+        count += 1
+        return f" {_BLANK}" if found.group()[0].isspace() else _BLANK
+
+    text = _SENTENCE.sub(blanked, text)
+    return re.sub(rf"{re.escape(_BLANK)}(?:\s*{re.escape(_BLANK)})+", _BLANK, text), count
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    parser = argparse.ArgumentParser(prog="python -m data.twinvoice", description=(__doc__ or "").splitlines()[0])
+    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
+    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
+    add_output_arguments(converting)
+    args = parser.parse_args(argv)
+    try:
+        records, left_out = convert(args.sources)
+        lines = write_outputs(
+            args, "twinvoice", records, lambda record: str(record["group"]), lambda record: int(record["answer_idx"])
+        )
+    except (OSError, ValueError) as error:
+        sys.exit(f"data.twinvoice: {error}")
+    print("\n".join([*lines, *(f"left out: {count} ({reason})" for reason, count in left_out.items() if count)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,449 @@
+"""Answers on disk, shared by all processes of a machine.
+
+Promise under test: what was put is there, for every process, after every crash; a question under way is asked once,
+however many want to know; who died asking holds nobody up for long; the file stays near its limit and keeps what is
+used; a file that cannot be used says so before a run, and a disk that fills up in the middle costs money only. The key
+holds all that determines an answer. Failures, and what is sampled, are never kept.
+"""
+
+import asyncio
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+import agents.judge.cache
+from agents.errors import BadCache
+from agents.judge import Judge
+from agents.judge.cache import Cache, key_of
+from agents.testing import BadRequest, FakeOpenAI, Json, Refusal, WrongSchema
+
+KEY = b"k" * 32
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "folder" / "answers.sqlite"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of day as the cache sees it."""
+    fake = SimpleNamespace(now=1e9, time=lambda: fake.now, monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr(agents.judge.cache, "time", fake)
+    return fake
+
+
+def healthy(path):
+    return sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+# --- one process
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_text_comes_back_as_it_was(tmp_path_factory, text):
+    cache = Cache(tmp_path_factory.getbasetemp() / "texts.sqlite")
+    cache.put(KEY, text)
+    cache.close()
+    assert Cache(cache.path).get(KEY) == text
+
+
+def test_a_claim_is_for_one_and_is_given_up(path):
+    one, two = Cache(path), Cache(path)
+    assert one.claim(KEY, 100) == "mine" == one.claim(KEY, 100)
+    assert two.claim(KEY, 100) == "theirs" and two.claim(b"another", 100) == "mine"
+    two.release(KEY)  # it is not his
+    assert two.claim(KEY, 100) == "theirs"
+    one.release(KEY)
+    assert two.claim(KEY, 100) == "mine"
+
+
+def test_a_claim_of_the_dead_runs_out(path, clock):
+    dead, other = Cache(path), Cache(path)
+    dead.claim(KEY, 60)
+    clock.now += 59
+    assert other.claim(KEY, 60) == "theirs"
+    clock.now += 2
+    assert other.claim(KEY, 60) == "mine" and dead.claim(KEY, 60) == "theirs"
+
+
+def test_who_looked_just_before_the_answer_came_does_not_ask_again(path):
+    one, two = Cache(path), Cache(path)
+    one.claim(KEY, 100)
+    assert two.get(KEY) is None
+    one.put(KEY, "text")
+    assert two.claim(KEY, 100) == "theirs" and two.get(KEY) == "text"
+
+
+@pytest.mark.parametrize("per_run,writes", [(1500, 3000), (20, 1000)])  # a short run writes too few to look at the size
+def test_the_file_stays_near_its_limit_and_keeps_what_is_used(path, clock, per_run, writes):
+    limit, most, written = 0.4e6, 0.4e6 + 256 * 2000, 0
+    while written < writes:
+        cache = Cache(path, max_mb=limit / 1e6)
+        for _ in range(per_run):
+            clock.now += 120
+            cache.put(b"%d" % written, "x" * 1000)
+            if written % 20 == 0:
+                assert cache.get(b"0") is not None  # wanted time and again
+            written += 1
+        assert cache.size() < most
+        cache.close()
+    assert path.stat().st_size < most and healthy(path)
+    cache = Cache(path, max_mb=limit / 1e6)
+    kept = [number for number in range(written) if cache.get(b"%d" % number) is not None]
+    assert len(kept) > 0.7 * limit / 1500  # no more went than had to
+    assert kept[0] == 0 and kept[1:] == list(range(written - len(kept) + 1, written))  # the oldest, but for the used
+
+
+def test_a_lower_limit_holds_from_the_start_and_several_who_notice_do_it_once(path):
+    cache = Cache(path)
+    for number in range(2000):
+        cache.put(b"%d" % number, "x" * 1000)
+    cache.close()
+    with ThreadPoolExecutor(6) as pool:
+        caches = list(pool.map(lambda _: Cache(path, max_mb=1.0), range(6)))
+    assert 0.5e6 < caches[0].size() < 1e6
+    for each in caches:
+        each.close()
+    assert path.stat().st_size < 1.1e6
+
+
+# --- what cannot be used
+
+
+def test_a_file_that_is_something_else_says_so(path):
+    path.parent.mkdir()
+    path.write_text("questions and answers\n" * 100)
+    with pytest.raises(BadCache) as error:
+        Cache(path)
+    assert all(part in str(error.value) for part in (str(path), "Remove the file", "judge.cache_dir"))
+    assert path.read_text().startswith("questions")
+
+
+def test_a_database_of_something_else_says_so(path):
+    path.parent.mkdir()
+    sqlite3.connect(path).execute("CREATE TABLE answers (question TEXT)")
+    with pytest.raises(BadCache, match="answers.sqlite cannot be used"):
+        Cache(path)
+
+
+def test_a_folder_that_cannot_be_used_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "answers.sqlite").mkdir()
+    for path in (tmp_path / "file" / "answers.sqlite", tmp_path / "answers.sqlite", tmp_path / ("n" * 300) / "a"):
+        with pytest.raises(BadCache) as error:
+            Cache(path)
+        assert str(path) in str(error.value)
+
+
+def test_another_who_opens_the_new_file_at_the_same_moment_is_waited_for(path, monkeypatch):
+    class Busy(sqlite3.Connection):
+        tries = 0
+
+        def execute(self, sql, *args):
+            if "journal_mode" in sql and Busy.tries < 3:
+                Busy.tries += 1
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
+            return super().execute(sql, *args)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, **more, factory=Busy))
+    cache = Cache(path)
+    cache.put(KEY, "text")
+    assert cache.get(KEY) == "text" and Busy.tries == 3
+
+
+def test_a_disk_that_fills_up_costs_money_and_not_the_run(path, caplog):
+    cache = Cache(path)
+    cache.put(KEY, "before")
+    pages = cache._db.execute("PRAGMA page_count").fetchone()[0]
+    cache._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    for number in range(40):
+        key = b"%d" % number
+        assert cache.get(key) is None and cache.claim(key, 100) == "mine"
+        cache.put(key, "x" * 100_000)
+    assert cache.get(KEY) == "before"
+    assert [str(path) in record.getMessage() and "full" in record.getMessage() for record in caplog.records] == [True]
+    cache._db.execute(f"PRAGMA max_page_count = {pages + 1000}")  # room again
+    cache.put(b"after", "after")
+    assert cache.get(b"after") == "after"
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again(path):
+    cache = Cache(path)
+    cache._db.execute("INSERT INTO answers VALUES (?, CAST(? AS TEXT), ?)", (KEY, b"\xff\xfe", time.time()))
+    assert cache.get(KEY) is None and cache.claim(KEY, 100) == "mine"
+    cache.put(KEY, "text")
+    assert cache.get(KEY) == "text"
+
+
+# --- several processes
+
+WORKER = """
+import importlib.util, sys, time
+from pathlib import Path
+spec = importlib.util.spec_from_file_location("cache", sys.argv[1])  # without the package: ten times faster
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+me = int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+cache = module.Cache(Path(sys.argv[2]))
+"""
+
+
+@contextmanager
+def workers(path, script, count):
+    """Processes that run the script, with `cache` and `me`, from the same moment on."""
+    arguments = [sys.executable, "-c", WORKER + script, agents.judge.cache.__file__, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    started = [subprocess.Popen([*arguments, str(number)], **pipes) for number in range(count)]
+    try:
+        for worker in started:
+            assert worker.stdout.readline() == "ready\n"
+        for worker in started:
+            worker.stdin.write("go\n")
+        yield started
+    finally:
+        for worker in started:
+            worker.kill()
+            worker.communicate()
+
+
+def test_processes_that_write_at_the_same_time_lose_nothing(path):
+    script = """
+for number in range(300):
+    cache.put(b"%d of %d" % (number, me), "text %d" % number)
+    cache.put(b"all %d" % number, "text %d" % number)
+    assert cache.get(b"%d of %d" % (number // 2, me)) == "text %d" % (number // 2)
+"""
+    with workers(path, script, 4) as started:
+        assert [worker.wait(60) for worker in started] == [0] * 4
+    cache = Cache(path)
+    for number in range(300):
+        for key in (b"all %d" % number, *(b"%d of %d" % (number, me) for me in range(4))):
+            assert cache.get(key) == f"text {number}"
+    assert healthy(path)
+
+
+def test_of_all_processes_one_fetches(path):
+    script = """
+for number in range(60):
+    key = b"%d" % number
+    while cache.get(key) is None:
+        if cache.claim(key, 60) == "mine":
+            print("fetched", number, flush=True)
+            time.sleep(0.002)
+            cache.put(key, "text")
+        else:
+            time.sleep(0.0005)
+"""
+    with workers(path, script, 4) as started:
+        fetched = Counter(line for worker in started for line in worker.communicate(timeout=60)[0].splitlines())
+    assert fetched == {f"fetched {number}": 1 for number in range(60)}
+
+
+def test_a_process_that_is_killed_while_it_writes_loses_no_answer_that_it_had(path):
+    script = """
+number = 0
+while True:
+    key = b"%d %d" % (me, number)
+    cache.claim(key, 60)
+    cache.put(key, "x" * (number % 5000))
+    print(number, flush=True)
+    number += 1
+"""
+    for lines in (3, 150, 400):
+        path = path.with_name(f"killed after {lines}")
+        with workers(path, script, 2) as (killed, other):
+            done = [killed.stdout.readline() for _ in range(lines)]
+            killed.send_signal(signal.SIGKILL)
+            done += killed.communicate()[0].splitlines()
+            other.stdout.readline()
+        cache, last = Cache(path), int([line for line in done if line.strip().isdigit()][-1])
+        assert all(cache.get(b"0 %d" % number) == "x" * (number % 5000) for number in range(last + 1))
+        cache.put(KEY, "and it goes on")
+        assert healthy(path)
+
+
+# --- the key
+
+ANY_CHARACTER = st.characters(exclude_categories=())  # halves of surrogate pairs too
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(ANY_CHARACTER),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def shuffled(value):
+    if isinstance(value, dict):
+        return {key: shuffled(value[key]) for key in reversed(value)}
+    return [shuffled(item) for item in value] if isinstance(value, list) else value
+
+
+@given(values, values)
+def test_keys_are_equal_where_the_data_is(one, two):
+    assert key_of({"data": one}) == key_of({"data": shuffled(one)})
+    same = json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
+    assert (key_of({"data": one}) == key_of({"data": two})) == same
+
+
+def test_what_json_does_not_know_has_a_key():
+    odd = {"path": SimpleNamespace, "half a pair": "\ud800", "nan": float("nan"), "bytes": b"\xff"}
+    assert key_of(odd) == key_of(dict(reversed(odd.items()))) != key_of({**odd, "half a pair": "\ud801"})
+    assert key_of({"a": "1"}) != key_of({"a": 1}) != key_of({"b": 1})
+
+
+# --- through Judge.ask
+
+
+class Score(BaseModel):
+    score: int
+
+
+class Grade(BaseModel):
+    grade: int
+
+
+@contextmanager
+def asking(fake, path, **endpoint):
+    judge = Judge.connect(fake.endpoint(structured="json_schema", **endpoint), fake.client())
+    judge.cache = Cache(path)
+    yield judge
+    judge.cache.close()
+
+
+def run(main):
+    return asyncio.run(asyncio.wait_for(main, 30))
+
+
+def test_equal_questions_asked_at_once_or_later_cost_one_request(path):
+    fake = FakeOpenAI(Json({"score": 7}, delay=0.05))
+
+    async def at_once(judge):
+        views = [judge.scope() for _ in range(20)]
+        found = await asyncio.gather(*(view.ask(Score, "Score.", {"a": 1, "b": 2}) for view in views))
+        found.append(await views[0].ask(Score, "Score.", {"b": 2, "a": 1}))
+        return found, sum(view.usage.requests for view in views), sum(view.usage.cache_hits for view in views)
+
+    with asking(fake, path) as judge:
+        assert run(at_once(judge)) == ([Score(score=7)] * 21, 1, 20)
+    with asking(fake, path) as judge:  # another process, a day later
+        assert run(at_once(judge)) == ([Score(score=7)] * 21, 0, 21)
+    assert len(fake.requests) == 1
+
+
+def test_whatever_determines_the_answer_is_in_the_key(path):
+    def answer(request):
+        return Json({request.body["response_format"]["json_schema"]["name"].lower(): 1})
+
+    fake, asked = FakeOpenAI(answer), 0
+    endpoints = [{}, {"model": "b"}, {"base_url": "http://b/v1"}, {"reasoning_effort": "low"}, {"temperature": 0.5}]
+    questions = [
+        (Score, "Score.", {"n": 1}, 0),
+        (Grade, "Score.", {"n": 1}, 0),
+        (Score, "Score!", {"n": 1}, 0),
+        (Score, "Score.", {"n": 2}, 0),
+        (Score, "Score.", {"n": "1"}, 0),
+        (Score, "Score.", {"n": 1}, 1),
+    ]
+    for _ in range(2):
+        for endpoint in [*endpoints, {"max_output_tokens": 99}]:
+            with asking(fake, path, **endpoint) as judge:
+                for schema, instructions, data, sample in questions:
+                    asked += 1
+                    assert isinstance(run(judge.ask(schema, instructions, data, sample=sample)), schema)
+    assert not fake.errors and len(fake.requests) == asked / 2
+
+
+@pytest.mark.parametrize("fault,cause,requests", [(BadRequest(), "bad_request", 1), (Refusal(), "refusal", 2)])
+def test_a_failure_is_shared_and_not_kept(path, fault, cause, requests):
+    fake = FakeOpenAI([*[fault] * requests, Json({"score": 7})])
+
+    async def main(judge):
+        found = await asyncio.gather(*(judge.ask(Score, "Score.", {}) for _ in range(5)), return_exceptions=True)
+        assert [failure.cause for failure in found] == [cause] * 5 and len(fake.requests) == requests
+        assert (await judge.ask(Score, "Score.", {})).score == 7
+
+    with asking(fake, path) as judge:
+        run(main(judge))
+    assert len(fake.requests) == requests + 1
+
+
+def test_only_the_valid_answer_of_a_reask_is_kept(path):
+    fake = FakeOpenAI([WrongSchema(), Json({"score": 7})])
+    for _ in range(2):
+        with asking(fake, path) as judge:
+            assert run(judge.ask(Score, "Score.", {})).score == 7
+    assert len(fake.requests) == 2
+
+
+def test_who_is_cancelled_leaves_the_question_to_the_next(path):
+    fake = FakeOpenAI(Json({"score": 7}, delay=0.1))
+
+    async def main(judge):
+        tasks = [asyncio.create_task(judge.ask(Score, "Score.", {})) for _ in range(6)]
+        for task in tasks[:3]:  # each leads, until he is cancelled
+            await asyncio.sleep(0.03)
+            task.cancel()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in found] == [asyncio.CancelledError] * 3 + [Score] * 3 and not judge.asking
+
+    with asking(fake, path) as judge:
+        run(main(judge))
+    assert len(fake.requests) == 4
+
+
+def test_another_process_is_waited_for_and_taken_over_from_when_it_dies(path):
+    fake = FakeOpenAI(Json({"score": 7}))
+
+    async def main(judge):
+        other = Cache(path)
+        keys = [judge._key(Score, "Score.", {"n": n}, 0) for n in range(2)]
+        assert [other.claim(key, 0.5) for key in keys] == ["mine", "mine"]
+        first, second = (asyncio.create_task(judge.ask(Score, "Score.", {"n": n})) for n in range(2))
+        await asyncio.sleep(0.15)
+        assert not fake.requests
+        other.put(keys[0], '{"score": 3}')
+        assert (await first).score == 3 and not fake.requests
+        assert (await second).score == 7 and len(fake.requests) == 1  # nothing came of that claim
+
+    with asking(fake, path) as judge:
+        run(main(judge))
+
+
+def test_turns_of_a_conversation_are_sampled_anew(path):
+    fake = FakeOpenAI(Json({"score": 7}))
+    with asking(fake, path) as judge:
+        for _ in range(3):
+            run(judge.chat([{"role": "user", "content": "Hello"}]))
+        assert judge.cache._db.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+    assert len(fake.requests) == 3 and judge.usage.cache_hits == 0
+
+
+def test_a_broken_disk_does_not_lose_an_answer_that_was_paid(path):
+    fake = FakeOpenAI(Json({"score": 7}, delay=0.05))
+
+    async def main(judge):
+        judge.cache._db.execute("PRAGMA query_only = 1")  # every write fails
+        return await asyncio.gather(*(judge.ask(Score, "Score.", {}) for _ in range(4)))
+
+    with asking(fake, path) as judge:
+        assert [each.score for each in run(main(judge))] == [7] * 4
+    assert len(fake.requests) == 1

@@ -1,0 +1,104 @@
+"""AlignX task files: what of the user each set holds, and what must not be told."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from agents.tasks.alignx import AlignX
+from data import alignx
+from tests.agents.samples import DATA
+
+SOURCES = sorted((DATA / "alignx").glob("*.json"))
+needs_records = pytest.mark.skipif(not SOURCES, reason=f"no benchmark records in {DATA / 'alignx'} (SOUL_DATA_SOURCES)")
+RECORD = {
+    "prompt": "How do I tell my boss?",
+    "chosen": "Just say it.",
+    "rejected": "Perhaps, if I may,",
+    "ground_truth_persona": "Answer in a blunt manner.",
+    "profile": "Likes blunt words",
+    "Demographic Information": "Young.",
+    "Pair-wise Comparative Feedback": [
+        {"prompt": "Tea?", "chosen": "No.", "rejected": "How kind."},
+        {"prompt": "Blank?", "chosen": "\u200b", "rejected": "x"},
+        {"prompt": "Told?", "chosen": "No. answer in a BLUNT manner", "rejected": "x"},
+        {"prompt": "How do I tell my boss?", "chosen": "Just say it.", "rejected": "x"},
+    ],
+    "User-Generated Content": [{"prompt": "Queues", "comment": "Hate them."}, {"prompt": "Rain", "comment": ""}],
+}
+
+
+def write(path, *records):
+    path.write_text(json.dumps(records), encoding="utf-8")
+    return path
+
+
+def test_what_is_blank_or_tells_the_preference_is_left_out(tmp_path):
+    (record,), left_out = alignx.convert([write(tmp_path / "soup.json", RECORD)])
+    assert [pair["prompt"] for pair in json.loads(record["icl_pairs"])] == ["Tea?"]
+    assert [comment["comment"] for comment in json.loads(record["ugc"])] == ["Hate them."]
+    assert left_out == {
+        "pairs and comments with a blank text": 2,
+        "pairs that are the question itself": 1,
+        "pairs that repeat the user's preference in words": 1,
+    }
+    assert "blunt manner" not in json.dumps(record).lower() and record["source"] == "soup:1"
+
+
+def test_records_without_two_responses_are_left_out(tmp_path):
+    blank = {**RECORD, "chosen": "\u200b"}
+    same = {**RECORD, "chosen": "Same.", "rejected": " Same. "}
+    records, left_out = alignx.convert([write(tmp_path / "soup.json", blank, RECORD, same)])
+    assert [record["index"] for record in records] == [0]
+    assert left_out["records with a blank response or twice the same"] == 2
+
+
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("alignx", ("Young.", "Likes blunt words", "Tea?", "Queues")),
+        ("alignx_demo", ("Young.", "Likes blunt words")),
+        ("alignx_pair", ("Tea?",)),
+        ("alignx_ugc", ("Queues",)),
+        ("alignx_arbitrary", ("Young.", "Likes blunt words", "Tea?", "Queues")),
+        ("alignx_history16", ("Tea?", "Queues")),
+    ],
+)
+def test_each_set_tells_its_own_part_of_the_user(tmp_path, name, told):
+    (record,), _ = alignx.convert([write(tmp_path / "soup.json", RECORD)], name)
+    (task,) = (cls() for cls in (AlignX, *AlignX.__subclasses__()) if cls.name == name)
+    text = task.prompt(task.row_type.model_validate(record))[0]["content"]
+    for part in ("Young.", "Likes blunt words", "Tea?", "Queues"):
+        assert (part in text) is (part in told)
+
+
+def test_every_set_has_its_class():
+    assert set(alignx.SETS) == {cls.name for cls in (AlignX, *AlignX.__subclasses__())}
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [({"prompt": ""}, "field 'prompt'"), ({"Pair-wise Comparative Feedback": "x"}, "a list of objects")],
+)
+def test_errors_name_file_record_and_field(tmp_path, change, words):
+    with pytest.raises(ValueError, match=rf"soup\.json: record 2: .*{words}"):
+        alignx.convert([write(tmp_path / "soup.json", RECORD, {**RECORD, **change})])
+
+
+@needs_records
+def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
+    out = tmp_path / "val.parquet"
+    alignx.main(["convert", *map(str, SOURCES), "--set", "alignx_pair", "--out", str(out)])
+    printed = capsys.readouterr().out
+    assert "left out: 3 (pairs and comments with a blank text)" in printed
+    assert "(pairs that repeat the user's preference in words)" in printed
+    rows = pq.read_table(out).to_pylist()
+    personas = {record["ground_truth_persona"] for path in SOURCES for record in json.loads(path.read_text())}
+    assert len(rows) == 14 and {row["data_source"] for row in rows} == {"alignx_pair"}
+    task = AlignX()
+    for record in rows:
+        row = task.row_type.model_validate(record["extra_info"])
+        task.check(row)
+        known = task.prompt(row)[0]["content"].partition("Question:")[0]
+        assert not any(persona.rstrip(".").lower() in known.lower() for persona in personas)
+        assert "\u200b" not in known

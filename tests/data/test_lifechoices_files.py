@@ -1,0 +1,123 @@
+"""LifeChoices task files: both sources, and what in the stand-in gives the right option away."""
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from agents.tasks.lifechoices import LifeChoices
+from data import lifechoices
+from tests.agents.samples import DATA
+
+SOURCES = [DATA / "lifechoices" / name for name in ("motivation_dataset.json", "truth_persona_summary.json")]
+needs_records = pytest.mark.skipif(
+    not SOURCES[0].exists(), reason=f"no benchmark records at {SOURCES[0]} (SOUL_DATA_SOURCES)"
+)
+CHOICE = {
+    "Scenario": "At the weir.",
+    "Question": "What does Ada do?",
+    "Options": ["A.She waits.", "B. She leaves.", "C.She calls.", "D.She sings."],
+    "Correct Answer": "B",
+    "Reasons": ["B. Correct. She always leaves."],
+}
+
+
+def write(path, value):
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_the_benchmarks_own_file(tmp_path):
+    record = {
+        "character_name": "Ada",
+        "book": "The Weir",
+        "input_text": "Ada grew up.",
+        "Multiple Choice Question": CHOICE,
+    }
+    records, left_out = lifechoices.convert([write(tmp_path / "data.json", [[record], [record, record]])])
+    assert len(records) == 3 and not left_out and [r["index"] for r in records] == [0, 1, 2]
+    assert records[0] == {
+        "index": 0,
+        "character_name": "Ada",
+        "book": "The Weir",
+        "input_text": "Ada grew up.",
+        "scenario": "At the weir.",
+        "question": "What does Ada do?",
+        "options": ["She waits.", "She leaves.", "She calls.", "She sings."],
+        "correct_answer": "B",
+    }
+
+
+def test_questions_about_a_character_without_a_story_are_left_out(tmp_path):
+    questions = {
+        "The Weir": {"Ada": [{"Multiple Choice Question": CHOICE}], "Bo \\": [{"Multiple Choice Question": CHOICE}]}
+    }
+    personas = [{"title": "The Weir", "persona": {"Ada": {"summary": "Ada grew up."}, "Bo": {"summary": " "}}}]
+    files = [write(tmp_path / "q.json", questions), write(tmp_path / "p.json", personas)]
+    for order in (files, files[::-1]):
+        records, left_out = lifechoices.convert(order)
+        assert [record["character_name"] for record in records] == ["Ada"]
+        assert left_out == {"no story of the character": 1}
+
+
+@pytest.mark.parametrize(
+    "choice, words",
+    [
+        ({**CHOICE, "Question": ""}, "Question"),
+        ({**CHOICE, "Correct Answer": "E"}, "not among the options"),
+        ({**CHOICE, "Options": ["A. x"]}, "two options"),
+        (None, "Multiple Choice Question"),
+    ],
+)
+def test_errors_name_file_entry_and_field(tmp_path, choice, words):
+    record = {"character_name": "Ada", "input_text": "Ada grew up.", "Multiple Choice Question": choice}
+    with pytest.raises(ValueError, match=rf"data\.json: entry 1, Ada: .*{words}"):
+        lifechoices.convert([write(tmp_path / "data.json", [[record]])])
+
+
+@needs_records
+def test_the_right_option_is_not_told_by_its_form():
+    raw = json.loads(SOURCES[0].read_text())
+    choices = [q["Multiple Choice Question"] for book in raw.values() for asked in book.values() for q in asked]
+    spaced = [[re.match(r"[A-D]\. ", option) is not None for option in choice["Options"]] for choice in choices]
+    told = [
+        flags.index(True) == ord(c["Correct Answer"]) - 65
+        for flags, c in zip(spaced, choices, strict=True)
+        if sum(flags) == 1
+    ]
+    assert len(told) > len(choices) / 2 and all(told)  # what the source gives away
+    for record in lifechoices.convert(SOURCES).records:
+        assert not any(re.match(r"\s|[A-D][.)]", option) for option in record["options"])
+
+
+@needs_records
+def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
+    out = tmp_path / "val.parquet"
+    lifechoices.main(["convert", *map(str, SOURCES), "--out", str(out)])
+    assert re.search(r"left out: \d+ \(no story of the character\)", capsys.readouterr().out)
+    task, rows = LifeChoices(), pq.read_table(out).to_pylist()
+    assert len(rows) > 250 and {row["data_source"] for row in rows} == {"lifechoices"}
+    letters = []
+    for record in rows:
+        row = task.row_type.model_validate(record["extra_info"])
+        task.check(row)
+        letters.append(task.gold(row))
+        text = task.prompt(row)[0]["content"]
+        assert len(row.options) == 4 and row.input_text in text and "Correct" not in text.partition("Question:")[2]
+    assert all(letters.count(letter) < len(letters) / 2 for letter in "ABCD")
+
+
+@needs_records
+def test_books_do_not_cross_the_split(tmp_path):
+    files = [tmp_path / "train.parquet", tmp_path / "val.parquet"]
+    lifechoices.main(["convert", *map(str, SOURCES), "--train-out", str(files[0]), "--val-out", str(files[1])])
+    train, val = ({row["extra_info"]["book"] for row in pq.read_table(file).to_pylist()} for file in files)
+    assert train and val and not train & val
+
+
+def test_a_bad_file_ends_with_a_message(tmp_path):
+    Path(tmp_path / "bad.json").write_text("{")
+    with pytest.raises(SystemExit, match="data.lifechoices: "):
+        lifechoices.main(["convert", str(tmp_path / "bad.json"), "--out", str(tmp_path / "o.parquet")])

@@ -1,0 +1,164 @@
+"""TwinVoice task files: the right reply must not stand in what precedes it."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from agents.tasks.twinvoice import TwinVoice
+from data import twinvoice
+from data.twinvoice import blank_out, tells
+from tests.agents.samples import DATA
+
+SOURCES = [DATA / "twinvoice" / f"dimension_3_{part}.jsonl" for part in ("choices", "profiles")]
+needs_records = pytest.mark.skipif(
+    not SOURCES[0].exists(), reason=f"no benchmark records at {SOURCES[0]} (SOUL_DATA_SOURCES)"
+)
+GOLD = "I never liked the sea, and I never shall."
+CHOICE = {
+    "chunk_id": "00020",
+    "speaker": "Ada",
+    "speaker_match_key": "Ada Brook",
+    "context": "They stood at the harbour. The wind blew hard. Bo asked what she thought of it.",
+    "mcq": {
+        "options": {"A": "How lovely it is!", "B": GOLD, "C": "Shall we row?", "D": "The wind is cold."},
+        "answer": "B",
+    },
+    "source_novel": "The Weir",
+}
+PROFILES = {
+    "characterList": {
+        "CHAR_1": {
+            "NameCanonical": "Ada Brook",
+            "Personality Traits": ["proud"],
+            "Motivation and Goals": ["keep the mill"],
+            "Additional Details": {"Occupation": "miller"},
+            "UtteranceHistory": [
+                {"chunk_id": "00030", "utterance": "That was later."},
+                {"chunk_id": "100", "utterance": "And that too."},
+                {"chunk_id": None, "utterance": "Nobody knows when."},
+                {"chunk_id": "1", "utterance": "The mill is mine."},
+                {"chunk_id": "00002", "utterance": "I never liked the sea and I never shall"},
+                {"chunk_id": "00003", "utterance": "Never."},
+            ],
+        }
+    }
+}
+SOCIAL = {
+    "user_id": "u1",
+    "history": ["ugh, mondays", "stairs? nope, not ever in my life"],
+    "anchor_post": "The office moves.",
+    "choices": ["How exciting!", "Stairs? Nope, not ever in my life!", "I shall miss it.", "When?"],
+    "answer_idx": 1,
+}
+
+
+def write(folder, *choices, profiles=PROFILES):
+    (folder / "choices.jsonl").write_text("\n".join(json.dumps(choice) for choice in choices))
+    (folder / "profiles.jsonl").write_text(json.dumps(profiles, indent=1))
+    return [folder / "choices.jsonl", folder / "profiles.jsonl"]
+
+
+def test_a_character_is_known_by_traits_and_by_what_was_said_before(tmp_path):
+    for order in (1, -1):
+        (record,), left_out = twinvoice.convert(write(tmp_path, CHOICE)[::order])
+        assert json.loads(record["conversation_history"]) == ["The mill is mine.", "Never."]
+        assert left_out["lines of the history with the right reply"] == 1
+        assert record["persona"] == "Traits: proud\nGoals: keep the mill\nDetails: Occupation: miller"
+        assert (record["speaker"], record["dimension"], record["answer_idx"]) == ("Ada Brook", "3", 1)
+        assert record["anchor_post"] == CHOICE["context"] and record["answer_choices"][1] == GOLD
+
+
+@pytest.mark.parametrize(
+    "context, blanked, count",
+    [
+        (f"They stood there. “{GOLD}” Bo laughed.", "They stood there. “[...]” Bo laughed.", 1),
+        (f'She said, "{GOLD}" and went home to the mill.', 'She said, "[...]" and went home to the mill.', 1),
+        (
+            "I never liked the sea, she thought; and I never shall. They went home by the mill.",
+            "I never liked the sea, she thought; and I never shall. They went home by the mill.",
+            0,
+        ),
+        ("She never liked the sea and I never shall. Home then, they said.", "[...] Home then, they said.", 1),
+    ],
+)
+def test_narrations_that_hold_the_reply(context, blanked, count):
+    assert blank_out(context, GOLD) == (blanked, count)
+
+
+def test_a_reply_of_several_sentences_is_blanked_once():
+    gold = "This is it. I thought it would come!"
+    assert blank_out("She cried, “This is it. I thought it would come!” They ran.", gold) == (
+        "She cried, “[...]” They ran.",
+        1 + 1,
+    )
+
+
+@pytest.mark.parametrize(
+    "text, gold, told",
+    [
+        ("Never.", "never", True),
+        ("Never say never.", "never", False),  # one word is no leak inside of a sentence
+        ("He said: not for me!", "Not for me", True),
+        ("not for", "Not for me", False),
+        ("a b c d e f g", "x a b c d e f y", True),
+        ("a b c d e", "x a b c d e f y", True),  # a part of it, whole
+        ("z a b c d e z", "x a b c d e f y", False),
+        ("我不想再去海边了今天", "真的我不想再去海边了", True),
+        ("我想", "我想再去海边", False),
+        ("", "", False),
+        ("...", "!", False),
+    ],
+)
+def test_what_tells_the_reply(text, gold, told):
+    assert tells(text, gold) is told
+
+
+def test_a_row_of_which_nothing_is_left_is_left_out(tmp_path):
+    records, left_out = twinvoice.convert(write(tmp_path, {**CHOICE, "context": f"Ada: “{GOLD}”"}, CHOICE))
+    assert len(records) == 1 and records[0]["index"] == 0
+    assert left_out["rows whose occasion is the right reply"] == 1
+
+
+def test_the_other_dimensions(tmp_path):
+    interpersonal = {**{k: v for k, v in SOCIAL.items() if k != "anchor_post"}, "context": "Coming?", "answer_idx": 3}
+    (tmp_path / "d.jsonl").write_text(f"{json.dumps(SOCIAL)}\n\n{json.dumps(interpersonal)}\n")
+    records, left_out = twinvoice.convert([tmp_path / "d.jsonl"])
+    assert [(r["dimension"], r["anchor_post"], r["answer_idx"]) for r in records] == [
+        ("1", "The office moves.", 1),
+        ("2", "Coming?", 3),
+    ]
+    assert json.loads(records[0]["conversation_history"]) == ["ugh, mondays"]
+    assert left_out["lines of the history with the right reply"] == 1 and records[0]["group"] == "u1"
+
+
+@pytest.mark.parametrize(
+    "choice, words",
+    [
+        ({**CHOICE, "speaker": "Bo", "speaker_match_key": "Bo"}, "field 'speaker'"),
+        ({**CHOICE, "context": " "}, "field 'context'"),
+        ({**CHOICE, "mcq": {**CHOICE["mcq"], "answer": "E"}}, "options or answer"),
+        ({**SOCIAL, "answer_idx": 4}, "'answer_idx'"),
+        ({**SOCIAL, "choices": None}, "'choices'"),
+        ([1], "expected an object"),
+    ],
+)
+def test_errors_name_file_line_and_field(tmp_path, choice, words):
+    with pytest.raises(ValueError, match=rf"choices\.jsonl: line 2: .*{words}"):
+        twinvoice.convert(write(tmp_path, CHOICE, choice))
+
+
+@needs_records
+def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
+    out = tmp_path / "val.parquet"
+    twinvoice.main(["convert", *map(str, SOURCES), "--out", str(out)])
+    assert "sentences of the occasion with the right reply" in capsys.readouterr().out
+    task, rows = TwinVoice(), pq.read_table(out).to_pylist()
+    assert len(rows) == len(SOURCES[0].read_text().splitlines())
+    for record in rows:
+        row = task.row_type.model_validate(record["extra_info"])
+        task.check(row)
+        gold = row.answer_choices[row.answer_idx]
+        text = task.prompt(row)[0]["content"]
+        assert gold not in text.partition("Question:")[0] and not any(tells(h, gold) for h in row.conversation_history)
+        assert len(row.conversation_history) <= twinvoice.UTTERANCES and "Traits: " in text
