@@ -7,6 +7,8 @@ A critique that names the answer turns refinement into copying. `redact` blanks 
 import re
 from collections.abc import Sequence
 
+from agents.judge.untrusted import UNSPACED
+
 WITHHELD = "[withheld]"
 
 # A letter that is pointed at, not a word: the article in "the answer is a place" and the pronoun in "the choice I made"
@@ -40,7 +42,8 @@ def redact(text: str, secrets: Sequence[str]) -> tuple[str, int]:
 
     Args:
         text: the feedback.
-        secrets: texts that must not appear, compared without case and with space, hyphen and underscore alike.
+        secrets: texts that must not appear, compared without case and with space, hyphen and underscore alike; as whole
+            words, in scripts that set blanks between them.
 
     Returns:
         The text without them, and how many places were blanked.
@@ -49,7 +52,9 @@ def redact(text: str, secrets: Sequence[str]) -> tuple[str, int]:
     for secret in sorted(set(secrets), key=len, reverse=True):
         # "green_box" must not slip through as "green box" or "Green-Box".
         if words := _words(secret):
-            pattern = r"(?<!\w)" + r"[\s_\-]+".join(words) + r"(?!\w)"
+            before = "" if UNSPACED.match(words[0]) else r"(?<!\w)"
+            after = "" if UNSPACED.match(words[-1][-1]) else r"(?!\w)"
+            pattern = before + r"[\s_\-]+".join(words) + after
             text, count = re.subn(pattern, WITHHELD, text, flags=re.IGNORECASE)
             total += count
     if secrets:

@@ -53,7 +53,7 @@ _EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff\u200d\ufe0f]"
 _WORD = re.compile(rf"[^\W_]+(?:['\u2019-][^\W_]+)*|(?![\u200d\ufe0f]){_EMOJI}+")
 # Scripts that set no blanks between words: Thai, Lao, Tibetan, Burmese, Khmer, Chinese, Japanese; and Korean's
 # syllables.
-_UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
+UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
 
 
 class Contentless(SessionError):
@@ -81,7 +81,7 @@ def contentless(text: str, min_words: int = 1) -> bool:
     said = _TOKEN.sub(" ", _INVISIBLE.sub("", text))
     if _OPENINGS.fullmatch(said):
         return True
-    count = sum(max(1, len(_UNSPACED.findall(word))) for word in _WORD.findall(said))
+    count = sum(max(1, len(UNSPACED.findall(word))) for word in _WORD.findall(said))
     return count < min_words
 
 

@@ -161,3 +161,9 @@ def test_real_options_are_withheld():
                 bare = secret.rstrip(".")
                 redacted, count = redact(f'You should have said "{bare}" here', item.task.secrets(item.row))
                 assert count >= 1 and bare not in redacted, (task, secret)
+
+
+@pytest.mark.parametrize("text", ["答案是红色的盒子吧", "红色的盒子"])
+def test_a_secret_in_a_script_without_blanks_is_found(text):
+    blanked, count = redact(text, ["红色的盒子"])
+    assert count == 1 and "红" not in blanked
