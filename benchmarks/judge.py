@@ -6,8 +6,8 @@
 
 All ask a local server of fixed latency, in a process of its own, whose own most is printed first. `compare` and `cap`
 run two clients in turns, every second round in the other order. Both have twice as many askers as the cap lets through
-(an asker asks its next question when the last is answered, as a session does), send the same form of question over the
-same HTTP client, and read answers with the same pydantic schema:
+(an asker asks its next question when the last is answered, as a session does), who begin spread over one latency; send
+the same form of question over the same HTTP client, and read answers with the same pydantic schema:
 
     plain      openai.AsyncOpenAI behind an asyncio.Semaphore: no retries, no cache, no accounting, no defence
     gateway    Judge.ask, all questions distinct, cache on (so every call is looked up and written), limits on:
@@ -17,6 +17,8 @@ Goals: requests/s of gateway over plain at least 0.95 (where the endpoint is the
 requests/s over cap / latency at least 0.97 in the steady state. That is a run without its ramp and its tail: of the
 waves of `cap` answers the first two and the last are left out. At latency 0 no endpoint hides the client's own work:
 shown, but no goal. Requests/s need idle cores: where others take them, both clients fall short of cap / latency.
+With --burst all askers begin in one moment. At a latency without any spread they then stay in step, every round trip
+waits for the CPU of all of them, and no client does better than latency / (latency + cap x CPU a call) of cap / latency.
 """
 
 from __future__ import annotations
@@ -95,19 +97,25 @@ class Run:
 Ask = Callable[[int], Awaitable[Scored]]
 
 
-async def timed(ask: Ask, numbers: Sequence[int], askers: int) -> Run:
-    """Ask the questions, as many at the same time as there are askers."""
+async def timed(ask: Ask, numbers: Sequence[int], cap: int, spread_s: float = 0.0) -> Run:
+    """Ask the questions.
+
+    Args:
+        cap: half as many as there are askers.
+        spread_s: the time within which as many askers as the cap lets through begin; the others wait then.
+    """
     answered: list[float] = []
     left = iter(numbers)
 
-    async def asker() -> None:
+    async def asker(position: int) -> None:
+        await asyncio.sleep(spread_s * min(1.0, position / cap))
         for number in left:
             await ask(number)
             answered.append(time.perf_counter())
 
     gc.collect()
     start, cpu = time.perf_counter(), time.process_time()
-    await asyncio.gather(*(asker() for _ in range(askers)))
+    await asyncio.gather(*map(asker, range(ASKERS * cap)))
     cpu = time.process_time() - cpu
     return Run(cpu, [at - start for at in answered])
 
@@ -166,18 +174,21 @@ async def connected(url: str, concurrency: int) -> Any:
             await connection.close()
 
 
-async def in_turns(url: str, concurrency: int, calls: int, repeats: int, words: int) -> dict[str, list[Run]]:
-    """Both clients, `repeats` times each after a warm-up that opens the connections."""
+async def in_turns(
+    url: str, concurrency: int, calls: int, latency: float, arguments: argparse.Namespace
+) -> dict[str, list[Run]]:
+    """Both clients, in turns, after a warm-up that opens the connections."""
+    words, spread_s = arguments.words, 0.0 if arguments.burst else latency
     numbers = itertools.count()
     runs: dict[str, list[Run]] = {"plain": [], "gateway": []}
     async with connected(url, concurrency) as connection:
         asks = {"plain": plain(connection.judge, concurrency, words), "gateway": gateway(connection.judge, words)}
-        askers = ASKERS * concurrency
         for ask in asks.values():
-            await timed(ask, list(itertools.islice(numbers, concurrency)), askers)
-        for turn in range(repeats):
+            await timed(ask, list(itertools.islice(numbers, concurrency)), concurrency)
+        for turn in range(arguments.repeats):
             for name in list(asks)[:: -1 if turn % 2 else 1]:
-                runs[name].append(await timed(asks[name], list(itertools.islice(numbers, calls)), askers))
+                of_run = list(itertools.islice(numbers, calls))
+                runs[name].append(await timed(asks[name], of_run, concurrency, spread_s))
     return runs
 
 
@@ -219,7 +230,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     lines = []
     for latency in arguments.latency:
         with served(ANSWER, latency) as url:
-            runs = asyncio.run(in_turns(url, cap, arguments.calls, arguments.repeats, arguments.words))
+            runs = asyncio.run(in_turns(url, cap, arguments.calls, latency, arguments))
         for name, of_name in runs.items():
             rates, steady = [run.rate for run in of_name], [run.steady_rate(cap) for run in of_name]
             cpu = [run.cpu_ms for run in of_name]
@@ -252,7 +263,7 @@ def run_cap(arguments: argparse.Namespace) -> None:
     for cap, latency in itertools.product(arguments.concurrency, arguments.latency):
         calls = arguments.calls or 12 * cap
         with served(ANSWER, latency) as url:
-            runs = asyncio.run(in_turns(url, cap, calls, arguments.repeats, arguments.words))
+            runs = asyncio.run(in_turns(url, cap, calls, latency, arguments))
         for name, of_name in runs.items():
             steady = [run.steady_rate(cap) for run in of_name]
             table.add_row(
@@ -382,6 +393,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cap.add_argument("--latency", type=float, nargs="+", default=[1.0])
     cap.add_argument("--repeats", type=int, default=3)
     cap.set_defaults(run=run_cap)
+    for command in (compare, cap):
+        command.add_argument("--burst", action="store_true", help="all askers begin in one moment")
     sweep = what.add_parser("sweep", help="a step's judging by the judge's cap, with the real driver")
     sweep.add_argument("--sessions", type=int, default=128)
     sweep.add_argument("--concurrency", type=int, nargs="+", default=[4, 8, 16, 32, 64, 128])

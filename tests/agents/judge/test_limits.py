@@ -127,7 +127,7 @@ class AnyOrder(RuleBasedStateMachine):
     def all_is_served_once_it_may_end(self):
         """From wherever this has come, everything that waits gets through."""
         left = sum(p.waiting + p.flying for p in self.processes if p.alive)
-        for _ in range(40 + 20 * left):
+        for _ in range(300 + 20 * left):  # the slots of a dead process are free after SILENT_S
             self.clock.now += 1.0 if self.clock.now % 1 else 0.5
             for number, process in enumerate(self.processes):
                 if process.alive:
