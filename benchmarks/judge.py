@@ -17,8 +17,8 @@ Goals: requests/s of gateway over plain at least 0.95 (where the endpoint is the
 requests/s over cap / latency at least 0.97 in the steady state. That is a run without its ramp and its tail: of the
 waves of `cap` answers the first two and the last are left out. At latency 0 no endpoint hides the client's own work:
 shown, but no goal. Requests/s need idle cores: where others take them, both clients fall short of cap / latency.
-With --burst all askers begin in one moment. At a latency without any spread they then stay in step, every round trip
-waits for the CPU of all of them, and no client does better than latency / (latency + cap x CPU a call) of cap / latency.
+With --burst all askers begin in one moment. At a latency without any spread they then stay in step, and every round
+trip waits for the CPU of all of them: no client exceeds latency / (latency + cap x CPU a call) of cap / latency.
 """
 
 from __future__ import annotations
