@@ -6,8 +6,9 @@
 
 All ask a local server of fixed latency, in a process of its own, whose own most is printed first. `compare` and `cap`
 run two clients in turns, every second round in the other order. Both have twice as many askers as the cap lets through
-(an asker asks its next question when the last is answered, as a session does), who begin spread over one latency; send
-the same form of question over the same HTTP client, and read answers with the same pydantic schema:
+(an asker asks its next question when the last is answered, as a session does), who begin one after another at the pace
+of cap / latency; send the same form of question over the same HTTP client, and read answers with the same pydantic
+schema:
 
     plain      openai.AsyncOpenAI behind an asyncio.Semaphore: no retries, no cache, no accounting, no defence
     gateway    Judge.ask, all questions distinct, cache on (so every call is looked up and written), limits on:
@@ -102,13 +103,13 @@ async def timed(ask: Ask, numbers: Sequence[int], cap: int, spread_s: float = 0.
 
     Args:
         cap: half as many as there are askers.
-        spread_s: the time within which as many askers as the cap lets through begin; the others wait then.
+        spread_s: the time within which as many askers as the cap lets through begin; the others follow at their pace.
     """
     answered: list[float] = []
     left = iter(numbers)
 
     async def asker(position: int) -> None:
-        await asyncio.sleep(spread_s * min(1.0, position / cap))
+        await asyncio.sleep(spread_s * position / cap)
         for number in left:
             await ask(number)
             answered.append(time.perf_counter())

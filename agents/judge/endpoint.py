@@ -106,10 +106,14 @@ class Endpoint(BaseModel):
 def _transport(url: str, timeout_s: float) -> Any:
     """The SDK's aiohttp transport costs a third less CPU a call than its default one; it comes as an extra."""
     # The cap is `concurrency`; a smaller pool would queue calls out of sight, and close connections it could keep.
-    limits = type(openai.DEFAULT_CONNECTION_LIMITS)(keepalive_expiry=60.0)
+    new_limits = type(openai.DEFAULT_CONNECTION_LIMITS)
+    limits = new_limits(keepalive_expiry=60.0)
     if urlsplit(url).username is not None:  # which aiohttp refuses beside a bearer key
         return openai.DefaultAsyncHttpxClient(timeout=timeout_s, limits=limits)
     try:
-        return openai.DefaultAioHttpClient(timeout=timeout_s, limits=limits)
+        # aiohttp takes 0 for "no limit" and would take None for its default, 100.
+        return openai.DefaultAioHttpClient(
+            timeout=timeout_s, limits=new_limits(max_connections=0, keepalive_expiry=60.0)
+        )
     except RuntimeError:  # how the SDK says that the extra is not installed
         return openai.DefaultAsyncHttpxClient(timeout=timeout_s, limits=limits)

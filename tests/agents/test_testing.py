@@ -416,9 +416,9 @@ def test_three_hundred_requests_of_the_sdk_over_aiohttp():
         async with connect(fake, "aiohttp", timeout=30) as client:
             return await asyncio.gather(*(text_of(client) for _ in range(300)))
 
-    fake = FakeOpenAI(lambda request: Text(str(request.number), delay=0.3))
+    fake = FakeOpenAI(lambda request: Text(str(request.number), delay=1.0))
     assert sorted(map(int, asyncio.run(run(fake)))) == list(range(300))
-    assert fake.peak > 200
+    assert fake.peak > 150  # of 300, for a busy machine sends the last when the first are answered
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]"])

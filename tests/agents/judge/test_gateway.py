@@ -78,6 +78,14 @@ def test_roles_with_equal_endpoints_share_one_line_and_its_cap():
     assert len(fake.requests) == 16 and fake.peak == 3
 
 
+def test_the_cap_is_reached_and_not_the_transports_own_limit():
+    """aiohttp opens 100 connections at most unless it is told otherwise."""
+    fake = counting(delay=1.0)
+    with connected(fake, judge={"concurrency": 160}) as gateway:
+        run(gateway, *(ask(gateway.judge, n=n) for n in range(160)))
+    assert fake.peak == 160
+
+
 def test_a_member_of_the_jury_that_is_the_judge_shares_its_line():
     fake = counting(delay=0.05)
     with connected(fake, judge={"concurrency": 2, "jury": ["gpt-5-nano", "other", "other"]}) as gateway:
