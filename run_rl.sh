@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train one task with vanilla GRPO:   bash run_rl.sh TASK [hydra overrides...]
+# Train a task, or several (a,b,c | paper | all), with vanilla GRPO:   bash run_rl.sh TASK [hydra overrides...]
 # See DITTO at work in minutes:   bash run_rl.sh demo
 # The DITTO recipe of the paper is    bash recipe/ditto/run_rl.sh TASK. Environment variables: scripts/launch.
 set -euo pipefail

@@ -10,7 +10,7 @@ import ast
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic
 
 from pydantic import BaseModel, Field
@@ -71,22 +71,42 @@ def letter_options(texts: list[str]) -> str:
     return "\n".join(f"{chr(ord('A') + i)}. {text}" for i, text in enumerate(texts))
 
 
-def listed(value: Any) -> Any:
-    """A list that arrives as JSON or as a Python literal; other values pass for pydantic to judge. Never evaluated."""
-    if not isinstance(value, str):
-        return list(value) if hasattr(value, "__iter__") else value
+def literal(text: str) -> Any:
+    """What a text says as JSON or as a Python literal. Never evaluated.
+
+    Raises:
+        ValueError: it is neither.
+    """
     for read in (json.loads, ast.literal_eval):
         try:
-            return read(value)
+            return read(text)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue  # not in this notation
     raise ValueError("is neither a list nor a JSON or Python list literal")
 
 
-def names_place(answer: str, place: str) -> bool:
-    """Whether the answer names the place as whole words, without regard to case, blanks or underscores."""
-    words = r"[\s_]+".join(re.escape(word) for word in re.split(r"[\s_]+", place.strip()))
-    return re.search(rf"(?<![\w]){words}(?![\w])", answer, re.IGNORECASE) is not None
+def listed(value: Any) -> Any:
+    """A list that arrives as JSON or as a Python literal; other values pass for pydantic to judge.
+
+    Raises:
+        ValueError: a text that is no literal, or an object: its keys are not what was meant.
+    """
+    value = literal(value) if isinstance(value, str) else value
+    if isinstance(value, Mapping):
+        raise ValueError("is an object, not a list")
+    return list(value) if hasattr(value, "__iter__") and not isinstance(value, str) else value
+
+
+def named(answer: str, names: Iterable[str]) -> set[str]:
+    """Those of the names (places, people) that the answer holds, as whole words, without regard to case, blanks and
+    underscores. Where one name stands within another ("box", "red box"), the longer one is what was named."""
+    found = set()
+    for name in sorted(set(names), key=lambda name: (-len(name), name)):
+        words = r"[\s_]+".join(re.escape(word) for word in re.split(r"[\s_]+", name.strip()))
+        answer, count = re.subn(rf"(?<![\w]){words}(?![\w])", "\0", answer, flags=re.IGNORECASE)
+        if count:
+            found.add(name)
+    return found
 
 
 class Critique(BaseModel):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agents.choice import listed
+from agents.choice import literal
 
 # Characters that print nothing: an answer of one of these alone is no answer, and `str.strip` leaves them.
 _UNSEEN = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
@@ -20,7 +20,7 @@ _GOLD = re.compile(r"[(\[]?([A-Za-z])[)\]]?[.:]?")
 def parsed(value: Any) -> Any:
     """A list or an object that arrives as JSON, as a Python literal or as an array; anything else passes as it is."""
     if isinstance(value, str):
-        return listed(value)
+        return literal(value)
     return value.tolist() if hasattr(value, "tolist") else value
 
 

@@ -195,7 +195,9 @@ class Line:
         try:
             # The SDK's time-out is one for each read: an answer that trickles in would never meet it.
             async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
-                completion = await self.client.chat.completions.create(**body)
+                # As `chat.completions.create`, which would rewrite the body by the SDK's recursive types first: 9 ms of
+                # CPU for 40 messages.
+                completion = await self.client.post("/chat/completions", body=body, cast_to=ChatCompletion)
             if not isinstance(completion, ChatCompletion):  # the SDK hands through what is not JSON, a web page say
                 raise JudgeFailure(
                     "invalid", "the endpoint's answer is no chat completion; is base_url right (.../v1)?"

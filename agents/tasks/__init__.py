@@ -86,6 +86,12 @@ LAUNCHES: dict[str, Launch] = {
     "humanllm": Launch("humanllm", "humanllm_rl_train", "humanllm_val"),
 }
 
+# The ten tasks that the paper trains one model on (section 5: 1,024 rows each).
+PAPER = (
+    *("fantom", "hitom", "paratomi", "coser", "lifechoices"),
+    *("sotopia", "mistakes", "mirrorbench", "userllm", "twinvoice"),
+)
+
 # The 27 evaluation sets: the 23 tasks, AlignX as its five files.
 SETS: dict[str, EvaluationSet] = {
     **{name: EvaluationSet(launch.task, launch.val) for name, launch in LAUNCHES.items() if name != "alignx"},
@@ -123,6 +129,18 @@ def load(name: str) -> Task[Any]:
     near = difflib.get_close_matches(name.lower(), sorted({*names(), *LAUNCHES}), n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise UnknownTask(f"There is no task {name!r}.{hint} Tasks that can be trained here: {', '.join(names())}.")
+
+
+def launches(names_: str) -> list[Launch]:
+    """What `run_rl.sh NAMES` trains: one name, several with commas, "all", or "paper" (its ten tasks).
+
+    Raises:
+        UnknownTask: one of the names is none.
+    """
+    several = {"all": tuple(LAUNCHES), "paper": PAPER}.get(names_) or [
+        n.strip() for n in names_.split(",") if n.strip()
+    ]
+    return [launch(name) for name in dict.fromkeys(several)]
 
 
 def launch(name: str) -> Launch:

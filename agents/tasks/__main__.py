@@ -1,4 +1,7 @@
-"""`python -m agents.tasks` lists the tasks; `python -m agents.tasks files NAME DATA_DIR` names a launch's files.
+"""`python -m agents.tasks` lists the tasks; `python -m agents.tasks files NAMES DATA_DIR` names a launch's files.
+
+NAMES is what `run_rl.sh` is given: a name, several with commas, "all" or "paper". The first line holds the training
+files, the second those for validation.
 
 The launchers ask here, so that names and files stand in one table.
 """
@@ -17,15 +20,16 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         print("\n".join(tasks.LAUNCHES))
         return 0
-    _, name, data_dir = arguments
+    _, names, data_dir = arguments
     try:
-        found = tasks.launch(name)
-        tasks.load(found.task)
+        found = tasks.launches(names)
+        for launch in found:
+            tasks.load(launch.task)
     except UnknownTask as error:
         print(f"\nUnknownTask: {error}\n", file=sys.stderr)
         return 2
-    print(Path(data_dir) / "sim_rl_data" / f"{found.train}.parquet")
-    print(Path(data_dir) / "sim_eval_data" / f"{found.val}.parquet")
+    print(*(Path(data_dir) / "sim_rl_data" / f"{launch.train}.parquet" for launch in found))
+    print(*(Path(data_dir) / "sim_eval_data" / f"{launch.val}.parquet" for launch in found))
     return 0
 
 

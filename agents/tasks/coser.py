@@ -98,7 +98,7 @@ class CoSER(Task[CoSERRow]):
 
     name = "coser"
     row_type = CoSERRow
-    headline = Metric("reward", source="paper, appendix C.7 and table 1; mean of the four dimensions")
+    headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
     # The paper counts 14.2 turns of characters a scene: a next speaker after each, and a few turns of the narrator.
     calls_per_episode = {"judge": 1.0, "environment": 18.0}
     cuts = (("shown_profiles", "start"),)
@@ -211,7 +211,8 @@ class CoSER(Task[CoSERRow]):
         simulated, book = (" ".join(line.text for line in lines) for lines in (episode.lines, row.reference))
         overlap = {"bleu": sentence_bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())
-        return Verdict(reward, {**scores, **overlap, "turns": float(episode.turns)}, review.critique)
+        metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns)}
+        return Verdict(reward, metrics, review.critique)
 
     async def feedback(self, row: CoSERRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from agents.choice import OneTurnTask, letter_options, listed, names_place, tagged_answer, tagged_letter
+from agents.choice import OneTurnTask, letter_options, listed, named, tagged_answer, tagged_letter
 from agents.judge import Judge
 from agents.metrics.overlap import token_f1
 from agents.prompts import load_prompt
@@ -73,6 +73,16 @@ class FanToMRow(Row):
 
     @model_validator(mode="before")
     @classmethod
+    def _index(cls, record: Any) -> Any:
+        # In a file that mixes the kinds the column is text, the index of a choice too.
+        if isinstance(record, dict) and str(record.get("question_type", "")).endswith(":multiple-choice"):
+            gold = record.get("correct_answer")
+            if isinstance(gold, str) and re.fullmatch(r"\s*[0-9]{1,2}\s*", gold):
+                return {**record, "correct_answer": int(gold)}
+        return record
+
+    @model_validator(mode="before")
+    @classmethod
     def _lists_of_names(cls, record: Any) -> Any:
         if isinstance(record, dict) and str(record.get("question_type", "")).endswith(":list"):
             record = dict(record)
@@ -80,7 +90,9 @@ class FanToMRow(Row):
                 value = record.get(key)
                 if value is not None:
                     is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
-                    record[key] = listed(value) if is_literal else [n.strip() for n in value.split(",")]
+                    names = listed(value) if is_literal else [n.strip() for n in value.split(",")]
+                    # Nobody is written as "", as a list or as none; a blank is no name.
+                    record[key] = [n for n in names if str(n).strip()] if isinstance(names, list) else names
         return record
 
     @property
@@ -122,6 +134,8 @@ class FanToM(OneTurnTask[FanToMRow]):
             raise ValueError(f"correct_answer: {gold!r} is neither yes nor no")
         elif row.kind == "list" and (not isinstance(gold, list) or not gold):
             raise ValueError(f"correct_answer: {gold!r} is not a list of names")
+        elif row.kind == "fact" and not re.search(r"\w", str(gold)):
+            raise ValueError(f"correct_answer: {gold!r} holds no word")
 
     def secrets(self, row: FanToMRow) -> Sequence[str]:
         if row.kind == "choice":
@@ -151,8 +165,7 @@ def _score(row: FanToMRow, text: str, answer: str) -> float:
     if row.kind == "list":
         wrong = row.wrong_answer if isinstance(row.wrong_answer, list) else []
         assert isinstance(gold, list)
-        all_named = all(names_place(answer, name) for name in gold)
-        return float(all_named and not any(names_place(answer, name) for name in wrong if name not in gold))
+        return float(named(answer, {*gold, *wrong}) == set(gold))
     if row.kind == "binary":
         return float(_polarity(answer) is not None and _polarity(answer) == _polarity(str(gold)))
     return token_f1(answer, str(gold))

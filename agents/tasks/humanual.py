@@ -126,14 +126,16 @@ class Humanual(OneTurnTask[HumanualRow]):
         }
         found = await judge.ask(Comparison, self.critic, data, said=[text])
         scores = {name: float(getattr(found, name).score) for name in DIMENSIONS}
-        similarity, factor = statistics.fmean(scores.values()), length_factor(text, row.completion)
+        mean, factor = statistics.fmean(scores.values()), length_factor(text, row.completion)
+        reward = mean * factor
         metrics = {
+            self.headline.name: reward,
             **scores,
-            "mean_of_dimensions": similarity,
+            "mean_of_dimensions": mean,
             "length_factor": factor,
             "lexical_f1": token_f1(text, row.completion),
         }
-        return Verdict(similarity * factor, metrics, found.critique)
+        return Verdict(reward, metrics, found.critique)
 
     async def feedback(self, row: HumanualRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique

@@ -24,13 +24,15 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from agents.choice import feedback_paragraph, listed, without_thinking
 from agents.judge import Judge, Role
 from agents.judge.realism import (
+    GTEVAL_INSTRUCTIONS,
+    PAIRWISE_INSTRUCTIONS,
     RUBRIC_INSTRUCTIONS,
     Conversation,
     GTEval,
@@ -40,7 +42,7 @@ from agents.judge.realism import (
     pairwise,
     rubric_and_reason,
 )
-from agents.judge.untrusted import as_json, require_content
+from agents.judge.untrusted import as_json, neutral, require_content
 from agents.leaks import WITHHELD
 from agents.message import Message
 from agents.metrics.lexical import Lexis, lexis, likeness
@@ -129,16 +131,17 @@ class MirrorBench(Task[MirrorBenchRow]):
     calls_per_episode: Mapping[Role, float] = {"judge": 3.0}  # type: ignore[misc]  # differs with `assistant`
     substitute = load_prompt("mirrorbench/assistant")  # instructions of a model as assistant
 
-    def __init__(self, assistant: Assistant = "record") -> None:
-        if assistant not in ("record", "model"):
-            raise ValueError(f"assistant={assistant!r}: use record or model")
+    def __init__(self, *, assistant: str = "record") -> None:
+        if assistant not in get_args(Assistant):
+            raise ValueError(f"assistant={assistant!r}: use {' or '.join(get_args(Assistant))}")
         self.assistant = assistant
         if assistant == "model":  # asked between user turns: 1.1 times in a published conversation
             self.calls_per_episode = {"judge": 3.0, "partner": 1.1}
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (RUBRIC_INSTRUCTIONS, *((self.substitute,) if self.assistant == "model" else ()))
+        judges = (GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS)
+        return (*judges, self.substitute) if self.assistant == "model" else judges
 
     def check(self, row: MirrorBenchRow) -> None:
         if not row.user_turns:
@@ -174,8 +177,10 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     async def _reply(self, row: MirrorBenchRow, messages: Sequence[Message], players: Players) -> str:
         """The next assistant turn of a model that sees what was said, and the real conversation."""
+        # (Neutral: control tokens must not reach the other side's chat template, and half a surrogate cannot be sent.)
         said: list[Message] = [
-            {"role": turn["role"], "content": turn["content"] or SILENCE} for turn in conversation(messages)
+            {"role": turn["role"], "content": neutral(turn["content"]).strip() or SILENCE}
+            for turn in conversation(messages)
         ]
         if said[0]["role"] == "assistant":
             said.insert(0, {"role": "user", "content": BEGUN})
@@ -195,7 +200,9 @@ class MirrorBench(Task[MirrorBenchRow]):
             "rubric_and_reason": alone.score,
             "lexical": likeness(one, other, DEVIATION),
         }
-        return Verdict(statistics.fmean(scores.values()), scores | _measures(row, one), _critique(similarity, alone))
+        reward = statistics.fmean(scores.values())
+        metrics = {self.headline.name: reward, **scores, **_measures(row, one)}
+        return Verdict(reward, metrics, _critique(similarity, alone))
 
     async def feedback(self, row: MirrorBenchRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return without_quotations(verdict.critique, row.user_turns) if verdict.critique else None

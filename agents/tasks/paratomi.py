@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import field_validator
 
-from agents.choice import OneTurnTask, listed, names_place, tagged_answer
+from agents.choice import OneTurnTask, listed, named, tagged_answer
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
@@ -71,10 +71,5 @@ class ParaToMi(OneTurnTask[ParaToMiRow]):
 
     async def judge(self, row: ParaToMiRow, episode: Episode, judge: Judge) -> Verdict:
         answer = tagged_answer(episode.answer)
-        others = [place for place in row.cands if place != row.correct_answer]
-        correct = (
-            answer is not None
-            and names_place(answer, row.correct_answer)
-            and not any(names_place(answer, other) for other in others)
-        )
+        correct = answer is not None and named(answer, {row.correct_answer, *row.cands}) == {row.correct_answer}
         return Verdict(float(correct), {"accuracy": float(correct), "answered": float(bool(answer))})

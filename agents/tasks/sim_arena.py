@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, Field, create_model
 
 from agents.choice import feedback_paragraph, without_thinking
+from agents.dialogue import View
 from agents.errors import JudgeFailure
 from agents.judge import Judge, Role
 from agents.judge.untrusted import neutral
@@ -129,30 +130,24 @@ class SimArena(Task[RowT], Generic[RowT]):
         ]
 
     async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:
-        messages, _, ended = await self._talk(row, players, feedback)
-        return Episode({"policy": messages}, ended)
+        person, _, ended = await self._talk(row, players, feedback)
+        return Episode({"policy": person.messages}, ended)
 
-    async def _talk(
-        self, row: RowT, players: Players, feedback: str | None
-    ) -> tuple[list[Message], list[Message], str]:
-        """The conversation as the policy sees it, as the partner sees it, and why it ended."""
-        messages, base = self.prompt(row, feedback), self.prompt(row)
-        partner: list[Message] = [{"role": "system", "content": self.partner_instructions(row)}]
+    async def _talk(self, row: RowT, players: Players, feedback: str | None) -> tuple[View, View, str]:
+        """The conversation as the person sees it, as the partner sees it, and why it ended."""
+        person = View(self.prompt(row, feedback), self.prompt(row))
+        partner = View([{"role": "system", "content": self.partner_instructions(row)}])
         for turn in range(1, TURNS + 1):
-            text = await players.policy().say(messages, base=base)
-            own: Message = {"role": "assistant", "content": text}
-            messages, base = [*messages, own], [*base, own]
-            heard = hear(text, self.prefixes)
+            heard = hear(await person.take_seat(players.policy()), self.prefixes)
             if heard.message:
-                partner.append({"role": "user", "content": heard.message})
+                partner.hear(heard.message)
             if heard.leaves or not heard.message:
-                return messages, partner, "left" if heard.leaves else "nothing_said"
+                return person, partner, "left" if heard.leaves else "nothing_said"
             if turn < TURNS:
-                reply = _spoken(await players.partner.chat(partner))
-                partner.append({"role": "assistant", "content": reply})
-                answer: Message = {"role": "user", "content": reply}
-                messages, base = [*messages, answer], [*base, answer]
-        return messages, partner, "turn_limit"
+                reply = _spoken(await players.partner.chat(partner.messages))
+                partner.spoke(reply)
+                person.hear(reply)
+        return person, partner, "turn_limit"
 
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
         conversation = self._conversation(episode)
@@ -177,7 +172,9 @@ class SimArena(Task[RowT], Generic[RowT]):
             data["final_document"] = document
         schema = verdict_schema(tuple(writing), tuple(interaction), rated)
         found = (await judge.ask(schema, self.judge_prompt, data, said=said, min_words=2)).model_dump()
-        return _verdict(found, len(said), episode.ended == "left")
+        reward, parts = _scores(found)
+        course = {"turns": float(len(said)), "left": float(episode.ended == "left")}
+        return Verdict(reward, {self.headline.name: reward, **parts, **course}, found["critique"])
 
     def _conversation(self, episode: Episode) -> list[dict[str, str]]:
         """Who said what, as it was heard; without the final document."""
@@ -260,14 +257,11 @@ class SimArenaDoc(SimArena[SimDocRow]):
 
     async def play(self, row: SimDocRow, players: Players, feedback: str | None) -> Episode:
         """The conversation; where the row has preferences, the final document is the last thing the person sees."""
-        messages, partner, ended = await self._talk(row, players, feedback)
-        if self.preferences(row) and len(partner) > 1:
-            request: Message = {"role": "user", "content": FINAL_DOCUMENT}
-            if partner[-1]["role"] == "user":  # roles alternate: a last wish and the request are one message
-                request["content"] = f"{partner.pop()['content']}\n\n{FINAL_DOCUMENT}"
-            document: Message = {"role": "user", "content": _spoken(await players.partner.chat([*partner, request]))}
-            messages = [*messages, document]
-        return Episode({"policy": messages}, ended)
+        person, partner, ended = await self._talk(row, players, feedback)
+        if self.preferences(row) and len(partner.messages) > 1:
+            partner.hear(FINAL_DOCUMENT)
+            person.hear(_spoken(await players.partner.chat(partner.messages)))
+        return Episode({"policy": person.messages}, ended)
 
 
 def hear(text: str, prefixes: Sequence[str]) -> Heard:
@@ -337,8 +331,8 @@ def _keyed(traits: Sequence[Trait]) -> dict[str, Trait]:
     return {f"f{n}_{slug}".rstrip("_"): trait for n, (slug, trait) in enumerate(zip(slugs, traits, strict=True), 1)}
 
 
-def _verdict(found: Mapping[str, Any], turns: int, left: bool) -> Verdict:
-    """The verdict from the judge's answer."""
+def _scores(found: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
+    """The reward and the parts of it, from the judge's answer."""
     scored = {
         "writing_style": (found["writing_style"]["similarity"], _LIKERT),
         "interaction_style": (found["interaction_style"]["similarity"], _LIKERT),
@@ -351,7 +345,7 @@ def _verdict(found: Mapping[str, Any], turns: int, left: bool) -> Verdict:
     reward = statistics.fmean((value - low) / (high - low) for value, (low, high) in scored.values())
     metrics = {name: float(value) for name, (value, _) in scored.items()}
     metrics["original_scale"] = statistics.fmean(value / high for value, (_, high) in scored.values())
-    return Verdict(reward, {**metrics, "turns": float(turns), "left": float(left)}, found["critique"])
+    return reward, metrics
 
 
 def _document(episode: Episode) -> str:

@@ -155,7 +155,7 @@ class Sotopia(Task[SotopiaRow]):
     name = "sotopia"
     row_type = SotopiaRow
     headline = Metric(
-        "reward",
+        "overall",
         low=headline_of({name: low for name, (low, _) in RANGES.items()}),
         high=headline_of({name: high for name, (_, high) in RANGES.items()}),
         source="paper, section 4 (Social Skill) and table 1; mean of Sotopia's seven raw scores / 10",
@@ -225,13 +225,14 @@ class Sotopia(Task[SotopiaRow]):
         said = ["\n".join(act.text for act in own)]
         review = await judge.ask(Review, self.critic, self._record(row, episode), said=said, min_words=MIN_WORDS)
         scores = {name: int(getattr(review, name).score) for name in RANGES}
-        metrics = {name: float(score) for name, score in scores.items()}
+        reward = headline_of(scores)
+        metrics = {self.headline.name: reward, **{name: float(score) for name, score in scores.items()}}
         if row.of(row.eval_position, "secret"):
             metrics["secret_kept"] = float(scores["secret"] == 0)
         metrics["turns"] = float(len(episode.acts))
         metrics["left"] = float(any(act.kind == "leave" for act in own))
         metrics["well_formed"] = sum(act.well_formed for act in own) / len(own)
-        return Verdict(headline_of(scores), metrics, review.critique)
+        return Verdict(reward, metrics, review.critique)
 
     def _record(self, row: SotopiaRow, episode: Encounter) -> dict[str, Any]:
         """What the judge is asked about. What the policy's character could not know stands apart: the critique must

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field, field_validator
 from agents.choice import LetterTask, letter_options
 from agents.judge import Judge
 from agents.prompts import load_prompt
-from agents.records import described, lettered, option_texts, parsed, pointed_at
+from agents.records import described, lettered, option_texts, parsed
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -27,6 +27,12 @@ length and build of the sentences tell more than what most people would reply.""
 FORM = (
     "Think step by step about how this person thinks and sounds, then give the letter of your choice in this form: "
     "<answer>LETTER</answer>"
+)
+
+
+# The prompt calls its options replies, which feedback on a talk may count and feedback on options may not.
+_PLACES = tuple(
+    f"{place} {noun}" for place in ("first", "second", "third", "fourth", "last") for noun in ("reply", "response")
 )
 
 
@@ -91,7 +97,7 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
         return list(self.options(row))[row.answer_idx]
 
     def secrets(self, row: TwinVoiceRow) -> Sequence[str]:
-        return (*row.answer_choices, *pointed_at(("reply", "response"), self.options(row)))
+        return (*row.answer_choices, *_PLACES)
 
     def check(self, row: TwinVoiceRow) -> None:
         last = len(row.answer_choices) - 1

@@ -8,9 +8,9 @@
                         has too; whether the turn ended the conversation if and only if it is the last one; and
                         human-likeness, by an AI detector.
 
-The detector is a judge (the paper's Pangram is a paid service); `UserLLM(detector=...)` takes another. Where paper and
-original code differ, the paper holds (C.10): intent overlap counts against the turn, all options are a repeated
-question, and an end token stands behind a message: alone it says nothing.
+The detector is a judge (the paper's Pangram is a paid service); `UserLLM(detector="package.module:function")` takes
+another. Where paper and original code differ, the paper holds (C.10): intent overlap counts against the turn, all
+options are a repeated question, and an end token stands behind a message: alone it says nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from pkgutil import resolve_name
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from pydantic import AliasChoices, BaseModel, Field, field_validator, model_validator
 
@@ -35,6 +36,7 @@ from agents.task import Episode, Metric, NotBlank, Row, Task, Verdict
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
 
+HEADLINE = Metric("mean_score", source="paper, section C.10; the mean over the rows of all three sources")
 END = "<|endconversation|>"
 
 RULES = """\
@@ -171,18 +173,19 @@ class UserLLM(Task[UserLLMRow]):
     """Ask again who wrote the song, instead of hearing about its covers.
 
     Args:
-        detector: tells how human a turn of the prism rows sounds.
+        detector: who tells how human a turn of the prism rows sounds: the "judge", or a `Detector` of one's own, as
+            "package.module:function".
     """
 
     name = "userllm"
     row_type = UserLLMRow
-    headline = Metric("mean_score", source="paper, section C.10; the mean over the rows of all three sources")
+    headline = HEADLINE
     calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # type: ignore[misc]  # one for two of three sources
     cuts = (("conversation_history", "end"),)
 
-    def __init__(self, detector: Detector = ask_judge) -> None:
-        self.detector = detector
-        if detector is not ask_judge:
+    def __init__(self, *, detector: str = "judge") -> None:
+        self.detector = ask_judge if detector == "judge" else _imported(detector)
+        if detector != "judge":
             self.calls_per_episode = {"judge": 1 / 3}
 
     @property
@@ -221,7 +224,7 @@ class UserLLM(Task[UserLLMRow]):
             }
             said = await judge.ask(IntentAdherence, ADHERENCE, data)
             refused = float(said.outcome == "refused")
-            return Verdict(refused, {"intent_adherence": refused}, said.critique)
+            return Verdict(refused, {HEADLINE.name: refused, "intent_adherence": refused}, said.critique)
         return _open_conversation(row, turn, await self.detector(row, turn.text, judge))
 
     async def feedback(self, row: UserLLMRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
@@ -243,6 +246,21 @@ class UserLLM(Task[UserLLMRow]):
         if tp + fp + fn:
             means["termination_f1"] = 2 * tp / (2 * tp + fp + fn)
         return means
+
+
+def _imported(name: str) -> Detector:
+    """The detector of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        if ":" in name and callable(found := resolve_name(name)):
+            return cast(Detector, found)
+        reason = "no function of a module"
+    except (ImportError, AttributeError, ValueError) as error:
+        reason = str(error)
+    raise ValueError(f"detector={name!r}: {reason}; use judge, or package.module:function")
 
 
 def spoken(text: str) -> Turn:
@@ -279,7 +297,7 @@ def _role_adherence(row: UserLLMRow, turn: Turn) -> Verdict:
         else "You named some of the options, as one does who answers. You are the one who asks: ask again, say what "
         "you do not understand or repeat the whole question, and lean towards none of the options."
     )
-    return Verdict(adheres, {"role_adherence": adheres}, critique)
+    return Verdict(adheres, {HEADLINE.name: adheres, "role_adherence": adheres}, critique)
 
 
 def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Verdict:
@@ -289,6 +307,7 @@ def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Ver
     reward = statistics.fmean(scores)
     counts = (turn.ends and row.is_last_turn, turn.ends and not row.is_last_turn, row.is_last_turn and not turn.ends)
     metrics = {
+        HEADLINE.name: reward,
         "prism": reward,
         "intent_overlap": overlap,
         _CORRECT: correct,

@@ -38,6 +38,10 @@ class ChatRequest:
         """What a judge was asked about: the JSON object between the markers of the user message."""
         return data_of(next(message["content"] for message in self.messages if message["role"] == "user"))
 
+    def asks(self, instructions: str) -> bool:
+        """Whether it follows these instructions (a judge prompt): its first message begins with them."""
+        return bool(self.messages) and str(self.messages[0].get("content") or "").startswith(instructions)
+
     @property
     def text(self) -> str:
         """All message contents in one string, for assertions."""

@@ -1,58 +1,81 @@
-"""A tiny model for the smoke test of any one-turn task on a CPU: it knows the form of the answers and nothing else.
+"""A tiny model for the smoke test of any task on a CPU: it knows the form of the turns and nothing else.
 
     python -m recipe.demo.smoke_model --rows train.parquet --out outputs/smoke
 
-The tokenizer is trained on the rows' own prompts, the weights are random, and a short supervised training on random
-options teaches the `<answer>` tag. So the model is right about as often as chance, rewards have spread, and a training
-run on real records exercises every part of the machinery. It is no baseline for anything.
+The tokenizer is trained on the rows' own conversations, the weights are random, and a short supervised training on what
+the examples' players say (`agents.examples`: some right, some at random) teaches the form: an answer tag, an action, a
+line of dialogue. So rewards have spread, and a training run exercises every part of the machinery. It is no baseline
+for anything.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 from transformers.utils import logging as hf_logging
 
-from agents.choice import parse_options
+from agents import examples
+from agents.examples.example import Player, Style
 from agents.rows import TaskRow, read_rows
 from agents.task import Message
+from agents.testing.contract import played
+from agents.testing.doubles import ScriptedSeat
 from recipe.demo import tiny_model, warm_start
 
-TEACHING_PROMPT_CHARS = 600  # the form does not depend on the prompt: a short one teaches it faster
+OPENING, ENDING = 100, 400  # characters of a turn's context that are taught: where it begins, and where the form stands
+PLAYED_ROWS = 24  # of each task
+Turn = tuple[list[Message], str]
 
 
-def possible_answers(row: TaskRow) -> list[str]:
-    """What could stand in the answer tag of this row: option letters, or the candidates themselves."""
-    record = row.row.model_dump()
-    if record.get("answer_choices"):
-        return [chr(ord("A") + i) for i in range(len(record["answer_choices"]))]
-    if record.get("cands"):
-        return list(record["cands"])
-    return list(parse_options(record.get("choices", "")))
+async def turns_of(row: TaskRow, style: Style) -> list[Turn]:
+    """What a player saw and said, turn by turn, in one episode of the row."""
+    session = await played(examples.load(row.task.name), row.row, _player(row, style), refine=False)
+    turns: list[Turn] = []
+    for seat in session.draft.players.seats.values():
+        assert isinstance(seat, ScriptedSeat)
+        replay = _player(row, style)
+        turns += [(messages, replay(messages)) for messages, _ in seat.heard]
+    return turns
+
+
+def _player(row: TaskRow, style: Style) -> Player:
+    return examples.load(row.task.name).player(style, row.row)
+
+
+def shortened(messages: Sequence[Message]) -> list[Message]:
+    """The context as it is taught: short, so that teaching is fast."""
+    text = "\n".join(message["content"] for message in messages)
+    if len(text) > OPENING + ENDING:
+        text = f"{text[:OPENING]}\n{text[-ENDING:]}"
+    return [{"role": "user", "content": text}]
 
 
 def make(files: Sequence[str], out: Path, steps: int, seed: int = 0) -> Path:
-    """Build the model and teach it the form of the answers.
+    """Build the model and teach it the form of the turns.
 
     Raises:
-        ValueError: a row offers nothing to answer with.
+        KeyError: a task has no example.
     """
-    rows = read_rows(files)
-    answers = [possible_answers(row) for row in rows]
-    for row, offered in zip(rows, answers, strict=True):
-        if not offered:
-            raise ValueError(f"{row.where}: no options are known for this row of {row.task.name}")
-    prompts = [row.task.prompt(row.row)[0]["content"] for row in rows]
-    corpus = [*prompts[:500], *(f"<answer>{a}</answer>" for offered in answers[:500] for a in offered)]
-    tiny_model.build(out, corpus, seed)
+    of_task: dict[str, list[TaskRow]] = {}
+    for row in read_rows(files):
+        of_task.setdefault(row.task.name, []).append(row)
+    chosen = [row for rows in of_task.values() for row in rows[:PLAYED_ROWS]]
+    styles: tuple[Style, ...] = ("oracle", "random")
+    by_task: dict[str, list[Turn]] = {}
+    for row in chosen:
+        for style in styles:
+            by_task.setdefault(row.task.name, []).extend(asyncio.run(turns_of(row, style)))
+    corpus = [message["content"] for row in chosen for message in row.task.prompt(row.row)]
+    tiny_model.build(out, [*corpus, *(said for turns in by_task.values() for _, said in turns)], seed)
+    names = sorted(by_task)
 
-    def draw(rng: random.Random) -> tuple[list[Message], str]:
-        i = rng.randrange(len(rows))
-        messages: list[Message] = [{"role": "user", "content": prompts[i][-TEACHING_PROMPT_CHARS:]}]
-        return messages, f"<answer>{rng.choice(answers[i])}</answer>"
+    def draw(rng: random.Random) -> Turn:
+        messages, said = rng.choice(by_task[rng.choice(names)])
+        return shortened(messages), said
 
     warm_start.train(out, out, draw, warm_start.WarmStart(steps=steps, seed=seed))
     return out
@@ -63,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m recipe.demo.smoke_model", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--rows", nargs="+", required=True, help="task files of one-turn tasks")
+    parser.add_argument("--rows", nargs="+", required=True, help="task files")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=60)
     args = parser.parse_args(argv)

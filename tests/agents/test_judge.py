@@ -165,13 +165,13 @@ def test_an_answer_without_choices_is_invalid(change):
 
 def patch_completion(judge, **change):
     """Let the endpoint's completions differ in these fields, as lenient servers' do."""
-    create = judge.client.chat.completions.create
+    post = judge.client.post
 
-    async def changed(**body):
-        completion = await create(**body)
+    async def changed(*request, **more):
+        completion = await post(*request, **more)
         return completion.model_construct(**{**dict(completion), **change})
 
-    judge.client.chat.completions.create = changed
+    judge.client.post = changed
 
 
 def test_nobody_listening_is_a_connection_failure():
@@ -296,12 +296,12 @@ def test_a_bug_in_a_schema_is_not_swallowed():
 def test_a_bug_around_the_call_is_not_swallowed_and_not_retried():
     calls = []
 
-    async def broken(**body):
-        calls.append(body)
+    async def broken(*request, **more):
+        calls.append(request)
         raise KeyError("a bug of ours")
 
     judge = fake_judge(GOOD)
-    judge.client.chat.completions.create = broken
+    judge.client.post = broken
     with pytest.raises(KeyError, match="a bug of ours"):
         ask(judge)
     assert len(calls) == 1

@@ -61,12 +61,35 @@ def test_a_sentence_is_found_without_its_full_stop():
         "the answer is A.",
         "the answer is a",
         "the answer is I because",
+        "reply C is hers",
+        "The reply is C",
+        "Response (C)",
+        "replies c and I",
+        "options C, I or A.",
+        "alternative C",
     ],
 )
 def test_an_option_that_is_pointed_at_is_withheld(text):
     redacted, count = redact(text, [" "])
     assert count == 1 and WITHHELD in redacted
     assert not re.search(r"\b[CcAI]\b|red_crate", redacted)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "second option",
+        "Last option",
+        "3rd choice",
+        "first two options",
+        "fourth alternative",
+        "option 2",
+        "Reply no. 3",
+    ],
+)
+def test_an_option_that_is_pointed_at_by_its_place_is_withheld(place):
+    redacted, count = redact(f"here the {place} fits", [" "])
+    assert count == 1 and re.fullmatch(rf"here (the )?{re.escape(WITHHELD)} fits", redacted)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +103,11 @@ def test_an_option_that_is_pointed_at_is_withheld(text):
         "Your options are many; your answers shift.",
         "choose I think the wrong person",
         "Carl's answer was honest.",
+        "the first reply you gave was too sharp",
+        "your second response, and your first choice",
+        "a reply a friend would write; the response I gave",
+        "choose one option, and give reasons",
+        "reply to her first, then look at the option one person takes",
     ],
 )
 def test_ordinary_advice_stays_whole(text):

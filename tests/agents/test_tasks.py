@@ -16,7 +16,8 @@ from samples import HITOM, SAMPLES, episode_of, load, real_fantom, real_hitom, r
 
 from agents.choice import (
     Critique,
-    names_place,
+    listed,
+    named,
     parse_options,
     tagged_answer,
     tagged_letter,
@@ -333,11 +334,58 @@ def test_parse_options(choices, options):
     assert parse_options(choices) == options
 
 
-def test_names_place_wants_whole_words():
-    assert names_place("in the Treasure chest!", "treasure_chest")
-    assert names_place("crate,", "crate")
-    assert not names_place("crates", "crate")
-    assert not names_place("top_crate", "crate")
+@pytest.mark.parametrize(
+    "answer, names, found",
+    [
+        ("in the Treasure chest!", ["treasure_chest"], {"treasure_chest"}),
+        ("crate,", ["crate"], {"crate"}),
+        ("crates, top_crate", ["crate"], set()),
+        ("the red box", ["box", "red box", "red"], {"red box"}),
+        ("the red box and the box", ["box", "red box"], {"box", "red box"}),
+        ("Ann Marie, Bob", ["Ann", "Ann Marie", "Bob", "Carl"], {"Ann Marie", "Bob"}),
+    ],
+)
+def test_names_are_found_as_whole_words_and_the_longest_first(answer, names, found):
+    assert named(answer, names) == found == named(answer, names[::-1])
+
+
+@pytest.mark.parametrize("value", ["['a', 'b']", '["a", "b"]', ["a", "b"], ("a", "b")])
+def test_a_list_in_any_notation(value):
+    assert listed(value) == ["a", "b"]
+
+
+@pytest.mark.parametrize("value", ['{"a": 1}', {"a": 1}, "{'a': 1}", "a, b"])
+def test_an_object_is_no_list(value):
+    with pytest.raises(ValueError, match="not a list|neither a list"):
+        listed(value)
+    record = {**SAMPLES["paratomi"].record, "cands": value}
+    with pytest.raises(BadRow, match="field cands"):
+        parse_row("paratomi", record)
+
+
+@pytest.mark.parametrize("nobody", ["", [], "[]", " , "])
+def test_a_list_question_that_all_can_answer(nobody):
+    item = parse_row("fantom", {**SAMPLES["fantom_list"].record, "wrong_answer": nobody})
+    assert verdict_of(item, tagged("Ann, Bob")).reward == 1.0 and verdict_of(item, tagged("Ann")).reward == 0.0
+
+
+def test_a_place_whose_name_holds_another_place_can_be_the_answer():
+    record = {**SAMPLES["paratomi"].record, "cands": ["box", "red box"], "correct_answer": "red box"}
+    item = parse_row("paratomi", record)
+    assert [verdict_of(item, tagged(place)).reward for place in ("red box", "box", "red box or box")] == [1.0, 0.0, 0.0]
+
+
+def test_the_index_of_a_choice_may_be_a_text():
+    item = parse_row("fantom", {**SAMPLES["fantom_choice"].record, "correct_answer": "1"})
+    assert item.row == load("fantom_choice")[1].row
+    for gold in ("7", "-1", "one", ""):
+        with pytest.raises(BadRow, match="field correct_answer"):
+            parse_row("fantom", {**SAMPLES["fantom_choice"].record, "correct_answer": gold})
+
+
+def test_a_fact_without_a_word_is_no_answer():
+    with pytest.raises(BadRow, match="correct_answer"):
+        parse_row("fantom", {**SAMPLES["fantom_fact"].record, "correct_answer": " ?"})
 
 
 @pytest.mark.parametrize(

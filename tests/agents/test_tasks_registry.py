@@ -119,6 +119,14 @@ def test_every_launch_can_be_looked_up(name):
     assert launch.train and launch.val and launch.task
 
 
+def test_several_launches_are_a_mixture():
+    assert [launch.task for launch in tasks.launches("sotopia, hitom,sotopia")] == ["sotopia", "hitom"]
+    assert len(tasks.launches("all")) == 23
+    assert len(tasks.launches("paper")) == 10 and {"coser", "userllm"} <= set(tasks.PAPER)
+    with pytest.raises(UnknownTask, match="Did you mean 'hitom'"):
+        tasks.launches("sotopia,hitm")
+
+
 def test_a_task_of_the_users_own_loads_and_launches(monkeypatch):
     class Mine:
         name = "mine"

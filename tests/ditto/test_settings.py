@@ -18,6 +18,7 @@ def config(**changes: Any) -> DictConfig:
             "refine": {},
             "judge": {},
             "run": {"dir": "outputs/x"},
+            "data": {"mixture": {}},
         }
     )
     for key, value in changes.items():

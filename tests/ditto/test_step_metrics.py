@@ -50,6 +50,7 @@ def session(chance: random.Random) -> dict[str, Any]:
             trace["refined"] = attempt(chance)
         if after == "feedback":
             trace["feedback_failure"] = failure(chance, "feedback")
+    trace["out_of_tokens"] = {name: chance.choice([0, 0, 3]) for name in ("draft", "refined") if trace[name]}
     trace["task"] = chance.choice(["hitom", "sotopia"])
     trace["usage"] = {
         role: usage(chance) for role in chance.sample(["judge", "feedback", "partner"], chance.randint(0, 3))
@@ -125,12 +126,31 @@ def recount(lines: list[str]) -> dict[str, float]:
         numbers["ditto/reward_refined"] = refined / refined_valid
         numbers["ditto/gap"] = gap / refined_valid
         numbers["ditto/share_better"] = better / refined_valid
+    sessions = [json.loads(line) for line in lines]
+    for task in {found["task"] for found in sessions} if len({found["task"] for found in sessions}) > 1 else ():
+        mine = [found for found in sessions if found["task"] == task]
+        scored = [found["draft"]["reward"] for found in mine if found["draft"]["valid"]]
+        pairs = [(f["draft"]["reward"], f["refined"]["reward"]) for f in mine if f["refined"] and f["refined"]["valid"]]
+        place = f"ditto/task/{task}"
+        numbers[f"{place}/sessions"] = len(mine)
+        numbers[f"{place}/share_invalid"] = (len(mine) - len(scored)) / len(mine)
+        numbers[f"{place}/share_refined"] = len(pairs) / len(mine)
+        if scored:
+            numbers[f"{place}/reward_draft"] = sum(scored) / len(scored)
+        if pairs:
+            numbers[f"{place}/reward_refined"] = sum(new for _, new in pairs) / len(pairs)
+            numbers[f"{place}/gap"] = sum(new - old for old, new in pairs) / len(pairs)
+            numbers[f"{place}/share_better"] = sum(new > old for old, new in pairs) / len(pairs)
     numbers |= {f"ditto/invalid/{key}": count / n for key, count in invalid.items()}
     numbers |= {f"judge/{key}": value for key, value in judge.items() if not key.endswith("cache_hits")}
     for key, hits in judge.items():
         if key.endswith("cache_hits"):
             place = key.removesuffix("cache_hits")
             numbers[f"judge/{place}cache_hit_rate"] = hits / judge[f"{place}calls"]
+    for name in ("draft", "refined"):
+        cut = [found["out_of_tokens"][name] for found in sessions if found[name]]
+        if cut:
+            numbers[f"ditto/share_out_of_tokens/{name}"] = sum(count > 0 for count in cut) / len(cut)
     for name, said_nothing in contentless.items():
         numbers[f"ditto/share_contentless/{name}"] = sum(said_nothing) / len(said_nothing)
     for key, values in times.items():

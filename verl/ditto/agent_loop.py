@@ -98,6 +98,13 @@ class SoulAgentLoop(AgentLoopBase):
         return list(_Outputs(session, kwargs, settings, self.tokenizer.eos_token_id).build(validate, task_row.where))
 
 
+def _trained(attempt: Attempt) -> Iterator[TokenSequence]:
+    """The sequences of an episode, seat by seat."""
+    for seat in attempt.players.seats.values():
+        assert isinstance(seat, TokenSeat)
+        yield from seat.sequences
+
+
 class _Outputs:
     """Turn a session into verl's outputs, one per sequence."""
 
@@ -117,6 +124,7 @@ class _Outputs:
             outputs = outputs[-1:]
         version = max(output.extra_fields["max_global_steps"] for output in outputs)
         trace = self.session.to_json() | {"where": where, "session": self.id, "model_version": version}
+        trace["out_of_tokens"] = self._out_of_tokens()
         # The trace line goes with the first output; verl reads reward_extra_info of the last one.
         outputs[0].extra_fields["trace"] = json.dumps(trace, ensure_ascii=False)
         info = {"trace": outputs[0].extra_fields["trace"]} if validate else {}
@@ -124,16 +132,19 @@ class _Outputs:
             output.extra_fields["reward_extra_info"] = info
         yield from outputs
 
+    def _out_of_tokens(self) -> dict[str, int]:
+        """Sequences of either episode whose seat had to fall silent."""
+        attempts = {"draft": self.session.draft, "refined": self.session.refined}
+        return {name: sum(s.full for s in _trained(attempt)) for name, attempt in attempts.items() if attempt}
+
     def _sequences(self, kinds: tuple[Kind, ...]) -> Iterator[tuple[Kind, str, Attempt, TokenSequence]]:
         for kind in kinds:
             name = "draft" if kind == "draft" else "refined"
             attempt = self.session.draft if kind == "draft" else self.session.refined
             if attempt is None or not attempt.valid:
                 continue
-            for seat in attempt.players.seats.values():
-                assert isinstance(seat, TokenSeat)
-                for sequence in seat.sequences:
-                    yield kind, f"{self.id}_{name}", attempt, sequence
+            for sequence in _trained(attempt):
+                yield kind, f"{self.id}_{name}", attempt, sequence
 
     def _output(self, kind: Kind, episode: str, attempt: Attempt, sequence: TokenSequence) -> AgentLoopOutput:
         assert attempt.verdict is not None

@@ -1,4 +1,5 @@
-"""The training and validation set for verl's dataloader: validated task rows whose prompts fit (`lengths.py`)."""
+"""The training and validation set for verl's dataloader: validated task rows, mixed as the config says (`mixture.py`),
+whose prompts fit (`lengths.py`)."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch.utils.data import Dataset
 
 from agents.rows import TaskRow, parse_row, read_rows
 from ditto.lengths import check_lengths
+from ditto.mixture import MixtureSettings
 
 
 class SoulDataset(Dataset):
@@ -31,9 +33,12 @@ class SoulDataset(Dataset):
         processor: Any = None,
         max_samples: int = -1,
     ) -> None:
-        files = list(data_files) if isinstance(data_files, list | tuple | ListConfig) else [str(data_files)]
+        files = _as_list(data_files)
+        mixture = MixtureSettings.model_validate(OmegaConf.to_container(config.mixture, resolve=True))
+        # verl builds both sets alike: only the files tell which one this is.
+        mix = mixture.training_rows if files == _as_list(config.train_files) else mixture.validation_rows
         rows, _ = check_lengths(
-            read_rows(files),
+            mix(read_rows(files)),
             tokenizer,
             config.max_prompt_length,
             dict(config.get("apply_chat_template_kwargs") or {}),
@@ -56,6 +61,10 @@ class SoulDataset(Dataset):
             "reward_model": {"style": "soul"},  # verl's validation reads this field
             "dummy_tensor": torch.tensor([0], dtype=torch.uint8),  # verl wants one tensor per row
         }
+
+
+def _as_list(files: str | Sequence[str]) -> list[str]:
+    return list(files) if isinstance(files, list | tuple | ListConfig) else [str(files)]
 
 
 def restore_row(data_source: str, packed: str) -> TaskRow:

@@ -66,7 +66,8 @@ def check(config: DictConfig) -> StepPlan:
     """
     settings = Settings.of(config)
     _check_algorithm(config, settings)
-    train, val = _rows(config, "train_files"), _rows(config, "val_files")
+    train = settings.mixture.training_rows(read_rows(_files(config, "train_files")))
+    val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
     tokenizer = load_tokenizer(config.actor_rollout_ref.model.path, config)
     lengths = _check_lengths(config, tokenizer, train)
     _check_lengths(config, tokenizer, val)
@@ -83,10 +84,6 @@ def _files(config: DictConfig, key: str) -> list[str]:
     if value is None or OmegaConf.is_missing(config.data, key):
         raise BadConfig(f"data.{key} is not set: name the parquet files, e.g. data.{key}=[data/my.parquet].")
     return [str(value)] if isinstance(value, str) else [str(file) for file in value]
-
-
-def _rows(config: DictConfig, key: str) -> list[TaskRow]:
-    return read_rows(_files(config, key))
 
 
 def _check_algorithm(config: DictConfig, settings: Settings) -> None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agents.errors import BadSettings, SoulError
 from agents.judge import ROLES, GatewaySettings
 from agents.refine import RefineSettings
+from ditto.mixture import MixtureSettings
 from ditto.objectives import AGENT_VERSIONS, Objective, objective
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -43,6 +44,7 @@ class Settings(BaseModel):
     refine: RefineSettings = RefineSettings()
     gateway: GatewaySettings = Field(default_factory=lambda: GatewaySettings.of({}))
     run: RunSettings
+    mixture: MixtureSettings = MixtureSettings()
 
     @property
     def run_dir(self) -> Path:
@@ -51,7 +53,7 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, config: DictConfig) -> Settings:
-        """Read the sections `algorithm`, `refine`, `run` and those of the judge gateway's roles.
+        """Read the sections `algorithm`, `refine`, `run`, `data.mixture` and those of the judge gateway's roles.
 
         Raises:
             BadConfig: naming section and key.
@@ -73,6 +75,7 @@ class Settings(BaseModel):
             "refine": _section(RefineSettings, "refine", config),
             "gateway": _gateway(config),
             "run": _section(RunSettings, "run", config),
+            "mixture": _section(MixtureSettings, "data.mixture", config),
         }
         return _validated(cls, "algorithm", values)
 
@@ -103,7 +106,7 @@ def _gateway(config: DictConfig) -> GatewaySettings:
 
 
 def _section(model: type[ModelT], name: str, config: DictConfig) -> ModelT:
-    return _validated(model, name, OmegaConf.to_container(config[name], resolve=True))
+    return _validated(model, name, OmegaConf.to_container(OmegaConf.select(config, name), resolve=True))
 
 
 def _validated(model: type[ModelT], section: str, values: Any) -> ModelT:

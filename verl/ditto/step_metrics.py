@@ -76,28 +76,47 @@ def _judging(traces: Sequence[Trace]) -> dict[str, float]:
     return found | {f"judge/jury/{key}": value for key, value in agreement(juries).items()}
 
 
-def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
-    """Rewards, teacher-student gap, shares, invalid sessions by cause, and what the judges cost."""
+def _rewards(traces: Sequence[Trace]) -> dict[str, float]:
+    """Rewards of drafts and refined episodes, the gap between them, and shares of the sessions."""
     n = len(traces)
     drafts = [t["draft"]["reward"] for t in traces if t["draft"]["valid"]]
     refined = [t["refined"]["reward"] for t in traces if t["refined"] and t["refined"]["valid"]]
     both = [(t["draft"]["reward"], t["refined"]["reward"]) for t in traces if t["refined"] and t["refined"]["valid"]]
-    found: dict[str, float] = {
-        "ditto/share_refined": len(refined) / n,
-        "ditto/share_invalid": 1 - len(drafts) / n,
-        "ditto/redactions": sum(t["redactions"] for t in traces),
-    }
+    found: dict[str, float] = {"share_refined": len(refined) / n, "share_invalid": 1 - len(drafts) / n}
     if drafts:
-        found["ditto/reward_draft"] = statistics.fmean(drafts)
+        found["reward_draft"] = statistics.fmean(drafts)
     if refined:
-        found["ditto/reward_refined"] = statistics.fmean(refined)
-        found["ditto/gap"] = statistics.fmean(r - d for d, r in both)
-        found["ditto/share_better"] = sum(r > d for d, r in both) / len(both)
+        found["reward_refined"] = statistics.fmean(refined)
+        found["gap"] = statistics.fmean(r - d for d, r in both)
+        found["share_better"] = sum(r > d for d, r in both) / len(both)
+    return found
+
+
+def _rewards_by_task(traces: Sequence[Trace]) -> dict[str, float]:
+    """The same numbers task by task, where there are several: their rewards have different ranges."""
+    names = sorted({trace["task"] for trace in traces})
+    found: dict[str, float] = {}
+    for name in names if len(names) > 1 else ():
+        of_task = [trace for trace in traces if trace["task"] == name]
+        found[f"{name}/sessions"] = len(of_task)
+        found |= {f"{name}/{key}": value for key, value in _rewards(of_task).items()}
+    return found
+
+
+def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
+    """Rewards, gap and shares, over all and by task; invalid sessions by cause; what the judges cost."""
+    n = len(traces)
+    found = {f"ditto/{key}": value for key, value in _rewards(traces).items()}
+    found |= {f"ditto/task/{key}": value for key, value in _rewards_by_task(traces).items()}
+    found["ditto/redactions"] = sum(t["redactions"] for t in traces)
     causes = Counter(f"{failure['stage']}/{failure['cause']}" for trace in traces for failure in failures(trace))
     found |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
     found |= {f"ditto/share_contentless/{name}": share for name, share in _contentless(traces)}
     found |= _judging(traces)
     for name in ("draft", "refined"):
+        counts = [t["out_of_tokens"][name] > 0 for t in traces if t[name]]
+        if counts:
+            found[f"ditto/share_out_of_tokens/{name}"] = statistics.fmean(counts)
         for stage in ("play", "judge", "feedback"):
             seconds = [t[name]["seconds"][stage] for t in traces if t[name] and stage in t[name]["seconds"]]
             if seconds:

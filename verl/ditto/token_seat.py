@@ -3,6 +3,9 @@
 Every turn extends one token sequence with the ids and log-probs that the engine sampled; text is never tokenised
 again for training. What others said in between is appended as context tokens with mask 0, by verl's continuous-token
 builder. A task that rewrites what the seat saw starts a new sequence of the same episode.
+
+A seat that has used up its tokens is silent from then on: the episode goes on without it and is judged as it is.
+Masking it instead would tell the policy nothing about talking too much.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class TokenSequence:
         messages: the conversation that the ids stand for.
         turns: sampled turns.
         versions: first and last model version (training step of the weights) that sampled here.
+        full: there was no room for another turn; nothing was added since.
     """
 
     prompt_ids: list[int]
@@ -41,6 +45,7 @@ class TokenSequence:
     response_logprobs: list[float] = field(default_factory=list)
     turns: int = 0
     versions: tuple[int, int] | None = None
+    full: bool = False
 
 
 class TokenSeat:
@@ -62,12 +67,13 @@ class TokenSeat:
         self.sequences: list[TokenSequence] = []
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
-        """See `agents.policy.Seat.say`."""
+        """See `agents.policy.Seat.say`. "" where the sequence has no room for another turn."""
         sequence = self._continued(messages)
         if sequence is None:
             sequence = await self._start(messages, base)
-        else:
-            await self._append_context(sequence, messages)
+        elif sequence.full or not await self._append_context(sequence, messages):
+            sequence.full = True
+            return ""
         return await self._generate(sequence)
 
     def _continued(self, messages: Sequence[Message]) -> TokenSequence | None:
@@ -93,7 +99,8 @@ class TokenSeat:
         ids = await self._loop.loop.run_in_executor(None, build, [dict(m) for m in messages])
         return list(ids)
 
-    async def _append_context(self, sequence: TokenSequence, messages: Sequence[Message]) -> None:
+    async def _append_context(self, sequence: TokenSequence, messages: Sequence[Message]) -> bool:
+        """Add what others said; False, and nothing is added, where that leaves no room for a turn."""
         merged, mask, logprobs = await self._loop.ct_merge_context_msg(
             [dict(m) for m in sequence.messages],
             [dict(m) for m in messages],
@@ -101,14 +108,16 @@ class TokenSeat:
             sequence.response_mask,
             sequence.response_logprobs,
         )
-        sequence.response_ids = list(merged.token_ids[len(sequence.prompt_ids) :])
+        response_ids = list(merged.token_ids[len(sequence.prompt_ids) :])
+        if len(response_ids) >= self._max_response:
+            return False
+        sequence.response_ids = response_ids
         sequence.response_mask, sequence.response_logprobs = list(mask), list(logprobs)
         sequence.messages = list(messages)
+        return True
 
     async def _generate(self, sequence: TokenSequence) -> str:
         room = self._max_response - len(sequence.response_ids)
-        if room < 1:
-            raise PolicyFailure("too_long", f"the episode has used up its {self._max_response} response tokens")
         try:
             output = await self._loop.server_manager.generate(
                 request_id=self._request_id,

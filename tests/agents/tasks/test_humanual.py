@@ -229,6 +229,7 @@ def test_the_reward_is_the_mean_of_six_dimensions_times_the_length_factor():
     assert brief.metrics["length_factor"] == pytest.approx(5 / 11.7)
     assert brief.reward == pytest.approx(0.5 * 5 / 11.7)
     assert {name: brief.metrics[name] for name in DIMENSIONS} == SCORES
+    assert brief.metrics["similarity"] == brief.reward
     assert brief.metrics["mean_of_dimensions"] == pytest.approx(statistics.fmean(SCORES.values()))
     assert brief.critique == "Be blunter."
 

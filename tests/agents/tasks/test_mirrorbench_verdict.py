@@ -88,7 +88,7 @@ def test_the_reward_is_the_mean_of_four(taken, win, human, yes):
     assert len(fake.requests) == 3
     four = [verdict.metrics[name] for name in ("gteval", "pairwise", "rubric_and_reason", "lexical")]
     assert four[:3] == [0.3, win, yes] and 0 <= four[3] <= 1
-    assert verdict.reward == pytest.approx(sum(four) / 4)
+    assert verdict.metrics["overall"] == verdict.reward == pytest.approx(sum(four) / 4)
     assert verdict == verdict_of(row, episode, panel(0.3, taken, human))
 
 
@@ -290,7 +290,7 @@ def test_a_session_drafts_refines_and_tells_what_was_asked():
     assert "counterpart wrote: [withheld]?" in done.feedback
     assert done.feedback in done.refined.episode.seats["policy"][0]["content"]
     assert done.usage["judge"].calls == 6 and set(done.usage) == {"judge"}
-    assert done.prompts == ("mirrorbench/rubric_and_reason.v1",)
+    assert done.prompts == tuple(f"mirrorbench/{name}.v1" for name in ("gteval", "pairwise", "rubric_and_reason"))
     assert TASK.summarize([done.draft.verdict])["gteval"] == 0.4
     json.dumps(done.to_json())
 

@@ -50,7 +50,7 @@ def test_the_reward_is_the_mean_of_the_rescaled_parts(kind, writing, interaction
     scores = {"writing": writing, "interaction": interaction, "fulfilled": marks, "rating": rating}
     verdict = judged(kind, episode, **scores)
     reward, original = expected(kind, writing, interaction, marks, rating)
-    assert verdict.reward == pytest.approx(reward)
+    assert verdict.metrics["likeness"] == verdict.reward == pytest.approx(reward)
     assert verdict.metrics["original_scale"] == pytest.approx(original)
     assert verdict.metrics["writing_style"] == writing and verdict.metrics["interaction_style"] == interaction
     assert verdict.metrics["turns"] == 1.0 and verdict.metrics["left"] == 1.0

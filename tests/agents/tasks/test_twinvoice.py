@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from agents.leaks import redact
 from agents.tasks.twinvoice import TwinVoice, TwinVoiceRow
 from tests.agents.tasks.one_turn_samples import TWINVOICE, tagged, verdict_of
 
@@ -85,3 +86,11 @@ def test_each_index_is_its_letter():
         assert [verdict_of(TASK, row, tagged(choice)).reward for choice in "ABCD"] == [
             float(choice == letter) for choice in "ABCD"
         ]
+
+
+@pytest.mark.parametrize("hint", ["Reply B", "the second reply", "response (b)", "the last response", "option B"])
+def test_feedback_points_at_no_reply(hint):
+    text, count = redact(f"This person would say {hint} here", TASK.secrets(row_with()))
+    assert count == 1 and text.endswith("[withheld] here") and hint not in text
+    advice = "Each reply a friend of hers gets is short."
+    assert redact(advice, TASK.secrets(row_with())) == (advice, 0)

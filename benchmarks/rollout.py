@@ -1,0 +1,361 @@
+"""Whether sessions wait for nothing but their own calls: a batch of rollouts against its critical path.
+
+    python -m benchmarks.rollout [--sessions 512] [--concurrency 64] [--seed 0] [--plot rollout.png]
+
+Sotopia and CoSER in turns, invented rows of `agents.examples`, all sessions at the same time in one thread, in two
+schedules of the same work:
+
+    driver     agents.refine.run_session, as in training: a session goes on as soon as its own call is answered
+    lockstep   the usual batched rollout, written down here: all drafts, all verdicts, all feedback, all refined
+               episodes, all verdicts; and in episodes nobody takes turn k + 1 before everybody has ended turn k
+
+Every turn of the policy and every call of a partner, environment or judge takes a time drawn from a log-normal
+distribution. It depends on seed, session and number of the call in its session alone, so that both schedules meet the
+same latencies.
+
+    chain          the latencies of one session, summed up: a session never has two calls under way
+    critical path  the longest chain; or, where that is longer, the latencies of all endpoint calls over the endpoint's
+                   cap (by default the cap lets every session through, and the longest chain it is)
+    least          what the schedule cannot go below: of the driver the critical path; of lockstep the same bound step
+                   by step, summed up
+
+Goal: wall time of the driver over the critical path at most 1.10. It needs an idle core: what the process waited for
+one is shown. (With a cap that binds, who waits in the queue adds to the longest chain: no goal.)
+
+Calls go through the real gateway: judge, re-asks, accounting, gate and cap. Only the SDK's way to HTTP and back is left
+out: that leaves 0.5 ms CPU a call, all of the task's own work included. With --sdk the SDK's client meets a transport
+in process: 1.2 ms a call, and 512 sessions then fill a core, unless the endpoints are as slow as real ones (say
+--policy 1 0.5 --endpoint 1.5 1, which takes lockstep about eight minutes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import math
+import random
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import openai
+from openai.types.chat import ChatCompletion
+
+from agents import examples
+from agents.examples.example import Example, Player, Style
+from agents.judge import ANY_KEY, Gateway, Judge
+from agents.message import Message
+from agents.policy import Players
+from agents.refine import RefineSettings, run_session
+from agents.task import Episode, Row, Verdict
+from agents.testing import FakeOpenAI, Json, Text, scripted_players
+from agents.testing.replies import ChatRequest, Reply
+from agents.testing.server import IN_PROCESS_URL
+from benchmarks.judge import console, new_table, print_load
+
+TASKS = ("sotopia", "coser")
+PATIENCE_S = 3600.0  # no draw of a latency shall time out
+Kind = Literal["policy", "endpoint"]
+Step = tuple[str, int]  # a phase of the schedule, and the turn within it
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Latency:
+    """A log-normal distribution, by its median in seconds and its sigma."""
+
+    median: float
+    sigma: float
+
+    def draw(self, seed: int, session: int, call: int) -> float:
+        """The seconds of that call, whenever it is made."""
+        return random.Random(f"{seed}:{session}:{call}").lognormvariate(math.log(self.median), self.sigma)
+
+
+@dataclass
+class Lane:
+    """One session: its row, its player, and its chain of latencies by the steps of the schedule."""
+
+    number: int
+    seed: int
+    latencies: dict[Kind, Latency]
+    style: Style = "oracle"
+    step: Step = ("", 0)
+    calls: int = 0
+    seconds: dict[Step, float] = field(default_factory=lambda: defaultdict(float))
+    endpoint_seconds: dict[Step, float] = field(default_factory=lambda: defaultdict(float))
+    finished: float = math.nan
+
+    def __post_init__(self) -> None:
+        self.example: Example[Any] = examples.load(TASKS[self.number % len(TASKS)])
+        self.row: Row = self.example.row(self.number)
+        self.player: Player = self.example.player(self.style, self.row, self.seed)
+
+    def latency(self, kind: Kind) -> float:
+        """The seconds of the next call, which are part of the chain from now on."""
+        seconds = self.latencies[kind].draw(self.seed, self.number, self.calls)
+        self.calls += 1
+        self.seconds[self.step] += seconds
+        if kind == "endpoint":
+            self.endpoint_seconds[self.step] += seconds
+        return seconds
+
+    def players(self, turn: Callable[[], Awaitable[None]] | None = None) -> Callable[..., Players]:
+        """The policy at all seats. `turn`: what each of its turns waits for first."""
+
+        async def say(messages: Sequence[Message]) -> str:
+            if turn is not None:
+                await turn()
+            await asyncio.sleep(self.latency("policy"))
+            return self.player(messages)
+
+        return scripted_players(say)
+
+
+HERE: ContextVar[Lane] = ContextVar("HERE")  # the session in whose name an endpoint is asked
+
+
+def answer(request: ChatRequest) -> Reply:
+    """What the endpoint says to a session, and after which time."""
+    lane = HERE.get()
+    reply = lane.example.reply(request)
+    assert isinstance(reply, Text | Json), f"the example of {lane.example.name} has no answer to {request}"
+    return replace(reply, delay=lane.latency("endpoint"))
+
+
+class Sleeper(openai.AsyncOpenAI):
+    """The SDK's client without its way to HTTP and back; an answer comes when its delay is over."""
+
+    def __init__(self) -> None:
+        super().__init__(api_key=ANY_KEY, base_url=IN_PROCESS_URL)
+        self._numbers = count()
+
+    async def post(self, path: str, *, body: Any = None, **options: Any) -> Any:
+        request = ChatRequest(next(self._numbers), body)
+        made = answer(request).answer(request)
+        await asyncio.sleep(made.delay)
+        return ChatCompletion.model_validate_json(made.body)
+
+
+def connected(cap: int, sdk: bool) -> Gateway:
+    """The gateway of a run, all roles at one endpoint in process."""
+    fake = FakeOpenAI(answer)
+    settings = {"concurrency": cap, "structured": "json_schema", "timeout_s": PATIENCE_S, "deadline_s": PATIENCE_S}
+    client = fake.client(PATIENCE_S) if sdk else Sleeper()
+    return Gateway.of(Judge.connect(fake.endpoint(**settings), client))
+
+
+Rewards = list[tuple[float, float]]  # of draft and refined episode, session by session
+Schedule = Callable[[Sequence[Lane], Gateway], Coroutine[Any, Any, Rewards]]
+
+
+async def driver(lanes: Sequence[Lane], gateway: Gateway) -> Rewards:
+    """All sessions at once through the real driver."""
+
+    async def one(lane: Lane) -> tuple[float, float]:
+        HERE.set(lane)
+        done = await run_session(lane.example.task, lane.row, lane.players(), gateway, RefineSettings())
+        lane.finished = time.perf_counter()
+        if done.draft.verdict is None or done.refined is None or done.refined.verdict is None:
+            raise RuntimeError(f"session {lane.number} failed: {done}")
+        return done.draft.verdict.reward, done.refined.verdict.reward
+
+    return await asyncio.gather(*map(one, lanes))
+
+
+class Turns:
+    """Nobody takes the next turn before everybody who is still there has ended this one."""
+
+    def __init__(self, parties: int) -> None:
+        self._parties, self._waiting, self._open = parties, 0, asyncio.Event()
+
+    async def next(self) -> None:
+        """Wait for the others."""
+        gate, self._waiting = self._open, self._waiting + 1
+        self._move_on()
+        await gate.wait()
+
+    def leave(self) -> None:
+        """Take no more turns."""
+        self._parties -= 1
+        self._move_on()
+
+    def _move_on(self) -> None:
+        if self._waiting == self._parties:
+            self._open.set()
+            self._open, self._waiting = asyncio.Event(), 0
+
+
+async def lockstep(lanes: Sequence[Lane], gateway: Gateway) -> Rewards:
+    """Phase by phase, turn by turn."""
+
+    async def play(lane: Lane, turns: Turns, feedback: str | None) -> Episode:
+        async def turn() -> None:
+            await turns.next()
+            lane.step = (lane.step[0], lane.step[1] + 1)
+
+        return await lane.example.task.play(lane.row, replace(lane.players(turn)(), gateway=gateway), feedback)
+
+    async def judge(lane: Lane, episode: Episode) -> Verdict:
+        verdict = await lane.example.task.judge(lane.row, episode, gateway.judge)
+        lane.finished = time.perf_counter()  # of the refined episode: it comes last
+        return verdict
+
+    async def advise(lane: Lane) -> str | None:
+        return await lane.example.task.feedback(lane.row, drafts[lane.number], verdicts[lane.number], gateway.feedback)
+
+    drafts = await _phase("draft", lanes, lambda lane, turns: play(lane, turns, None))
+    verdicts = await _phase("verdict", lanes, lambda lane, _: judge(lane, drafts[lane.number]))
+    advice = await _phase("feedback", lanes, lambda lane, _: advise(lane))
+    refined = await _phase("refined", lanes, lambda lane, turns: play(lane, turns, advice[lane.number]))
+    last = await _phase("refined verdict", lanes, lambda lane, _: judge(lane, refined[lane.number]))
+    return [(before.reward, after.reward) for before, after in zip(verdicts, last, strict=True)]
+
+
+async def _phase(name: str, lanes: Sequence[Lane], work: Callable[[Lane, Turns], Awaitable[T]]) -> list[T]:
+    turns = Turns(len(lanes))
+
+    async def one(lane: Lane) -> T:
+        HERE.set(lane)
+        lane.step = (name, 0)
+        try:
+            return await work(lane, turns)
+        finally:
+            turns.leave()
+
+    return await asyncio.gather(*map(one, lanes))
+
+
+def least(lanes: Sequence[Lane], cap: int) -> float:
+    """The seconds that a schedule takes at least, once it has run: step by step the longest chain, or what the cap lets
+    through. The driver knows one step."""
+    steps = dict.fromkeys(step for lane in lanes for step in lane.seconds)
+    longest = {step: max(lane.seconds.get(step, 0.0) for lane in lanes) for step in steps}
+    capped = {step: sum(lane.endpoint_seconds.get(step, 0.0) for lane in lanes) / cap for step in steps}
+    return sum(max(longest[step], capped[step]) for step in steps)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One schedule, measured."""
+
+    wall: float
+    cpu: float
+    starved: float  # seconds for which this process could have run and got no core; nan where the system does not tell
+    least: float
+    finished: Sequence[float]  # seconds from the start at which each session was done
+    calls: Sequence[int]  # of each session
+    rewards: Rewards
+
+
+def measured(schedule: Schedule, arguments: argparse.Namespace) -> Run:
+    """Run a schedule on new sessions."""
+    latencies: dict[Kind, Latency] = {"policy": Latency(*arguments.policy), "endpoint": Latency(*arguments.endpoint)}
+    cap = arguments.concurrency or arguments.sessions
+    lanes = [Lane(number, arguments.seed, latencies, arguments.style) for number in range(arguments.sessions)]
+
+    async def all_of_it() -> Run:
+        gateway = connected(cap, arguments.sdk)
+        gc.collect()
+        start, cpu, starved = time.perf_counter(), time.process_time(), _starved()
+        rewards = await schedule(lanes, gateway)
+        wall, cpu, starved = time.perf_counter() - start, time.process_time() - cpu, _starved() - starved
+        await gateway.close()
+        finished, calls = [lane.finished - start for lane in lanes], [lane.calls for lane in lanes]
+        return Run(wall, cpu, starved, least(lanes, cap), finished, calls, rewards)
+
+    return asyncio.run(all_of_it())
+
+
+def _starved() -> float:
+    """Seconds that this thread has waited for a core so far."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except OSError:  # not Linux
+        return math.nan
+
+
+def compare(arguments: argparse.Namespace) -> dict[str, Run]:
+    """Both schedules.
+
+    Raises:
+        RuntimeError: they did not do the same work, so that their times say nothing.
+    """
+    warm_up = argparse.Namespace(**{**vars(arguments), "sessions": 4, "policy": (1e-6, 0), "endpoint": (1e-6, 0)})
+    measured(driver, warm_up)  # imports and first uses
+    runs = {"driver": measured(driver, arguments), "lockstep": measured(lockstep, arguments)}
+    if runs["driver"].calls != runs["lockstep"].calls or runs["driver"].rewards != runs["lockstep"].rewards:
+        raise RuntimeError("the schedules made different calls, or came to different verdicts")
+    return runs
+
+
+def show(runs: dict[str, Run], arguments: argparse.Namespace) -> None:
+    """Print both schedules side by side."""
+    critical, calls = runs["driver"].least, sum(runs["driver"].calls)
+    table = new_table(
+        f"{arguments.sessions} sessions of {' and '.join(TASKS)}, {calls:,} calls, latency's median and sigma: policy "
+        f"{arguments.policy[0]:g} s, {arguments.policy[1]:g}; endpoint {arguments.endpoint[0]:g} s, "
+        f"{arguments.endpoint[1]:g}",
+        "schedule",
+        *("wall s", "least s", "wall / critical", "half done s", "CPU s", "ms a call", "no core s"),
+    )
+    for name, run in runs.items():
+        times = (f"{run.wall:.2f}", f"{run.least:.2f}", f"{run.wall / critical:.3f}")
+        cpu = (f"{run.cpu:.2f}", f"{1000 * run.cpu / calls:.2f}", f"{run.starved:.2f}")
+        table.add_row(name, *times, f"{statistics.median(run.finished):.2f}", *cpu)
+    console.print(table)
+    free, barrier = runs["driver"].wall, runs["lockstep"].wall
+    console.print(
+        f"Critical path {critical:.2f} s: driver {free / critical:.3f} of it (goal: at most 1.10), lockstep "
+        f"{barrier / critical:.3f}; lockstep over driver {barrier / free:.2f}.",
+        soft_wrap=True,
+    )
+    print_load()
+
+
+def plot(file: Path, runs: dict[str, Run]) -> None:
+    """Draw how many sessions are done after how many seconds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    for name, run in runs.items():
+        axes.step([0.0, *sorted(run.finished)], range(len(run.finished) + 1), where="post", label=name)
+    axes.axvline(runs["driver"].least, color="grey", linestyle=":", label="critical path")
+    axes.set(xlabel="seconds", ylabel="sessions done")
+    axes.legend()
+    figure.savefig(file, dpi=150)
+    console.print(f"drawn: {file}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rollout", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--sessions", type=int, default=512)
+    parser.add_argument("--concurrency", type=int, help="the endpoint's cap; where left out, one call a session")
+    shape: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("MEDIAN", "SIGMA")}
+    parser.add_argument("--policy", **shape, default=(0.3, 0.5), help="seconds of a turn of the policy")
+    parser.add_argument("--endpoint", **shape, default=(0.35, 1.0), help="seconds of a call of any other model")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--style", choices=["oracle", "random"], default="oracle", help="random: all turns there may be"
+    )
+    parser.add_argument("--sdk", action="store_true", help="the SDK's own client, on a transport in process")
+    parser.add_argument("--plot", type=Path, help="draw it to this file")
+    given = parser.parse_args(arguments)
+    runs = compare(given)
+    show(runs, given)
+    if given.plot:
+        plot(given.plot, runs)
+
+
+if __name__ == "__main__":
+    main()

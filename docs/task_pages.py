@@ -1,0 +1,235 @@
+"""Write docs/tasks: one page a task, made from the task's own code and its example (`agents.examples`).
+
+    python docs/task_pages.py            # write the pages
+    python docs/task_pages.py --check    # exit code 1 where a page is not what the code says
+
+Everything on a page is read or played, nothing is kept up by hand: a page cannot say what the code does not do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import inspect
+import json
+import random
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import AliasChoices
+from pydantic.fields import FieldInfo
+
+from agents import examples, tasks
+from agents.examples.example import Example
+from agents.message import Message
+from agents.refine import Attempt, Session
+from agents.task import Task
+from agents.testing.contract import played
+
+FOLDER = Path(__file__).parent / "tasks"
+SHOWN_CHARS = 1600  # of a message or a value; what is longer is cut in its middle
+SHOWN_TURNS = 4  # of a seat, at each end
+LESSON = "(What the judge's critique says stands here.)"
+
+
+def text_block(text: str, kind: str = "text") -> str:
+    """A fenced block; the middle of a long text is left out."""
+    if len(text) > SHOWN_CHARS:
+        text = (
+            f"{text[: SHOWN_CHARS // 2]}\n[... {len(text) - SHOWN_CHARS} characters ...]\n{text[-SHOWN_CHARS // 2 :]}"
+        )
+    fence = "````" if "```" in text else "```"
+    return f"{fence}{kind}\n{text}\n{fence}"
+
+
+def documentation(task: Task[Any]) -> str:
+    """What the task's module says of itself."""
+    return inspect.cleandoc(importlib.import_module(type(task).__module__).__doc__ or "")
+
+
+def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
+    """What there is to know at a glance."""
+    launch, metric = tasks.LAUNCHES[name], task.headline
+    sets = (
+        [found for found, of in tasks.SETS.items() if of.task.split("_")[0] == "alignx"] if name == "alignx" else [name]
+    )
+    yield "`data_source`", f"`{launch.task}`"
+    yield "files of `run_rl.sh`", f"`sim_rl_data/{launch.train}.parquet`, `sim_eval_data/{launch.val}.parquet`"
+    yield "evaluation sets", ", ".join(f"`{found}`" for found in sets)
+    better = "" if metric.higher_is_better else " (lower is better)"
+    yield "headline, the reward", f"`{metric.name}` from {metric.low:.3g} to {metric.high:.3g}{better}"
+    yield "source", metric.source
+    calls = [f"{count:.3g} by the {role}" for role, count in task.calls_per_episode.items()]
+    calls += [f"{task.calls_per_feedback:.3g} for the feedback"] if task.calls_per_feedback else []
+    yield "calls an episode", ", ".join(calls) or "none"
+    yield "judge prompts", ", ".join(_prompt_link(prompt.id) for prompt in task.prompts) or "none"
+    yield "shortened where too long", ", ".join(f"`{field}` (its {end} stays)" for field, end in task.cuts) or "nothing"
+
+
+def _prompt_link(id: str) -> str:
+    return f"[`{id}`](../../agents/tasks/prompts/{id}.txt)"
+
+
+def row_schema(task: Task[Any]) -> Iterator[str]:
+    """The fields of a row."""
+    yield "| field | type | where it is absent | other names |"
+    yield "|---|---|---|---|"
+    for name, field in task.row_type.model_fields.items():
+        yield f"| `{name}` | {_type(field)} | {_absent(field)} | {_aliases(name, field)} |"
+
+
+def _type(field: FieldInfo) -> str:
+    annotation = field.annotation
+    plain = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+    plain = re.sub(r"Annotated\[([\w.]+), .*?>\)\]", r"\1", plain)  # a check is no part of the type
+    plain = re.sub(r"(?:[a-z_]\w*[.])+", "", plain)
+    return f"`{plain}`".replace("|", "\\|")
+
+
+def _absent(field: FieldInfo) -> str:
+    if field.is_required():
+        return "an error"
+    default = field.default_factory() if field.default_factory else field.default  # type: ignore[call-arg]
+    return f"`{default!r}`".replace("|", "\\|")
+
+
+def _aliases(name: str, field: FieldInfo) -> str:
+    alias = field.validation_alias
+    found = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
+    return ", ".join(f"`{other}`" for other in found if other != name)
+
+
+def prompt_section(task: Task[Any], row: Any) -> Iterator[str]:
+    """The first messages that a seat sees, and where feedback stands in them."""
+    base = task.prompt(row)
+    for message in base:
+        yield f"**{message['role']}**\n\n{text_block(message['content'])}"
+    changed = [i for i, message in enumerate(task.prompt(row, LESSON)) if message not in base]
+    for i in changed:
+        yield f"In a refined episode the {base[i]['role']} message says as well:\n\n{text_block(_added(task, row, i))}"
+
+
+def _added(task: Task[Any], row: Any, position: int) -> str:
+    old = task.prompt(row)[position]["content"].splitlines()
+    new = task.prompt(row, LESSON)[position]["content"].splitlines()
+    return "\n".join(line for line in new if line not in old)
+
+
+def conversation(messages: Sequence[Message], skip: int) -> str:
+    """The turns after a seat's first prompt."""
+    turns = [f"{message['role']}: {message['content']}" for message in messages[skip:]]
+    if len(turns) > 2 * SHOWN_TURNS:
+        turns = [*turns[:SHOWN_TURNS], f"[... {len(turns) - 2 * SHOWN_TURNS} turns ...]", *turns[-SHOWN_TURNS:]]
+    return text_block("\n\n".join(turns))
+
+
+def attempt_section(title: str, attempt: Attempt) -> Iterator[str]:
+    """An episode and its verdict."""
+    assert attempt.episode is not None and attempt.verdict is not None, attempt.failure
+    yield f"### {title}"
+    for seat, messages in attempt.episode.seats.items():
+        first = next(i for i, message in enumerate(messages) if message["role"] == "assistant")
+        yield f"Seat `{seat}`, after its first prompt; the episode ended: {attempt.episode.ended}.\n\n" + conversation(
+            messages, first
+        )
+    numbers = {key: round(value, 4) for key, value in sorted(attempt.verdict.metrics.items())}
+    verdict = {"reward": round(attempt.verdict.reward, 4), "metrics": numbers}
+    yield f"Verdict:\n\n{text_block(json.dumps(verdict, indent=1, ensure_ascii=False), 'json')}"
+
+
+def example_session(example: Example[Any], row: Any) -> Session:
+    """A session whose draft is played at random, and whose refined episode is played as well as it can be."""
+    session = asyncio.run(played(example, row, example.random(row, random.Random(3))))
+    assert session.refined is not None, session.feedback_failure
+    session.refined = asyncio.run(played(example, row, example.oracle(row), refine=False)).draft
+    return session
+
+
+def page(name: str) -> str:
+    """The page of one launch."""
+    launch = tasks.LAUNCHES[name]
+    task, example = tasks.load(launch.task), examples.load(launch.task)
+    row = example.row(0)
+    session = example_session(example, row)
+    assert session.refined is not None
+    record = json.dumps({"index": 0, **example.record(0)}, indent=1, ensure_ascii=False)
+    parts = [
+        f"<!-- Made by docs/task_pages.py. Change the task, not this page. -->\n\n# {name}",
+        documentation(task),
+        "| | |\n|---|---|\n" + "\n".join(f"| {what} | {value} |" for what, value in facts(name, task)),
+        "## Row",
+        f"`extra_info` of a record, validated by `{task.row_type.__name__}`. An absent key and a null are the same.",
+        "\n".join(row_schema(task)),
+        "## What the policy sees first",
+        *prompt_section(task, row),
+        "## An example from start to end",
+        "The row and its players are invented (`agents/examples`), the judge answers by rule: the numbers show the "
+        "form and nothing about people.",
+        f"Record:\n\n{text_block(record, 'json')}",
+        *attempt_section("Draft, by somebody who answers at random", session.draft),
+        f"### Feedback\n\n{text_block(session.feedback or '')}",
+        *attempt_section("Refined, by somebody who knows", session.refined),
+        f"## Run it\n\n{_commands(name)}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(name: str) -> str:
+    task = tasks.LAUNCHES[name].task
+    builder = task.split("-")[0].removesuffix("_math").removesuffix("_doc")
+    known = (FOLDER.parents[1] / "data" / f"{builder}.py").exists()
+    real = f"   # real ones: python -m data.{builder} --help" if known else ""
+    return (
+        f"```bash\npython -m agents.examples {task} --rows 64 --out rows.parquet{real}\n"
+        f"TRAIN_FILES=rows.parquet VAL_FILES=rows.parquet bash recipe/ditto/run_rl.sh {name}\n```"
+    )
+
+
+def index() -> str:
+    """The list of all pages."""
+    lines = [
+        "<!-- Made by docs/task_pages.py. -->\n\n# The tasks of SOUL",
+        "`bash run_rl.sh NAME` trains one of them; several with commas, `paper` (the paper's ten) or `all` are a "
+        "mixture.",
+        "| name | for instance | headline | range |\n|---|---|---|---|",
+    ]
+    rows = []
+    for name, launch in tasks.LAUNCHES.items():
+        task = tasks.load(launch.task)
+        what = (inspect.getdoc(type(task)) or "").splitlines()[0]
+        ours = " (paper)" if name in tasks.PAPER else ""
+        low, high = task.headline.low, task.headline.high
+        rows.append(f"| [{name}]({name}.md){ours} | {what} | {task.headline.name} | {low:.2g} to {high:.2g} |")
+    return "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Every file of docs/tasks and what it should hold."""
+    return {FOLDER / "README.md": index(), **{FOLDER / f"{name}.md": page(name) for name in tasks.LAUNCHES}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python docs/task_pages.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page is old")
+    check = parser.parse_args(arguments).check
+    wanted = pages()
+    old = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    extra = [path for path in FOLDER.glob("*.md") if path not in wanted]
+    for path in old + extra:
+        state = "is of no task" if path in extra else "is old" if check else "written"
+        print(f"{path.relative_to(FOLDER.parents[1])}: {state}")
+    if check:
+        return int(bool(old or extra))
+    FOLDER.mkdir(exist_ok=True)
+    for path in old:
+        path.write_text(wanted[path], encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
