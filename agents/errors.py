@@ -53,7 +53,7 @@ class MissingKey(SoulError):
 
 
 class BadSettings(SoulError):
-    """A setting of the judge gateway is unknown or cannot be."""
+    """A setting of the judge gateway or an option of a task is unknown or cannot be."""
 
 
 class BadCache(SoulError):

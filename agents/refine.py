@@ -216,7 +216,7 @@ async def run_session(
     Returns:
         The session. It never raises for what happens inside: see `Attempt.failure` and `feedback_failure`.
     """
-    scope = gateway.scope()
+    scope = gateway.scope(task.name)
     draft = await _attempt(task, row, new_players("base"), scope, None, settings)
     session = Session(task.name, row.index, step, draft, prompts=tuple(prompt.id for prompt in task.prompts))
     if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):

@@ -33,7 +33,7 @@ from agents.judge.ledger import Ledger, table
 from agents.judge.roles import ROLES, GatewaySettings, policy_endpoint
 
 USER_ERROR = 2
-console = Console()
+console = Console(width=max(120, Console().width))  # a pipe has 80 columns, and the tables more
 
 
 def sections_of(words: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -60,6 +60,7 @@ def endpoints_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Endpoin
     settings = GatewaySettings.of(sections)
     found: dict[str, Endpoint] = {str(role): endpoint for role, endpoint in settings.roles.items()}
     found |= {f"jury {i + 1}": endpoint for i, endpoint in enumerate(settings.jury)}
+    found |= {f"judge of {task}": endpoint for task, endpoint in settings.by_task.items()}
     policy = policy_endpoint(sections.get("policy"))
     return found | ({"policy": policy} if policy else {})
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agents.judge.cache import Cache
@@ -44,11 +44,13 @@ class Gateway:
     Attributes:
         roles: by name.
         jury: the judges whose verdicts are averaged; the judge alone where no jury is set.
+        by_task: judges of single tasks.
     """
 
     settings: GatewaySettings
     roles: Mapping[Role, Judge]
     jury: tuple[Judge, ...]
+    by_task: Mapping[str, Judge] = field(default_factory=dict)
 
     @classmethod
     def connect(cls, settings: GatewaySettings, port: Port | None = None, cache_dir: Path | None = None) -> Gateway:
@@ -74,7 +76,8 @@ class Gateway:
             for role, e in settings.roles.items()
         }
         jury = tuple(Judge(lines[e], cache=cache, asking=asking, member=i) for i, e in enumerate(settings.jury))
-        return cls(settings, roles, jury or (roles["judge"],))
+        by_task = {t: Judge(lines[e], cache=cache, asking=asking) for t, e in settings.by_task.items()}
+        return cls(settings, roles, jury or (roles["judge"],), by_task)
 
     @classmethod
     def of(cls, judge: Judge) -> Gateway:
@@ -100,9 +103,12 @@ class Gateway:
     def environment(self) -> Judge:
         return self.roles["environment"]
 
-    def scope(self) -> Gateway:
-        """The same roles with counters of their own (one session)."""
+    def scope(self, task: str = "") -> Gateway:
+        """The same roles with counters of their own (one session); `task`'s own judge where it has one."""
         roles = {role: judge.scope() for role, judge in self.roles.items()}
+        if task in self.by_task:
+            roles["judge"] = self.by_task[task].scope()
+            return Gateway(self.settings, roles, (roles["judge"],))
         alone = len(self.jury) == 1 and self.jury[0] is self.roles["judge"]
         jury = (roles["judge"],) if alone else tuple(judge.scope() for judge in self.jury)
         return Gateway(self.settings, roles, jury)
@@ -119,7 +125,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close the connections and the cache."""
-        judges = (*self.roles.values(), *self.jury)
+        judges = (*self.roles.values(), *self.jury, *self.by_task.values())
         for line in {id(judge.line): judge.line for judge in judges}.values():
             await line.close()
         for cache in {id(judge.cache): judge.cache for judge in judges if judge.cache}.values():

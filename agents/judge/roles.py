@@ -9,6 +9,7 @@
 A setting comes from the role's own section, else from the environment variable that the original used for it, else
 from the judge. What belongs to a model (effort, temperature, rates, prices) is inherited only by a role that keeps the
 judge's model and address; a role with an address of its own never gets the judge's key: name one with `api_key_env`.
+A task may have a judge of its own (`judge.by_task`), which inherits in the same way.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "reasoning_effort": "OPENAI_AGENT_REASONING_EFFORT",
     },
 }
+BY_TASK = "judge.by_task."  # what stands before the task in the name of its judge's section
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # What holds for any model: inherited in every case.
 _ANY_MODEL = ("timeout_s", "deadline_s", "max_attempts", "max_reasks", "concurrency")
@@ -53,6 +55,7 @@ class JudgePolicy(BaseModel):
     jury: Sequence[str | Mapping[str, Any]] = ()  # model names, or settings like those of a role
     jury_reward: Literal["mean", "median"] = "mean"
     jury_quorum: int | None = Field(default=None, ge=1)  # verdicts needed; None: more than half of the members
+    by_task: Mapping[str, Mapping[str, Any]] = {}  # task -> settings of its own judge, which takes the jury's place too
     breaker: BreakerSettings = BreakerSettings()
 
     @field_validator("jury", mode="before")
@@ -68,6 +71,7 @@ class GatewaySettings(BaseModel):
 
     roles: Mapping[Role, Endpoint]
     jury: tuple[Endpoint, ...] = ()
+    by_task: Mapping[str, Endpoint] = {}  # judges of single tasks
     policy: JudgePolicy = JudgePolicy()
 
     @property
@@ -82,7 +86,12 @@ class GatewaySettings(BaseModel):
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Every endpoint, each once."""
-        return tuple(dict.fromkeys([*self.roles.values(), *self.jury]))
+        return tuple(dict.fromkeys([*self.roles.values(), *self.jury, *self.by_task.values()]))
+
+    def named(self, section: str) -> Endpoint:
+        """The endpoint of a config section: a role's, or `judge.by_task.<task>`."""
+        task = section.removeprefix(BY_TASK)
+        return self.by_task[task] if task != section else self.roles[section]  # type: ignore[index]
 
     @classmethod
     def of(cls, sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
@@ -102,7 +111,8 @@ class GatewaySettings(BaseModel):
             _inherit(f"judge.jury[{i}]", {"model": m} if isinstance(m, str) else _without_nulls(m), judge)
             for i, m in enumerate(policy.jury)
         )
-        settings = cls(roles=roles, jury=jury, policy=policy)
+        by_task = {t: _inherit(f"{BY_TASK}{t}", _without_nulls(own), judge) for t, own in policy.by_task.items()}
+        settings = cls(roles=roles, jury=jury, by_task=by_task, policy=policy)
         _check(settings)
         return settings
 
@@ -137,10 +147,18 @@ def _inherit(section: str, given: Mapping[str, Any], judge: Endpoint) -> Endpoin
 def _check(settings: GatewaySettings) -> None:
     if settings.jury and settings.quorum > len(settings.jury):
         raise BadSettings(f"judge.jury_quorum={settings.quorum} is more than the jury's {len(settings.jury)} members.")
-    if settings.policy.budget_usd is None:
-        return
-    unpriced = [endpoint.name for endpoint in settings.endpoints if not endpoint.priced]
-    if unpriced:
+    # (What a task's own judge costs matters only where the task is played: the plan of a run asks then.)
+    require_prices(settings, [*settings.roles.values(), *settings.jury])
+
+
+def require_prices(settings: GatewaySettings, asked: Sequence[Endpoint]) -> None:
+    """Refuse a budget over endpoints whose prices nobody knows.
+
+    Raises:
+        BadSettings: naming them.
+    """
+    unpriced = [endpoint.name for endpoint in dict.fromkeys(asked) if not endpoint.priced]
+    if settings.policy.budget_usd is not None and unpriced:
         raise BadSettings(
             f"judge.budget_usd={settings.policy.budget_usd} needs the prices of every model that may be asked, in US "
             f"dollars per million tokens: set judge.price_in and judge.price_out (and partner.price_in, ... where a "

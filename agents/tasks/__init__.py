@@ -3,18 +3,22 @@
     from agents import tasks
     task = tasks.load("hitom")
 
-Own tasks come in through the entry-point group `soul.tasks` (name -> Task class).
+Own tasks come in through the entry-point group `soul.tasks` (name -> Task class). What a task lets one choose are
+keyword arguments of its class: `tasks.configure({"mirrorbench": {"assistant": "model"}})`, in a run the config's section
+`tasks`.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
-from agents.errors import UnknownTask
+from agents.errors import BadSettings, UnknownTask
 from agents.task import Task
 
 
@@ -104,6 +108,26 @@ def _external() -> dict[str, Any]:
     return {point.name: point for point in entry_points(group="soul.tasks")}
 
 
+_options: dict[str, dict[str, Any]] = {}
+
+
+def configure(options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Choose the options of tasks, for this process: task -> keyword arguments of its class.
+
+    Raises:
+        BadSettings: a task does not know an option, or not that value.
+        UnknownTask: no such task.
+    """
+    wanted = {name: dict(of_task) for name, of_task in options.items()}
+    if wanted == _options:
+        return
+    _options.clear()
+    _options.update(wanted)
+    load.cache_clear()
+    for name in wanted:
+        load(name)
+
+
 def names() -> list[str]:
     """The tasks (`data_source` values) that can be loaded here."""
     return sorted({*_CLASSES, *_external()})
@@ -118,9 +142,9 @@ def load(name: str) -> Task[Any]:
     """
     if name in _CLASSES:
         module, _, attribute = _CLASSES[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)()
+        return _made(name, getattr(importlib.import_module(module), attribute))
     if name in _external():
-        return _external()[name].load()()
+        return _made(name, _external()[name].load())
     if name in LAUNCHES:
         raise UnknownTask(
             f"{name!r} is the name of a launch (bash run_rl.sh {name}); its rows carry the data_source "
@@ -129,6 +153,20 @@ def load(name: str) -> Task[Any]:
     near = difflib.get_close_matches(name.lower(), sorted({*names(), *LAUNCHES}), n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise UnknownTask(f"There is no task {name!r}.{hint} Tasks that can be trained here: {', '.join(names())}.")
+
+
+def _made(name: str, kind: type[Task[Any]]) -> Task[Any]:
+    options = _options.get(name, {})
+    known = [key for key in inspect.signature(kind).parameters if key not in ("args", "kwargs")]
+    unknown = [key for key in options if key not in known]
+    if unknown:
+        raise BadSettings(
+            f"tasks.{name}.{unknown[0]}: {name} has {'the options ' + ', '.join(known) if known else 'none'}"
+        )
+    try:
+        return kind(**options)
+    except ValueError as error:
+        raise BadSettings(f"tasks.{name}: {error}") from error
 
 
 def launches(names_: str) -> list[Launch]:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from agents import tasks
-from agents.errors import SoulError, UnknownTask
+from agents.errors import BadSettings, SoulError, UnknownTask
 from agents.task import Task
 
 LAUNCH_NAMES = """
@@ -145,3 +145,36 @@ def test_a_task_of_the_users_own_loads_and_launches(monkeypatch):
         assert tasks.launch("mine") == tasks.Launch("mine", "mine_rl_train", "mine_val")
     finally:
         tasks.load.cache_clear()
+
+
+@pytest.fixture
+def unconfigured():
+    yield
+    tasks.configure({})
+
+
+def test_options_reach_the_task_and_can_be_taken_back(unconfigured):
+    tasks.configure({"mirrorbench": {"assistant": "model"}})
+    assert "partner" in tasks.load("mirrorbench").calls_per_episode
+    assert tasks.load("mirrorbench") is tasks.load("mirrorbench")
+    tasks.configure({})
+    assert "partner" not in tasks.load("mirrorbench").calls_per_episode
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"mirrorbench": {"assistent": "model"}}, "tasks.mirrorbench.assistent: mirrorbench has the options assistant"),
+        ({"mirrorbench": {"assistant": "nobody"}}, "tasks.mirrorbench: assistant='nobody': use record or model"),
+        ({"hitom": {"anything": 1}}, "tasks.hitom.anything: hitom has none"),
+        ({"userllm": {"detector": "no.such.module:function"}}, "tasks.userllm: "),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(options, said, unconfigured):
+    with pytest.raises(BadSettings, match=re.escape(said)):
+        tasks.configure(options)
+
+
+def test_options_of_a_task_that_is_none(unconfigured):
+    with pytest.raises(UnknownTask):
+        tasks.configure({"mirrorbnch": {"assistant": "model"}})

@@ -399,15 +399,13 @@ def test_a_connection_is_kept_alive(reply, stream):
 
 
 def test_three_hundred_connections_are_answered_side_by_side():
-    async def seconds(url: str) -> float:
-        start = time.monotonic()
-        answers = await asyncio.gather(*(exchange(url, json.dumps(QUESTION).encode()) for _ in range(300)))
-        assert sum(head.startswith("http/1.1 200") for head, _ in answers) == 300
-        return time.monotonic() - start
+    async def ask(url: str) -> list[tuple[str, str]]:
+        return await asyncio.gather(*(exchange(url, json.dumps(QUESTION).encode()) for _ in range(300)))
 
-    with FakeOpenAI(Text("x", delay=0.2)) as fake:
-        # A connection that finds the queue full tries again after a second; a busy machine gets three chances.
-        assert any(asyncio.run(seconds(fake.url)) < 1 for _ in range(3))
+    with FakeOpenAI(Text("x", delay=1.0)) as fake:
+        answers = asyncio.run(ask(fake.url))
+    assert sum(head.startswith("http/1.1 200") for head, _ in answers) == 300
+    assert fake.peak > 150  # a connection that finds the queue full tries again after a second
 
 
 @needs_aiohttp

@@ -79,7 +79,7 @@ def test_only_roles_that_will_be_asked_are_checked_and_their_form_is_kept() -> N
     with FakeOpenAI(lambda r: Json({"ready": True}), supports=("json_object",)) as fake:
         section = {"base_url": fake.url, "api_key_env": "none"}
         plans, whole = checked({"judge": 8.0}, judge=section, partner={"model": "never-asked"})
-    assert [plan.role for plan in plans] == ["judge"] and plans[0].latency_s is not None
+    assert [plan.section for plan in plans] == ["judge"] and plans[0].latency_s is not None
     assert {request.body["model"] for request in fake.requests} == {"gpt-5-nano"}
     assert whole.judge.structured == "json_object"  # no worker has to find it out again
 
@@ -119,3 +119,40 @@ def test_a_budget_that_is_spent_is_named_before_the_run(tmp_path: Any) -> None:
 def test_a_budget_needs_prices() -> None:
     with pytest.raises((BadSettings, BadConfig), match="judge.price_in"):
         checked({}, judge={"budget_usd": 2.0})
+
+
+def test_a_task_with_its_own_judge_is_planned_and_checked_apart() -> None:
+    class Own(Judged):
+        class task(Judged.task):
+            name = "coser"
+
+    class Plain(Judged):
+        class task(Judged.task):
+            name = "sotopia"
+
+    rows: Any = [Own(), Plain()]
+    asked = roles_asked(rows, refines=False, sessions=20, own_judge=["coser"])
+    assert asked == {"judge.by_task.coser": 10, "judge": 10, "partner": 60}
+    with FakeOpenAI(lambda request: Json({"ready": True}), supports=("json_object",)) as fake:
+        section = {"base_url": fake.url, "api_key_env": "none", "by_task": {"coser": {"model": "gpt-5.4"}}}
+        plans, whole = checked({"judge.by_task.coser": 10, "judge": 10}, judge=section)
+    assert [(plan.section, plan.endpoint.model) for plan in plans] == [
+        ("judge.by_task.coser", "gpt-5.4"),
+        ("judge", "gpt-5-nano"),
+    ]
+    assert {request.body["model"] for request in fake.requests} == {"gpt-5.4", "gpt-5-nano"}
+    assert whole.judge.by_task.coser.structured == whole.judge.structured == "json_object"
+
+
+def test_a_budget_needs_the_price_of_a_tasks_judge_only_where_it_is_asked() -> None:
+    priced = {"budget_usd": 5.0, "price_in": 0.1, "price_out": 0.2, "by_task": {"coser": {"model": "gpt-5.4"}}}
+    with FakeOpenAI(lambda request: Json({"ready": True})) as fake:
+        section = {"base_url": fake.url, "api_key_env": "none", **priced}
+        assert len(checked({"judge": 10}, judge=section)[0]) == 1
+        with pytest.raises(BadSettings, match="Without a price: gpt-5.4"):
+            checked({"judge.by_task.coser": 10}, judge=section)
+
+
+def test_a_judge_of_an_unknown_task_is_refused() -> None:
+    with pytest.raises(BadConfig, match="judge.by_task: There is no task 'cosr'. Did you mean 'coser'"):
+        Settings.of(config(judge__by_task={"cosr": {"model": "x"}}))

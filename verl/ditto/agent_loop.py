@@ -17,6 +17,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
+from agents import tasks
 from agents.judge import Gateway, GatewaySettings
 from agents.policy import Players
 from agents.refine import Attempt, Context, Session, run_session
@@ -69,6 +70,7 @@ class SoulAgentLoop(AgentLoopBase):
             At least one output. At validation exactly one.
         """
         settings = Settings.of(self.config)
+        tasks.configure(settings.tasks)
         task_row = restore_row(kwargs["data_source"], kwargs["row"])
         step = int(kwargs["global_steps"])
         validate = kwargs["split"] == "val"

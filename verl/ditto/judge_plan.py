@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agents.errors import JudgeFailure, SoulError
-from agents.judge import Endpoint, Gateway, GatewaySettings, Judge, Role
+from agents.judge import Endpoint, Gateway, GatewaySettings, Judge
 from agents.judge.ledger import Ledger
+from agents.judge.roles import BY_TASK, require_prices
 from agents.rows import TaskRow
 from ditto.settings import BadConfig, Settings
 
@@ -36,13 +37,14 @@ class BadJudge(SoulError):
 
 @dataclass(frozen=True)
 class RolePlan:
-    """What one role will be asked per training step.
+    """What one role, or the judge of one task, will be asked per training step.
 
     Attributes:
+        section: the role, or `judge.by_task.<task>`.
         latency_s: what the connection test took; None where it was not made.
     """
 
-    role: Role
+    section: str
     endpoint: Endpoint
     calls: float
     tokens_in: float
@@ -64,44 +66,53 @@ class RolePlan:
         endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out
         found: dict[str, float] = {}
         if (rate := endpoint.tokens_per_minute) is not None:
-            found[f"{self.role}.tokens_per_minute={rate:,.0f}"] = 60 * tokens / rate
+            found[f"{self.section}.tokens_per_minute={rate:,.0f}"] = 60 * tokens / rate
         if (rate := endpoint.requests_per_minute) is not None:
-            found[f"{self.role}.requests_per_minute={rate:,.0f}"] = 60 * self.calls / rate
+            found[f"{self.section}.requests_per_minute={rate:,.0f}"] = 60 * self.calls / rate
         if self.latency_s is not None:
-            name = f"{self.latency_s:.2f} s a call at {self.role}.concurrency={endpoint.concurrency}"
+            name = f"{self.latency_s:.2f} s a call at {self.section}.concurrency={endpoint.concurrency}"
             found[name] = self.calls * self.latency_s / endpoint.concurrency
         return found
 
 
-def roles_asked(rows: Sequence[TaskRow], refines: bool, sessions: float) -> dict[Role, float]:
-    """Calls of each role per step, expected: a session plays and judges one episode, and two where it refines."""
-    asked: defaultdict[Role, float] = defaultdict(float)
+def roles_asked(
+    rows: Sequence[TaskRow], refines: bool, sessions: float, own_judge: Collection[str] = ()
+) -> dict[str, float]:
+    """Calls of each role per step, expected: a session plays and judges one episode, and two where it refines.
+
+    Args:
+        own_judge: the tasks with a judge of their own; its calls are told apart.
+    """
+    asked: defaultdict[str, float] = defaultdict(float)
     for row in rows:
         for role, calls in row.task.calls_per_episode.items():
-            asked[role] += calls * (2 if refines else 1) * sessions / len(rows)
+            own = role == "judge" and own_judge and row.task.name in own_judge
+            asked[f"{BY_TASK}{row.task.name}" if own else role] += calls * (2 if refines else 1) * sessions / len(rows)
         if refines and row.task.calls_per_feedback:
             asked["feedback"] += row.task.calls_per_feedback * sessions / len(rows)
     return dict(asked)
 
 
-def plan(settings: Settings, asked: Mapping[Role, float], prompt_tokens: float, config: DictConfig) -> list[RolePlan]:
+def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[RolePlan]:
     """Check every role that will be asked, and plan a step.
 
     Args:
-        asked: calls per step by role.
+        asked: calls per step by role, or by `judge.by_task.<task>`.
         prompt_tokens: mean length of a task prompt, which a judge gets to see.
         config: gets the form of structured answers that each endpoint takes, so that no worker has to find it out.
 
     Raises:
         BadJudge: an endpoint cannot be used.
         BadConfig: the budget is spent already.
+        BadSettings: there is a budget, and a price is missing.
         MissingKey: a key's variable is not set.
     """
     _check_budget(settings)
+    require_prices(settings.gateway, [settings.gateway.named(section) for section in asked])
     latencies = asyncio.run(_check(_brisk(settings.gateway), list(asked), config)) if asked else {}
     return [
-        RolePlan(role, settings.gateway.roles[role], calls, calls * (prompt_tokens + INSTRUCTIONS), latencies[role])
-        for role, calls in asked.items()
+        RolePlan(name, settings.gateway.named(name), calls, calls * (prompt_tokens + INSTRUCTIONS), latencies[name])
+        for name, calls in asked.items()
     ]
 
 
@@ -111,7 +122,7 @@ def describe(plans: Sequence[RolePlan], steps: int) -> list[str]:
         return ["not asked (rule-scored, no feedback)"]
     lines = []
     for role in plans:
-        lines.append(f"{role.role}: {role.endpoint.name}")
+        lines.append(f"{role.section}: {role.endpoint.name}")
         cost = "price unknown (set price_in, price_out)" if role.cost_usd is None else f"${role.cost_usd:,.3f}"
         lines.append(
             f"up to {role.calls:,.0f} calls, about {role.tokens_in:,.0f} tokens in, {role.tokens_out:,.0f} out per "
@@ -147,30 +158,33 @@ def _brisk(settings: GatewaySettings) -> GatewaySettings:
         return endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
 
     roles = {role: brisk(endpoint) for role, endpoint in settings.roles.items()}
-    return settings.model_copy(update={"roles": roles, "jury": tuple(map(brisk, settings.jury))})
+    by_task = {task: brisk(endpoint) for task, endpoint in settings.by_task.items()}
+    return settings.model_copy(update={"roles": roles, "jury": tuple(map(brisk, settings.jury)), "by_task": by_task})
 
 
-async def _check(settings: GatewaySettings, roles: Sequence[Role], config: DictConfig) -> dict[Role, float | None]:
+async def _check(settings: GatewaySettings, sections: Sequence[str], config: DictConfig) -> dict[str, float | None]:
     gateway = Gateway.connect(settings)
-    latencies: dict[Role, float | None] = {}
+    known: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
+    known |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
+    latencies: dict[str, float | None] = {}
     try:
-        for role in roles:
-            for judge in gateway.jury if role == "judge" else (gateway.roles[role],):
+        for section in sections:
+            for judge in gateway.jury if section == "judge" else (known[section],):
                 judge.endpoint.client()  # a missing key is the user's mistake, with a message of its own
-                await _check_one(role, judge)
-                latencies[role] = judge.usage.percentile(0.5)
-            line = gateway.roles[role].line
+                await _check_one(section, judge)
+                latencies[section] = judge.usage.percentile(0.5)
+            line = known[section].line
             if line.settled:
                 with open_dict(config):
-                    OmegaConf.update(config, f"{role}.structured", line.mode)
+                    OmegaConf.update(config, f"{section}.structured", line.mode)
     finally:
         await gateway.close()
     return latencies
 
 
-async def _check_one(role: Role, judge: Judge) -> None:
+async def _check_one(section: str, judge: Judge) -> None:
     try:
         await judge.check()
     except JudgeFailure as error:
-        remedy = _REMEDY.get(error.cause, _OTHER_REMEDY).format(role=role, key=judge.endpoint.api_key_env)
-        raise BadJudge(f"The {role} cannot be used, {error.cause}: {error.detail}. {remedy}") from error
+        remedy = _REMEDY.get(error.cause, _OTHER_REMEDY).format(role=section, key=judge.endpoint.api_key_env)
+        raise BadJudge(f"The {section} cannot be used, {error.cause}: {error.detail}. {remedy}") from error

@@ -14,6 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from agents import tasks
 from agents.errors import BadRow, SoulError
 from agents.rows import TaskRow, read_rows
 from ditto import judge_plan
@@ -65,6 +66,7 @@ def check(config: DictConfig) -> StepPlan:
         SoulError: one of its kinds, with the remedy.
     """
     settings = Settings.of(config)
+    tasks.configure(settings.tasks)
     _check_algorithm(config, settings)
     train = settings.mixture.training_rows(read_rows(_files(config, "train_files")))
     val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
@@ -176,7 +178,7 @@ def _plan(
     for row in train:
         counts[row.task.name] = counts.get(row.task.name, 0) + 1
     mean = statistics.fmean(lengths)
-    asked = judge_plan.roles_asked(train, settings.objective.refines, sessions)
+    asked = judge_plan.roles_asked(train, settings.objective.refines, sessions, settings.gateway.by_task)
     return StepPlan(
         objective=settings.objective.name,
         rows=len(train),

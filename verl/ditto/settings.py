@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.errors import BadSettings, SoulError
+from agents import tasks
+from agents.errors import BadSettings, SoulError, UnknownTask
 from agents.judge import ROLES, GatewaySettings
 from agents.refine import RefineSettings
 from ditto.mixture import MixtureSettings
@@ -45,6 +46,7 @@ class Settings(BaseModel):
     gateway: GatewaySettings = Field(default_factory=lambda: GatewaySettings.of({}))
     run: RunSettings
     mixture: MixtureSettings = MixtureSettings()
+    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)  # task -> options (`agents.tasks.configure`)
 
     @property
     def run_dir(self) -> Path:
@@ -53,7 +55,7 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, config: DictConfig) -> Settings:
-        """Read the sections `algorithm`, `refine`, `run`, `data.mixture` and those of the judge gateway's roles.
+        """Read `algorithm`, `refine`, `run`, `tasks`, `data.mixture` and the sections of the judge gateway's roles.
 
         Raises:
             BadConfig: naming section and key.
@@ -75,6 +77,7 @@ class Settings(BaseModel):
             "refine": _section(RefineSettings, "refine", config),
             "gateway": _gateway(config),
             "run": _section(RunSettings, "run", config),
+            "tasks": OmegaConf.to_container(config.tasks, resolve=True) if config.get("tasks") else {},
             "mixture": _section(MixtureSettings, "data.mixture", config),
         }
         return _validated(cls, "algorithm", values)
@@ -100,9 +103,15 @@ class Settings(BaseModel):
 def _gateway(config: DictConfig) -> GatewaySettings:
     sections = {role: OmegaConf.to_container(config[role], resolve=True) for role in ROLES if role in config}
     try:
-        return GatewaySettings.of(sections)  # type: ignore[arg-type]
+        settings = GatewaySettings.of(sections)  # type: ignore[arg-type]
     except BadSettings as error:
         raise BadConfig(str(error)) from error
+    for task in settings.by_task:
+        try:
+            tasks.load(task)
+        except UnknownTask as error:
+            raise BadConfig(f"judge.by_task: {error}") from error
+    return settings
 
 
 def _section(model: type[ModelT], name: str, config: DictConfig) -> ModelT:

@@ -74,6 +74,7 @@ class DittoTrainer(PPOTrainer):
     def __init__(self, config: DictConfig) -> None:
         plugin.require(config.trainer.device)
         self.settings = Settings.of(config)
+        tasks.configure(self.settings.tasks)
         self.run_folder = RunFolder(self.settings.run_dir)
         self.liveness = Liveness()
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)

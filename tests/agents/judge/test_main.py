@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 from agents.errors import BadSettings
 from agents.judge.__main__ import main, sections_of
@@ -16,7 +17,7 @@ KEY = "sk-sentinel-abcdef-0123456789"
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("agents.judge.__main__.console", Console(width=200))
     for name in ("OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "OPENAI_AGENT_MODEL"):
         monkeypatch.delenv(name, raising=False)
 
