@@ -4,8 +4,8 @@
     task = tasks.load("hitom")
 
 Own tasks come in through the entry-point group `soul.tasks` (name -> Task class). What a task lets one choose are
-keyword arguments of its class: `tasks.configure({"mirrorbench": {"assistant": "model"}})`, in a run the config's section
-`tasks`.
+keyword arguments of its class: `tasks.configure({"mirrorbench": {"assistant": "model"}})`, in a run the section `tasks`
+of the config.
 """
 
 from __future__ import annotations
