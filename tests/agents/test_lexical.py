@@ -164,3 +164,29 @@ def test_diversity_is_the_mean_distance_of_pairs():
     assert jaccard_diversity([{1, 2}, {2, 3}, {4}]) == pytest.approx((2 / 3 + 1 + 1) / 3)
     assert jaccard_diversity([set(), set()]) == 0.0 and jaccard_diversity([set(), {1}]) == 1.0
     assert jaccard_diversity([{1}]) is jaccard_diversity([]) is None
+
+
+# --- what others compute: lexicalrichness 0.5.1 (all three) and lexical-diversity 0.1.1 (MATTR, HD-D), which agree
+
+PROSE = (
+    "the cat sat on the mat and the dog lay by the door while the rain fell on the roof of the house where the old man "
+    "slept in his chair by the fire and the clock on the wall struck nine times before the boy came in from the garden "
+    "with mud on his shoes and a frog in his hand"
+).split()
+PUBLISHED = [  # tokens, MATTR of windows of 50, HD-D of 42 draws, Yule's K, as those packages print them
+    (PROSE, 0.683076923076923, 0.6864921086543092, 489.0738813735691),
+    ([f"w{(i * i + 3 * i) % 37}" for i in range(200)], 0.38000000000000095, 0.4140411786501992, 485.0),
+    (
+        [f"v{i % 7}" for i in range(60)] + [f"u{i}" for i in range(40)],
+        0.46156862745098043,
+        0.565397765184029,
+        455.99999999999994,
+    ),
+]
+
+
+@pytest.mark.parametrize("tokens, expected_mattr, expected_hdd, expected_k", PUBLISHED)
+def test_published_implementations_agree(tokens, expected_mattr, expected_hdd, expected_k):
+    assert mattr(tokens) == pytest.approx(expected_mattr, rel=0, abs=1e-9)
+    assert hdd(tokens) == pytest.approx(expected_hdd, rel=0, abs=1e-9)
+    assert yules_k(tokens) == pytest.approx(expected_k, rel=1e-9)
