@@ -74,6 +74,6 @@ class OpenAISeat:
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         try:
-            return await self.model.chat(messages)
+            return await self.model.say(messages)
         except JudgeFailure as error:
             raise PolicyFailure(error.cause, error.detail) from error

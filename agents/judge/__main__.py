@@ -20,39 +20,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
-from agents.errors import BadSettings, JudgeFailure, MissingKey, SoulError
+from agents.errors import JudgeFailure, MissingKey, SoulError
 from agents.judge import agree, canaries
 from agents.judge.endpoint import Endpoint
 from agents.judge.gateway import Gateway
 from agents.judge.judge import ChatModel, Judge
 from agents.judge.ledger import Ledger, table
-from agents.judge.roles import ROLES, GatewaySettings, policy_endpoint
+from agents.judge.roles import GatewaySettings, policy_endpoint
+from agents.judge.words import sections_of
 
 USER_ERROR = 2
 console = Console(width=max(120, Console().width))  # a pipe has 80 columns, and the tables more
-
-
-def sections_of(words: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Settings from words `section.key=value`; values are read as YAML.
-
-    Raises:
-        BadSettings: a word of another form, or of an unknown section.
-    """
-    sections: dict[str, dict[str, Any]] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        section, *path = key.split(".")
-        if not equals or not path or section not in (*ROLES, "policy"):
-            raise BadSettings(f"{word!r}: write section.key=value with a section of {', '.join(ROLES)}, policy.")
-        place = sections.setdefault(section, {})
-        for name in path[:-1]:
-            place = place.setdefault(name, {})
-        place[path[-1]] = yaml.safe_load(value)
-    return sections
 
 
 def endpoints_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Endpoint]:

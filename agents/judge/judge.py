@@ -77,6 +77,19 @@ class ChatModel:
                     raise
         raise AssertionError("the last re-ask returns or raises")
 
+    async def say(self, messages: Sequence[Message]) -> str:
+        """The turn of a model under test. Sampled; empty, cut off or refusing it is what the model said.
+
+        Raises:
+            JudgeFailure: after retries, where the endpoint gave no answer at all.
+        """
+        self.usage.calls += 1
+        try:
+            return await self.line.request(messages, self.usage, str, Deadline(self.endpoint.deadline_s), as_it_is=True)
+        except JudgeFailure as failure:
+            self.usage.failed(failure.cause)
+            raise
+
     async def close(self) -> None:
         """Close the connections."""
         await self.line.close()

@@ -151,11 +151,13 @@ class Line:
         read: Callable[[str], T],
         deadline: Deadline,
         response_format: dict[str, Any] | None = None,
+        as_it_is: bool = False,
     ) -> T:
         """One chat completion, with retries of what is transient.
 
         Args:
             read: makes the result from the answer's text; what it raises counts as the request's outcome.
+            as_it_is: an empty, cut-off or refusing answer is an answer too: a policy's, which is judged.
 
         Raises:
             JudgeFailure: typed; the detail names model and address.
@@ -175,7 +177,7 @@ class Line:
             async for attempt in retrying:
                 with attempt:
                     usage.retries += attempt.retry_state.attempt_number > 1
-                    return await self._attempt(body, usage, read, deadline)
+                    return await self._attempt(body, usage, read, deadline, as_it_is)
         except Exception as error:
             cause = classify(error)
             if cause is None:
@@ -183,7 +185,9 @@ class Line:
             raise JudgeFailure(cause, self._detail(error)) from None
         raise AssertionError("tenacity ends with a result or an exception")
 
-    async def _attempt(self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline) -> T:
+    async def _attempt(
+        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
+    ) -> T:
         estimated = sum(len(m["content"]) for m in body["messages"]) / 4 + self._completion_tokens
         queued = time.perf_counter()
         await self.gate.enter(estimated)
@@ -207,7 +211,7 @@ class Line:
             if tokens is not None:
                 used = float((tokens.prompt_tokens or 0) + (tokens.completion_tokens or 0))
                 self._completion_tokens += 0.1 * ((tokens.completion_tokens or 0) - self._completion_tokens)
-            result = read(_text(completion))
+            result = read(_text(completion, as_it_is))
             outcome = OK
             return result
         except Exception as error:
@@ -245,11 +249,13 @@ class Line:
         return f"{self.endpoint.name}: {text}"
 
 
-def _text(completion: ChatCompletion) -> str:
+def _text(completion: ChatCompletion, as_it_is: bool) -> str:
     """The text of a completion, or the content failure it is."""
     if not completion.choices:
         raise JudgeFailure("invalid", "the endpoint's answer holds no choices")
     choice = completion.choices[0]
+    if as_it_is:
+        return choice.message.content or choice.message.refusal or ""
     if choice.message.refusal:
         raise JudgeFailure("refusal", choice.message.refusal[:200])
     if choice.finish_reason == "length":

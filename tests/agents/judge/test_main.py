@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from agents.errors import BadSettings
-from agents.judge.__main__ import main, sections_of
+from agents.judge.__main__ import main
+from agents.judge.words import sections_of
 from agents.testing import FakeOpenAI, Json, Text, Unauthorized, refused_url
 
 KEY = "sk-sentinel-abcdef-0123456789"

@@ -1,0 +1,121 @@
+"""The evaluation itself: every sample is one session of the driver without feedback, as the trainer's validation is.
+
+All sets run at the same time. As many sessions are under way as keep the policy's endpoint busy while others wait for
+their judge; the caps of the endpoints hold below that (agents/judge/limits.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from agents import tasks
+from agents.errors import SYSTEMIC, Cause, JudgeFailure, SoulError
+from agents.evaluate.journal import Journal
+from agents.evaluate.settings import EvaluationSettings, Item
+from agents.judge import ChatModel, Gateway
+from agents.policy import OpenAISeat, Players
+from agents.refine import RefineSettings, run_session
+
+SESSIONS_PER_SLOT = 2  # sessions under way for each request that the policy's endpoint takes
+Listener = Callable[[dict[str, Any]], None]
+
+
+# Causes that hit every further sample alike: the run stops, and what it has stays.
+STOPPING: frozenset[Cause] = SYSTEMIC | {"auth", "not_found"}
+
+
+class BadPolicy(SoulError):
+    """The model under test cannot be asked."""
+
+
+class Stopped(SoulError):
+    """An endpoint is down, its key is refused or the budget is spent: no further sample can be taken."""
+
+
+async def evaluate(
+    settings: EvaluationSettings, todo: Sequence[Item], journal: Journal, folder: Path, on_sample: Listener
+) -> None:
+    """Take the samples, and keep each as soon as it is there.
+
+    Args:
+        todo: what is still to be taken.
+        on_sample: told of every finished sample, failed ones too.
+
+    Raises:
+        BadPolicy: the model under test does not answer at all.
+        Stopped: an endpoint does not answer any more, or the budget is spent. The same command goes on later.
+    """
+    tasks.configure(settings.tasks)
+    policy = ChatModel.connect(settings.policy)
+    gateway = Gateway.connect(settings.gateway, cache_dir=folder / "judge_cache")
+    left = iter(todo)
+    try:
+        await _check(policy)
+        workers = min(len(todo), SESSIONS_PER_SLOT * settings.policy.concurrency)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(_work(left, settings, policy, gateway, journal, on_sample))
+    except* Stopped as stopped:
+        raise stopped.exceptions[0] from None
+    finally:
+        await gateway.close()
+        await policy.close()
+
+
+async def _check(policy: ChatModel) -> None:
+    try:
+        await policy.scope().say([{"role": "user", "content": "Say hello."}])
+    except JudgeFailure as failure:
+        raise BadPolicy(
+            f"The model under test cannot be asked, {failure.cause}: {failure.detail}. Check OPENAI_AGENT_MODEL, "
+            "OPENAI_AGENT_BASE_URL and OPENAI_AGENT_API_KEY."
+        ) from failure
+
+
+async def _work(
+    left: Iterator[Item],
+    settings: EvaluationSettings,
+    policy: ChatModel,
+    gateway: Gateway,
+    journal: Journal,
+    on_sample: Listener,
+) -> None:
+    for item in left:
+        sample = await take(item, settings, policy, gateway)
+        failure = sample["draft"]["failure"]
+        if failure and failure["cause"] in STOPPING:
+            raise Stopped(f"{failure['detail']} (the {failure['stage']} of set {item.set}). The same command goes on.")
+        journal.add(sample)
+        on_sample(sample)
+
+
+async def take(item: Item, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway) -> dict[str, Any]:
+    """Take one sample.
+
+    Returns:
+        Its journal line: the draft as in a trace, usage by role with the policy's own, and what it belongs to.
+    """
+    asked = policy.scope()
+    session = await run_session(
+        item.row.task,
+        item.row.row,
+        lambda context: Players(lambda seat: OpenAISeat(asked)),
+        gateway,
+        RefineSettings(episode_deadline_s=settings.deadline_s),
+        refine=False,
+    )
+    trace = session.to_json()
+    return {
+        "set": item.set,
+        "task": trace["task"],
+        "number": item.row.number,
+        "row": trace["row"],
+        "sample": item.sample,
+        "stamp": item.stamp,
+        "prompts": trace["prompts"],
+        "draft": trace["draft"],
+        "usage": {"policy": asked.usage.to_json(), **trace["usage"]},
+    }

@@ -1,0 +1,140 @@
+"""What an evaluation is: which model, which judges, which rows; and what of that makes two runs different runs.
+
+A run folder is named after the settings that determine answers and verdicts, so a rerun goes on where it stopped and a
+changed model or judge never mixes with the samples of another. How many rows are evaluated is no part of it: more rows
+are more of the same. (Prompt versions and records are checked sample by sample: `Item.stamp`.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents import tasks
+from agents.errors import BadSettings
+from agents.judge import Endpoint, GatewaySettings
+from agents.rows import TaskRow, read_rows
+
+# Of an endpoint: what determines its answers.
+_ANSWERS = {"model", "base_url", "reasoning_effort", "temperature", "max_output_tokens"}
+
+
+class EvaluationSettings(BaseModel):
+    """One evaluation of one model.
+
+    Attributes:
+        sets: name -> parquet file.
+        limit: rows of each set, drawn by the seed; the same for every model, and a smaller limit's rows are among a
+            larger one's. None: all.
+        n: samples of each row.
+        deadline_s: the play of one episode; None: no deadline.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: Endpoint
+    gateway: GatewaySettings
+    sets: dict[str, Path]
+    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    limit: int | None = Field(default=None, gt=0)
+    n: int = Field(default=1, gt=0)
+    seed: int = 0
+    deadline_s: float | None = Field(default=None, gt=0)
+
+    def identity(self) -> dict[str, Any]:
+        """What determines answers and verdicts; no key and no name of one."""
+
+        def of(endpoint: Endpoint) -> dict[str, Any]:
+            return {**endpoint.model_dump(mode="json", include=_ANSWERS), "base_url": endpoint.address}
+
+        gateway = self.gateway
+        return {
+            "policy": of(self.policy),
+            "roles": {role: of(endpoint) for role, endpoint in gateway.roles.items()},
+            "jury": [of(endpoint) for endpoint in gateway.jury],
+            "by_task": {task: of(endpoint) for task, endpoint in gateway.by_task.items()},
+            "jury_reward": gateway.policy.jury_reward,
+            "tasks": self.tasks,
+            "deadline_s": self.deadline_s,
+        }
+
+    def folder(self, out: Path, name: str) -> Path:
+        """The run's folder: `name` and the identity's hash."""
+        text = json.dumps(self.identity(), sort_keys=True)
+        return out / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One sample to be taken.
+
+    Attributes:
+        stamp: of the record and the judge prompts: a sample of another stamp is not this one.
+    """
+
+    set: str
+    row: TaskRow
+    sample: int
+    stamp: str
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Which sample it is: set, row of the file, number of the sample."""
+        return self.set, self.row.number, self.sample
+
+
+def items(settings: EvaluationSettings) -> list[Item]:
+    """All samples of a run, set by set in turns, so that every set has results early.
+
+    Raises:
+        BadRow: a file cannot be read, or a row is not valid.
+        BadSettings: a file holds rows of several tasks.
+    """
+    of_set: list[list[Item]] = []
+    for name, file in settings.sets.items():
+        rows = read_rows([str(file)])
+        if len({row.task.name for row in rows}) > 1:
+            raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
+        order = random.Random(f"{settings.seed}:{name}").sample(range(len(rows)), len(rows))
+        chosen = sorted(order[: settings.limit])
+        of_set.append([Item(name, rows[i], k, _stamp(rows[i])) for i in chosen for k in range(settings.n)])
+    ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
+    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _stamp(row: TaskRow) -> str:
+    prompts = [prompt.id for prompt in row.task.prompts]
+    text = json.dumps([row.row.model_dump(mode="json"), prompts], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
+    """The files of these sets; of all 27 where none is named. A parquet file may stand for a set of one's own.
+
+    Raises:
+        BadSettings: no such set, or its file is missing.
+    """
+    found: dict[str, Path] = {}
+    for name in names or list(tasks.SETS):
+        if name.endswith(".parquet"):
+            found[Path(name).stem] = Path(name)
+        elif name in tasks.SETS:
+            found[name] = data_dir / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"
+        elif name in tasks.names():
+            found[name] = data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"
+        else:
+            raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(tasks.SETS)}.")
+    missing = [f"{name} ({file})" for name, file in found.items() if not file.is_file()]
+    if missing:
+        raise BadSettings(
+            f"No file for {', '.join(missing)}. Set DATA_DIR, build the files (python -m data.<task>), or name the "
+            "sets that you have (TASKS=...)."
+        )
+    return found

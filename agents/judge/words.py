@@ -1,0 +1,30 @@
+"""Settings of the gateway as words of a command line: `judge.model=gpt-5.4 partner.concurrency=8 policy.model=mine`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from agents.errors import BadSettings
+from agents.judge.roles import ROLES
+
+
+def sections_of(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings from words `section.key=value`; values are read as YAML.
+
+    Raises:
+        BadSettings: a word of another form, or of an unknown section.
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        section, *path = key.split(".")
+        if not equals or not path or section not in (*ROLES, "policy"):
+            raise BadSettings(f"{word!r}: write section.key=value with a section of {', '.join(ROLES)}, policy.")
+        place = sections.setdefault(section, {})
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        place[path[-1]] = yaml.safe_load(value)
+    return sections
