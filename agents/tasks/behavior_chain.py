@@ -7,6 +7,7 @@ link a row, as a JSON object in `raw`, or its fields flat.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
@@ -75,10 +76,8 @@ class BehaviorChainRow(Row):
 def _each(value: Any, write: Callable[[Any], str]) -> list[str]:
     """The entries of a list in words; a text is one entry."""
     if isinstance(value, str) and value.lstrip()[:1] == "[":
-        try:
+        with suppress(ValueError):  # a text that starts with a bracket stays one
             value = parsed(value)
-        except ValueError:
-            pass  # a text that starts with a bracket
     entries = value if isinstance(value, list | tuple) else [value]
     return [text for text in (write(entry) for entry in entries) if text]
 
