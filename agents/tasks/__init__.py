@@ -161,7 +161,7 @@ def _made(name: str, kind: type[Task[Any]]) -> Task[Any]:
     unknown = [key for key in options if key not in known]
     if unknown:
         raise BadSettings(
-            f"tasks.{name}.{unknown[0]}: {name} has {'the options ' + ', '.join(known) if known else 'none'}"
+            f"tasks.{name}.{unknown[0]}: {name} has {'the options ' + ', '.join(known) if known else 'no options'}"
         )
     try:
         return kind(**options)
