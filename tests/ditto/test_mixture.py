@@ -58,6 +58,11 @@ def test_weights(weights, expected):
         assert max(of_task) - min(of_task) <= 1
 
 
+def test_a_heavier_task_gives_more_rows_before_it_gives_one_twice():
+    rows = [row for row in draw(ROWS, 10, {"lifechoices": 3.0}, 1) if row.task.name == "lifechoices"]
+    assert len(rows) == 30 and len({row.number for row in rows}) == 30
+
+
 def test_the_draw_depends_on_the_seed_and_on_nothing_else():
     def numbers(rows, seed=1, **weights):
         return [row.number for row in draw(rows, 10, weights, seed) if row.task.name == "lifechoices"]

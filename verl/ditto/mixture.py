@@ -48,7 +48,7 @@ class MixtureSettings(BaseModel):
 
 
 def draw(rows: Sequence[TaskRow], per_task: int | None, weights: Mapping[str, float], seed: int) -> list[TaskRow]:
-    """Draw rows of each task without replacement.
+    """Draw rows of each task without replacement, as long as there are enough.
 
     Args:
         per_task: how many; a task with fewer rows gives all it has. None: all rows of every task.
@@ -63,9 +63,7 @@ def draw(rows: Sequence[TaskRow], per_task: int | None, weights: Mapping[str, fl
         of_task.setdefault(row.task.name, []).append(row)
     drawn: list[TaskRow] = []
     for name, found in of_task.items():
-        chosen = found
-        if per_task is not None and per_task < len(found):
-            chosen = random.Random(f"{seed}:{name}").sample(found, per_task)
-        rounds, rest = divmod(round(len(chosen) * weights.get(name, 1.0)), len(chosen))
-        drawn += chosen * rounds + random.Random(f"{seed}:{name}:rest").sample(chosen, rest)
+        wanted = round(min(per_task or len(found), len(found)) * weights.get(name, 1.0))
+        rounds, rest = divmod(wanted, len(found))
+        drawn += found * rounds + random.Random(f"{seed}:{name}").sample(found, rest)
     return drawn
