@@ -1,24 +1,32 @@
 """Notice that a process of the run has died, while the trainer waits for something else.
 
-Each watched actor has at most one unanswered ping. A busy actor answers late, which is fine; the ping of a dead one
-raises at once. For rollout servers the ping goes through to the engine's worker process (`check_health`), because the
-server outlives its engine.
+A busy actor answers its ping late, which is fine; the ping of a dead one raises at once. For rollout servers the ping
+goes through to the engine's worker process (`check_health`), because the server outlives its engine. A ping that was
+under way while the engine died may never be answered at all, so one that takes long is followed by another.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import ray
 
+AGAIN_S = 10.0  # after so long without an answer another ping is sent, and the old one is forgotten
+
 
 class Liveness:
-    """Pings of named actors."""
+    """Pings of named actors.
 
-    def __init__(self) -> None:
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._pings: dict[str, Callable[[], Any]] = {}
-        self._unanswered: dict[str, Any] = {}
+        self._unanswered: dict[str, tuple[Any, float]] = {}  # name -> the ping, and when it was sent
 
     def watch_actor(self, name: str, actor: Any) -> None:
         """Watch a Ray actor."""
@@ -31,16 +39,17 @@ class Liveness:
     def died(self) -> str | None:
         """A sentence on the first actor found dead, or None."""
         for name, ping in self._pings.items():
-            reference = self._unanswered.get(name)
+            reference, sent = self._unanswered.get(name, (None, 0.0))
             if reference is not None:
                 ready, _ = ray.wait([reference], timeout=0)
-                if not ready:
+                if not ready and self._clock() - sent < AGAIN_S:
                     continue
                 try:
-                    ray.get(reference)
+                    if ready:
+                        ray.get(reference)
                 except Exception as error:  # noqa: BLE001 - whatever a ping raises is what the watchdog reports
                     cause = getattr(error, "cause", None) or error  # Ray wraps what the remote side raised
                     text = " ".join(str(cause).split())[:300]
                     return f"{name} died ({type(cause).__name__}: {text})"
-            self._unanswered[name] = ping()
+            self._unanswered[name] = ping(), self._clock()
         return None
