@@ -7,7 +7,7 @@ their judge; the caps of the endpoints hold below that (agents/judge/limits.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from agents.errors import SYSTEMIC, Cause, JudgeFailure, SoulError
 from agents.evaluate.journal import Journal
 from agents.evaluate.settings import EvaluationSettings, Item
 from agents.judge import ChatModel, Gateway
+from agents.judge.gate import in_process
+from agents.judge.gateway import limits_of
 from agents.policy import OpenAISeat, Players
 from agents.refine import RefineSettings, run_session
 
@@ -50,7 +52,9 @@ async def evaluate(
     """
     tasks.configure(settings.tasks)
     policy = ChatModel.connect(settings.policy)
-    gateway = Gateway.connect(settings.gateway, cache_dir=folder / "judge_cache")
+    spent = sum(journal_cost(sample) for sample in journal.samples.values())
+    limits = limits_of(settings.gateway, spent)  # a budget is for the run, not for each of its starts
+    gateway = Gateway.connect(settings.gateway, in_process(limits), folder / "judge_cache")
     left = iter(todo)
     try:
         await _check(policy)
@@ -63,6 +67,11 @@ async def evaluate(
     finally:
         await gateway.close()
         await policy.close()
+
+
+def journal_cost(sample: Mapping[str, Any]) -> float:
+    """What the judges, partners and environments of a sample cost; the policy is not part of judge.budget_usd."""
+    return float(sum(usage["cost_usd"] for role, usage in sample["usage"].items() if role != "policy"))
 
 
 async def _check(policy: ChatModel) -> None:

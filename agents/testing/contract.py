@@ -88,7 +88,7 @@ def check_rewards_and_metrics_are_in_range(example: Example[Any], row: Row) -> N
 def check_silence_is_worth_nothing(example: Example[Any], row: Row) -> None:
     """An empty or contentless output gets the least there is, or is invalid; never something in between."""
     for text in SILENCE:
-        session = asyncio.run(played(example, row, lambda messages, text=text: text))  # type: ignore[misc]
+        session = _sound(asyncio.run(played(example, row, lambda messages, text=text: text)))  # type: ignore[misc]
         verdict = session.draft.verdict
         assert verdict is None or verdict.reward == example.task.headline.worst, (text, verdict)
 
@@ -124,7 +124,10 @@ def check_feedback_reaches_the_policy_alone(example: Example[Any], row: Row) -> 
 def check_feedback_withholds_the_answer(example: Example[Any], row: Row) -> None:
     """A critic who tells everything: nothing of it that is secret enters the refined prompt."""
     secrets = [secret for secret in example.task.secrets(row) if secret.strip()]
-    session = asyncio.run(played(example, row, example.contrarian(row), _critical(" / ".join(secrets) or LESSON)))
+    critic = _critical(" / ".join(secrets) or LESSON)
+    session = _sound(asyncio.run(played(example, row, example.contrarian(row), critic)))
+    withheld = session.feedback_failure is not None and session.feedback_failure.cause == "leak"
+    assert session.feedback or withheld, "there is no feedback, and not because all of it was secret"
     told = session.feedback or ""
     assert not [secret for secret in secrets if re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", told)], told
 

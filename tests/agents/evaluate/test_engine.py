@@ -132,12 +132,35 @@ def test_a_model_that_cannot_be_asked_is_said_before_any_sample(data, tmp_path):
 def test_what_the_model_cuts_off_or_refuses_is_judged_as_it_is(data, tmp_path):
     from agents.testing import Empty, Refusal, Truncated
 
-    with FakeOpenAI(policy_or_judge) as good:
-        for reply in (Truncated(), Refusal(), Empty()):
-            with FakeOpenAI(lambda r, reply=reply: reply if "Story:" in r.text else policy_or_judge(r)) as fake:
-                samples, _ = evaluated(fake, data, tmp_path / type(reply).__name__, limit=2)
-            assert all(sample["draft"]["valid"] for sample in samples), reply
-        assert good.url
+    for reply in (Truncated(), Refusal(), Empty()):
+        with FakeOpenAI(lambda r, reply=reply: reply if "Story:" in r.text else policy_or_judge(r)) as fake:
+            samples, _ = evaluated(fake, data, tmp_path / type(reply).__name__, limit=2)
+        assert len(samples) == 4 and all(sample["draft"]["valid"] for sample in samples), reply
+
+
+def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
+    def start(budget, limit):
+        base = settings_of(fake.url, data, limit=limit)
+        judge = {**base.gateway.judge.model_dump(exclude_none=True), "api_key_env": "none"}
+        priced = {"price_in": 1000.0, "price_out": 1000.0, "budget_usd": budget}  # a dollar for a thousand tokens
+        settings = base.model_copy(update={"gateway": GatewaySettings.of({"judge": {**judge, **priced}})})
+        journal = Journal(tmp_path / "run")
+        try:
+            todo = [item for item in items(settings) if not journal.has(item.key, item.stamp, False)]
+            asyncio.run(engine.evaluate(settings, todo, journal, tmp_path / "run", lambda sample: None))
+        finally:
+            journal.close()
+
+    def asked():
+        return sum(request.body["model"] != "under-test" for request in fake.requests)
+
+    with FakeOpenAI(policy_or_judge) as fake:
+        start(budget=1000.0, limit=4)
+        before = asked()
+        assert before > 0
+        with pytest.raises(engine.Stopped, match="of judge.budget_usd=.1.50 are spent"):
+            start(budget=1.5, limit=12)
+        assert asked() == before
 
 
 def test_the_rows_of_a_limit_are_seeded_nested_and_the_same_for_every_model(data):
