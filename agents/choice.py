@@ -11,7 +11,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Protocol, runtime_checkable
 
 from pydantic import BaseModel, Field
 
@@ -161,6 +161,17 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
         return (await judge.ask(Critique, self.critic, data, said=[episode.answer])).critique
 
 
+@runtime_checkable
+class Voting(Protocol):
+    """A task whose answers can be counted: several samples of a row then have a majority (self-consistency).
+
+    Any task with this method is one; equal votes must be equal answers, which earn the same.
+    """
+
+    def vote(self, row: Any, episode: Episode) -> str | None:
+        """The answer that an episode gave, without its wording; None where it gave none."""
+
+
 class LetterTask(OneTurnTask[RowT], Generic[RowT]):
     """A one-turn task whose answer is one option's letter in `<answer>`: exact match."""
 
@@ -178,6 +189,10 @@ class LetterTask(OneTurnTask[RowT], Generic[RowT]):
 
     def secrets(self, row: RowT) -> Sequence[str]:
         return tuple(self.options(row).values())
+
+    def vote(self, row: RowT, episode: Episode) -> str | None:
+        letter = tagged_letter(episode.answer)
+        return letter if letter in self.options(row) else None
 
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
         letter = tagged_letter(episode.answer)

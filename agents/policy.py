@@ -68,12 +68,17 @@ class Players:
 
 @dataclass
 class OpenAISeat:
-    """The policy behind an OpenAI-compatible endpoint (evaluation of a checkpoint server or an API model)."""
+    """The policy behind an OpenAI-compatible endpoint (evaluation of a checkpoint server or an API model).
+
+    Attributes:
+        seed: sent with every turn, where the endpoint is to sample reproducibly; None: not sent.
+    """
 
     model: ChatModel
+    seed: int | None = None
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         try:
-            return await self.model.say(messages)
+            return await self.model.say(messages, self.seed)
         except JudgeFailure as error:
             raise PolicyFailure(error.cause, error.detail) from error

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from agents.choice import literal
 
@@ -31,6 +33,10 @@ def seen(value: Any) -> str:
     text = str(value).strip()
     bare = _UNSEEN.sub("", text).strip()
     return text if bare and bare.lower() != "nan" else ""
+
+
+# A word by which a record says what it belongs to. Rows do without it: what is no text is no mistake.
+Label = Annotated[str, BeforeValidator(lambda value: seen(value) if isinstance(value, str | int) else "")]
 
 
 def lettered(texts: Iterable[str]) -> dict[str, str]:
@@ -92,6 +98,11 @@ def gold_letter(value: Any, options: Mapping[str, str]) -> str:
         if matches:
             return matches[0]
     raise ValueError(f"{text!r} is not among the options {dict(options)}")
+
+
+def present(groups: Mapping[str, str]) -> dict[str, str]:
+    """Of what a row may belong to (`Task.groups`) that which its record tells; the rest is blank."""
+    return {kind: " ".join(value.split()) for kind, value in groups.items() if value.strip()}
 
 
 def pointed_at(nouns: Iterable[str], letters: Iterable[str]) -> tuple[str, ...]:

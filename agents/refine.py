@@ -90,8 +90,7 @@ class Attempt:
     def to_json(self) -> dict[str, Any]:
         """What the trace keeps of the attempt."""
         return {
-            "seats": {s: list(m) for s, m in self.episode.seats.items()} if self.episode else None,
-            "ended": self.episode.ended if self.episode else None,
+            **(self.episode.to_json() if self.episode else {"seats": None, "ended": None}),
             "reward": self.verdict.reward if self.verdict else None,
             "metrics": dict(self.verdict.metrics) if self.verdict else None,
             "critique": self.verdict.critique if self.verdict else None,
@@ -151,18 +150,34 @@ async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
 async def _attempt(
     task: Task[Any], row: Row, players: Players, gateway: Gateway, feedback: str | None, settings: RefineSettings
 ) -> Attempt:
+    attempt = await play(task, row, players, gateway, feedback, settings)
+    if attempt.episode is not None:
+        await score(attempt, task, row, gateway)
+    return attempt
+
+
+async def play(
+    task: Task[Any], row: Row, players: Players, gateway: Gateway, feedback: str | None, settings: RefineSettings
+) -> Attempt:
+    """Play a row: an attempt with its episode, or why there is none; not judged yet (`score`)."""
     attempt = Attempt(replace(players, gateway=gateway))
     start = time.perf_counter()
-    play = asyncio.wait_for(task.play(row, attempt.players, feedback), settings.episode_deadline_s)
-    episode = await _guarded("play", play)
+    playing = asyncio.wait_for(task.play(row, attempt.players, feedback), settings.episode_deadline_s)
+    episode = await _guarded("play", playing)
     attempt.seconds["play"] = time.perf_counter() - start
     if isinstance(episode, Failure):
         attempt.failure = episode
-        return attempt
-    attempt.episode = episode
+    else:
+        attempt.episode = episode
+    return attempt
+
+
+async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -> None:
+    """Judge an attempt's episode: its verdict, or why there is none, is written into it."""
+    assert attempt.episode is not None
     start = time.perf_counter()
     try:
-        verdict = await _guarded("judge", deliberate(task, row, episode, gateway))
+        verdict = await _guarded("judge", deliberate(task, row, attempt.episode, gateway))
     except Contentless:
         worst = task.headline.worst
         attempt.contentless, verdict = True, Verdict(worst, {task.headline.name: worst}, SAID_NOTHING)
@@ -173,7 +188,6 @@ async def _attempt(
         attempt.failure = Failure("judge", "invalid", f"the reward is {verdict.reward}")
     else:
         attempt.verdict = verdict
-    return attempt
 
 
 async def _safe_feedback(

@@ -11,7 +11,7 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
@@ -87,6 +87,15 @@ class Episode:
         (messages,) = self.seats.values()
         return messages[-1]["content"]
 
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain JSON, as `of` reads it back: to judge it later. Who adds fields adds them here."""
+        return {"seats": {seat: list(messages) for seat, messages in self.seats.items()}, "ended": self.ended}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        """Read `to_json` back. Who adds fields that hold more than plain values reads them here."""
+        return cls(**value)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -122,6 +131,7 @@ class Task(ABC, Generic[RowT]):
     name: ClassVar[str]
     row_type: type[RowT]
     headline: ClassVar[Metric]
+    episode_type: ClassVar[type[Episode]] = Episode  # what `play` returns, for who reads a saved one back
     # Calls that each role gets for one episode (play and verdict), and for the feedback on it: for the plan of a run,
     # and for the check that every endpoint that will be asked can be.
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
@@ -163,6 +173,14 @@ class Task(ABC, Generic[RowT]):
     def secrets(self, row: RowT) -> Sequence[str]:
         """Texts that feedback must not contain: the gold answer, and what would give it away by elimination."""
         return ()
+
+    def groups(self, row: RowT) -> Mapping[str, str]:
+        """What the row belongs to, by kind: {"order": "2"}. Evaluation breaks its numbers down by these.
+
+        Few values a kind (question types, subsets, topics), known from the record alone. What differs from episode to
+        episode (dimensions of a verdict) is a metric instead.
+        """
+        return {}
 
     def check(self, row: RowT) -> None:
         """Check what the schema cannot: for instance that the gold answer is among the choices.

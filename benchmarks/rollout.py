@@ -33,6 +33,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import math
 import random
 import statistics
@@ -46,7 +47,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import openai
-from openai.types.chat import ChatCompletion
 
 from agents import examples
 from agents.examples.example import Example, Player, Style
@@ -141,7 +141,7 @@ class Sleeper(openai.AsyncOpenAI):
         request = ChatRequest(next(self._numbers), body)
         made = answer(request).answer(request)
         await asyncio.sleep(made.delay)
-        return ChatCompletion.model_validate_json(made.body)
+        return json.loads(made.body)
 
 
 def connected(cap: int, sdk: bool) -> Gateway:

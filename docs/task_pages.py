@@ -32,6 +32,7 @@ from agents.testing.contract import played
 
 FOLDER = Path(__file__).parent / "tasks"
 SHOWN_CHARS = 1600  # of a message or a value; what is longer is cut in its middle
+EXAMPLES = 20  # rows of an example that are looked at
 SHOWN_TURNS = 4  # of a seat, at each end
 LESSON = "(What the judge's critique says stands here.)"
 
@@ -67,7 +68,15 @@ def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
     calls += [f"{task.calls_per_feedback:.3g} for the feedback"] if task.calls_per_feedback else []
     yield "calls an episode", ", ".join(calls) or "none"
     yield "judge prompts", ", ".join(_prompt_link(prompt.id) for prompt in task.prompts) or "none"
+    kinds = _kinds(name, task)
+    yield "evaluation broken down by", ", ".join(kinds) or "nothing: its records do not tell"
     yield "shortened where too long", ", ".join(f"`{field}` (its {end} stays)" for field, end in task.cuts) or "nothing"
+
+
+def _kinds(name: str, task: Task[Any]) -> list[str]:
+    """What kinds of groups rows belong to, as far as invented rows show it."""
+    example = examples.load(tasks.LAUNCHES[name].task)
+    return list(dict.fromkeys(kind for number in range(EXAMPLES) for kind in task.groups(example.row(number))))
 
 
 def _prompt_link(id: str) -> str:

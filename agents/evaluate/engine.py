@@ -7,22 +7,22 @@ their judge; the caps of the endpoints hold below that (agents/judge/limits.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agents import tasks
 from agents.errors import SYSTEMIC, Cause, JudgeFailure, SoulError
 from agents.evaluate.journal import Journal
 from agents.evaluate.settings import EvaluationSettings, Item
-from agents.judge import ChatModel, Gateway
+from agents.judge import ChatModel, Gateway, GatewaySettings
 from agents.judge.gate import in_process
 from agents.judge.gateway import limits_of
 from agents.policy import OpenAISeat, Players
 from agents.refine import RefineSettings, run_session
 
 SESSIONS_PER_SLOT = 2  # sessions under way for each request that the policy's endpoint takes
-Listener = Callable[[dict[str, Any]], None]
+Sample = dict[str, Any]  # a line of the journal
+Listener = Callable[[Sample], None]
 
 
 # Causes that hit every further sample alike: the run stops, and what it has stays.
@@ -50,23 +50,57 @@ async def evaluate(
         BadPolicy: the model under test does not answer at all.
         Stopped: an endpoint does not answer any more, or the budget is spent. The same command goes on later.
     """
-    tasks.configure(settings.tasks)
     policy = ChatModel.connect(settings.policy)
-    spent = sum(journal_cost(sample) for sample in journal.samples.values())
-    limits = limits_of(settings.gateway, spent)  # a budget is for the run, not for each of its starts
-    gateway = Gateway.connect(settings.gateway, in_process(limits), folder / "judge_cache")
-    left = iter(todo)
+
+    async def play(item: Item, gateway: Gateway) -> Sample:
+        return await take(item, settings, policy, gateway)
+
     try:
         await _check(policy)
-        workers = min(len(todo), SESSIONS_PER_SLOT * settings.policy.concurrency)
+        at_once = SESSIONS_PER_SLOT * settings.policy.concurrency
+        await take_all(play, todo, at_once, settings.gateway, journal, folder, on_sample)
+    finally:
+        await policy.close()
+
+
+async def take_all(
+    taken: Callable[[Item, Gateway], Awaitable[Sample]],
+    todo: Sequence[Item],
+    at_once: int,
+    settings: GatewaySettings,
+    journal: Journal,
+    folder: Path,
+    on_sample: Listener,
+) -> None:
+    """Make a journal line of every item, so many at the same time, with the judges of one gateway.
+
+    Raises:
+        Stopped: as in `evaluate`.
+    """
+    spent = sum(journal_cost(sample) for sample in journal.samples.values())
+    limits = limits_of(settings, spent)  # a budget is for the run, not for each of its starts
+    gateway = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
+    left = iter(todo)
+
+    async def work() -> None:
+        for item in left:
+            sample = await taken(item, gateway)
+            failure = sample["draft"]["failure"]
+            if failure and failure["cause"] in STOPPING:
+                raise Stopped(
+                    f"{failure['detail']} (the {failure['stage']} of set {item.set}). The same command goes on."
+                )
+            journal.add(sample)
+            on_sample(sample)
+
+    try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(_work(left, settings, policy, gateway, journal, on_sample))
+            for _ in range(min(len(todo), at_once)):
+                group.create_task(work())
     except* Stopped as stopped:
         raise stopped.exceptions[0] from None
     finally:
         await gateway.close()
-        await policy.close()
 
 
 def journal_cost(sample: Mapping[str, Any]) -> float:
@@ -84,34 +118,18 @@ async def _check(policy: ChatModel) -> None:
         ) from failure
 
 
-async def _work(
-    left: Iterator[Item],
-    settings: EvaluationSettings,
-    policy: ChatModel,
-    gateway: Gateway,
-    journal: Journal,
-    on_sample: Listener,
-) -> None:
-    for item in left:
-        sample = await take(item, settings, policy, gateway)
-        failure = sample["draft"]["failure"]
-        if failure and failure["cause"] in STOPPING:
-            raise Stopped(f"{failure['detail']} (the {failure['stage']} of set {item.set}). The same command goes on.")
-        journal.add(sample)
-        on_sample(sample)
-
-
-async def take(item: Item, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway) -> dict[str, Any]:
+async def take(item: Item, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway) -> Sample:
     """Take one sample.
 
     Returns:
-        Its journal line: the draft as in a trace, usage by role with the policy's own, and what it belongs to.
+        Its journal line: the draft as in a trace, usage by role with the policy's own, and what it belongs to. The
+        record is in it, so that it can be shown and judged again without the data files.
     """
     asked = policy.scope()
     session = await run_session(
         item.row.task,
         item.row.row,
-        lambda context: Players(lambda seat: OpenAISeat(asked)),
+        lambda context: Players(lambda seat: OpenAISeat(asked, item.seed(settings.policy.seed, seat))),
         gateway,
         RefineSettings(episode_deadline_s=settings.deadline_s),
         refine=False,
@@ -124,6 +142,9 @@ async def take(item: Item, settings: EvaluationSettings, policy: ChatModel, gate
         "row": trace["row"],
         "sample": item.sample,
         "stamp": item.stamp,
+        "groups": dict(item.row.task.groups(item.row.row)),
+        "shortened": list(item.shortened),
+        "record": item.row.row.model_dump(mode="json"),
         "prompts": trace["prompts"],
         "draft": trace["draft"],
         "usage": {"policy": asked.usage.to_json(), **trace["usage"]},

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agents.errors import SoulError
 
-Key = tuple[str, int, int]
+FILE = "samples.jsonl"
+Key = tuple[str, int, int]  # set, row of its file, number of the sample
 
 
 class RunInUse(SoulError):
@@ -30,25 +31,14 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "samples.jsonl"
+        self.path = folder / FILE
         self._file = self.path.open("a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
             raise RunInUse(f"{folder}: another evaluation is writing here. Wait for it, or name another run.") from None
-        self.samples: dict[Key, dict[str, Any]] = {}
-        for sample in self._read():
-            self.samples[_key(sample)] = sample
-
-    def _read(self) -> Iterator[dict[str, Any]]:
-        self._file.seek(0)
-        whole = 0
-        for line in self._file:
-            if not line.endswith(b"\n"):
-                break  # cut short by a crash
-            whole += len(line)
-            yield json.loads(line)
+        self.samples, whole = _read(self._file)
         self._file.truncate(whole)
 
     def add(self, sample: Mapping[str, Any]) -> None:
@@ -66,6 +56,25 @@ class Journal:
     def close(self) -> None:
         """Let others write."""
         self._file.close()
+
+
+def read_samples(folder: Path) -> dict[Key, dict[str, Any]]:
+    """The samples of a run that others may be writing: as far as it has come, nothing is changed."""
+    with (folder / FILE).open("rb") as file:
+        return _read(file)[0]
+
+
+def _read(file: BinaryIO) -> tuple[dict[Key, dict[str, Any]], int]:
+    """The samples, and the length of the file without a line that was cut short by a crash."""
+    file.seek(0)
+    samples, whole = {}, 0
+    for line in file:
+        if not line.endswith(b"\n"):
+            break
+        whole += len(line)
+        sample = json.loads(line)
+        samples[_key(sample)] = sample
+    return samples, whole
 
 
 def _key(sample: Mapping[str, Any]) -> Key:

@@ -7,6 +7,7 @@ average is said with it.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from agents import tasks
+from agents.choice import Voting
 from agents.evaluate.bootstrap import percentile_interval
 from agents.evaluate.row_result import Sample
 from agents.evaluate.set_result import Interval, SetResult, set_result
-from agents.task import Metric
+from agents.task import Episode, Metric, Task
 
 ALIGNX = tuple(name for name in tasks.SETS if name.startswith("alignx_"))  # one row of the model card
 
@@ -103,7 +105,7 @@ def summarise(samples: Iterable[Mapping[str, Any]], sets: Iterable[str], *, seed
     Raises:
         ValueError: a sample of another set, a sample that is there twice, or a set whose samples name two tasks.
     """
-    found: dict[str, dict[tuple[int, int], Sample]] = {name: {} for name in sets}
+    found: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {name: {} for name in sets}
     names: dict[str, str] = {}
     for line in samples:
         name, key = line["set"], (line["number"], line["sample"])
@@ -113,15 +115,26 @@ def summarise(samples: Iterable[Mapping[str, Any]], sets: Iterable[str], *, seed
             raise ValueError(f"{name}: row number {key[0]}, sample {key[1]} is there twice; pass its last line only")
         if names.setdefault(name, line["task"]) != line["task"]:
             raise ValueError(f"{name}: its samples name two tasks, {names[name]!r} and {line['task']!r}")
-        found[name][key] = Sample.of(line)
+        found[name][key] = line
     return Results(
         {name: _of_set(name, names.get(name), list(by_key.values()), seed) for name, by_key in found.items()}
     )
 
 
-def _of_set(name: str, task: str | None, samples: Sequence[Sample], seed: int) -> SetResult:
+def _of_set(name: str, task: str | None, lines: Sequence[Mapping[str, Any]], seed: int) -> SetResult:
     if task is None:  # no sample is finished
         task = tasks.SETS[name].task if name in tasks.SETS else name
         if task not in tasks.names():  # a file of the user's own: its rows would have named the task
             return SetResult(name, "", Metric("unknown"))
-    return set_result(name, task, tasks.load(task), samples, seed)
+    loaded = tasks.load(task)
+    several = {number for number, count in Counter(line["number"] for line in lines).items() if count > 1}
+    samples = [Sample.of(line, vote_of(loaded, line) if line["number"] in several else None) for line in lines]
+    return set_result(name, task, loaded, samples, seed)
+
+
+def vote_of(task: Task[Any], line: Mapping[str, Any]) -> str | None:
+    """The answer in a line of the journal; None where it gave none, failed, or the task's answers cannot be counted."""
+    draft = line["draft"]
+    if not isinstance(task, Voting) or not draft["valid"]:
+        return None
+    return task.vote(task.row_type.model_validate(line["record"]), Episode(draft["seats"], draft["ended"]))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from agents.choice import Voting
 from agents.evaluate.bootstrap import percentile_interval, resampled_means
 from agents.evaluate.row_result import RowResult, Sample
 from agents.judge.ledger import numbers
@@ -33,7 +34,10 @@ class SetResult:
         causes: invalid samples by cause.
         contentless: valid samples in which the policy said nothing; they score the headline's worst.
         metrics: the task's other set-level metrics, over all valid samples.
-        best: k -> (mean best@k, rows with at least k valid samples: it rests on them); for several samples a row.
+        best: k -> (mean best@k, rows with at least k valid samples: it rests on them); for several samples a row. Where
+            rewards are 0 or 1 this is pass@k.
+        self_consistency: N -> (mean score of the majority's answer, rows with N valid samples), for several samples a
+            row of a task whose answers can be counted.
         usage: by role.
         seconds: by stage, summed over samples that ran at the same time.
     """
@@ -83,11 +87,11 @@ class SetResult:
         """The 95% bootstrap interval of the mean, over rows."""
         return None if self.resampled is None else percentile_interval(self.resampled)
 
-    @property
+    @cached_property
     def bounds(self) -> Interval | None:
         """The mean if every invalid sample were the worst, and the best, of the headline's range."""
-        if not self.per_row:
-            return None
+        if not self.per_row or not self.invalid:
+            return None if self.mean is None else (self.mean, self.mean)
         metric = self.headline
         best = metric.high if metric.higher_is_better else metric.low
         worst_case, best_case = (
@@ -104,6 +108,12 @@ class SetResult:
             if able:
                 found[k] = (statistics.fmean(able), len(able))
         return found
+
+    @property
+    def self_consistency(self) -> dict[int, tuple[float, int]]:
+        n = self.per_row_samples
+        able = [row for row in self.per_row if row.votes is not None and len(row.rewards) == n]
+        return {n: (statistics.fmean(row.majority(self.headline) for row in able), len(able))} if n > 1 and able else {}
 
     @property
     def policy(self) -> Usage:
@@ -134,7 +144,9 @@ class SetResult:
             "seconds": dict(self.seconds),
         }
         if self.per_row_samples > 1:
-            value["best"] = {str(k): {"mean": mean, "rows": rows} for k, (mean, rows) in self.best.items()}
+            several = {"best": self.best, "self_consistency": self.self_consistency}
+            for name, found in several.items():
+                value[name] = {str(k): {"mean": mean, "rows": rows} for k, (mean, rows) in found.items()}
             value["per_row"] = [
                 {**vars(row), "mean": row.mean, "best": row.best_at(len(row.rewards), metric) if row.rewards else None}
                 for row in self.per_row
@@ -159,7 +171,7 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sam
     for sample in ordered:
         by_row.setdefault(sample.number, []).append(sample)
         for role, count in sample.usage.items():
-            usage.setdefault(role, Usage()).merge(count)
+            usage.setdefault(role, Usage()).merge(Usage.of(count))
         for stage, spent in sample.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
     verdicts = [sample.verdict for sample in ordered if sample.verdict]
@@ -168,7 +180,7 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sam
         name=name,
         task=task_name,
         headline=task.headline,
-        per_row=tuple(RowResult.of(of_row) for of_row in by_row.values()),
+        per_row=tuple(RowResult.of(of_row, isinstance(task, Voting)) for of_row in by_row.values()),
         causes=dict(sorted(Counter(sample.cause for sample in ordered if sample.cause).items())),
         contentless=sum(sample.contentless for sample in ordered),
         # The headline is the mean; a second value of it, over samples and not over rows, would only confuse.

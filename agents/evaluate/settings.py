@@ -14,16 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents import tasks
 from agents.errors import BadSettings
+from agents.evaluate.naming import short_names
 from agents.judge import Endpoint, GatewaySettings
 from agents.rows import TaskRow, read_rows
 
 # Of an endpoint: what determines its answers.
-_ANSWERS = {"model", "base_url", "reasoning_effort", "temperature", "max_output_tokens"}
+_ANSWERS = {"model", "base_url", "reasoning_effort", "temperature", "top_p", "seed", "max_output_tokens"}
 
 
 class EvaluationSettings(BaseModel):
@@ -34,6 +36,9 @@ class EvaluationSettings(BaseModel):
         limit: rows of each set, drawn by the seed; the same for every model, and a smaller limit's rows are among a
             larger one's. None: all.
         n: samples of each row.
+        served: what stands behind the policy's address where we serve it ourselves (local.py): it takes the place of
+            the address, which is another one each time.
+        source: the run whose episodes are judged again, and its policy, instead of playing (rescore.py).
         deadline_s: the play of one episode; None: no deadline.
     """
 
@@ -47,6 +52,8 @@ class EvaluationSettings(BaseModel):
     n: int = Field(default=1, gt=0)
     seed: int = 0
     deadline_s: float | None = Field(default=None, gt=0)
+    served: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
 
     def identity(self) -> dict[str, Any]:
         """What determines answers and verdicts; no key and no name of one."""
@@ -55,8 +62,11 @@ class EvaluationSettings(BaseModel):
             return {**endpoint.model_dump(mode="json", include=_ANSWERS), "base_url": endpoint.address}
 
         gateway = self.gateway
+        policy = of(self.policy)
+        if self.served is not None:
+            policy = {**policy, "base_url": None, **self.served}
         return {
-            "policy": of(self.policy),
+            **({"policy": policy} if self.source is None else self.source),
             "roles": {role: of(endpoint) for role, endpoint in gateway.roles.items()},
             "jury": [of(endpoint) for endpoint in gateway.jury],
             "by_task": {task: of(endpoint) for task, endpoint in gateway.by_task.items()},
@@ -77,17 +87,23 @@ class Item:
 
     Attributes:
         stamp: of the record and the judge prompts: a sample of another stamp is not this one.
+        shortened: fields of the record that were cut to fit the model's context (local.py).
     """
 
     set: str
     row: TaskRow
     sample: int
     stamp: str
+    shortened: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, int, int]:
         """Which sample it is: set, row of the file, number of the sample."""
         return self.set, self.row.number, self.sample
+
+    def seed(self, base: int | None, seat: str) -> int | None:
+        """The seed of one seat of this sample, 0 to 2**31 - 1; None where `base` is."""
+        return None if base is None else crc32(f"{base}:{self.key}:{seat}".encode()) >> 1
 
 
 def items(settings: EvaluationSettings) -> list[Item]:
@@ -97,6 +113,7 @@ def items(settings: EvaluationSettings) -> list[Item]:
         BadRow: a file cannot be read, or a row is not valid.
         BadSettings: a file holds rows of several tasks.
     """
+    tasks.configure(settings.tasks)  # before the rows, which hold their tasks
     of_set: list[list[Item]] = []
     for name, file in settings.sets.items():
         rows = read_rows([str(file)])
@@ -104,33 +121,36 @@ def items(settings: EvaluationSettings) -> list[Item]:
             raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
         order = random.Random(f"{settings.seed}:{name}").sample(range(len(rows)), len(rows))
         chosen = sorted(order[: settings.limit])
-        of_set.append([Item(name, rows[i], k, _stamp(rows[i])) for i in chosen for k in range(settings.n)])
+        of_set.append([Item(name, rows[i], k, stamp_of(rows[i])) for i in chosen for k in range(settings.n)])
     ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _stamp(row: TaskRow) -> str:
+def stamp_of(row: TaskRow) -> str:
+    """Of a record and the judge prompts of its task."""
     prompts = [prompt.id for prompt in row.task.prompts]
     text = json.dumps([row.row.model_dump(mode="json"), prompts], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
-    """The files of these sets; of all 27 where none is named. A parquet file may stand for a set of one's own.
+    """The files of these sets; of all 27 where none is named. A parquet file may stand for a set of one's own: its name
+    is the file's, with the folders above where that is another's.
 
     Raises:
         BadSettings: no such set, or its file is missing.
     """
-    found: dict[str, Path] = {}
+    files: dict[Path, tuple[str, ...]] = {}
     for name in names or list(tasks.SETS):
         if name.endswith(".parquet"):
-            found[Path(name).stem] = Path(name)
+            files[Path(name)] = Path(name).resolve().with_suffix("").parts[1:]
         elif name in tasks.SETS:
-            found[name] = data_dir / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"
+            files[data_dir / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"] = (name,)
         elif name in tasks.names():
-            found[name] = data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"
+            files[data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"] = (name,)
         else:
             raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(tasks.SETS)}.")
+    found = dict(zip(short_names(list(files.values())), files, strict=True))
     missing = [f"{name} ({file})" for name, file in found.items() if not file.is_file()]
     if missing:
         raise BadSettings(

@@ -52,9 +52,14 @@ def ordered(names: Sequence[str]) -> list[str]:
 
 
 def titles(results: Results) -> tuple[str, ...]:
-    """What stands above the run's own columns: the best of N has one where rows have several samples."""
+    """What stands above the run's own columns.
+
+    Where rows have several samples there are the best of N (pass@N of a headline that is 0 or 1), and what the answer
+    of the majority of N earns, if any set has answers that can be counted.
+    """
     n = max((result.per_row_samples for result in results.sets.values()), default=0)
-    return (*OWN[:2], f"best@{n}", *OWN[2:]) if n > 1 else OWN
+    majority = (f"maj@{n}",) if any(n in result.self_consistency for result in results.sets.values()) else ()
+    return (*OWN[:2], f"best@{n}", *majority, *OWN[2:]) if n > 1 else OWN
 
 
 def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[Line]:
@@ -65,8 +70,8 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[Line]:
     names = ordered(list(results.sets))
     for name in names:
         result = results.sets[name]
-        best = _best(results, [name])
-        own = (name, score(result.mean, result.interval), *best, *_counts([result], result.bounds))
+        several = _of_several(results, [name])
+        own = (name, score(result.mean, result.interval), *several, *_counts([result], result.bounds))
         found.append(Line(dimensions.get(name, ""), own, tuple(_number(c.of(name)) for c in columns)))
         if alignx is not None and name == ordered(ALIGNX)[-1]:
             published = [c.of("alignx") for c in columns]
@@ -153,14 +158,17 @@ def _counts(results: Sequence[SetResult], bounds: Interval | None) -> tuple[str,
     return n, invalid_share(sum(r.invalid for r in results), samples, bounds), cost
 
 
-def _best(results: Results, names: Sequence[str]) -> tuple[str, ...]:
-    """The cell under best@N, if the table has that column; an average needs the number of each of its sets."""
-    if len(titles(results)) == len(OWN):
-        return ()
-    n = max(result.per_row_samples for result in results.sets.values())
-    found = [results.sets[name].best.get(n) for name in names]
-    values = [value[0] for value in found if value is not None]
-    return (_number(100 * statistics.fmean(values)) if len(values) == len(found) else NONE,)
+def _of_several(results: Results, names: Sequence[str]) -> tuple[str, ...]:
+    """The cells under best@N and maj@N, as far as the table has them; an average needs the number of each of its
+    sets."""
+    n = max((result.per_row_samples for result in results.sets.values()), default=0)
+    chosen = [results.sets[name] for name in names]
+    cells = []
+    for title in titles(results)[2 : 2 - len(OWN)]:
+        found = [(s.best if title.startswith("best") else s.self_consistency).get(n) for s in chosen]
+        values = [value[0] for value in found if value is not None]
+        cells.append(_number(100 * statistics.fmean(values)) if len(values) == len(found) else NONE)
+    return tuple(cells)
 
 
 def _averaged(
@@ -172,7 +180,7 @@ def _averaged(
     published: Sequence[float | None],
 ) -> Line:
     counts = _counts([results.sets[name] for name in names], average.bounds)
-    own = (title, score(average.mean, average.interval), *_best(results, names), *counts)
+    own = (title, score(average.mean, average.interval), *_of_several(results, names), *counts)
     return Line(dimension, own, tuple(map(_number, published)))
 
 

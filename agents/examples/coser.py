@@ -106,6 +106,7 @@ class CoSERExample(Example[CoSERRow]):
             "dialogues": [{"character": speakers[who], "message": text.format(thing=thing)} for who, text in lines],
             "speaking_characters_w_env": list(dict.fromkeys(speakers[who] for who, _ in lines)),
             "major_characters": names,
+            "tag": pick(("id", "ood"), number),
         }
 
     def oracle(self, row: CoSERRow) -> Player:

@@ -3,14 +3,24 @@
     with FakeOpenAI(agents.examples.endpoint.answer) as fake:
         ...  # OPENAI_BASE_URL=fake.url bash run_rl.sh sotopia
 
+On a command line it stands in for as long as a command runs:
+
+    python -m agents.examples.endpoint bash run_rl.sh sotopia
+
 It rewards what the examples' oracles do. It is no judge of human behaviour, and no number of it means anything.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
 from agents import examples
 from agents.examples.filled import filled, schema_of
 from agents.testing.replies import ChatRequest, Reply, Text
+from agents.testing.server import FakeOpenAI
 
 CRITIQUE = "Read the whole situation again, weigh each possibility against it, and settle on the one that fits best."
 PARTNER = "I see what you mean. Tell me more about it."
@@ -26,3 +36,17 @@ def answer(request: ChatRequest) -> Reply:
         return Text(PARTNER)
     fields = schema_of(request)["properties"]
     return filled(request, 1.0, **({"critique": CRITIQUE} if "critique" in fields else {}))
+
+
+def main(command: Sequence[str]) -> int:
+    """Run a command that finds its judge here. Returns its exit code."""
+    if not command:
+        print((__doc__ or "").strip(), file=sys.stderr)
+        return 2
+    with FakeOpenAI(answer) as fake:
+        environment = {**os.environ, "OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": "stand-in"}
+        return subprocess.run(command, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -50,6 +50,7 @@ class FanToMExample(Example[FanToMRow]):
                 **told,
                 "question": f"What does {who} believe about this: {asked}",
                 "question_type": f"tom:belief:{'in' if who == away else ''}accessible:multiple-choice",
+                "tom_type": "first-order",
                 "answer_choices": shown,
                 "correct_answer": shown.index(beliefs[2 if who == away else 0]),
             }

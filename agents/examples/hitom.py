@@ -30,6 +30,7 @@ class HiToMExample(Example[HiToMRow]):
             "question": f"Where does{thinks} the {story.thing} is?" if chain else f"Where is the {story.thing} really?",
             "choices": ", ".join(f"{letter}. {text}" for letter, text in zip("ABCD", options, strict=True)),
             "correct_answer": story.believed(chain),
+            "deception": False,
             "story_length": 1,
             "question_order": order,
         }

@@ -58,6 +58,7 @@ class HumanualExample(Example[HumanualRow]):
             "persona": pick(_PERSONS, number),
             "completion": f"{view.format(topic=topic)} {pick(_MORE, number)}",
             "dataset": self.name,
+            "category": pick(("everyday life", "public affairs"), number),
         }
 
     def oracle(self, row: HumanualRow) -> Player:

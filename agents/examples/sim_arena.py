@@ -116,6 +116,7 @@ class SimArenaMathExample(SimArenaExample[SimMathRow]):
         said = [line.format_map(given) for line in lines]
         return {
             "problem": problem.format_map(given),
+            "topic": "Algebra, Level 1. Concepts: equations",
             "user_profile_text": profile,
             "human_user_queries": said,
             "human_public_conversation": _between(said, "What have you tried so far?"),

@@ -58,6 +58,8 @@ class SocialR1Example(LetterExample[SocialR1Row]):
             "prompt_text": f"{asked}\n{listed.strip()}",
             "answer_letter": "ABCD"[options.index(right)],
             "answer_text": right,
+            "ability": "Intention: Hints" if "want" in question else "Emotion: Hidden emotions",
+            "subtask": "Hints" if "want" in question else "Hidden Emotions",
         }
 
     def contrarian(self, row: SocialR1Row) -> Player:

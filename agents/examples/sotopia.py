@@ -88,6 +88,7 @@ class SotopiaExample(Example[SotopiaRow]):
             "agent2_goal": hosts_goal.format(**sums),
             "relationship": relationship,
             "scenario": scenario.format(**sums),
+            "source": "hand-craft",
             "eval_position": pick(POSITIONS, number),
         }
 

@@ -30,6 +30,8 @@ class Endpoint(BaseModel):
     api_key_env: str | None = "OPENAI_API_KEY"  # None (or "none"): the endpoint wants no key
     reasoning_effort: str | None = None
     temperature: float | None = None
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = None  # sent with every request; of the model under test each sample has its own, derived from it
     max_output_tokens: int | None = Field(default=None, ge=1)
     structured: Literal["auto", "json_schema", "json_object", "prompt"] = "auto"  # auto: detected once
     timeout_s: float = Field(default=60.0, gt=0)  # one request

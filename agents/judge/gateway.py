@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,6 +35,26 @@ def limits_of(settings: GatewaySettings, spent_usd: float = 0.0) -> Limits:
 def _key(endpoint: Endpoint) -> str:
     # One model may be asked with two sets of settings. (Not Python's hash: processes must agree.)
     return f"{endpoint.name}#{hashlib.sha256(endpoint.model_dump_json().encode()).hexdigest()[:8]}"
+
+
+class _Scopes(Mapping[Role, Judge]):
+    """The roles of one session, each made when it is first used: most sessions use one of the four, and making all
+    costs as much as scoring an answer."""
+
+    def __init__(self, of: Mapping[Role, Judge]) -> None:
+        self._of = of
+        self.made: dict[Role, Judge] = {}
+
+    def __getitem__(self, role: Role) -> Judge:
+        if role not in self.made:
+            self.made[role] = self._of[role].scope()
+        return self.made[role]
+
+    def __iter__(self) -> Iterator[Role]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
 
 
 @dataclass
@@ -105,23 +125,25 @@ class Gateway:
 
     def scope(self, task: str = "") -> Gateway:
         """The same roles with counters of their own (one session); `task`'s own judge where it has one."""
-        roles = {role: judge.scope() for role, judge in self.roles.items()}
         if task in self.by_task:
-            roles["judge"] = self.by_task[task].scope()
+            roles = _Scopes({**self.roles, "judge": self.by_task[task]})
             return Gateway(self.settings, roles, (roles["judge"],))
+        roles = _Scopes(self.roles)
         alone = len(self.jury) == 1 and self.jury[0] is self.roles["judge"]
         jury = (roles["judge"],) if alone else tuple(judge.scope() for judge in self.jury)
         return Gateway(self.settings, roles, jury)
 
     def usage(self) -> dict[str, Usage]:
         """What each role was asked, for those that were asked anything; the jury's members count as the judge."""
-        total = {role: Usage() for role in ROLES}
-        for role, judge in self.roles.items():
-            total[role].merge(judge.usage)
-        for judge in self.jury:
-            if judge is not self.roles["judge"]:
-                total["judge"].merge(judge.usage)
-        return {role: usage for role, usage in total.items() if usage.calls}
+        roles = self.roles.made if isinstance(self.roles, _Scopes) else self.roles
+        asked: dict[Role, list[Usage]] = {role: [judge.usage] for role, judge in roles.items()}
+        asked.setdefault("judge", []).extend(j.usage for j in self.jury if j is not roles.get("judge"))
+        total: dict[str, Usage] = {}
+        for role, counts in asked.items():
+            for count in counts:
+                if count.calls:  # most sessions ask one role: to add up noughts costs more CPU than the rest of this
+                    total.setdefault(role, Usage()).merge(count)
+        return total
 
     async def close(self) -> None:
         """Close the connections and the cache."""

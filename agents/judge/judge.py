@@ -77,7 +77,7 @@ class ChatModel:
                     raise
         raise AssertionError("the last re-ask returns or raises")
 
-    async def say(self, messages: Sequence[Message]) -> str:
+    async def say(self, messages: Sequence[Message], seed: int | None = None) -> str:
         """The turn of a model under test. Sampled; empty, cut off or refusing it is what the model said.
 
         Raises:
@@ -85,7 +85,8 @@ class ChatModel:
         """
         self.usage.calls += 1
         try:
-            return await self.line.request(messages, self.usage, str, Deadline(self.endpoint.deadline_s), as_it_is=True)
+            deadline = Deadline(self.endpoint.deadline_s)
+            return await self.line.request(messages, self.usage, str, deadline, as_it_is=True, seed=seed)
         except JudgeFailure as failure:
             self.usage.failed(failure.cause)
             raise

@@ -142,9 +142,7 @@ class _Line:
         cap = self.cap.value
         if state == "probing":
             cap = 1 if self.breaker.probed or not in_use else 0  # a probe goes alone: what comes back is its outcome
-        fair = self._fair_share(process, cap, now)
-        process.held = max(process.held, min(fair, cap - (in_use - process.held))) if process.demand else 0
-        slots = min(fair, process.held)
+        slots = self._slots(process, cap, now)
         requests, tokens = self._allowances(process, slots)
         self._note_turn(process, now, able=process.in_flight > 0 or (requests > 0 and tokens > 0))
         self.breaker.probed |= state == "probing" and slots > 0
@@ -153,23 +151,32 @@ class _Line:
         again_s = POLL_S if not served else CONTENDED_S if contended else HEARTBEAT_S
         return Grant(slots, requests, tokens, again_s, contended)
 
-    def _fair_share(self, process: _Process, cap: int, now: float) -> int:
-        """Max-min fair: nobody gets more than he asks for while another lacks; what is left over is spread evenly."""
+    def _slots(self, process: _Process, cap: int, now: float) -> int:
+        """The slots that this process may use now: its share, and room to grow without asking first."""
         if not process.demand:
+            process.held = 0
             return 0
+        due, spare = self._shares(cap, now)
+        # Where hardly anything is spare it goes to whoever asks first; but what is due to another stays his.
+        room = min(max(spare // len(due), min(spare, 1)), max(4, process.demand // 4))
+        others = sum(max(p.held, due.get(p, 0)) for p in self.processes.values() if p is not process)
+        fair = due[process] + room
+        process.held = max(process.held, min(fair, cap - others))
+        return min(fair, process.held)
+
+    def _shares(self, cap: int, now: float) -> tuple[dict[_Process, int], int]:
+        """Max-min fair: nobody gets more than he asks for while another lacks; and what is left over then."""
         faded = [p for p in self.processes.values() if now - p.heard > FADED_S]
         busy = sorted((p for p in self.processes.values() if p.demand and p not in faded), key=lambda p: p.demand)
-        left, share = max(0, cap - sum(p.held for p in faded)), 0
+        left = max(0, cap - sum(p.held for p in faded))
         if left < len(busy):
-            return int(process in sorted(busy, key=lambda p: self._rank(p, now))[:left])
-        for position, other in enumerate(busy):
-            share = min(other.demand, left // (len(busy) - position))
-            left -= share
-            if other is process:
-                mine = share
-        # Room to grow without asking first; where everything is taken, the remainder of the division goes to whoever
-        # asks first.
-        return mine + min(max(left // len(busy), min(left, 1)), max(4, process.demand // 4))
+            first = sorted(busy, key=lambda p: self._rank(p, now))[:left]
+            return {p: int(p in first) for p in busy}, 0
+        due = {}
+        for position, process in enumerate(busy):
+            due[process] = min(process.demand, left // (len(busy) - position))
+            left -= due[process]
+        return due, left
 
     def _rank(self, process: _Process, now: float) -> tuple[int, float]:
         """Where slots do not go round: first whose turn has just begun, then who has waited longest for one; and of

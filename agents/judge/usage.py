@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from openai.types import CompletionUsage
-
 from agents.errors import Cause
+from agents.judge.completion import Tokens
 from agents.judge.endpoint import Endpoint
 
 _BUCKET = math.log(1.05)  # latencies are kept in buckets of 5 percent: small, and they add up
@@ -27,6 +26,7 @@ class Usage:
         reasks: requests sent again after an unusable answer.
         cache_hits: calls that cost no request.
         failures: final failures by cause.
+        cut_off: turns of a model under test that hit its token limit; they are judged as they are.
         prompt_tokens: includes cached_tokens; completion_tokens includes reasoning_tokens.
         cost_usd: of the requests whose cost is known; `unpriced` counts the others: the endpoint has no price, or did
             not say how many tokens it took.
@@ -40,6 +40,7 @@ class Usage:
     reasks: int = 0
     cache_hits: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    cut_off: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -50,7 +51,7 @@ class Usage:
     queued_s: float = 0.0
     latency: Counter[int] = field(default_factory=Counter)  # log-bucket -> requests that were answered
 
-    def answered(self, endpoint: Endpoint, tokens: CompletionUsage | None, seconds: float) -> float:
+    def answered(self, endpoint: Endpoint, tokens: Tokens | None, seconds: float) -> float:
         """Count one answered request.
 
         Returns:
@@ -88,8 +89,12 @@ class Usage:
 
     def merge(self, other: Usage) -> None:
         """Add another count to this one."""
+        mine = vars(self)
         for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
+            if isinstance(value, Counter):
+                mine[name].update(value)
+            else:
+                mine[name] += value
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `of` reads back."""

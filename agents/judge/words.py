@@ -11,18 +11,22 @@ from agents.errors import BadSettings
 from agents.judge.roles import ROLES
 
 
-def sections_of(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+def sections_of(words: Sequence[str], more: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     """Settings from words `section.key=value`; values are read as YAML.
+
+    Args:
+        more: sections that are known beside the roles and the policy.
 
     Raises:
         BadSettings: a word of another form, or of an unknown section.
     """
+    known = (*ROLES, "policy", *more)
     sections: dict[str, dict[str, Any]] = {}
     for word in words:
         key, equals, value = word.partition("=")
         section, *path = key.split(".")
-        if not equals or not path or section not in (*ROLES, "policy"):
-            raise BadSettings(f"{word!r}: write section.key=value with a section of {', '.join(ROLES)}, policy.")
+        if not equals or not path or section not in known:
+            raise BadSettings(f"{word!r}: write section.key=value with a section of {', '.join(known)}.")
         place = sections.setdefault(section, {})
         for name in path[:-1]:
             place = place.setdefault(name, {})

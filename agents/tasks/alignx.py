@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from agents.choice import LetterTask
 from agents.prompts import load_prompt
-from agents.records import described, parsed, pointed_at, seen
+from agents.records import Label, described, parsed, pointed_at, present, seen
 from agents.task import Metric, NotBlank, Row
 
 RULES = """\
@@ -55,6 +55,7 @@ class AlignXRow(Row):
     ugc: list[dict[str, str]] = Field(default=[], validation_alias=AliasChoices("ugc", "User-Generated Content"))
     n_icl: int | None = Field(default=None, ge=0)
     n_ugc: int | None = Field(default=None, ge=0)
+    source: Label = ""  # "P-Soups_student_phd:12", file and record
 
     @field_validator("demographic", "profile", mode="before")
     @classmethod
@@ -121,6 +122,15 @@ class AlignX(LetterTask[AlignXRow]):
 
     def gold(self, row: AlignXRow) -> str:
         return random.Random(f"alignx:{row.index}").choice("AB")
+
+    def groups(self, row: AlignXRow) -> Mapping[str, str]:
+        known = {
+            "description": row.demographic.strip() or row.profile.strip(),
+            "choices": self.pairs(row),
+            "comments": self.comments(row),
+        }
+        by = ", ".join(what for what, there in known.items() if there)
+        return present({"source": row.source.rpartition(":")[0], "user known by": by})
 
     def secrets(self, row: AlignXRow) -> Sequence[str]:
         return (row.chosen, row.rejected, *_POINTERS)

@@ -38,6 +38,7 @@ class BehaviorChainRow(Row):
     current_context: NotBlank
     options: list[str] = Field(validation_alias=AliasChoices("options_dict", "options"))
     right_option_letter: NotBlank
+    earlier_scenes: int | None = None  # how many; None where they come in one text
 
     @model_validator(mode="before")
     @classmethod
@@ -49,6 +50,7 @@ class BehaviorChainRow(Row):
             raise ValueError(f"raw: expected an object, got {type(raw).__name__}")
         outer = {key: value for key, value in record.items() if value is not None}
         found = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
+        found.setdefault("earlier_scenes", _count(found.get("prior_chain_text") or found.get("prior_chain")))
         # Of a field's two names one may be there and blank.
         return {key: value for key, value in found.items() if not (isinstance(value, str) and not value.strip())}
 
@@ -71,6 +73,17 @@ class BehaviorChainRow(Row):
     @classmethod
     def _options(cls, value: Any) -> Any:
         return option_texts(value)
+
+
+def _count(chain: Any) -> int | None:
+    """How many scenes a chain has; None of a text, which does not tell where one ends."""
+    if isinstance(chain, str) and chain.lstrip()[:1] == "[":
+        with suppress(ValueError):
+            chain = parsed(chain)
+    if not chain:
+        return 0
+    listed = isinstance(chain, list | tuple) and all(isinstance(scene, Mapping) for scene in chain)
+    return len(chain) if listed else None
 
 
 def _each(value: Any, write: Callable[[Any], str]) -> list[str]:
@@ -119,6 +132,9 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
 
     def gold(self, row: BehaviorChainRow) -> str:
         return gold_letter(row.right_option_letter, self.options(row))
+
+    def groups(self, row: BehaviorChainRow) -> Mapping[str, str]:
+        return {} if row.earlier_scenes is None else {"earlier scenes": str(row.earlier_scenes)}
 
     def check(self, row: BehaviorChainRow) -> None:
         try:

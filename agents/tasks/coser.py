@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,7 @@ from agents.judge import Judge
 from agents.metrics.ngram import rouge_l, sentence_bleu
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
+from agents.records import present
 from agents.task import Episode, Message, Metric, Task, Verdict
 from agents.tasks.coser_row import CoSERRow
 from agents.tasks.coser_stage import (
@@ -98,6 +99,7 @@ class CoSER(Task[CoSERRow]):
 
     name = "coser"
     row_type = CoSERRow
+    episode_type = Scene
     headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
     # The paper counts 14.2 turns of characters a scene: a next speaker after each, and a few turns of the narrator.
     calls_per_episode = {"judge": 1.0, "environment": 18.0}
@@ -118,6 +120,9 @@ class CoSER(Task[CoSERRow]):
             raise ValueError(f"speaking_characters_w_env: {twice[0]!r} stands for two speakers")
         if not row.reference:
             raise ValueError("dialogues: nobody says a word")
+
+    def groups(self, row: CoSERRow) -> Mapping[str, str]:
+        return present({"books": row.tag})
 
     def prompt(self, row: CoSERRow, feedback: str | None = None) -> list[Message]:
         seats = [self._instructions(row, name, feedback) for name in row.cast]

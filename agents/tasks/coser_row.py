@@ -16,6 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from agents.choice import listed
 from agents.cutting import MARK
+from agents.records import Label
 from agents.task import NotBlank, Row
 from agents.tasks.coser_stage import ENVIRONMENT, Line, same_name, without_thoughts
 
@@ -74,6 +75,7 @@ class CoSERRow(Row):
     dialogues: Annotated[tuple[Utterance, ...], Field(min_length=1)]  # the reference
     speaking_characters_w_env: tuple[NotBlank, ...] = ()  # absent in training data: who speaks most comes first
     major_characters: tuple[str, ...] = ()  # absent in training data: who has a profile
+    tag: Label = ""  # of the test set: "id" where the book is one of the training data, else "ood"
     # What the prompts show of the profiles: this may be cut, and the judge's `character_profiles` stay whole.
     shown_profiles: Sentences = ()
 

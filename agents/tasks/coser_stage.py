@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from agents.choice import without_thinking
 from agents.judge.untrusted import neutral
@@ -42,6 +43,13 @@ class Scene(Episode):
     """An episode of CoSER: `seats` hold what each character's seat saw, `lines` what was heard on stage."""
 
     lines: tuple[Line, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "lines": [asdict(line) for line in self.lines]}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Scene:
+        return cls(**{**value, "lines": tuple(Line(**line) for line in value["lines"])})
 
     @property
     def turns(self) -> int:

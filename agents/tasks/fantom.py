@@ -7,15 +7,17 @@ Row schema: original code base, section 4.6.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import string
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from agents.choice import OneTurnTask, letter_options, listed, named, tagged_answer, tagged_letter
 from agents.judge import Judge
-from agents.metrics.overlap import token_f1
+from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt
+from agents.records import present
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
@@ -30,6 +32,10 @@ FORMS: dict[Kind, str] = {
     "binary": "Think step by step, then answer with yes or no: <answer>yes</answer> or <answer>no</answer>",
     "fact": "Think step by step, then give a short answer in this form: <answer>ANSWER</answer>",
 }
+
+
+UNLISTED_CHOICES = 4  # of a question that lists its choices itself
+_ACCESS = ("accessible", "inaccessible")  # to the person asked about; a part of the types of belief questions
 
 
 def kind_of(question_type: str) -> Kind:
@@ -127,7 +133,7 @@ class FanToM(OneTurnTask[FanToMRow]):
     def check(self, row: FanToMRow) -> None:
         gold = row.correct_answer
         if row.kind == "choice":
-            last = len(row.answer_choices) - 1 if row.answer_choices else 3
+            last = (len(row.answer_choices) or UNLISTED_CHOICES) - 1
             if isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold <= last:
                 raise ValueError(f"correct_answer: {gold!r} is not among the choices, an index from 0 to {last}")
         elif row.kind == "binary" and _polarity(str(gold)) is None:
@@ -144,6 +150,26 @@ class FanToM(OneTurnTask[FanToMRow]):
             return tuple(row.correct_answer) if isinstance(row.correct_answer, list) else ()
         return ("yes", "no") if row.kind == "binary" else (str(row.correct_answer),)
 
+    def groups(self, row: FanToMRow) -> Mapping[str, str]:
+        named_so = row.question_type.split(":")
+        access = row.missed_info_accessibility or next((part for part in named_so if part in _ACCESS), "")
+        question = " ".join(part for part in named_so if part not in ("tom", *_ACCESS))
+        return present({"question": question, "access": access, "order": row.tom_type})
+
+    def vote(self, row: FanToMRow, episode: Episode) -> str | None:
+        answer = tagged_answer(episode.answer)
+        if answer is None:
+            return None
+        if row.kind == "choice":
+            letter = tagged_letter(episode.answer)
+            offered = string.ascii_uppercase[: len(row.answer_choices) or UNLISTED_CHOICES]
+            return letter if letter is not None and letter in offered else None
+        if row.kind == "list":
+            return ", ".join(sorted(_listed_names(row, answer))) or None
+        if row.kind == "binary":
+            return {True: "yes", False: "no", None: None}[_polarity(answer)]
+        return " ".join(normalized_tokens(answer)) or None
+
     async def judge(self, row: FanToMRow, episode: Episode, judge: Judge) -> Verdict:
         answer = tagged_answer(episode.answer)
         score = _score(row, episode.answer, answer) if answer else 0.0
@@ -157,15 +183,20 @@ def _polarity(text: str) -> bool | None:
     return yes if yes != no else None
 
 
+def _listed_names(row: FanToMRow, answer: str) -> set[str]:
+    """Of the right and the wrong names those that the answer holds."""
+    lists = (row.correct_answer, row.wrong_answer)
+    return named(answer, {name for names in lists if isinstance(names, list) for name in names})
+
+
 def _score(row: FanToMRow, text: str, answer: str) -> float:
     gold = row.correct_answer
     if row.kind == "choice":
         letter = tagged_letter(text)
         return float(letter is not None and ord(letter) - ord("A") == gold)
     if row.kind == "list":
-        wrong = row.wrong_answer if isinstance(row.wrong_answer, list) else []
         assert isinstance(gold, list)
-        return float(named(answer, {*gold, *wrong}) == set(gold))
+        return float(_listed_names(row, answer) == set(gold))
     if row.kind == "binary":
         return float(_polarity(answer) is not None and _polarity(answer) == _polarity(str(gold)))
     return token_f1(answer, str(gold))

@@ -5,7 +5,7 @@ One turn, a letter in `<answer>`, exact match. Row schema: original code base, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agents.choice import OneTurnTask, parse_options, tagged_letter
 from agents.judge import Judge
@@ -30,9 +30,9 @@ class HiToMRow(Row):
     question: NotBlank
     choices: NotBlank  # "A. green_box, B. red_crate, ..."
     correct_answer: NotBlank  # the text of the right option
-    deception: bool = False
-    story_length: int = 0  # chapters, 1-3
-    question_order: int = 0  # 0-4
+    deception: bool | None = None
+    story_length: int | None = None  # chapters, 1-3
+    question_order: int | None = None  # 0-4
     extra_info: str = ""
 
 
@@ -66,12 +66,18 @@ class HiToM(OneTurnTask[HiToMRow]):
     def secrets(self, row: HiToMRow) -> Sequence[str]:
         return tuple(parse_options(row.choices).values())
 
+    def groups(self, row: HiToMRow) -> Mapping[str, str]:
+        known = {"order": row.question_order, "chapters": row.story_length}
+        deceives = {None: {}, True: {"deception": "yes"}, False: {"deception": "no"}}[row.deception]
+        return {**{kind: str(value) for kind, value in known.items() if value is not None}, **deceives}
+
+    def vote(self, row: HiToMRow, episode: Episode) -> str | None:
+        return parse_options(row.choices).get(tagged_letter(episode.answer) or "")
+
     async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
         letter = tagged_letter(episode.answer)
         correct = letter is not None and parse_options(row.choices).get(letter) == row.correct_answer
-        metrics = {
-            "accuracy": float(correct),
-            "answered": float(letter is not None),
-            f"accuracy_order_{row.question_order}": float(correct),
-        }
+        metrics = {"accuracy": float(correct), "answered": float(letter is not None)}
+        if row.question_order is not None:
+            metrics[f"accuracy_order_{row.question_order}"] = float(correct)
         return Verdict(float(correct), metrics)

@@ -19,6 +19,7 @@ from agents.choice import OneTurnTask, without_thinking
 from agents.judge import Judge, Role
 from agents.metrics.overlap import token_f1
 from agents.prompts import Prompt, load_prompt
+from agents.records import present
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 DIMENSIONS = ("stance", "emotion", "belief", "value", "goal", "communication")
@@ -115,6 +116,11 @@ class Humanual(OneTurnTask[HumanualRow]):
 
     def secrets(self, row: HumanualRow) -> Sequence[str]:
         return quotations(row.completion)
+
+    def groups(self, row: HumanualRow) -> Mapping[str, str]:
+        # The six sets name themselves in every row: that tells nothing.
+        dataset = row.dataset if row.dataset != self.name else ""
+        return present({"dataset": dataset, "category": row.category})
 
     async def judge(self, row: HumanualRow, episode: Episode, judge: Judge) -> Verdict:
         text = response(episode.answer) or ""

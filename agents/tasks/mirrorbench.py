@@ -48,6 +48,7 @@ from agents.message import Message
 from agents.metrics.lexical import Lexis, lexis, likeness
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
+from agents.records import present
 from agents.task import Episode, Metric, NotBlank, Row, Task, Verdict
 
 Assistant = Literal["record", "model"]
@@ -187,6 +188,9 @@ class MirrorBench(Task[MirrorBenchRow]):
         instructions = self.substitute.fill({"reference": as_json({"turns": row.conversation})})
         reply = await players.partner.chat([{"role": "system", "content": instructions}, *said])
         return without_thinking(reply).strip() or SILENCE
+
+    def groups(self, row: MirrorBenchRow) -> Mapping[str, str]:
+        return present({"dataset": row.dataset})
 
     async def judge(self, row: MirrorBenchRow, episode: Episode, judge: Judge) -> Verdict:
         simulated = conversation(episode.seats["policy"])

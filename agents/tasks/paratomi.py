@@ -6,7 +6,8 @@ Draft and refined answer meet this same rule. Row schema: original code base, se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import field_validator
@@ -14,6 +15,7 @@ from pydantic import field_validator
 from agents.choice import OneTurnTask, listed, named, tagged_answer
 from agents.judge import Judge
 from agents.prompts import load_prompt
+from agents.records import present
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -68,6 +70,17 @@ class ParaToMi(OneTurnTask[ParaToMiRow]):
 
     def secrets(self, row: ParaToMiRow) -> Sequence[str]:
         return (row.correct_answer, *row.cands)
+
+    def groups(self, row: ParaToMiRow) -> Mapping[str, str]:
+        # Which of the two agents is asked about ("first_order_0_no_tom") makes no type.
+        return present({"question": re.sub(r"_[01](?=_)", "", row.qType)})
+
+    def vote(self, row: ParaToMiRow, episode: Episode) -> str | None:
+        answer = tagged_answer(episode.answer)
+        if answer is None or not row.cands:
+            return re.sub(r"[\s_]+", " ", answer).strip(" .!").casefold() if answer else None
+        places = named(answer, row.cands)
+        return places.pop() if len(places) == 1 else None  # who names two has not said where
 
     async def judge(self, row: ParaToMiRow, episode: Episode, judge: Judge) -> Verdict:
         answer = tagged_answer(episode.answer)

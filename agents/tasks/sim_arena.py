@@ -28,12 +28,15 @@ from agents.judge import Judge, Role
 from agents.judge.untrusted import neutral
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
+from agents.records import present
 from agents.task import Episode, Message, Metric, Task, Verdict
 from agents.tasks.sim_arena_rows import SimArenaRow, SimDocRow, SimMathRow, Trait
 
 TURNS = 8  # messages of the policy
 SHOWN_CHARS = 1500  # of one turn of a conversation, for the judge: a tutor's turns can be pages
 _LIKERT, _RATING = (1, 5), (1, 10)  # ranges of the judge's scores
+
+_SUBJECT = re.compile(r"([^,.:]+), (Level \d)\b")  # how a topic begins: a subject and a level of the MATH data set
 
 STUDENT = """\
 You play a student who asks a tutor for help with a math problem. You are the person described below and not an \
@@ -225,6 +228,10 @@ class SimArenaMath(SimArena[SimMathRow]):
         if not row.problem.strip() and not row.topic.strip():
             raise ValueError("problem: is missing, and so is a topic in its place")
 
+    def groups(self, row: SimMathRow) -> Mapping[str, str]:
+        found = _SUBJECT.match(row.topic)
+        return {"subject": found.group(1), "level": found.group(2)} if found else {}
+
 
 class SimArenaDoc(SimArena[SimDocRow]):
     """Somebody has a document written by an assistant."""
@@ -248,6 +255,9 @@ class SimArenaDoc(SimArena[SimDocRow]):
 
     def partner_instructions(self, row: SimDocRow) -> str:
         return ASSISTANT.format(kind=row.document_type)
+
+    def groups(self, row: SimDocRow) -> Mapping[str, str]:
+        return present({"document": row.document_type})
 
     def situation(self, row: SimDocRow) -> dict[str, Any]:
         return {"document_type": row.document_type, "intent": row.intent}

@@ -18,7 +18,7 @@ from pydantic import field_validator, model_validator
 from agents.choice import LetterTask, tagged_letter
 from agents.judge import Judge
 from agents.prompts import load_prompt
-from agents.records import gold_letter, seen, user_text
+from agents.records import Label, gold_letter, present, seen, user_text
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -78,6 +78,8 @@ class SocialR1Row(Row):
     prompt_text: NotBlank
     answer_letter: str = ""
     answer_text: str = ""
+    subtask: Label = ""  # which of ToMBench's tests
+    ability: Label = ""  # of ToMBench's, as in "Emotion: Hidden emotions"
 
     @model_validator(mode="before")
     @classmethod
@@ -89,6 +91,11 @@ class SocialR1Row(Row):
     @classmethod
     def _as_text(cls, value: Any) -> Any:
         return seen(value)
+
+
+def _offered(row: SocialR1Row) -> set[str]:
+    """Every letter that the text sets as one sets the letter of an option."""
+    return {mark.group(1).upper() for p in (_AT_LINE_START, _ANYWHERE) for mark in p.finditer(row.prompt_text)}
 
 
 class SocialR1(LetterTask[SocialR1Row]):
@@ -117,8 +124,7 @@ class SocialR1(LetterTask[SocialR1Row]):
             raise ValueError(f"answer_letter: {row.answer_letter!r} is no letter, and answer_text: {error}") from error
         options = self.options(row)
         # A list that was read in part only must not condemn a row whose text does offer the letter.
-        offered = {mark.group(1).upper() for p in (_AT_LINE_START, _ANYWHERE) for mark in p.finditer(row.prompt_text)}
-        if options and gold not in offered:
+        if options and gold not in _offered(row):
             raise ValueError(f"answer_letter: {gold!r} is not among the options {options} of the text")
 
     def reference(self, row: SocialR1Row) -> str:
@@ -128,6 +134,13 @@ class SocialR1(LetterTask[SocialR1Row]):
     def secrets(self, row: SocialR1Row) -> Sequence[str]:
         # The letters are blanked where there is any secret at all, so there is one also where no option could be read.
         return tuple(dict.fromkeys((*self.options(row).values(), row.answer_text, " ")))
+
+    def groups(self, row: SocialR1Row) -> Mapping[str, str]:
+        return present({"test": row.subtask, "ability": row.ability.partition(":")[0]})
+
+    def vote(self, row: SocialR1Row, episode: Episode) -> str | None:
+        letter = tagged_letter(episode.answer)
+        return letter if not self.options(row) or letter in _offered(row) else None
 
     async def judge(self, row: SocialR1Row, episode: Episode, judge: Judge) -> Verdict:
         verdict = await super().judge(row, episode, judge)

@@ -117,6 +117,14 @@ class SocSci210(OneTurnTask[SocSci210Row]):
         yes_no = ("yes", "no") if row.response_type == "binary" else ()
         return (*map(str, sorted(numbers)), f"{row.response:g}", *words, *row.labels.values(), *yes_no)
 
+    def groups(self, row: SocSci210Row) -> Mapping[str, str]:
+        return {"response type": row.response_type}
+
+    def vote(self, row: SocSci210Row, episode: Episode) -> str | None:
+        answer = tagged_answer(episode.answer)
+        value = _value(row, answer) if answer is not None else None
+        return None if value is None else str(value)
+
     async def judge(self, row: SocSci210Row, episode: Episode, judge: Judge) -> Verdict:
         answer = tagged_answer(episode.answer)
         value = _value(row, answer) if answer is not None else None

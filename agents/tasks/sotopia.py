@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, Field
@@ -20,8 +20,9 @@ from agents.dialogue import View, audible
 from agents.judge import Judge, Role
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
+from agents.records import present
 from agents.task import Episode, Message, Metric, Task, Verdict
-from agents.tasks.sotopia_row import POSITIONS, Position, SotopiaRow, other_than
+from agents.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow, other_than
 
 Kind = Literal["speak", "non-verbal communication", "action", "leave", "none"]
 
@@ -115,6 +116,13 @@ class Encounter(Episode):
 
     acts: tuple[Act, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "acts": [asdict(act) for act in self.acts]}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Encounter:
+        return cls(**{**value, "acts": tuple(Act(**act) for act in value["acts"])})
+
 
 class _UpToTen(BaseModel):
     reasoning: str = Field(min_length=1)
@@ -154,6 +162,7 @@ class Sotopia(Task[SotopiaRow]):
 
     name = "sotopia"
     row_type = SotopiaRow
+    episode_type = Encounter
     headline = Metric(
         "overall",
         low=headline_of({name: low for name, (low, _) in RANGES.items()}),
@@ -171,6 +180,10 @@ class Sotopia(Task[SotopiaRow]):
     def check(self, row: SotopiaRow) -> None:
         if row.agent1_name.casefold() == row.agent2_name.casefold():
             raise ValueError(f"agent2_name: {row.agent2_name!r} is the name of agent1 too")
+
+    def groups(self, row: SotopiaRow) -> Mapping[str, str]:
+        known = row.relationship if row.relationship in RELATIONSHIPS else ""  # others tell it in words of their own
+        return present({"relationship": known, "environment": row.source, "position": row.eval_position})
 
     def prompt(self, row: SotopiaRow, feedback: str | None = None) -> list[Message]:
         return self._opening(row, row.eval_position, feedback)

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import field_validator, model_validator
 
+from agents.records import Label
 from agents.task import NotBlank, Row
 
 Position = Literal["agent1", "agent2"]
@@ -60,6 +61,7 @@ class SotopiaRow(Row):
     relationship: str = ""  # a text, or Sotopia's code from 0 to 5
     scenario: NotBlank
     eval_position: Position = "agent1"  # whom the policy plays
+    source: Label = ""  # of the environment: "craigslist_bargains", "social_iqa", ...
 
     @model_validator(mode="before")
     @classmethod

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field, field_validator
 from agents.choice import LetterTask, letter_options
 from agents.judge import Judge
 from agents.prompts import load_prompt
-from agents.records import described, lettered, option_texts, parsed
+from agents.records import described, lettered, option_texts, parsed, present
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -103,6 +103,9 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
         last = len(row.answer_choices) - 1
         if not 0 <= row.answer_idx <= last:
             raise ValueError(f"answer_idx: {row.answer_idx} is not among the choices, an index from 0 to {last}")
+
+    def groups(self, row: TwinVoiceRow) -> Mapping[str, str]:
+        return present({"dimension": row.dimension})
 
     async def judge(self, row: TwinVoiceRow, episode: Episode, judge: Judge) -> Verdict:
         verdict = await super().judge(row, episode, judge)

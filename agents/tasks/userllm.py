@@ -201,6 +201,11 @@ class UserLLM(Task[UserLLMRow]):
         if row.source != "prism" and not row.conversation:
             raise ValueError(f"conversation_history: is empty, but a row of {row.source} answers an assistant turn")
 
+    def groups(self, row: UserLLMRow) -> Mapping[str, str]:
+        if row.source != "prism":
+            return {"source": row.source}
+        return {"source": row.source, "turn of prism": "later" if row.conversation else "first"}
+
     def prompt(self, row: UserLLMRow, feedback: str | None = None) -> list[Message]:
         place = f"The conversation so far:\n{row.conversation}\n\n{NEXT}" if row.conversation else FIRST
         wish = f"What this person is after: {row.intent}"

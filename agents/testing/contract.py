@@ -21,17 +21,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agents.choice import OneTurnTask, Voting
 from agents.examples import Example
 from agents.examples.endpoint import answer
 from agents.examples.example import Player, Style, babble
 from agents.message import Message
 from agents.refine import RefineSettings, Session, run_session
-from agents.task import Row
+from agents.task import Episode, Row
 from agents.testing.doubles import fake_gateway, scripted_players
 from agents.testing.replies import ChatRequest, Json, Reply, Script
 from agents.testing.server import FakeOpenAI
 
 LESSON = "Say less of this, and {more} of that: 100% \\n <b>."
+MOST_CHARS_OF_A_GROUP = 60
 SILENCE = ("", " \n\t", "Thought process:", ":", "<think>I would rather not.</think>", "<answer></answer>")
 _NOTHING = re.compile(r"\b(None|null|nan|NaN|undefined)\b")
 _TAG = re.compile(r"</?\w+>")
@@ -144,6 +146,42 @@ def check_the_prompt_hides_what_it_must(example: Example[Any], row: Row) -> None
             assert _said(task.prompt(changed, feedback)) == text, f"the prompt depends on the field {field}"
 
 
+def check_groups_come_from_the_row_alone(example: Example[Any], row: Row) -> None:
+    """What a row belongs to: short texts, the same after a round trip through JSON, and no hint at the gold answer."""
+    task, other = example.task, example.row(row.index + 1)
+    groups = task.groups(row)
+    for text in (*groups, *groups.values()):
+        assert isinstance(text, str) and text == text.strip() and 0 < len(text) <= MOST_CHARS_OF_A_GROUP, (text, groups)
+        assert text.isprintable(), f"{text!r} does not stand in one line"
+    again = task.row_type.model_validate(json.loads(json.dumps(row.model_dump(mode="json"))))
+    assert task.groups(again) == groups == task.groups(row), "the groups do not come from the row alone"
+    for field in example.hidden_in(row):
+        changed = row.model_copy(update={field: getattr(other, field)})
+        # (Others are hidden for another reason: a question's type tells how to answer it.)
+        if isinstance(task, OneTurnTask) and _is_right_answer(task, row, changed):
+            assert task.groups(changed) == groups, f"the groups depend on the field {field}"
+
+
+def check_equal_votes_earn_the_same(example: Example[Any], row: Row) -> None:
+    """Of tasks whose answers can be counted: who answers has a vote, who says nothing has none, and a vote has its
+    reward whatever its form."""
+    task = example.task
+    if not isinstance(task, Voting):
+        return
+    earned: dict[str, float] = {}
+    players = [example.player("random", row, seed) for seed in range(4)]
+    players += [example.oracle(row), example.contrarian(row)]
+    for player in (*players, *(_dressed(p, p, lambda said, _: f"<think>Hm.</think>\n {said}\n") for p in players)):
+        draft = _sound(asyncio.run(played(example, row, player, refine=False))).draft
+        assert draft.episode is not None and draft.verdict is not None, draft.failure
+        vote = task.vote(row, draft.episode)
+        assert vote is not None, draft.episode.answer
+        assert earned.setdefault(vote, draft.verdict.reward) == draft.verdict.reward, (vote, draft.episode.answer)
+    for text in SILENCE:
+        silent = Episode({"policy": [{"role": "assistant", "content": text}]})
+        assert task.vote(row, silent) is None, text
+
+
 def check_form_does_not_matter(example: Example[Any], row: Row) -> None:
     """Case of the tags, white space and thinking change no verdict."""
     for style in ("oracle", "contrarian"):
@@ -186,9 +224,19 @@ CHECKS: tuple[Check, ...] = (
     check_feedback_reaches_the_policy_alone,
     check_feedback_withholds_the_answer,
     check_the_prompt_hides_what_it_must,
+    check_groups_come_from_the_row_alone,
+    check_equal_votes_earn_the_same,
     check_form_does_not_matter,
     check_no_output_crashes_the_task,
 )
+
+
+def _is_right_answer(task: OneTurnTask[Any], row: Row, changed: Row) -> bool:
+    """Whether the changed field says what the right answer is."""
+    try:
+        return task.reference(changed) != task.reference(row)
+    except (IndexError, KeyError, TypeError, ValueError):
+        return True  # no answer of the changed row is right
 
 
 def _sound(session: Session) -> Session:

@@ -1,20 +1,35 @@
 #!/usr/bin/env bash
-# Evaluate a model on SOUL:
+# Evaluate models on SOUL:
 #   OPENAI_AGENT_MODEL=gpt-5.4 OPENAI_API_KEY=... bash recipe/ditto/eval.sh api [options and section.key=value words]
-# Environment variables: OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT (the
-# model under test), DATA_DIR, OUTPUT_DIR, EXPERIMENT_NAME, TASKS (sets, by blanks or commas; all 27 where unset), LIMIT (rows
-# a set; the paper: 100), N (samples a row). Needs the base install only: no torch, no Ray.
+#   ACTOR_MODEL_PATH="Qwen/Qwen3-8B outputs/run/global_step_50" bash recipe/ditto/eval.sh local [the same] [-- vLLM's arguments]
+# Environment variables of both: DATA_DIR, OUTPUT_DIR, EXPERIMENT_NAME, TASKS (sets, by blanks or commas; all 27 where unset),
+# LIMIT (rows a set; the paper: 100), N (samples a row); OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME go to the judge.
+# api: OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT. Needs the base install
+# only: no torch, no Ray. local: ACTOR_MODEL_PATH (one or several, by blanks: hub id, folder, global_step_N, LoRA adapter),
+# BASE_MODEL_PATH (below an adapter that names none), TP, DP. Starts vLLM's server, and stops it.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 MODE=${1:-}
-if [ "$MODE" != api ]; then
-  echo "eval.sh: say 'api' (a model behind an OpenAI-compatible endpoint, a vLLM server of yours included)" >&2
-  exit 2
-fi
+case $MODE in
+  api)
+    python=${PYTHON:-$ROOT/.venv/bin/python}
+    command -v "$python" >/dev/null || python=python3
+    "$python" -c "import agents.evaluate, openai, tenacity" 2>/dev/null ||
+      { echo "eval.sh: $python lacks the base install: $python -m pip install -e $ROOT (or name another with PYTHON=...)" >&2; exit 2; }
+    module=agents.evaluate ;;
+  local)
+    if [ -z "${PLATFORM:-}" ]; then
+      if [ -e /dev/nvidia0 ] || [ -e /dev/nvidiactl ]; then PLATFORM=gpu; else PLATFORM=cpu; fi
+    fi
+    export PLATFORM
+    python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
+    module=agents.evaluate.local ;;
+  *)
+    echo "eval.sh: say 'api' (a model behind an OpenAI-compatible endpoint) or 'local' (a checkpoint, served by vLLM)" >&2
+    exit 2 ;;
+esac
 shift
-python=${PYTHON:-$ROOT/.venv/bin/python}
-command -v "$python" >/dev/null || python=python3
-"$python" -c "import agents.evaluate, openai, tenacity" 2>/dev/null ||
-  { echo "eval.sh: $python lacks the base install: $python -m pip install -e $ROOT (or name another with PYTHON=...)" >&2; exit 2; }
 read -ra sets <<<"${TASKS:+${TASKS//,/ }}"
-exec "$python" -m agents.evaluate ${LIMIT:+--limit "$LIMIT"} ${N:+--n "$N"} "$@" "${sets[@]}"
+parallel=()
+[ "$MODE" = api ] || parallel=(${TP:+--tp "$TP"} ${DP:+--dp "$DP"})
+exec "$python" -m "$module" ${LIMIT:+--limit "$LIMIT"} ${N:+--n "$N"} "${parallel[@]}" "${sets[@]}" "$@"

@@ -88,6 +88,7 @@ def test_nobody_is_a_turn_ahead():
     assert log == sorted(log) and len(log) == 9
 
 
+@pytest.mark.slow  # real schedules, seconds each
 def test_different_work_is_refused(monkeypatch):
     monkeypatch.setattr(rollout, "lockstep", driver)
     rollout.compare(arguments(sessions=2))
@@ -100,6 +101,7 @@ def test_different_work_is_refused(monkeypatch):
         rollout.compare(arguments(sessions=2))
 
 
+@pytest.mark.slow  # real schedules, seconds each
 def test_it_prints_the_ratios_and_draws(monkeypatch, capsys, tmp_path):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(rollout.console, "width", 200)

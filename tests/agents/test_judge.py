@@ -169,7 +169,7 @@ def patch_completion(judge, **change):
 
     async def changed(*request, **more):
         completion = await post(*request, **more)
-        return completion.model_construct(**{**dict(completion), **change})
+        return {**completion, **change}
 
     judge.client.post = changed
 
@@ -394,11 +394,12 @@ def test_settings_are_sent_only_where_set():
     with served(GOOD) as (judge, fake):
         ask(judge)
     assert fake.requests[0].body.keys() == {"model", "messages", "response_format"}
-    settings = {"reasoning_effort": "low", "temperature": 0.0, "max_output_tokens": 77}
+    settings = {"reasoning_effort": "low", "temperature": 0.0, "max_output_tokens": 77, "top_p": 0.9, "seed": 3}
     with served(GOOD, **settings) as (judge, fake):
         ask(judge)
     body = fake.requests[0].body
     assert (body["reasoning_effort"], body["temperature"], body["max_completion_tokens"]) == ("low", 0.0, 77)
+    assert (body["top_p"], body["seed"]) == (0.9, 3)
 
 
 def objects_of(schema):
@@ -505,6 +506,16 @@ def test_a_policy_endpoint_that_fails_is_a_policy_failure():
     with pytest.raises(PolicyFailure) as caught:
         say(NotFound())
     assert caught.value.cause == "not_found"
+
+
+def test_half_a_surrogate_pair_in_a_conversation_is_sent_as_a_replacement():
+    """A model's JSON may hold one, and the next turn carries it. A whole pair is the letter that it stands for."""
+    with FakeOpenAI(Text("Hello.")) as fake:
+        seat = OpenAISeat(ChatModel.connect(fake.endpoint()))
+        asyncio.run(
+            seat.say([{"role": "assistant", "content": "a\ud83d b \ud83d\ude00"}, {"role": "user", "content": "?"}])
+        )
+    assert fake.requests[0].messages[0]["content"] == "a\ufffd b \U0001f600"
 
 
 def test_endpoint_refuses_settings_it_does_not_know():

@@ -37,7 +37,7 @@ class Run:
 
     folder: Path  # OUTPUT_DIR; the run folder is <folder>/run
     train: Path
-    val: Path
+    val: Path | str  # one file, or several by blanks
     model: Path
     judge_url: str
     overrides: list[str] = field(default_factory=list)

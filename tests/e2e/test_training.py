@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 STEPS, PROMPTS, N = 6, 4, 2
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
-FAULTS = [Empty(), Refusal(), TruncatedJson(), ServerError(), RateLimit(retry_after=0.01), Hang(3), DropConnection()]
+FAULTS = [Empty(), Refusal(), TruncatedJson(), ServerError(), RateLimit(retry_after=0.01), Hang(20), DropConnection()]
 
 
 def flaky_judge() -> FakeOpenAI:
@@ -62,7 +62,7 @@ def run(world: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[
             "data.train_max_samples=24",  # exactly one epoch
             "judge.max_attempts=1",
             "judge.max_reasks=0",
-            "judge.timeout_s=1",
+            "judge.timeout_s=6",  # a worker may lose the processor for seconds while the engines start
             "judge.max_failure_rate=0.9",
         ]
         run.start()

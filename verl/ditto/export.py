@@ -21,8 +21,11 @@ _PEFT_PREFIX = "base_model.model."
 _INDEX = "model.safetensors.index.json"
 
 
-def export_model(step_dir: Path) -> None:
+def export_model(step_dir: Path, base: str) -> None:
     """Move the model of `actor/huggingface` to the top of the checkpoint folder, merged.
+
+    Args:
+        base: path or hub id of the model that training began with: what the adapter belongs on.
 
     Raises:
         FileNotFoundError: `actor_rollout_ref.actor.checkpoint.save_contents` lacks hf_model.
@@ -38,11 +41,11 @@ def export_model(step_dir: Path) -> None:
     source.rmdir()
     meta = step_dir / "actor" / "lora_train_meta.json"
     if meta.exists():
-        _merge_adapter(step_dir, json.loads(meta.read_text()))
+        _merge_adapter(step_dir, json.loads(meta.read_text()), base)
     _tell_dtype(step_dir)
 
 
-def _merge_adapter(step_dir: Path, meta: dict[str, Any]) -> None:
+def _merge_adapter(step_dir: Path, meta: dict[str, Any], base: str) -> None:
     """Merge the low-rank factors into the weights, shard by shard, and keep them as `lora_adapter/`."""
     shards = sorted(step_dir.glob("*.safetensors"))
     adapter: dict[str, Tensor] = {}
@@ -63,7 +66,7 @@ def _merge_adapter(step_dir: Path, meta: dict[str, Any]) -> None:
     if index.exists():
         described = json.loads(index.read_text())
         index.write_text(json.dumps({"metadata": described["metadata"], "weight_map": weight_map}, indent=1))
-    _save_adapter(step_dir / "lora_adapter", adapter, meta)
+    _save_adapter(step_dir / "lora_adapter", adapter, meta, base)
 
 
 def _plain(key: str) -> str:
@@ -80,22 +83,27 @@ def _with_lora(weight: Tensor, adapter: dict[str, Tensor], module: str, scale: f
     return (weight.float() + scale * (b.float() @ a.float())).to(weight.dtype).contiguous()
 
 
-def _save_adapter(folder: Path, adapter: dict[str, Tensor], meta: dict[str, Any]) -> None:
+def _save_adapter(folder: Path, adapter: dict[str, Tensor], meta: dict[str, Any], base: str) -> None:
     folder.mkdir()
     targets = sorted({key.rsplit(".lora_", 1)[0].rsplit(".", 1)[-1] for key in adapter})
     LoraConfig(
-        r=int(meta["r"]), lora_alpha=int(meta["lora_alpha"]), target_modules=targets, task_type=meta["task_type"]
+        r=int(meta["r"]),
+        lora_alpha=int(meta["lora_alpha"]),
+        target_modules=targets,
+        task_type=meta["task_type"],
+        base_model_name_or_path=str(Path(base).resolve()) if Path(base).exists() else base,  # a path, or a hub id
     ).save_pretrained(str(folder))
     save_file(adapter, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 def _tell_dtype(step_dir: Path) -> None:
-    """config.json names the dtype that the weights have."""
+    """config.json names the dtype that the weights have, and not how training computed attention."""
     shard = next(iter(sorted(step_dir.glob("*.safetensors"))))
     dtypes = [tensor.dtype for tensor in load_file(shard).values() if tensor.is_floating_point()]
     common = max(set(dtypes), key=dtypes.count)
     path = step_dir / "config.json"
     config = json.loads(path.read_text())
     config.pop("torch_dtype", None)
+    config.pop("attn_implementation", None)
     config["dtype"] = str(common).removeprefix("torch.")
     path.write_text(json.dumps(config, indent=2))

@@ -21,8 +21,11 @@ CONFIG_DIR = Path(__file__).parent / "config"
 USER_ERROR = 2
 
 
-def load_config(overrides: list[str]) -> DictConfig:
+def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConfig:
     """Compose the config from command-line words: `--config-dir DIR`, `--config-name NAME`, and Hydra overrides.
+
+    Args:
+        program: which lists the keys with `--cfg`.
 
     Raises:
         BadConfig: an unknown key, a malformed override, a missing value.
@@ -43,7 +46,7 @@ def load_config(overrides: list[str]) -> DictConfig:
             config = compose(name, words)
         OmegaConf.resolve(config)
     except (HydraException, ConfigCompositionException, OmegaConfBaseException) as error:
-        raise BadConfig(_one_paragraph(error)) from error
+        raise BadConfig(f"{_one_paragraph(error)} All keys are listed by: python {program} --cfg") from error
     return config
 
 
@@ -64,8 +67,7 @@ def _register_resolvers() -> None:
 def _one_paragraph(error: BaseException) -> str:
     text = " ".join(str(error).split())
     cause = " ".join(str(error.__cause__).split()) if error.__cause__ else ""
-    hint = "Keys are listed in verl/ditto/config/trainer.yaml and, for verl's own, with: python train_ppo.py --cfg."
-    return f"The config cannot be built: {text} {cause if cause not in text else ''} {hint}".replace("  ", " ")
+    return f"The config cannot be built: {text} {cause if cause not in text else ''}".rstrip()
 
 
 def main(arguments: list[str]) -> int:

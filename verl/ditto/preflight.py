@@ -70,7 +70,8 @@ def check(config: DictConfig) -> StepPlan:
     _check_algorithm(config, settings)
     train = settings.mixture.training_rows(read_rows(_files(config, "train_files")))
     val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
-    tokenizer = load_tokenizer(config.actor_rollout_ref.model.path, config)
+    model = config.actor_rollout_ref.model
+    tokenizer = load_tokenizer(model.path, bool(model.get("trust_remote_code", False)), "actor_rollout_ref.model.path")
     lengths = _check_lengths(config, tokenizer, train)
     _check_lengths(config, tokenizer, val)
     if len(train) < config.data.train_batch_size:
@@ -134,15 +135,18 @@ def _check_algorithm(config: DictConfig, settings: Settings) -> None:
         )
 
 
-def load_tokenizer(path: str, config: DictConfig) -> Any:
+def load_tokenizer(path: str, trust: bool, setting: str) -> Any:
     """The tokenizer of a model path or hub id.
+
+    Args:
+        trust: run code that comes with the model.
+        setting: the name of the setting that holds the path, for messages.
 
     Raises:
         BadModel: there is no such model, or it has no chat template.
     """
     from transformers import AutoConfig, AutoTokenizer
 
-    trust = bool(config.actor_rollout_ref.model.get("trust_remote_code", False))
     try:
         AutoConfig.from_pretrained(path, trust_remote_code=trust)
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
@@ -151,13 +155,11 @@ def load_tokenizer(path: str, config: DictConfig) -> Any:
             "an existing folder" if Path(path).exists() else "neither an existing folder nor a model that the hub knows"
         )
         raise BadModel(
-            f"actor_rollout_ref.model.path={path}: {local} ({' '.join(str(error).split())[:300]}). Give a folder with "
+            f"{setting}={path}: {local} ({' '.join(str(error).split())[:300]}). Give a folder with "
             "config.json, tokenizer and weights, or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
         ) from error
     if not tokenizer.chat_template:
-        raise BadModel(
-            f"actor_rollout_ref.model.path={path}: the tokenizer has no chat template. Use an instruct model."
-        )
+        raise BadModel(f"{setting}={path}: the tokenizer has no chat template. Use an instruct model.")
     return tokenizer
 
 

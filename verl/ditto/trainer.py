@@ -401,7 +401,8 @@ class DittoTrainer(PPOTrainer):
         with self.watchdog.phase("checkpoint"):
             with self._writing_to(checkpoint.partial_dir(root)):
                 super()._save_checkpoint()
-            export_model(root / checkpoint.PARTIAL / f"global_step_{self.global_steps}")
+            base = str(self.config.actor_rollout_ref.model.path)
+            export_model(root / checkpoint.PARTIAL / f"global_step_{self.global_steps}", base)
             checkpoint.publish(root, self.global_steps)
             self._saved_step = self.global_steps
             checkpoint.prune(root, self.config.trainer.max_actor_ckpt_to_keep)

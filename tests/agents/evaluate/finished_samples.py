@@ -1,7 +1,9 @@
 """Finished samples as the journal has them, made by hand."""
 
 import random
+from functools import cache
 
+from agents import examples, tasks
 from agents.judge.usage import Usage
 
 TOM = "hitom"  # accuracy, 0 to 1
@@ -13,21 +15,51 @@ def usage(cost=0.0, prompt=0, completion=0, **other):
     ).to_json()
 
 
-def sample(reward, number=0, k=0, *, of=TOM, task=None, metrics=None, cause="timeout", contentless=False, usages=None):
+@cache
+def record_of(task, number):
+    """The record of the task's example with that number, and what it belongs to; of a task without examples nothing."""
+    if task not in examples.names():
+        return {}, {}
+    row = examples.load(task).row(number)
+    return row.model_dump(mode="json"), dict(tasks.load(task).groups(row))
+
+
+def sample(
+    reward,
+    number=0,
+    k=0,
+    *,
+    of=TOM,
+    task=None,
+    metrics=None,
+    cause="timeout",
+    contentless=False,
+    usages=None,
+    answer="...",
+    groups=None,
+):
     """One line of the journal; a reward of None is a failure with that cause."""
     valid = reward is not None
+    task = task or of
+    record, known = record_of(task, number)
     return {
         "set": of,
-        "task": task or of,
+        "task": task,
         "row": 1000 + number,
         "number": number,
         "sample": k,
+        "stamp": f"{task}-{number}",
+        "groups": known if groups is None else groups,
+        "shortened": [],
+        "record": record,
+        "prompts": [prompt.id for prompt in tasks.load(task).prompts] if record else [],
         "draft": {
-            "seats": {"policy": [{"role": "assistant", "content": "..."}]},
+            "seats": {"policy": [{"role": "assistant", "content": answer}]},
             "ended": "answered",
             "reward": reward,
             "metrics": (metrics or {"accuracy": reward, "answered": 1.0}) if valid else None,
             "critique": None,
+            "jury": [],
             "contentless": contentless,
             "valid": valid,
             "failure": None if valid else {"stage": "judge", "cause": cause, "detail": "it hung"},

@@ -3,10 +3,7 @@
 import asyncio
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,7 @@ from agents.examples.__main__ import write
 from agents.examples.endpoint import answer
 from agents.judge import GatewaySettings
 from agents.testing import FakeOpenAI, ServerError, Text, Unauthorized
+from tests.killed import killed_and_finished
 
 ROOT = Path(__file__).resolve().parents[3]
 SETS = ("hitom", "sotopia")
@@ -221,28 +219,10 @@ def test_kill_9_at_any_moment_loses_nothing_and_asks_nothing_twice(data, tmp_pat
         words = ["hitom", "policy.model=under-test", f"policy.base_url={fake.url}", "policy.concurrency=1"]
         words += [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--data", str(data), "--out", str(tmp_path)]
         command = [sys.executable, "-m", "agents.evaluate", *words]
-        for enough in (5, 15, 25):
-            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            until(lambda enough=enough: taken(tmp_path) >= enough, process)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
+        killed_and_finished(command, tmp_path, "*/samples.jsonl", at=(5, 15, 25))
         stories = [r.text for r in fake.requests if "Story:" in r.text]
     (path,) = tmp_path.glob("*/samples.jsonl")
     keys = [(line["set"], line["number"], line["sample"]) for line in map(json.loads, path.open())]
     assert len(keys) == len(set(keys)) == 40
     assert len(stories) <= 40 + 3 * 2  # what was under way when it was killed: two sessions a slot
     assert os.path.exists(path.parent / "results.json") and "hitom" in (path.parent / "table.md").read_text()
-
-
-def taken(folder):
-    return sum(path.read_bytes().count(b"\n") for path in folder.glob("*/samples.jsonl"))
-
-
-def until(happened, process):
-    deadline = time.monotonic() + 60
-    while not happened():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

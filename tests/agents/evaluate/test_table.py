@@ -110,13 +110,21 @@ def test_the_papers_ten_alone_have_one_average():
     assert len(found) == 11 and found[-1].published[3:] == ("53.3", "72.6")
 
 
-def test_several_samples_a_row_have_a_column_for_the_best():
-    twice = [sample(float(k == n == 0), n, k) for n in range(2) for k in range(2)]
+def test_several_samples_a_row_have_columns_for_the_best_and_the_majority():
+    twice = [sample(float(k == n == 0), n, k, answer=f"<answer>{'AB'[k]}</answer>") for n in range(2) for k in range(2)]
     results = summarise([*twice, *numbered([1.0, 1.0], "paratomi")], [TOM, "paratomi"])
-    assert titles(results) == ("set", "score [95 %]", "best@2", *OWN[2:])
+    assert titles(results) == ("set", "score [95 %]", "best@2", "maj@2", *OWN[2:])
     first, second, macro = lines(results)
-    assert first.cells[2:4] == ("50.0", "4 (2 rows)")
-    assert second.cells[2] == macro.cells[2] == "-"  # no row of it has two
+    assert first.cells[2:5] == ("50.0", "25.0", "4 (2 rows)")
+    assert second.cells[2:4] == macro.cells[2:4] == ("-", "-")  # no row of it has two
+
+
+def test_where_no_answer_can_be_counted_there_is_no_column_for_a_majority():
+    twice = [sample(0.4, n, k, of="sotopia", metrics={"overall": 0.4}) for n in range(2) for k in range(2)]
+    results = summarise(twice, ["sotopia"])
+    assert titles(results) == ("set", "score [95 %]", "best@2", *OWN[2:])
+    (line,) = lines(results)
+    assert line.cells[2:4] == ("40.0", "4 (2 rows)")
 
 
 @pytest.mark.parametrize(("width", "published"), [(400, 5), (150, 5), (120, 2), (100, 0), (80, 0)])

@@ -15,6 +15,7 @@ def wide(monkeypatch):
     monkeypatch.setattr(judge.console, "width", 200)
 
 
+@pytest.mark.slow  # processes that import the SDK
 def test_compare_prints_the_ratio_to_a_plain_client(capsys):
     judge.main("compare --calls 32 --concurrency 8 --latency 0.01 0 --repeats 1 --words 20".split())
     printed = capsys.readouterr().out
@@ -25,6 +26,7 @@ def test_compare_prints_the_ratio_to_a_plain_client(capsys):
     assert re.search(r"The server answers at least [\d,]+ requests/s", printed)
 
 
+@pytest.mark.slow  # processes that import the SDK
 def test_cap_prints_the_ratio_to_what_the_cap_allows(capsys):
     judge.main("cap --calls 16 --concurrency 4 --latency 0.01 --repeats 1 --words 20".split())
     rows = [line for line in capsys.readouterr().out.splitlines() if re.search(r"│ +(plain|gateway) ", line)]

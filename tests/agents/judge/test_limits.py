@@ -14,7 +14,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -175,6 +175,7 @@ def max_min_fair(cap, demands):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(8, 64), st.integers(0, 5))
+@example([1, 1, 5], 8, 0)  # one slot is spare: two took it, and the third process had none
 def test_slots_are_shared_max_min_fair(demands, cap, seed):
     clock = Clock()
     got = settle(limits_of(clock, cap), clock, demands, seed=seed)

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM
 
 from ditto.export import export_model
 
+BASE = "owner/model-8b"
 IDS = torch.arange(2, 14)[None] % VOCAB
 
 
@@ -81,9 +82,11 @@ def test_merged_model_and_adapter_say_what_the_trained_model_says(
     assert any(".lora_A.default.weight" in key for path in shards for key in load_file(path))
     assert any("base_model.model." in key and ".base_layer." in key for path in shards for key in load_file(path))
 
-    export_model(folder)
+    export_model(folder, BASE)
     # float32 arithmetic in another order: logits of size about 5, round-off 6e-8 each step
     torch.testing.assert_close(logits(load(folder)), expected, rtol=1e-5, atol=1e-5)
+    adapter = json.loads((folder / "lora_adapter" / "adapter_config.json").read_text())
+    assert adapter["base_model_name_or_path"] == BASE
     adapted = PeftModel.from_pretrained(load(base), str(folder / "lora_adapter"))
     torch.testing.assert_close(logits(adapted), expected, rtol=1e-5, atol=1e-5)
     assert (logits(load(base)) - expected).abs().max() > 0.1, "the adapter changes something"
@@ -95,7 +98,7 @@ def test_merged_model_and_adapter_say_what_the_trained_model_says(
 def test_the_index_of_shards_names_what_is_in_them(tmp_path: Path) -> None:
     model, _ = trained(tmp_path, "all-linear", torch.float32, False)
     folder = checkpoint(tmp_path, model, "15KB")
-    export_model(folder)
+    export_model(folder, BASE)
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     found = {key: path.name for path in folder.glob("*.safetensors") for key in load_file(path)}
     assert index["weight_map"] == found
@@ -108,7 +111,7 @@ def test_bfloat16_weights_are_merged_in_float32_and_rounded_once(tmp_path: Path)
     delta = 5 / 3 * layer.lora_B.default.weight.float() @ layer.lora_A.default.weight.float()
     expected = (layer.base_layer.weight.float() + delta).bfloat16()
     folder = checkpoint(tmp_path, model)
-    export_model(folder)
+    export_model(folder, BASE)
     merged = load(folder)
     assert merged.dtype == torch.bfloat16
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
@@ -122,7 +125,7 @@ def test_a_model_without_lora_is_moved_and_its_dtype_told(tmp_path: Path, shard:
     folder = checkpoint(tmp_path, model, shard)
     config = folder / "actor" / "huggingface" / "config.json"
     assert json.loads(config.read_text())["dtype"] == "bfloat16", "verl claims bfloat16: why the dtype is told again"
-    export_model(folder)
+    export_model(folder, BASE)
     assert json.loads((folder / "config.json").read_text())["dtype"] == "float32"
     assert not (folder / "lora_adapter").exists()
     torch.testing.assert_close(logits(load(folder)), expected, rtol=1e-6, atol=1e-6)
@@ -132,4 +135,4 @@ def test_a_checkpoint_without_weights_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "actor" / "huggingface").mkdir(parents=True)
     (tmp_path / "actor" / "huggingface" / "config.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="hf_model.*save_contents"):
-        export_model(tmp_path)
+        export_model(tmp_path, BASE)

@@ -1,0 +1,167 @@
+"""What the commands of evaluation share: their options, and a run from its settings to its report."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from agents.errors import SoulError
+from agents.evaluate import engine, rescore, table
+from agents.evaluate.collection import seldom_collected
+from agents.evaluate.export import ExportOptions, check, export
+from agents.evaluate.journal import Journal
+from agents.evaluate.outputs import write_outputs
+from agents.evaluate.progress import Progress
+from agents.evaluate.report import FILE as REPORT
+from agents.evaluate.results import Results
+from agents.evaluate.run_folder import EvaluationRun, generation, write_choice
+from agents.evaluate.settings import EvaluationSettings, Item, choose_sets, items
+from agents.judge import Endpoint, GatewaySettings
+
+USER_ERROR = 2
+Prepare = Callable[[list[Item]], list[Item]]
+console = Console(width=max(120, Console().width))
+
+
+def options(program: str, description: str | None) -> argparse.ArgumentParser:
+    """The options that all modes take."""
+    parser = argparse.ArgumentParser(
+        prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", help="sets (or parquet files), and section.key=value")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data")), help="DATA_DIR")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUTPUT_DIR", "outputs")), help="OUTPUT_DIR")
+    parser.add_argument("--name", default=os.environ.get("EXPERIMENT_NAME"), help="of the run; default: the model's")
+    parser.add_argument("--limit", type=int, help="rows of each set, drawn by the seed (the paper: 100)")
+    parser.add_argument("--n", type=int, default=1, help="samples of each row")
+    parser.add_argument("--seed", type=int, default=0, help="which rows")
+    parser.add_argument("--deadline", type=float, help="seconds that the play of one episode may take")
+    parser.add_argument("--retry-failed", action="store_true", help="take failed samples again")
+    parser.add_argument(
+        "--export", default="", metavar="TO,...", help="lm-eval, wandb, tensorboard (agents.evaluate.export)"
+    )
+    parser.add_argument("--step", type=int, help="of the checkpoint: the x axis of what is exported")
+    return parser
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of a command line: names of sets, and settings."""
+    return [word for word in words if "=" not in word], [word for word in words if "=" in word]
+
+
+def settings_of(
+    given: argparse.Namespace,
+    policy: Endpoint,
+    names: Sequence[str],
+    sections: dict[str, dict[str, Any]],
+    served: dict[str, Any] | None = None,
+) -> EvaluationSettings:
+    """The settings that a command line means.
+
+    Args:
+        given: of `options`.
+        names: of the sets.
+        sections: judges and tasks, as words gave them.
+        served: what stands behind the policy's address where it is ours.
+
+    Raises:
+        BadSettings: a section or a set is unknown.
+    """
+    options = sections.pop("tasks", {})
+    return EvaluationSettings(
+        policy=policy,
+        gateway=GatewaySettings.of(sections),
+        sets=choose_sets(names, given.data),
+        tasks=options,
+        limit=given.limit,
+        n=given.n,
+        seed=given.seed,
+        deadline_s=given.deadline,
+        served=served,
+    )
+
+
+def folder_of(settings: EvaluationSettings, given: argparse.Namespace, *, model: bool = False) -> Path:
+    """The run's folder, named after --name or the model; after both where `model` says so."""
+    words = [given.name or "eval", *([settings.policy.model] if model or not given.name else [])]
+    return settings.folder(given.out, "-".join(re.sub(r"[^\w.-]+", "-", word) for word in words))
+
+
+@seldom_collected()
+def run(
+    settings: EvaluationSettings,
+    folder: Path,
+    given: argparse.Namespace,
+    served: AbstractContextManager[Prepare | None] | None = None,
+    source: EvaluationRun | None = None,
+) -> Results:
+    """Evaluate, and write what came of it.
+
+    Args:
+        given: of `options`.
+        source: the run whose episodes are judged again, instead of playing.
+        served: entered only if a sample is to be taken: whatever the model under test needs meanwhile. It may give a
+            function that prepares the samples.
+    """
+    targets = check(given.export)
+    wanted = rescore.items(settings, source) if source else items(settings)
+    folder = generation(folder, wanted)
+    with closing(Journal(folder)) as journal:
+        write_choice(folder, settings, wanted)
+        try:
+            take_missing(settings, wanted, journal, folder, given.retry_failed, served, source)
+        finally:
+            finished = EvaluationRun.load(folder, journal.samples)
+            found = write_outputs(finished)
+            console.print(table.rich_table(found, width=console.width))
+            console.print(f"Report: {folder / REPORT}")
+    for target, place in zip(targets, export(finished, found, targets, ExportOptions(step=given.step)), strict=True):
+        console.print(f"{target}: {place}")
+    return found
+
+
+def take_missing(
+    settings: EvaluationSettings,
+    wanted: Sequence[Item],
+    journal: Journal,
+    folder: Path,
+    retry_failed: bool,
+    served: AbstractContextManager[Prepare | None] | None = None,
+    source: EvaluationRun | None = None,
+) -> None:
+    """Take the samples that the journal lacks; the arguments are those of `run`."""
+    todo = [item for item in wanted if not journal.has(item.key, item.stamp, retry_failed)]
+    keys = {item.key for item in wanted} - {item.key for item in todo}
+    known = [journal.samples[key] for key in keys]
+    console.print(f"{settings.policy.model}: {len(known):,} samples are there, {len(todo):,} to take; {folder}")
+    if not todo:
+        return
+    counts = Counter(item.set for item in wanted)
+    with served or nullcontext() as prepare:
+        chosen = prepare(todo) if prepare else todo
+        with Progress(console, counts, known) as progress:
+            if source:
+                work = rescore.rescore(settings, source, chosen, journal, folder, progress.add)
+            else:
+                work = engine.evaluate(settings, chosen, journal, folder, progress.add)
+            asyncio.run(work)
+
+
+def guarded(main: Callable[[], object]) -> int:
+    """Returns the exit code: 0; 2 where the user can mend it."""
+    try:
+        main()
+    except SoulError as error:
+        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
+        return USER_ERROR
+    return 0

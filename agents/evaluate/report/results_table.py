@@ -1,0 +1,173 @@
+"""The table of results in the report: the lines of `agents.evaluate.table`, for a browser to sort and to open.
+
+It stands in the page as HTML: it can be read and printed without a script. All published columns are in it; those of
+`table.SHOWN` are visible until the reader chooses others.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from agents.evaluate import published, table
+from agents.evaluate.breakdown import Group
+from agents.evaluate.published import Column
+from agents.evaluate.report.interval_bar import interval_bar
+from agents.evaluate.report.markup import Markup, element, join
+from agents.evaluate.report.set_detail import set_detail
+from agents.evaluate.results import Average, Results
+from agents.evaluate.set_result import SetResult
+from agents.evaluate.table import Line
+
+COLUMNS: tuple[Column, ...] = tuple(
+    published.column(source, model) for source in ("card", "paper") for model in published.models(source)
+)
+MEANS = {
+    "invalid (bounds)": "Samples without a verdict; the score had all of them been the worst, and the best",
+    "cost": "Of the policy and of all judges",
+    "time": "Play and verdict of one sample, mean; samples run side by side",
+}
+Groups = Mapping[str, Mapping[str, Sequence[Group]]]  # set -> kind -> groups
+
+
+def results_table(results: Results, groups: Groups) -> Markup:
+    """The table.
+
+    Args:
+        groups: what each set is broken down by.
+    """
+    titles = table.titles(results)
+    lines = table.lines(results, COLUMNS)
+    bodies = []
+    for dimension, of in groupby(lines, lambda line: line.dimension):
+        drawn = [row for line in of for row in _rows(line, results, groups)]
+        name = element("tr", element("th", dimension or "other", scope="rowgroup", colspan=99), class_="dimension")
+        average = dimension == "average"
+        bodies.append(element("tbody", None if average else name, *drawn, class_="averages" if average else "sets"))
+    return element("table", _head(titles), *bodies, id="results-table")
+
+
+def chooser() -> Markup:
+    """The boxes that choose which published columns are shown."""
+    boxes = []
+    for source, title in (("card", "Model card of Ditto-8B"), ("paper", "Paper, its ten tasks")):
+        of = [
+            element(
+                "label",
+                element("input", type="checkbox", value=place, checked=column in table.SHOWN),
+                column.model,
+            )
+            for place, column in enumerate(COLUMNS)
+            if column.source == source
+        ]
+        boxes.append(element("fieldset", element("legend", title), *of))
+    return element("div", *boxes, id="published")
+
+
+def _head(titles: Sequence[str]) -> Markup:
+    own = [
+        _title("set", "set"),
+        _title("score", "score [95 %]"),
+        element("th", element("span", "0 to 100", class_="scale"), scope="col"),
+        *(_title(name, name) for name in titles[2:]),
+        _title("time", "time"),
+    ]
+    theirs = [
+        element(
+            "th",
+            element("button", c.model, element("small", c.source), type="button"),
+            scope="col",
+            aria_sort="none",
+            class_="published",
+            data_column=place,
+            hidden=c not in table.SHOWN,
+        )
+        for place, c in enumerate(COLUMNS)
+    ]
+    return element("thead", element("tr", *own, *theirs))
+
+
+def _title(key: str, text: str) -> Markup:
+    return element(
+        "th",
+        element("button", text, type="button"),
+        scope="col",
+        aria_sort="none",
+        title=MEANS.get(text),
+        class_="set" if key == "set" else None,
+    )
+
+
+def _rows(line: Line, results: Results, groups: Groups) -> list[Markup]:
+    """A line of the table; for a set also what it shows when it is opened."""
+    name, shown, *others = line.cells
+    found = _behind(line, results)
+    bar = interval_bar(found.mean, found.interval, found.bounds)
+    cells = [
+        _number("strong", shown),
+        element("td", bar, class_="drawn"),
+        *(_number("span", cell) for cell in others),
+        element("td", _time(found, results)),
+        *(
+            element("td", cell, class_="published", data_column=place, hidden=COLUMNS[place] not in table.SHOWN)
+            for place, cell in enumerate(line.published)
+        ),
+    ]
+    if not isinstance(found, SetResult):
+        return [element("tr", element("th", name, scope="row", class_="set"), *cells, class_="average")]
+    opener = element("button", name, type="button", aria_expanded="false", class_="opener")
+    detail = element("td", set_detail(found, groups.get(name, {})), colspan=99)
+    return [
+        element("tr", element("th", opener, scope="row", class_="set"), *cells, class_="set-line", data_set=name),
+        element("tr", detail, class_="detail", hidden=True),
+    ]
+
+
+def _number(name: str, text: str) -> Markup:
+    """A cell: the number, and smaller what stands behind it in brackets."""
+    number, bracket, behind = text.partition(" [" if name == "strong" else " (")
+    return element("td", element(name, number), element("span", bracket + behind, class_="ends") if behind else None)
+
+
+def _behind(line: Line, results: Results) -> SetResult | Average:
+    """What a line is drawn from."""
+    name = line.cells[0]
+    if line.dimension != "average":
+        alignx = results.alignx
+        return alignx if alignx is not None and name not in results.sets else results.sets[name]
+    paper = results.paper
+    return paper if paper is not None and name.endswith("paper's 10") else results.macro
+
+
+def _time(found: SetResult | Average, results: Results) -> str:
+    if isinstance(found, SetResult):
+        return _seconds(_mean_time(found)) if found.samples else table.NONE
+    if found.of != len(results.sets):  # of all sets alone: other averages do not say which sets they are of
+        return ""
+    means = [_mean_time(result) for result in results.sets.values() if result.samples]
+    return _seconds(statistics.fmean(means)) if means else table.NONE
+
+
+def _mean_time(result: SetResult) -> float:
+    return sum(result.seconds.values()) / result.samples
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.1f} s"
+
+
+def notes() -> Markup:
+    """What the reader should know of the numbers."""
+    return join(
+        element(
+            "p",
+            "Scores are the headline's mean times 100, the card's scale. Intervals are 95 % bootstrap intervals over "
+            "rows. An average is the mean of its sets' means; samples of several sets are never pooled.",
+        ),
+        element(
+            "p",
+            "Published numbers are the model card's and the paper's own: other judges and other rows, so a "
+            "neighbourhood and no comparison.",
+        ),
+    )

@@ -1,0 +1,162 @@
+// The browser over samples: the filters' form, the heads and pages of the list, and the sample beside it.
+
+const pane = document.getElementById("sample");
+
+class Browser {
+  constructor(store) {
+    this.store = store;
+    this.list = new List(store);
+    this.setOptions();
+    this.drawHeads();
+    form.addEventListener("input", (event) => this.changed(event));
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("reset", (event) => {
+      event.preventDefault();
+      this.show({});
+    });
+    document.getElementById("page-back").addEventListener("click", () => this.turn(-1));
+    document.getElementById("page-on").addEventListener("click", () => this.turn(1));
+    rowsOfList.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (row && !event.target.closest("a")) location.hash = this.store.link(Number(row.dataset.place));
+    });
+  }
+
+  // ---- filters
+
+  setOptions() {
+    const { index } = this.store;
+    const sets = known.sets.map(({ name }) => [name, name]);
+    form.elements.set.replaceChildren(...options([["", "all"], ...sets]));
+    const counts = new Map();
+    for (const cause of index.cause) if (cause) counts.set(cause, (counts.get(cause) ?? 0) + 1);
+    const causes = [...counts].sort().map(([cause, n]) => [`cause:${cause}`, `failed: ${cause.replaceAll("_", " ")} (${counted(n)})`]);
+    const states = [["", "all"], ["valid", "with a verdict"], ["failed", "failed"], ["contentless", "said nothing"], ...causes];
+    form.elements.state.replaceChildren(...options(states));
+  }
+
+  // A choice for each kind of groups that the chosen set has.
+  drawGroups() {
+    const { index } = this.store;
+    const kinds = new Map();
+    for (let i = 0; i < this.store.size && this.list.filters.set !== ""; i++) {
+      if (this.store.set(i) !== this.list.filters.set) continue;
+      for (const [kind, value] of Object.entries(index.groups[i])) {
+        if (!kinds.has(kind)) kinds.set(kind, new Set());
+        kinds.get(kind).add(value);
+      }
+    }
+    const natural = (a, b) => a.localeCompare(b, "en", { numeric: true });
+    const choices = [...kinds].map(([kind, values]) => {
+      const select = h("select", {}, options([["", "all"], ...[...values].sort(natural).map((value) => [value, value])]));
+      select.dataset.kind = kind;
+      select.value = this.list.filters.groups[kind] ?? "";
+      return h("label", {}, `${kind} `, select);
+    });
+    document.getElementById("groups").replaceChildren(...choices);
+  }
+
+  changed(event) {
+    const { filters } = this.list;
+    const { dataset, name, value } = event.target;
+    if (dataset.kind !== undefined) filters.groups[dataset.kind] = value;
+    else filters[name] = value;
+    if (name === "set") {
+      filters.groups = {};
+      this.drawGroups();
+    }
+    clearTimeout(this.soon);
+    this.soon = setTimeout(() => this.list.filter(), name === "text" ? 250 : 0);
+  }
+
+  // Show the samples that pass these filters and no others: what a button of the table asks for.
+  show({ set = "", state = "", cause, kind, value }) {
+    const groups = kind === undefined ? {} : { [kind]: value };
+    this.list.filters = { text: "", low: "", high: "", set, state: cause === undefined ? state : `cause:${cause}`, groups };
+    for (const name of ["text", "low", "high", "set", "state"]) form.elements[name].value = this.list.filters[name];
+    this.drawGroups();
+    return this.list.filter();
+  }
+
+  // ---- the list
+
+  drawHeads() {
+    const heads = COLUMNS.map(({ key, title, sorts }) => {
+      if (sorts === false) return h("th", { scope: "col", className: key }, title);
+      const button = h("button", { type: "button" }, title);
+      button.addEventListener("click", () => this.sortBy(key));
+      const head = h("th", { scope: "col", className: key, "aria-sort": "none" }, button);
+      head.dataset.key = key;
+      return head;
+    });
+    document.querySelector("#list thead tr").replaceChildren(...heads);
+  }
+
+  sortBy(key) {
+    const { order } = this.list;
+    if (order.key !== key) this.list.order = { key, descending: false };
+    else this.list.order = order.descending ? { key: "", descending: false } : { key, descending: true };
+    this.list.page = 0;
+    this.list.sort();
+  }
+
+  turn(step) {
+    this.list.page = Math.min(this.list.pages - 1, Math.max(0, this.list.page + step));
+    this.list.draw();
+    document.getElementById("listing").scrollTop = 0;
+  }
+
+  // ---- one sample
+
+  async open(i) {
+    this.list.mark(i);
+    const line = await this.store.line(i);
+    if (this.list.open !== i) return; // another one was opened meanwhile
+    const previous = h("button", { type: "button", title: "Arrow left", ariaLabel: "Previous sample" }, "←");
+    const next = h("button", { type: "button", title: "Arrow right", ariaLabel: "Next sample" }, "→");
+    const close = h("button", { type: "button", title: "Esc", ariaLabel: "Close" }, "×");
+    previous.addEventListener("click", () => this.move(-1));
+    next.addEventListener("click", () => this.move(1));
+    close.addEventListener("click", () => this.close());
+    const which = `${this.store.set(i)}, row ${line.number}${known.n > 1 ? `, sample ${line.sample}` : ""}`;
+    const title = h("h2", {}, h("a", { href: `#${this.store.link(i)}`, title: "Link to this sample" }, which));
+    const bar = h("div", { className: "bar" }, title, h("span", { className: "turn" }, previous, next, close));
+    const [first, ...others] = drawSample(line);
+    pane.replaceChildren(bar, first, ...others);
+    pane.setAttribute("aria-label", which);
+    pane.hidden = false;
+    pane.scrollTop = 0;
+    document.body.classList.add("open");
+    if (getComputedStyle(pane).position === "fixed") pane.focus(); // it covers the list
+  }
+
+  // To the sample before or after the open one; the browser's way back leads to where the walk began.
+  move(step) {
+    const i = this.list.neighbour(step);
+    if (i === undefined) return;
+    const link = `#${this.store.link(i)}`;
+    if (this.list.open === undefined) location.hash = link;
+    else {
+      history.replaceState(null, "", link);
+      this.open(i);
+    }
+  }
+
+  close() {
+    this.hide();
+    history.replaceState(null, "", "#samples");
+  }
+
+  hide() {
+    const row = [...rowsOfList.rows].find((one) => one.hasAttribute("aria-current"));
+    pane.hidden = true;
+    pane.replaceChildren();
+    document.body.classList.remove("open");
+    this.list.mark(undefined);
+    row?.querySelector("a").focus({ preventScroll: true });
+  }
+}
+
+function options(pairs) {
+  return pairs.map(([value, text]) => h("option", { value }, text));
+}

@@ -1,0 +1,103 @@
+// The samples in the page. The index is unpacked at once, the texts part by part when they are needed; the last few
+// parts stay unpacked.
+
+const PARTS_KEPT = 4;
+const known = JSON.parse(document.getElementById("known").textContent);
+const kept = new Map(); // part -> promise of its lines, the last used one last
+
+function bytesOf(base64) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
+  return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}
+
+async function unpack(id) {
+  const bytes = bytesOf(document.getElementById(id).textContent);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+class Store {
+  static async open() {
+    const store = new Store();
+    store.index = JSON.parse(await unpack("index"));
+    store.size = store.index.set.length;
+    store.places = new Map();
+    for (let i = 0; i < store.size; i++) store.places.set(store.link(i), i);
+    return store;
+  }
+
+  // What stands behind the # of a link to a sample.
+  link(i) {
+    const { set, number, sample } = this.index;
+    return `${encodeURIComponent(known.sets[set[i]].name)}/${number[i]}/${sample[i]}`;
+  }
+
+  set(i) {
+    return known.sets[this.index.set[i]].name;
+  }
+
+  // The sample that a link names; undefined where there is none.
+  find(link) {
+    return this.places.get(link);
+  }
+
+  partOf(i) {
+    const starts = this.index.starts;
+    let low = 0;
+    let high = starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (starts[middle] <= i) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  // The lines (JSON) of a part.
+  lines(part) {
+    const found = kept.get(part) ?? unpack(`part-${part}`).then((text) => text.split("\n"));
+    kept.delete(part);
+    kept.set(part, found);
+    if (kept.size > PARTS_KEPT) kept.delete(kept.keys().next().value);
+    return found;
+  }
+
+  async line(i) {
+    const part = this.partOf(i);
+    return JSON.parse((await this.lines(part))[i - this.index.starts[part]]);
+  }
+
+  // Which of these samples hold the text, part by part: yields [share that is read, those found in the part].
+  async *search(text, among) {
+    const wanted = text.toLowerCase();
+    const escaped = JSON.stringify(text).slice(1, -1).toLowerCase();
+    const byPart = new Map();
+    for (const i of among) {
+      const part = this.partOf(i);
+      if (!byPart.has(part)) byPart.set(part, []);
+      byPart.get(part).push(i);
+    }
+    let read = 0;
+    for (const [part, places] of byPart) {
+      const lines = await this.lines(part);
+      const start = this.index.starts[part];
+      const hits = places.filter((i) => {
+        const line = lines[i - start];
+        return line.toLowerCase().includes(escaped) && texts(JSON.parse(line)).some((t) => t.toLowerCase().includes(wanted));
+      });
+      yield [++read / byPart.size, hits];
+    }
+  }
+}
+
+// What of a sample can be searched: what was said, what was judged, why it failed, and its record.
+function texts(line) {
+  const { seats, critique, failure } = line.draft;
+  const said = Object.values(seats ?? {}).flatMap((messages) => messages.map((message) => message.content));
+  return [...said, critique ?? "", failure?.detail ?? "", ...leaves(line.record)];
+}
+
+function leaves(value) {
+  if (value !== null && typeof value === "object") return Object.values(value).flatMap(leaves);
+  return value === null ? [] : [String(value)];
+}

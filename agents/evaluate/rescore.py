@@ -1,0 +1,91 @@
+"""Judge the episodes of a finished run again, with another judge or a new prompt version, without playing them.
+
+The new run has a folder of its own and is resumed, reported and compared like any other. A sample whose play failed
+has no episode, and stays the failure it was. Costs are those of the new verdicts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from agents import tasks
+from agents.evaluate.engine import SESSIONS_PER_SLOT, Listener, Sample, take_all
+from agents.evaluate.journal import FILE, Journal, Key
+from agents.evaluate.run_folder import EvaluationRun
+from agents.evaluate.settings import EvaluationSettings, Item, stamp_of
+from agents.judge import Endpoint, Gateway, GatewaySettings
+from agents.policy import Players, Seat
+from agents.refine import Attempt, score
+from agents.rows import parse_row
+
+
+def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str, Any]) -> EvaluationSettings:
+    """The settings of a new run over the episodes of `run`, with these judges.
+
+    Args:
+        options: of tasks; where there are none, those of the run.
+    """
+    return EvaluationSettings(
+        policy=Endpoint(model=run.name, api_key_env=None),  # for its name; nobody asks it
+        gateway=gateway,
+        sets={name: run.folder / FILE for name in run.sets},
+        tasks=options or run.settings["tasks"],
+        limit=run.limit,
+        n=run.n,
+        seed=run.seed,
+        deadline_s=run.settings["deadline_s"],
+        source={"policy": run.settings["policy"], "episodes_of": run.folder.name},
+    )
+
+
+def items(settings: EvaluationSettings, run: EvaluationRun) -> list[Item]:
+    """The samples of the run as samples to be taken: the records are in the journal, the data files are not needed."""
+    tasks.configure(settings.tasks)  # before the rows, which hold their tasks
+    found = []
+    for sample in run.samples:
+        row = parse_row(sample["task"], sample["record"], str(run.folder / FILE), sample["number"])
+        found.append(Item(sample["set"], row, sample["sample"], stamp_of(row), tuple(sample["shortened"])))
+    return found
+
+
+async def rescore(
+    settings: EvaluationSettings,
+    run: EvaluationRun,
+    todo: Sequence[Item],
+    journal: Journal,
+    folder: Path,
+    on_sample: Listener,
+) -> None:
+    """Judge the saved episodes again.
+
+    Raises:
+        Stopped: a judge does not answer any more, or the budget is spent.
+    """
+    saved: Mapping[Key, Mapping[str, Any]] = {(s["set"], s["number"], s["sample"]): s for s in run.samples}
+
+    async def judged(item: Item, gateway: Gateway) -> Sample:
+        return await judge_again(item, saved[item.key], gateway)
+
+    at_once = SESSIONS_PER_SLOT * settings.gateway.judge.concurrency
+    await take_all(judged, todo, at_once, settings.gateway, journal, folder, on_sample)
+
+
+async def judge_again(item: Item, saved: Mapping[str, Any], gateway: Gateway) -> Sample:
+    """A journal line with a new verdict of the same episode."""
+    draft, task = saved["draft"], item.row.task
+    fresh: Sample = {**saved, "stamp": item.stamp, "prompts": [prompt.id for prompt in task.prompts], "usage": {}}
+    if draft["seats"] is None:
+        return fresh
+    scope = gateway.scope(task.name)
+    episode = task.episode_type.of({field.name: draft[field.name] for field in fields(task.episode_type)})
+    attempt = Attempt(Players(_nobody), episode)
+    attempt.seconds["play"] = draft["seconds"]["play"]
+    await score(attempt, task, item.row.row, scope)
+    return {**fresh, "draft": attempt.to_json(), "usage": {r: u.to_json() for r, u in scope.usage().items()}}
+
+
+def _nobody(seat: str) -> Seat:
+    raise AssertionError(f"a saved episode has no player at the seat {seat!r}")

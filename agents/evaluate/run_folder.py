@@ -1,0 +1,115 @@
+"""The folder of an evaluation, as those read it who come later: reports, comparisons, exports, another judge.
+
+settings.json    what determines answers and verdicts; the folder's hash is of it
+chosen.json      the samples that the last start asked for: sets, limit, seed, and the keys themselves
+samples.jsonl    the journal (journal.py); it may hold samples of earlier starts that asked for more
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.errors import SoulError
+from agents.evaluate.journal import FILE, Journal, Key, read_samples
+from agents.evaluate.settings import EvaluationSettings, Item
+
+
+class BadRun(SoulError):
+    """A folder is not that of an evaluation."""
+
+
+@dataclass(frozen=True)
+class EvaluationRun:
+    """An evaluation that is finished, or as far as it has come.
+
+    Attributes:
+        settings: of settings.json: policy, roles, jury, ... (`EvaluationSettings.identity`).
+        wanted: set -> how many samples were asked for, in the order in which the sets were asked for.
+        limit, n, seed: of the last start.
+        samples: the journal's lines of these, in the order of sets, rows and samples; those that are there.
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    wanted: Mapping[str, int]
+    limit: int | None
+    n: int
+    seed: int
+    samples: Sequence[Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """Of the model under test."""
+        return str(self.settings["policy"]["model"])
+
+    @property
+    def sets(self) -> list[str]:
+        return list(self.wanted)
+
+    @classmethod
+    def load(cls, folder: Path, samples: Mapping[Key, Mapping[str, Any]] | None = None) -> EvaluationRun:
+        """Read a run's folder.
+
+        Args:
+            samples: of its journal, where that is open; None: they are read.
+
+        Raises:
+            BadRun: a file is missing.
+        """
+        for name in ("settings.json", "chosen.json", FILE):
+            if not (folder / name).is_file():
+                raise BadRun(
+                    f"{folder} has no {name}: it is not the folder of an evaluation. They are named NAME-HASH."
+                )
+        chosen = json.loads((folder / "chosen.json").read_text(encoding="utf-8"))
+        found = read_samples(folder) if samples is None else samples
+        keys = [(name, number, k) for name, of_set in chosen["samples"].items() for number, k in of_set]
+        return cls(
+            folder=folder,
+            settings=json.loads((folder / "settings.json").read_text(encoding="utf-8")),
+            wanted={name: len(of_set) for name, of_set in chosen["samples"].items()},
+            limit=chosen["limit"],
+            n=chosen["n"],
+            seed=chosen["seed"],
+            samples=[found[key] for key in keys if key in found],
+        )
+
+
+def generation(folder: Path, items: Sequence[Item]) -> Path:
+    """The folder in which these samples are to be taken: the latest of its kind (`NAME-HASH`, `NAME-HASH.2`, ...).
+
+    Where a record or a judge prompt changed since, a new one is begun and the older stays as it is. The samples that
+    still hold are taken over: they are not asked for twice.
+    """
+    number, latest = 1, folder
+    while (following := folder.with_name(f"{folder.name}.{number + 1}")).exists():
+        number, latest = number + 1, following
+    known = read_samples(latest) if (latest / FILE).is_file() else {}
+    stamps = {item.key: item.stamp for item in items}
+    if all(sample["stamp"] == stamps[key] for key, sample in known.items() if key in stamps):
+        return latest
+    partial = folder.with_name(f"{following.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    with closing(Journal(partial)) as journal:
+        for key, sample in known.items():
+            if stamps.get(key) == sample["stamp"]:
+                journal.add(sample)
+    return partial.rename(following)
+
+
+def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[Item]) -> None:
+    """Say what a run is and which samples this start asks for."""
+    (folder / "settings.json").write_text(json.dumps(settings.identity(), indent=1), encoding="utf-8")
+    samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for item in items:
+        samples[item.set].append((item.row.number, item.sample))
+    chosen = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
+    by_set = {name: sorted(samples[name]) for name in settings.sets}
+    (folder / "chosen.json").write_text(json.dumps({**chosen, "samples": by_set}), encoding="utf-8")

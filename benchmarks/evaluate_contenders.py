@@ -1,0 +1,168 @@
+"""One contender of `benchmarks.evaluate`, in a process of its own: evaluates the rows, prints what it took as JSON.
+
+    python -m benchmarks.evaluate_contenders ours --url http://127.0.0.1:PORT/v1 --rows hitom.parquet --concurrency 64
+
+Who starts it pins it to a core. A few rows are evaluated before the clock starts, so that imports, which are paid once,
+and connections' first uses are outside; all that is paid for rows is inside: reading them, asking, scoring, writing.
+(lm-eval lives in an interpreter of its own: lm_eval_contender.py.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+MODEL = "fixed"
+Evaluate = Callable[["Work"], int]
+
+
+class Work:
+    """What a contender is to do: the rows of a file, `limit` of them, and a folder for what it writes."""
+
+    def __init__(self, url: str, rows: Path, concurrency: int, folder: Path, limit: int | None = None) -> None:
+        self.url, self.rows, self.concurrency, self.folder, self.limit = url, rows, concurrency, folder, limit
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as the file has them."""
+        return pq.read_table(self.rows).to_pylist()[: self.limit]
+
+
+def ours(work: Work) -> int:
+    """The whole command, `python -m agents.evaluate`: journal, scores, table, samples.parquet and the HTML report."""
+    from agents.evaluate import __main__ as command
+
+    words = [str(work.rows), f"policy.model={MODEL}", f"policy.concurrency={work.concurrency}"]
+    for section in ("policy", "judge"):
+        words += [f"{section}.base_url={work.url}", f"{section}.api_key_env=none"]
+    limit = ["--limit", str(work.limit)] if work.limit else []
+    if command.main([*words, "--out", str(work.folder), *limit]):
+        return 0
+    (results,) = work.folder.glob("*/results.json")
+    found = json.loads(results.read_text(encoding="utf-8"))["sets"]
+    return sum(of_set["samples"] - of_set["invalid"] for of_set in found.values())
+
+
+def engine(work: Work) -> int:
+    """The command as far as its numbers: rows, asking, journal, scores, intervals, table; no files for people."""
+    from agents.evaluate import engine as path
+    from agents.evaluate import table
+    from agents.evaluate.collection import seldom_collected
+    from agents.evaluate.journal import Journal
+    from agents.evaluate.results import summarise
+    from agents.evaluate.settings import EvaluationSettings, items
+    from agents.judge import Endpoint, GatewaySettings
+
+    policy = Endpoint(model=MODEL, base_url=work.url, api_key_env=None, concurrency=work.concurrency)
+    gateway = GatewaySettings.of({"judge": {"base_url": work.url, "api_key_env": "none", "model": MODEL}})
+    settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": work.rows}, limit=work.limit)
+    with seldom_collected(), closing(Journal(work.folder)) as journal:
+        asyncio.run(path.evaluate(settings, items(settings), journal, work.folder, lambda sample: None))
+        found = summarise(journal.samples.values(), ["hitom"])
+        print(json.dumps(found.to_json()), table.markdown(found))
+    return sum(of_set.samples - of_set.invalid for of_set in found.sets.values())
+
+
+def plain(work: Work, transport: bool) -> int:
+    """The SDK, a semaphore and nothing else: no score, nothing kept but a count of answers."""
+    import openai
+
+    async def ask(client: Any, gate: asyncio.Semaphore, messages: Any) -> bool:
+        async with gate:
+            completion = await client.chat.completions.create(model=MODEL, messages=messages)
+        return bool(completion.choices[0].message.content)
+
+    async def all_of_them() -> int:
+        http = openai.DefaultAioHttpClient() if transport else None
+        gate = asyncio.Semaphore(work.concurrency)
+        async with openai.AsyncOpenAI(api_key="EMPTY", base_url=work.url, max_retries=0, http_client=http) as client:
+            asked = [ask(client, gate, record["prompt"]) for record in work.records()]
+            return sum(await asyncio.gather(*asked))
+
+    return asyncio.run(all_of_them())
+
+
+def inspect_ai(work: Work) -> int:
+    """A task of inspect_ai with its own solver and scorer, log included."""
+    from inspect_ai import Task, eval
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.model import ChatMessageUser, get_model
+    from inspect_ai.scorer import pattern
+    from inspect_ai.solver import generate
+
+    samples = [
+        Sample(
+            input=[ChatMessageUser(content=m["content"]) for m in record["prompt"]],
+            target=record["extra_info"]["correct_answer"],
+        )
+        for record in work.records()
+    ]
+    task = Task(dataset=MemoryDataset(samples), solver=generate(), scorer=pattern(r"<answer>(\w+)</answer>"))
+    model = get_model(f"openai-api/local/{MODEL}", base_url=work.url, api_key="EMPTY", memoize=False)
+    (log,) = eval(
+        task,
+        model=model,
+        display="none",
+        log_dir=str(work.folder),
+        max_connections=work.concurrency,
+        max_samples=work.concurrency,
+    )
+    return log.results.completed_samples if log.results else 0
+
+
+CONTENDERS: dict[str, Evaluate] = {
+    "ours": ours,
+    "engine": engine,
+    "plain": lambda work: plain(work, True),
+    "plain-httpx": lambda work: plain(work, False),
+    "inspect_ai": inspect_ai,
+}
+
+
+def measured(evaluate: Evaluate, work: Work, warm_up: int) -> dict[str, float]:
+    """Seconds, CPU seconds of this process and its children, and the rows that were answered."""
+    with tempfile.TemporaryDirectory(prefix="evaluate-benchmark-") as folder:
+        before = Work(work.url, work.rows, work.concurrency, Path(folder) / "before", warm_up)
+        now = Work(work.url, work.rows, work.concurrency, Path(folder) / "now", work.limit)
+        with redirect_stdout(io.StringIO()):
+            evaluate(before)
+            start, cpu = time.perf_counter(), sum(os.times()[:4])
+            answered = evaluate(now)
+            cpu, seconds = sum(os.times()[:4]) - cpu, time.perf_counter() - start
+    return {"seconds": seconds, "cpu": cpu, "answered": answered}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("name", choices=list(CONTENDERS))
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--concurrency", type=int, required=True)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--warm-up", type=int, default=64)
+    parser.add_argument("--profile", type=Path, help="write cProfile's numbers here")
+    given = parser.parse_args()
+    work = Work(given.url, given.rows, given.concurrency, Path(), given.limit)
+    evaluate = CONTENDERS[given.name]
+    if given.profile:
+        import cProfile
+
+        profile = cProfile.Profile()
+        measured(evaluate, work, given.warm_up)
+        profile.runcall(measured, evaluate, work, 1)
+        profile.dump_stats(given.profile)
+    print(json.dumps(measured(evaluate, work, given.warm_up)))
+
+
+if __name__ == "__main__":
+    main()

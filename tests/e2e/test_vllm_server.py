@@ -1,0 +1,131 @@
+"""A real vLLM server, started as `eval.sh local` starts it: as the judge, and as docs/serving.md serves a checkpoint.
+
+The model is tiny and untaught: what it says is noise, for a judge in the form that the schema asks for. That form is
+what is tested, together with what a random model cannot satisfy, such as an answer that hits the token limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, Field
+from rich.console import Console
+
+from agents.errors import JudgeFailure
+from agents.evaluate.checkpoint import Checkpoint
+from agents.evaluate.vllm_server import ServerSettings, free_port, serving
+from agents.judge import Endpoint, Judge
+from tests.e2e.run import ROOT
+
+pytestmark = pytest.mark.slow
+
+
+class Opinion(BaseModel):
+    taken_for: Literal["human", "model", "tie"]
+    score: int = Field(ge=0, le=9)
+    certain: bool
+
+
+class Essay(BaseModel):
+    text: str = Field(min_length=4000)
+
+
+@pytest.fixture(scope="module")
+def server(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The base URL."""
+    checkpoint, port = replace(Checkpoint.find(str(world / "warm")), name="ditto"), free_port()
+    settings = ServerSettings(arguments=("--max-model-len", "2048"), platform="cpu")
+    with serving(checkpoint, settings, port, tmp_path_factory.mktemp("vllm") / "log.txt", Console()):
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+def endpoint(url: str, **settings: object) -> Endpoint:
+    usual = {"model": "ditto", "base_url": url, "api_key_env": "none", "temperature": 1.0, "max_output_tokens": 200}
+    return Endpoint.model_validate({**usual, **settings})
+
+
+def test_json_schema_output_is_enforced_found_out_and_read(server: str) -> None:
+    async def ask() -> tuple[Judge, list[Opinion]]:
+        judge = Judge.connect(endpoint(server))
+        questions = ({"reply": f"reply {n}"} for n in range(8))
+        opinions = await asyncio.gather(*(judge.ask(Opinion, "Give your opinion.", data) for data in questions))
+        await judge.close()
+        return judge, list(opinions)
+
+    judge, opinions = asyncio.run(ask())
+    assert judge.line.mode == "json_schema" and judge.line.settled
+    assert all(isinstance(opinion, Opinion) for opinion in opinions)
+    assert judge.usage.requests == 8 and judge.usage.completion_tokens > 8 and not judge.usage.failures
+
+
+def test_an_answer_that_hits_the_token_limit_is_truncated_not_a_score(server: str) -> None:
+    judge = Judge.connect(endpoint(server, max_output_tokens=16, max_reasks=1))
+    with pytest.raises(JudgeFailure) as caught:
+        asyncio.run(judge.ask(Essay, "Write.", {}))
+    assert caught.value.cause == "truncated" and judge.usage.requests == 2
+
+
+def test_an_unknown_model_is_named(server: str) -> None:
+    with pytest.raises(JudgeFailure, match="huge"):
+        asyncio.run(Judge.connect(endpoint(server, model="huge")).ask(Opinion, "Give your opinion.", {}))
+
+
+def test_a_context_that_is_too_long_fails_at_once(server: str) -> None:
+    judge = Judge.connect(endpoint(server))
+    with pytest.raises(JudgeFailure) as caught:
+        asyncio.run(judge.ask(Opinion, "Give your opinion.", {"reply": "word " * 4000}))
+    assert caught.value.cause == "bad_request"
+
+
+# ---- docs/serving.md, by its own words (test_lora_and_alarms.py shows that a global_step_N is such a checkpoint)
+
+CHECKPOINT, ADDRESS = "outputs/ditto-rl-hitom/global_step_50", "http://127.0.0.1:8000"
+
+
+def blocks(heading: str, language: str) -> list[str]:
+    """The code of that language under a heading of the page."""
+    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    (part,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"```{language}\n(.*?)```", part, re.DOTALL)
+
+
+def run(command: list[str]) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_the_page_serves_as_eval_sh_does(world: Path) -> None:
+    """The command of the page is understood by vLLM's own parser: every flag exists."""
+    for command in blocks("vLLM", "bash"):
+        words = shlex.split(command.replace("\\\n", " "))
+        flags = {word for word in words if word.startswith("--")}
+        known = run([str(Path(sys.executable).with_name("vllm")), "serve", "--help=all"])
+        assert words[:2] == ["vllm", "serve"] and all(flag in known for flag in flags)
+
+
+def test_curl_and_the_sdk_get_an_answer(server: str) -> None:
+    (curl,) = blocks("Asking it", "bash")
+    address = server.removesuffix("/v1")
+    assert ADDRESS in curl
+    answer = json.loads(run(["bash", "-c", curl.replace(ADDRESS, address)]))
+    assert answer["model"] == "ditto" and answer["choices"][0]["message"]["role"] == "assistant"
+    (code,) = blocks("Asking it", "python")
+    assert ADDRESS in code
+    run([sys.executable, "-c", code.replace(ADDRESS, address)])
+
+
+def test_plain_transformers(world: Path) -> None:
+    (code,) = blocks("Plain transformers", "python")
+    assert CHECKPOINT in code
+    assert run([sys.executable, "-c", code.replace(CHECKPOINT, str(world / "warm"))]).strip()
