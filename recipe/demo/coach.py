@@ -11,15 +11,17 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.choice import parse_options, tagged_letter
+from agents.choice import named, parse_options, tagged_answer, tagged_letter
 
 Slip = Literal["none", "form", "truth", "first", "other"]
 
-_LINE = re.compile(r"^\s*\d+\s+(.*?)\s*$", re.MULTILINE)
+_LINE = re.compile(r"^\s*(?:\d+\s+)?(.*?)\s*$", re.MULTILINE)
 _PLACED = re.compile(r"The (\w+) is in the (\w+)\.")
 _MOVED = re.compile(r"(\w+) moved the (\w+) to the (\w+)\.")
 _TASK = re.compile(
-    r"\nStory:\n(?P<story>.*?)\n\n(?:.*\n\n)?Question: (?P<question>.*?)\nChoices: (?P<choices>.*?)\n\n", re.DOTALL
+    r"\nStory:\n(?P<story>.*?)\n\n(?:.*\n\n)?Question: (?P<question>.*?)\n(?:Choices|Places to choose from): "
+    r"(?P<choices>.*?)\n\n",
+    re.DOTALL,
 )
 
 
@@ -51,13 +53,12 @@ def read_scene(story: str) -> Scene:
 
 def asked_about(question: str) -> list[str]:
     """The people whose thoughts a question is about, outermost first; none for "Where is the tomato really?"."""
-    return re.findall(r"(?:does|thinks?) ([A-Z]\w+)", question)
+    return re.findall(r"(?:does|thinks?|will) ([A-Z]\w+)", question)
 
 
 def slip(story: str, choices: str, correct_answer: str, attempt: str) -> Slip:
     """Which step of an attempt failed: its form, taking the truth for a belief, staying at the first place, another."""
-    letter = tagged_letter(attempt)
-    said = parse_options(choices).get(letter) if letter is not None else None
+    said = _place(choices, attempt)
     scene = read_scene(story)
     if said is None:
         return "form"
@@ -68,8 +69,16 @@ def slip(story: str, choices: str, correct_answer: str, attempt: str) -> Slip:
     return "first" if said == scene.first else "other"
 
 
+def _place(choices: str, attempt: str) -> str | None:
+    """The place that an attempt names, by its letter where the choices have letters; None: it names none, or two."""
+    if options := parse_options(choices):
+        return options.get(tagged_letter(attempt) or "")
+    places = named(tagged_answer(attempt) or "", choices.split(", "))
+    return places.pop() if len(places) == 1 else None
+
+
 def critique(task: str, correct_answer: str, attempt: str) -> str:
-    """Two sentences on an attempt at a rendered HiToM prompt, without naming a place or a letter.
+    """Two sentences on an attempt at a rendered prompt (HiToM's or ParaToMi's), without naming a place or a letter.
 
     Args:
         task: the user message of the draft.
@@ -77,11 +86,11 @@ def critique(task: str, correct_answer: str, attempt: str) -> str:
         attempt: the policy's answer.
 
     Raises:
-        ValueError: `task` is not a HiToM prompt.
+        ValueError: `task` is the prompt of neither.
     """
     found = _TASK.search(task)
     if found is None:
-        raise ValueError("the task holds no 'Story: ... Question: ... Choices: ...'")
+        raise ValueError("the task holds no 'Story: ... Question: ... Choices: ...', with letters or with places")
     people = asked_about(found["question"])
     kind = slip(found["story"], found["choices"], correct_answer, attempt)
     if kind == "form":

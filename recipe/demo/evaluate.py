@@ -1,7 +1,7 @@
 """Accuracy of Hugging Face folders on a file of HiToM rows: sampled at temperature 1, and greedy.
 
 Plain transformers, no engine: the demo compares three models on the same rows with the same code in a few seconds.
-Prompt and verdict are the task's own. (Real evaluations go through `agents/evaluate.py`.)
+Prompt and verdict are the task's own. (Real evaluations go through `agents/evaluate/`.)
 
     python -m recipe.demo.evaluate heldback.parquet base=DIR warm=DIR ditto=DIR --out accuracies.json
 """

@@ -23,6 +23,8 @@ from recipe.demo import evaluate, summary, warm_start
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_S = 0.5
+ON_A_CPU = {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+ON_A_CPU |= {"RAY_USAGE_STATS_ENABLED": "0", "TQ_LOGGING_LEVEL": "ERROR"}
 console = Console()
 
 
@@ -62,8 +64,12 @@ def judge(folder: Path) -> Iterator[dict[str, str]]:
         server.wait(timeout=10)
 
 
-def train(folder: Path, overrides: Sequence[str], endpoint: dict[str, str]) -> None:
+def train(folder: Path, model: Path, overrides: Sequence[str], endpoint: dict[str, str]) -> None:
     """Run train_ppo.py with its log in a file; show a line per step as it comes.
+
+    Args:
+        folder: holds train.parquet and heldback.parquet; gets run/ and train.log.
+        model: what the training starts from.
 
     Raises:
         SystemExit: training failed; the log's end is printed.
@@ -73,13 +79,13 @@ def train(folder: Path, overrides: Sequence[str], endpoint: dict[str, str]) -> N
         *(sys.executable, str(ROOT / "train_ppo.py")),
         *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
         *("platform=cpu", f"data.train_files=[{folder / 'train.parquet'}]"),
-        *(f"data.val_files=[{folder / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={folder / 'warm'}"),
-        *(f"run.dir={folder / 'run'}", "trainer.experiment_name=demo", "trainer.resume_mode=disable"),
+        *(f"data.val_files=[{folder / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={model}"),
+        *(f"run.dir={folder / 'run'}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
         *overrides,
     ]
-    environment = {**os.environ, **endpoint, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    environment |= {"TOKENIZERS_PARALLELISM": "false", "RAY_USAGE_STATS_ENABLED": "0", "TQ_LOGGING_LEVEL": "ERROR"}
+    (folder / "run" / "metrics.jsonl").unlink(missing_ok=True)
     with log.open("w") as file:
+        environment = {**os.environ, **endpoint, **ON_A_CPU}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
         try:
             follow(process, folder / "run" / "metrics.jsonl")
@@ -122,12 +128,11 @@ def main(overrides: Sequence[str]) -> None:
     """Run the demo; overrides go to the training config."""
     folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "demo")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run" / "metrics.jsonl").unlink(missing_ok=True)
     start = time.perf_counter()
     with stage("1/4  Stories, a tiny Qwen3 model, and its warm start"):
         warm_start.main(["--out", str(folder)])
     with stage("2/4  DITTO on real Ray, FSDP2 and vLLM"), judge(folder) as endpoint:
-        train(folder, overrides, endpoint)
+        train(folder, folder / "warm", overrides, endpoint)
     with stage("3/4  Accuracy on held-back stories"):
         names = {"base": folder / "base", "warm": folder / "warm", "ditto": last_checkpoint(folder / "run")}
         evaluate.main(

@@ -18,15 +18,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from agents.choice import parse_options
 from agents.task import Message
-from agents.tasks.hitom import HiToM, HiToMRow
 from data.hitom_stories import StoryConfig, generate_examples
 from data.hitom_world import AGENTS, ROOMS, THINGS
 from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
+from recipe.demo.forms import HITOM, Form, Record
 
 CAREFUL_SHARE = 0.45  # of the imitated people, without feedback
 COACHED_SHARE = 0.85  # with a coach's feedback in the prompt
@@ -38,9 +36,6 @@ CAST = ("Ava", "Carter", "Emily", "Jacob", "Lily", "Noah")
 SMALL_THINGS = ("apple", "carrot", "lemon", "tomato")
 SMALL_ROOMS = ("bedroom", "cellar", "kitchen", "pantry")
 CONTAINERS = ("green_box", "red_crate", "blue_basket", "green_bottle")
-
-TASK = HiToM()
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ def hasty_place(record: Record) -> str:
     return scene.truth if asked_about(record["question"]) else scene.first
 
 
-def say(record: Record, careful: bool) -> str:
+def say(record: Record, careful: bool, form: Form = HITOM) -> str:
     """The answer of one person, with the reason in a few words."""
     people = asked_about(record["question"])
     place = record["correct_answer"] if careful else hasty_place(record)
@@ -82,38 +77,39 @@ def say(record: Record, careful: bool) -> str:
         reason = f"{people[-1]} saw it last in the {place}." if careful else f"It is now in the {place}."
     else:
         reason = f"It ended in the {place}." if careful else f"It began in the {place}."
-    letter = next(letter for letter, text in parse_options(record["choices"]).items() if text == place)
-    return f"{reason} <answer>{letter}</answer>"
+    return f"{reason} <answer>{form.answer(record, place)}</answer>"
 
 
-def prompt(record: Record, feedback: str | None = None) -> list[Message]:
-    """The prompt, exactly as the task renders it."""
-    return TASK.prompt(HiToMRow.model_validate(record), feedback)
-
-
-def warm_sample(record: Record, rng: random.Random) -> Sample:
+def warm_sample(record: Record, rng: random.Random, form: Form = HITOM) -> Sample:
     """One person's answer, drawn anew at each call: with feedback on an earlier attempt or without."""
     coached = rng.random() < FEEDBACK_SHARE
     feedback = None
     if coached:
-        earlier = say(record, rng.random() < CAREFUL_SHARE)
-        feedback = critique(prompt(record)[0]["content"], record["correct_answer"], earlier)
+        earlier = say(record, rng.random() < CAREFUL_SHARE, form)
+        feedback = critique(form.prompt(record)[0]["content"], record["correct_answer"], earlier)
     careful = rng.random() < (COACHED_SHARE if coached else CAREFUL_SHARE)
-    return Sample(prompt(record, feedback), say(record, careful), careful, coached)
+    return Sample(form.prompt(record, feedback), say(record, careful, form), careful, coached)
 
 
-def write_files(out_dir: str | Path, n_train: int = 600, n_heldback: int = 128) -> tuple[Path, Path]:
-    """Write train.parquet and heldback.parquet; they share no story.
+def write_files(
+    out_dir: str | Path, n_train: int = 600, n_heldback: int = 128, forms: Sequence[Form] = (HITOM,)
+) -> list[Record]:
+    """Write train.parquet and heldback.parquet, of several forms in a folder for each (`hitom/`, `paratomi/`).
+
+    No two training files share a story. The held-back stories are the same for every form, and in no training file.
 
     Returns:
-        Both paths.
+        The held-back exercises.
     """
-    train = exercises(n_train, STORY_SEED["train"])
+    train = exercises(n_train * len(forms), STORY_SEED["train"])
     heldback = exercises(n_heldback, STORY_SEED["heldback"], forbidden=[r["story"] for r in train])
-    paths = Path(out_dir) / "train.parquet", Path(out_dir) / "heldback.parquet"
-    for path, records in zip(paths, (train, heldback), strict=True):
-        write_rows(path, TASK.name, records)
-    return paths
+    for number, form in enumerate(forms):
+        folder = Path(out_dir) if len(forms) == 1 else Path(out_dir) / form.task.name
+        folder.mkdir(parents=True, exist_ok=True)
+        part = train[number * n_train : (number + 1) * n_train]
+        for name, records in (("train", part), ("heldback", heldback)):
+            write_rows(folder / f"{name}.parquet", form.task.name, [form.record(record) for record in records])
+    return heldback
 
 
 def warm_records(n: int, heldback: Sequence[Record]) -> list[Record]:

@@ -19,9 +19,9 @@ import torch
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 from transformers.utils import logging as hf_logging
 
-from agents.rows import read_rows
 from agents.task import Message
 from recipe.demo import stories, tiny_model
+from recipe.demo.forms import HITOM, Form
 
 Draw = Callable[[random.Random], tuple[list[Message], str]]
 
@@ -124,19 +124,17 @@ def _rate(step: int, how: WarmStart) -> float:
     return min(1.0, (step + 1) / how.warmup, (how.steps - step) / (how.decay * how.steps))
 
 
-def prepare(out_dir: str | Path, how: WarmStart) -> None:
-    """Write all that the demo trains on: train.parquet, heldback.parquet, base/ (random weights) and warm/."""
+def prepare(out_dir: str | Path, how: WarmStart, forms: Sequence[Form] = (HITOM,)) -> None:
+    """Write all that the demo trains on: the rows of each form, base/ (random weights) and warm/, of all forms."""
     out = Path(out_dir)
-    _, heldback_file = stories.write_files(out)
-    heldback = [row.row.model_dump() for row in read_rows([str(heldback_file)])]
-    records = stories.warm_records(how.stories, heldback)
+    records = stories.warm_records(how.stories, heldback=stories.write_files(out, forms=forms))
     rng = random.Random(how.seed)
-    corpus = [stories.warm_sample(record, rng) for record in records[:1500]]
+    corpus = [stories.warm_sample(record, rng, form) for record in records[:1500] for form in forms]
     texts = [text for s in corpus for text in (s.messages[0]["content"], s.answer)]
     tiny_model.build(out / "base", texts, how.seed)
 
     def draw(rng: random.Random) -> tuple[list[Message], str]:
-        sample = stories.warm_sample(rng.choice(records), rng)
+        sample = stories.warm_sample(rng.choice(records), rng, rng.choice(forms))
         return sample.messages, sample.answer
 
     train(out / "base", out / "warm", draw, how)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.choice import parse_options
 from agents.rows import read_rows
-from agents.tasks.hitom import HiToM, HiToMRow
-from recipe.demo import coach, stories
+from recipe.demo import coach, evaluate, stories
+from recipe.demo.forms import HITOM, PARATOMI, Form
 
-TASK = HiToM()
+both_forms = pytest.mark.parametrize("form", [HITOM, PARATOMI], ids=lambda form: form.task.name)
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +20,33 @@ def records() -> list[stories.Record]:
 
 
 def test_files_are_read_by_the_task_and_share_no_story(tmp_path: Path) -> None:
-    train, heldback = (read_rows([str(path)]) for path in stories.write_files(tmp_path, n_train=40, n_heldback=20))
-    assert (len(train), len(heldback)) == (40, 20)
+    exercises = stories.write_files(tmp_path, n_train=40, n_heldback=20)
+    train, heldback = (read_rows([str(tmp_path / f"{name}.parquet")]) for name in ("train", "heldback"))
+    assert (len(train), len(heldback), len(exercises)) == (40, 20, 20)
     assert {row.task.name for row in train + heldback} == {"hitom"}
     told = {row.row.story for row in train}
     assert len(told) == 40
     assert not told & {row.row.story for row in heldback}
+
+
+def test_files_of_several_forms_share_only_the_heldback_stories(tmp_path: Path) -> None:
+    stories.write_files(tmp_path, n_train=30, n_heldback=10, forms=(HITOM, PARATOMI))
+    of = {
+        (form.task.name, name): read_rows([str(tmp_path / form.task.name / f"{name}.parquet")])
+        for form in (HITOM, PARATOMI)
+        for name in ("train", "heldback")
+    }
+    assert all({row.task.name for row in rows} == {task} for (task, _), rows in of.items())
+    told = {key: {_sentences(row.row.story) for row in rows} for key, rows in of.items()}
+    assert [len(told[key]) for key in told] == [30, 10, 30, 10]
+    assert told["hitom", "heldback"] == told["paratomi", "heldback"]
+    assert not told["hitom", "train"] & told["paratomi", "train"]
+    assert not (told["hitom", "train"] | told["paratomi", "train"]) & told["hitom", "heldback"]
+
+
+def _sentences(story: str | list[str]) -> tuple[str, ...]:
+    lines = story.splitlines() if isinstance(story, str) else story
+    return tuple(line.lstrip("0123456789 ") for line in lines)
 
 
 def test_warm_start_never_sees_a_heldback_story() -> None:
@@ -46,13 +66,28 @@ def test_every_exercise_has_a_trap_and_constant_letters(records: list[stories.Re
             assert scene.truth == record["correct_answer"]
 
 
-def test_careful_people_are_right_and_hasty_ones_wrong(records: list[stories.Record]) -> None:
+@both_forms
+def test_careful_people_are_right_and_hasty_ones_wrong(
+    records: list[stories.Record], tmp_path: Path, form: Form
+) -> None:
+    stories.write_rows(tmp_path / "rows.parquet", form.task.name, [form.record(record) for record in records])
+    rows = read_rows([str(tmp_path / "rows.parquet")])
+    for careful in (True, False):
+        answers = [stories.say(record, careful, form) for record in records]
+        assert evaluate.rewards(rows, answers) == [float(careful)] * len(records)
+
+
+@both_forms
+def test_the_coach_sees_the_slip_in_both_forms_and_names_no_place(records: list[stories.Record], form: Form) -> None:
     for record in records:
-        row = HiToMRow.model_validate(record)
-        options = parse_options(row.choices)
-        for careful in (True, False):
-            letter = coach.tagged_letter(stories.say(record, careful))
-            assert letter is not None and (options[letter] == row.correct_answer) is careful
+        task, gold = form.prompt(record)[0]["content"], record["correct_answer"]
+        about_belief = record["question_order"] == 1
+        hasty = coach.critique(task, gold, stories.say(record, False, form))
+        careful = coach.critique(task, gold, stories.say(record, True, form))
+        assert hasty.startswith("You said where the thing is in truth" if about_belief else "You did not follow")
+        assert careful.startswith("You kept to what" if about_belief else "You followed the thing")
+        assert coach.critique(task, gold, "It is somewhere.").startswith("Your reply did not end in the form")
+        assert not any(place in hasty + careful for place in stories.CONTAINERS)
 
 
 def test_mixture_is_drawn_per_sample(records: list[stories.Record]) -> None:
@@ -66,16 +101,17 @@ def test_mixture_is_drawn_per_sample(records: list[stories.Record]) -> None:
     assert len(set(one)) == 2  # the same exercise gets both answers: the policy must stay undecided
 
 
-def test_prompts_are_the_tasks_own(records: list[stories.Record]) -> None:
+@both_forms
+def test_prompts_are_the_tasks_own(records: list[stories.Record], form: Form) -> None:
     rng = random.Random(1)
-    row = HiToMRow.model_validate(records[0])
-    for sample in (stories.warm_sample(records[0], rng) for _ in range(20)):
+    row = form.task.row_type.model_validate(form.record(records[0]))
+    for sample in (stories.warm_sample(records[0], rng, form) for _ in range(20)):
         if not sample.coached:
-            assert sample.messages == TASK.prompt(row)
+            assert sample.messages == form.task.prompt(row)
         else:
             text = sample.messages[0]["content"]
             feedback = text.split("and said:\n")[1].split("\nTry again")[0]
-            assert sample.messages == TASK.prompt(row, feedback)
+            assert sample.messages == form.task.prompt(row, feedback)
 
 
 def test_warm_start_tokens_are_what_generation_sees(tmp_path: Path, records: list[stories.Record]) -> None:

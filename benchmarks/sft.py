@@ -1,0 +1,253 @@
+"""How fast supervised training is on this CPU: ours, TRL's SFTTrainer and a loop by hand, on the same data and model.
+
+    python -m benchmarks.sft --trl-python TRL_VENV/bin/python            # minutes
+    python -m benchmarks.sft --sizes 1M --rounds 1
+
+Every contender is a process of its own with one thread, takes the same sequences (tokenised once, by our store) in
+steps of the same number of tokens, and optimizes the same model with AdamW in float32. TRL packs them:
+`packing_strategy="bfd"` keeps documents apart, `wrapped` lets them see each other. The loop by hand is what one would
+write for this model alone: sequences sorted by length, padded, one backward a micro-batch. Contenders take turns; rates
+are medians over the steps of all rounds, but for the first two. Data loading is `python -m benchmarks.sft_data`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+WARM = 2  # steps that are not counted
+CONTEXT = 512  # tokens that a sequence may have
+GOAL = 0.95  # of the loop by hand
+# hidden size, layers, steps, sequences a step
+SIZES = {"1M": (128, 4, 14, 32), "100M": (768, 12, 7, 8)}
+console = Console()
+
+
+def make(folder: Path, size: str) -> None:
+    """A random Qwen3 of that size with a tokenizer, and a corpus of conversations of 40 to 480 tokens."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from benchmarks.sft_data import tokenizer, words
+
+    hidden, layers, steps, batch = SIZES[size]
+    tok = tokenizer()
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=-(-len(tok) // 64) * 64,
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 64,
+        num_key_value_heads=hidden // 64,
+        head_dim=64,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        eos_token_id=tok.eos_token_id,
+        pad_token_id=tok.pad_token_id,
+    )
+    model = Qwen3ForCausalLM(config).float()
+    model.save_pretrained(folder / "model")
+    tok.save_pretrained(folder / "model")
+    rng = random.Random(0)
+    text = words(50_000, rng)
+
+    def said(count: int) -> str:
+        start = rng.randrange(49_000)
+        return " ".join(text[start : start + count])
+
+    def talk() -> list[dict[str, str]]:
+        asked, answered = (
+            {"role": "user", "content": said(8)},
+            {"role": "assistant", "content": said(rng.randint(8, 120))},
+        )
+        return [asked, answered]
+
+    rows = [{"messages": talk()} for _ in range(steps * batch)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "train_shard_0.parquet")
+
+
+def settings_words(folder: Path, size: str) -> list[str]:
+    """The words of our own command."""
+    _, _, steps, batch = SIZES[size]
+    return [
+        "platform=cpu",
+        f"data.dir={folder}",
+        f"model.path={folder}/model",
+        f"data.max_prompt_length={CONTEXT - 100}",
+        "data.max_response_length=100",
+        f"data.train_batch_size={batch}",
+        "data.max_token_len_per_gpu=2048",
+        f"trainer.total_training_steps={steps}",
+        "trainer.save_freq=-1",
+        "trainer.test_freq=-1",
+        "optim.lr=1e-4",
+        "optim.lr_warmup_steps=0",
+    ]
+
+
+def ours(folder: Path, size: str) -> None:
+    """Our trainer, as a process of torchrun runs it; its metrics tell the rate of every step."""
+    from sft.launch import WORKER, main
+
+    words = [
+        *settings_words(folder, size),
+        f"run.dir={folder}/ours",
+        "trainer.resume_mode=disable",
+        "trainer.logger=[]",
+    ]
+    assert main([WORKER, *words]) == 0
+    lines = [json.loads(line) for line in (folder / "ours" / "metrics.jsonl").open()]
+    tell([line["perf/tokens_per_second"] for line in lines])
+
+
+def sequences_of(folder: Path, size: str) -> list[list[tuple[list[int], list[int]]]]:
+    """The steps of our order: ids and trained positions of each sequence."""
+    from sft.launch import config_of
+    from sft.preflight import load_corpora
+
+    _, _, steps, batch = SIZES[size]
+    corpus, _ = load_corpora(config_of([*settings_words(folder, size), f"run.dir={folder}/ours"]))
+    found = []
+    for step in range(steps):
+        read = [corpus.dataset[int(number)] for number in corpus.order.step(step, batch)]
+        found.append([(one["input_ids"].tolist(), one["loss_mask"].tolist()) for one in read])
+    return found
+
+
+def by_hand(folder: Path, size: str) -> None:
+    """The loop that one writes for this model alone."""
+    import time
+
+    import torch
+    from torch.nn.functional import cross_entropy
+    from transformers import AutoModelForCausalLM
+
+    steps = sequences_of(folder, size)
+    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32, attn_implementation="sdpa")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    rates = []
+    for sequences in steps:
+        start = time.perf_counter()
+        total = sum(sum(mask) for _, mask in sequences)
+        for batch in micro_batches(sequences):
+            width = max(len(ids) for ids, _ in batch)
+            ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in batch])
+            mask = torch.tensor([mask + [0] * (width - len(mask)) for _, mask in batch])
+            seen = torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in batch])
+            logits = model(input_ids=ids, attention_mask=seen, use_cache=False).logits[:, :-1]
+            trained = mask[:, 1:].bool()
+            loss = cross_entropy(logits[trained].float(), ids[:, 1:][trained], reduction="sum") / total
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        rates.append(sum(len(ids) for ids, _ in sequences) / (time.perf_counter() - start))
+    tell(rates)
+
+
+def micro_batches(sequences: Sequence[tuple[list[int], list[int]]]) -> list[list[tuple[list[int], list[int]]]]:
+    """Sequences of similar length together, up to 2,048 tokens with their padding."""
+    batches: list[list[tuple[list[int], list[int]]]] = []
+    for sequence in sorted(sequences, key=lambda pair: -len(pair[0])):
+        if not batches or (len(batches[-1]) + 1) * len(batches[-1][0][0]) > 2048:
+            batches.append([])
+        batches[-1].append(sequence)
+    return batches
+
+
+def trl(folder: Path, size: str, python: str, strategy: str) -> list[float]:
+    """TRL's trainer on the same sequences, packed."""
+    sequences = [pair for step in sequences_of(folder, size) for pair in step]
+    (folder / "sequences.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in sequences))
+    tokens = sum(len(ids) for ids, _ in sequences) // SIZES[size][2]
+    command = [python, str(ROOT / "benchmarks" / "trl_contender.py"), str(folder), strategy, str(tokens), str(CONTEXT)]
+    rates = run(command)
+    return rates[WARM - 1 :] or rates  # the first step is not told; packs may be so few that no more than two are
+
+
+def tell(rates: Sequence[float]) -> None:
+    """The last line of a contender's output: tokens per second of each step."""
+    print(json.dumps(list(rates)))
+
+
+def run(command: list[str]) -> list[float]:
+    """Run a contender. Returns the rates that it tells."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false"}
+    environment |= {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29517",
+    }
+    environment |= {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        sys.exit(f"{' '.join(command[:4])} failed:\n{done.stderr[-3000:]}")
+    rates: list[float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return rates
+
+
+def measure(size: str, rounds: int, trl_python: str | None) -> dict[str, list[float]]:
+    """Tokens per second of every contender's counted steps."""
+    found: dict[str, list[float]] = {"ours": [], "by hand": []}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        make(folder, size)
+        for turn in range(rounds):
+            console.print(f"{size}, round {turn + 1} of {rounds}")
+            for name in ("ours", "by hand") if turn % 2 == 0 else ("by hand", "ours"):
+                word = name.replace(" ", "-")
+                rates = run(
+                    [sys.executable, "-m", "benchmarks.sft", "--contender", word, "--folder", place, "--sizes", size]
+                )
+                found[name] += rates[WARM:]
+            if trl_python:
+                for strategy in ("bfd", "wrapped"):
+                    found.setdefault(f"TRL {strategy}", []).extend(trl(folder, size, trl_python, strategy))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sft", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", nargs="+", choices=[*SIZES], default=[*SIZES])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--trl-python", help="an interpreter that has TRL; without it TRL is left out")
+    parser.add_argument("--contender", choices=("ours", "by-hand"), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.contender:
+        {"ours": ours, "by-hand": by_hand}[given.contender](given.folder, given.sizes[0])
+        return
+    drawn = Table("model", "contender", "tokens/s", "of the loop by hand", title_justify="left")
+    for size in given.sizes:
+        found = measure(size, given.rounds, given.trl_python)
+        base = statistics.median(found["by hand"])
+        for name, rates in found.items():
+            rate = statistics.median(rates)
+            verdict: Any = f"{rate / base:.2f}" + (f" (goal {GOAL})" if name == "ours" else "")
+            drawn.add_row(size, name, f"{rate:,.0f}", verdict)
+    console.print(drawn)
+    if not given.trl_python:
+        console.print("TRL was left out: name an interpreter that has it with --trl-python.")
+
+
+if __name__ == "__main__":
+    main()

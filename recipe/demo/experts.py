@@ -1,0 +1,80 @@
+"""The demo of distillation: an expert for each of two tasks, and one student of both.
+
+    python -m recipe.demo.experts [hydra overrides of the experts' training...]
+
+Both tasks ask about the demo's small stories: HiToM with letters, ParaToMi with places. One warm start knows both forms
+and is right in less than half of the cases. Each expert is that model, trained with DITTO on one of the tasks. Then
+`recipe/ditto/distill.sh`, the command that big models take: the experts answer training rows of their own task, the
+best answers are kept, the warm model is trained on them, and all four are evaluated on held-back stories of both.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers.utils import logging as hf_logging
+
+from recipe.demo import warm_start
+from recipe.demo.forms import HITOM, PARATOMI
+from recipe.demo.run import ON_A_CPU, ROOT, console, judge, stage, train
+
+FORMS = (HITOM, PARATOMI)
+WARM_START = warm_start.WarmStart(steps=480)  # two forms to learn
+STUDENT = (
+    *("data.train_batch_size=32", "data.max_prompt_length=512", "data.max_response_length=32"),
+    *("data.max_token_len_per_gpu=4096", "optim.lr=1e-3", "trainer.total_epochs=4"),
+)
+
+
+def distill(folder: Path, endpoint: dict[str, str]) -> None:
+    """The recipe's command for the experts in `folder`: data, student, evaluation of all four.
+
+    Raises:
+        SystemExit: it failed; it has said why.
+    """
+    tasks = [form.task.name for form in FORMS]
+    settings = {
+        "EXPERTS": " ".join(f"{task}:{folder / task / 'train.parquet'}={folder / task / 'run'}" for task in tasks),
+        "TASKS": " ".join(str(folder / task / "heldback.parquet") for task in tasks),
+        "ACTOR_MODEL_PATH": str(folder / "warm"),
+        "OUTPUT_DIR": str(folder),
+        "EXPERIMENT_NAME": "distilled",
+        "ROWS": "300",
+        "LIMIT": "128",
+        "SFT_ARGS": " ".join(STUDENT),
+        "PLATFORM": "cpu",
+        "PYTHON": sys.executable,
+    }
+    command = ["bash", str(ROOT / "recipe" / "ditto" / "distill.sh"), "policy.max_output_tokens=32"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **endpoint, **ON_A_CPU, **settings}, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"distill.sh ended with code {done.returncode}")
+
+
+def main(overrides: Sequence[str]) -> None:
+    """Run the demo; overrides go to the training of both experts. What is trained already is not trained again."""
+    folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "experts")
+    folder.mkdir(parents=True, exist_ok=True)
+    hf_logging.disable_progress_bar()
+    start = time.perf_counter()
+    if not (folder / "warm" / "config.json").exists():
+        with stage("Stories of two tasks, a tiny Qwen3 model, and its warm start"):
+            warm_start.prepare(folder, WARM_START, FORMS)
+    with judge(folder) as endpoint:
+        for task in (form.task.name for form in FORMS):
+            if not (folder / task / "trained").exists():
+                with stage(f"An expert for {task}: DITTO on real Ray, FSDP2 and vLLM"):
+                    train(folder / task, folder / "warm", overrides, endpoint)
+                (folder / task / "trained").touch()
+        with stage("The experts' answers, the student, and the evaluation"):
+            distill(folder, endpoint)
+    console.print(f"Whole demo: {time.perf_counter() - start:.0f} s. Everything is in {folder}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

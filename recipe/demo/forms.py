@@ -1,0 +1,58 @@
+"""How a task asks one of the demo's exercises: as a HiToM question with letters, or as a ParaToMi question with places.
+
+An exercise (`stories.py`) is a story, what is asked, four containers and the right one. A form makes a task's record of
+it, and puts a place into the words that the task wants in its answer tag. The demo trains on the first form; the demo
+of distillation trains an expert on each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agents.choice import parse_options
+from agents.task import Message, Task
+from agents.tasks.hitom import HiToM
+from agents.tasks.paratomi import ParaToMi
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A task's way to ask an exercise.
+
+    Attributes:
+        record: the exercise as a record of the task.
+        answer: what stands in the answer tag for a place of the exercise.
+    """
+
+    task: Task[Any]
+    record: Callable[[Record], Record]
+    answer: Callable[[Record, str], str]
+
+    def prompt(self, exercise: Record, feedback: str | None = None) -> list[Message]:
+        """The prompt, exactly as the task renders it."""
+        return self.task.prompt(self.task.row_type.model_validate(self.record(exercise)), feedback)
+
+
+def _letter(exercise: Record, place: str) -> str:
+    return next(letter for letter, text in parse_options(exercise["choices"]).items() if text == place)
+
+
+def _paratomi_record(exercise: Record) -> Record:
+    thought = re.fullmatch(r"Where does (\w+) really think the (\w+) is\?", exercise["question"])
+    return {
+        "index": exercise["index"],
+        "story": [re.sub(r"^\d+ ", "", line) for line in exercise["story"].splitlines()],
+        "question": f"Where will {thought[1]} look for the {thought[2]}?" if thought else exercise["question"],
+        "cands": list(parse_options(exercise["choices"]).values()),
+        "correct_answer": exercise["correct_answer"],
+        "qType": "first_order_tom" if thought else "reality",
+    }
+
+
+HITOM = Form(HiToM(), dict, _letter)
+PARATOMI = Form(ParaToMi(), _paratomi_record, lambda _, place: place)

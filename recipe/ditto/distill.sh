@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Experts into one student:
+#   EXPERTS="hitom=outputs/hitom sotopia=outputs/sotopia" bash recipe/ditto/distill.sh [section.key=value ...] [-- vLLM's arguments]
+# The experts answer the training rows of their tasks, the best answers are kept (python -m sft.distill), the student is
+# trained on them (run_sft.sh), and base, experts and student are evaluated on the tasks (eval.sh local). A step whose output is
+# there is skipped: remove the output to repeat it. A step that was broken off goes on where it stopped.
+#
+#   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, by blanks (docs/distillation.md)
+#   ACTOR_MODEL_PATH   what the student starts from, and the base of the comparison (Qwen/Qwen3-8B)
+#   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/distilled
+#   DATA_DIR, TRAIN_FILES          where the rows are, as in run_rl.sh
+#   SAMPLES, ROWS, KEEP_ARGS       answers a row (8), rows a task (1024), further options of the selection ("--margin 0.25")
+#   SFT_ARGS           further overrides of the training ("optim.lr=2e-5 trainer.total_epochs=2")
+#   TASKS, LIMIT       evaluation sets (those of the experts' tasks), rows of each (100)
+#   TP, DP, PLATFORM, OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    as in eval.sh
+# Settings on the command line (judge.model=..., policy.max_output_tokens=...) hold for the sampling and for the evaluation.
+set -euo pipefail
+ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+: "${EXPERTS:?distill.sh: set EXPERTS=\"TASK=EXPERT ...\"}"
+if [ -z "${PLATFORM:-}" ]; then
+  if [ -e /dev/nvidia0 ] || [ -e /dev/nvidiactl ]; then PLATFORM=gpu; else PLATFORM=cpu; fi
+fi
+export PLATFORM
+python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
+base=${ACTOR_MODEL_PATH:-Qwen/Qwen3-8B}
+out=${OUTPUT_DIR:-outputs}/${EXPERIMENT_NAME:-distilled}
+read -ra experts <<<"$EXPERTS"
+read -ra sft_args <<<"${SFT_ARGS:-}"
+read -ra keep_args <<<"${KEEP_ARGS:-}"
+
+checkpoints=("$base") tasks=()
+for word in "${experts[@]}"; do
+  place=${word%%=*} expert=${word#*=}
+  [[ " ${tasks[*]} " = *" ${place%%:*} "* ]] || tasks+=("${place%%:*}")
+  # An endpoint is no checkpoint: eval.sh api measures it.
+  [[ $expert = endpoint:* || " ${checkpoints[*]} " = *" $expert "* ]] || checkpoints+=("$expert")
+done
+read -ra sets <<<"${TASKS:-${tasks[*]}}"
+sets=("${sets[@]//,/ }")
+not_in=()
+for name in ${sets[*]}; do not_in+=(--not-in "$name"); done
+
+step() { # step TITLE OUTPUT COMMAND...: run the command, unless its output is there
+  local title=$1 output=$2
+  shift 2
+  if [ -e "$output" ]; then echo "== $title: there is $output"; return; fi
+  echo "== $title"
+  "$@"
+}
+
+sample() {
+  "$python" -m sft.distill --out "$out/data" --n "${SAMPLES:-8}" --limit "${ROWS:-1024}" ${TP:+--tp "$TP"} ${DP:+--dp "$DP"} \
+    "${not_in[@]}" "${keep_args[@]}" "${experts[@]}" "$@"
+}
+
+train() {
+  local val=""
+  [ ! -e "$out/data/val.parquet" ] || val=$out/data/val.parquet
+  # Three passes over a small corpus, in small batches; the learning rate is that of midtraining (run_sft.sh).
+  DATA_DIR="$out/data" TRAIN_FILES="$out/data/train.parquet" VAL_FILES="$val" ACTOR_MODEL_PATH="$base" \
+    OUTPUT_DIR="$out" EXPERIMENT_NAME=student bash "$ROOT/run_sft.sh" data.train_batch_size=64 \
+    trainer.total_training_steps=null trainer.total_epochs=3 optim.lr_warmup_steps=10 "${sft_args[@]}"
+  touch "$out/student/trained"
+}
+
+evaluate() {
+  ACTOR_MODEL_PATH="${checkpoints[*]} $out/student" TASKS="${sets[*]}" LIMIT="${LIMIT:-100}" OUTPUT_DIR="$out" EXPERIMENT_NAME=eval \
+    bash "$ROOT/recipe/ditto/eval.sh" local "$@"
+}
+
+step "data: ${experts[*]}" "$out/data/train.parquet" sample "$@"
+step "student: SFT from $base" "$out/student/trained" train
+step "evaluation: ${checkpoints[*]} and the student" "$out/eval-models.md" evaluate "$@"
+cat "$out/eval-models.md"

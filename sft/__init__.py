@@ -1,0 +1,1 @@
+"""Supervised training: midtraining on human corpora, SFT, and the distillation of experts into one model."""

@@ -1,0 +1,42 @@
+"""What the config's `data` section says of the corpus: files, limits, which side is trained, where the cache lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Role = Literal["assistant", "human"]
+Overlong = Literal["drop", "truncate", "error"]
+
+
+class SftDataSettings(BaseModel):
+    """The data of a supervised training. Names as in the config, which says what each is for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cache_dir: Path  # row index and token store; may be deleted at any time between runs
+    dir: Path | None = None  # where shards are found that train_files and val_files do not name
+    train_files: str | Sequence[str] | None = None
+    val_files: str | Sequence[str] | None = None
+    max_prompt_length: int = Field(default=16384, gt=0)
+    max_response_length: int = Field(default=8192, gt=0)
+    overlong: Overlong = "drop"
+    bad_rows: Literal["error", "drop"] = "error"  # empty trained turns, rows that the chat template refuses
+    train_role: Role = "assistant"
+    train_role_by_source: Mapping[str, Role] = Field(default_factory=dict)
+    last_turns_by_source: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    apply_chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
+    tokenizer_workers: int = Field(default=4, ge=0)  # 0: in this process
+    seed: int = 42
+
+    @property
+    def max_length(self) -> int:
+        """Tokens that a sequence may have: the original cut prompt and response apart, we limit their sum."""
+        return self.max_prompt_length + self.max_response_length
+
+    def files(self, split: str) -> str | Sequence[str] | None:
+        """What names the files of a split."""
+        return self.train_files if split == "train" else self.val_files

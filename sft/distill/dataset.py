@@ -1,0 +1,116 @@
+"""train.parquet and val.parquet: the kept conversations as SFT rows, each with where it comes from.
+
+A row of the task lies in one of the two files with all its conversations, and stays there whatever else is kept: the
+file depends on the seed and on the row's record alone.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sft.distill.conversation import TRAINED, Prints, trainable
+from sft.distill.sample import Sample
+
+TRAIN, VAL = "train.parquet", "val.parquet"
+ROW_GROUP = 512
+SCHEMA = pa.schema(
+    [
+        ("data_source", pa.string()),
+        ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        ("train_role", pa.string()),
+        ("task", pa.string()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("record", pa.string()),
+        ("seat", pa.string()),
+        ("sample", pa.int64()),
+        ("origin", pa.string()),
+        ("context", pa.string()),
+        ("expert", pa.string()),
+        ("fingerprint", pa.string()),
+        ("reward", pa.float64()),
+        ("metrics", pa.string()),
+        ("judge", pa.string()),
+        ("prompts", pa.list_(pa.string())),
+    ]
+)
+
+
+def held_back(record: str, share: float, seed: int) -> bool:
+    """Whether a row belongs to the validation file."""
+    return random.Random(f"{seed}:held back:{record}").random() < share
+
+
+def write(kept: Sequence[tuple[Sample, tuple[Prints, ...]]], out: Path, val_share: float, seed: int) -> Counter[str]:
+    """Write the two files; each is there as a whole or not at all, and one without rows is not there.
+
+    Args:
+        kept: the samples and those of their conversations that are written.
+
+    Returns:
+        File -> its rows.
+    """
+    counts: Counter[str] = Counter()
+    out.mkdir(parents=True, exist_ok=True)
+    partials = {name: out / f"{name}.partial" for name in (TRAIN, VAL)}
+    with ExitStack() as stack:
+        writers = {name: stack.enter_context(pq.ParquetWriter(path, SCHEMA)) for name, path in partials.items()}
+        waiting: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
+        for sample, seats in kept:
+            name = VAL if held_back(sample.row, val_share, seed) else TRAIN
+            waiting[name] += _rows(sample, seats)
+            if len(waiting[name]) >= ROW_GROUP:
+                counts[name] += _flush(writers[name], waiting[name])
+        for name, rows in waiting.items():
+            counts[name] += _flush(writers[name], rows)
+    for name, path in partials.items():
+        if counts[name]:
+            path.replace(out / name)
+        else:
+            path.unlink()
+            (out / name).unlink(missing_ok=True)
+    return counts
+
+
+def _rows(sample: Sample, seats: Sequence[Prints]) -> Iterator[dict[str, Any]]:
+    line = sample.place.read()
+    origin = sample.source.provenance(sample, line)
+    conversations = sample.source.conversations(line)
+    for seat in seats:
+        yield {
+            "data_source": sample.data_source,
+            "messages": trainable(conversations[seat.seat]),
+            "train_role": TRAINED,
+            "task": sample.task,
+            "file": origin.file,
+            "row": sample.number,
+            "record": sample.row,
+            "seat": seat.seat,
+            "sample": sample.sample,
+            "origin": sample.source.origin,
+            "context": origin.context,
+            "expert": origin.expert,
+            "fingerprint": origin.fingerprint,
+            "reward": sample.reward,
+            "metrics": json.dumps(dict(origin.metrics)),
+            "judge": origin.judge,
+            "prompts": list(origin.prompts),
+        }
+
+
+def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]]) -> int:
+    """Write the rows and forget them. Returns how many."""
+    count = len(rows)
+    if rows:
+        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+        rows.clear()
+    return count

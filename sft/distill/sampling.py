@@ -1,0 +1,148 @@
+"""k samples of every training row, by an expert: played and scored by the driver of evaluation, without feedback.
+
+Each expert has a run folder under DIR/samples, as an evaluation has (`agents.evaluate.run_folder`): the same command
+goes on where it stopped, and nothing is asked twice. Beside its journal:
+
+    rows.json        of every row that was looked at: digests of its record and prompt, before anything was shortened
+    DIR/sources.json the experts of the last command, for a selection without sampling
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.errors import BadSettings
+from agents.evaluate import local
+from agents.evaluate.checkpoint import Checkpoint
+from agents.evaluate.collection import seldom_collected
+from agents.evaluate.command import Prepare, take_missing
+from agents.evaluate.journal import Journal
+from agents.evaluate.run_folder import generation, write_choice
+from agents.evaluate.settings import EvaluationSettings, Item, items
+from agents.evaluate.vllm_server import ServerSettings, free_port
+from agents.judge import GatewaySettings
+from agents.judge.roles import policy_endpoint
+from agents.judge.words import sections_of
+from sft.distill.experts import SAMPLED, Expert
+from sft.distill.unseen import Unseen, fingerprints
+
+SOURCES, ROWS, SAMPLES = "sources.json", "rows.json", "samples"
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How the rows are sampled.
+
+    Attributes:
+        words: section.key=value of the command line: judges, policy, tasks.
+        n: samples of each row; `limit` rows of each set, drawn by `seed`; None: all.
+        base: the model below a LoRA adapter that names none.
+    """
+
+    words: Sequence[str]
+    server: ServerSettings
+    n: int
+    limit: int | None = None
+    seed: int = 0
+    deadline_s: float | None = None
+    base: str | None = None
+    max_prompt_tokens: int | None = None
+    retry_failed: bool = False
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """An expert, ready to be asked."""
+
+    expert: Expert
+    settings: EvaluationSettings
+    folder: Path
+    served: AbstractContextManager[Prepare | None] | None
+
+
+def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, unseen: Unseen) -> None:
+    """Take the samples of all experts that are not there yet, one expert after the other.
+
+    Args:
+        unseen: rows of evaluations; they are not sampled.
+
+    Raises:
+        SoulError: before anything is started where a checkpoint, a row or a setting is no good; later where an endpoint
+            is down or the budget is spent. The same command goes on.
+    """
+    plans = [_plan(expert, settings, out) for expert in experts]
+    if len({plan.folder for plan in plans}) < len(plans):
+        raise BadSettings("Two experts have the same name and files. Name each of them once.")
+    wanted = [items(plan.settings) for plan in plans]
+    folders = [generation(plan.folder, found) for plan, found in zip(plans, wanted, strict=True)]
+    entries = [
+        {"folder": str(folder.relative_to(out)), "expert": plan.expert.name, "sets": _texts(plan.expert.sets)}
+        for plan, folder in zip(plans, folders, strict=True)
+    ]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / SOURCES).write_text(json.dumps({"experts": entries}, indent=1), encoding="utf-8")
+    for plan, found, folder in zip(plans, wanted, folders, strict=True):
+        _take(plan, found, folder, settings.retry_failed, unseen)
+
+
+@seldom_collected()
+def _take(plan: _Plan, found: Sequence[Item], folder: Path, retry_failed: bool, unseen: Unseen) -> None:
+    known = {(item.set, item.row.number): fingerprints(item.row) for item in found if item.sample == 0}
+    wanted = [item for item in found if not unseen.holds(known[item.set, item.row.number])]
+    with closing(Journal(folder)) as journal:
+        write_choice(folder, plan.settings, wanted)
+        rows: dict[str, dict[int, Sequence[str]]] = {name: {} for name in plan.settings.sets}
+        for (name, number), prints in known.items():
+            rows[name][number] = prints
+        (folder / ROWS).write_text(json.dumps(rows), encoding="utf-8")
+        take_missing(plan.settings, wanted, journal, folder, retry_failed, plan.served)
+
+
+def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _Plan:
+    """The evaluation that samples this expert.
+
+    Raises:
+        BadSettings: a section or a setting is unknown. BadCheckpoint: the path is no model.
+    """
+    sections = sections_of(settings.words, ["tasks"])
+    own = sections.pop("policy", {})
+    if {"model", "base_url"} & own.keys():
+        raise BadSettings("Models and addresses stand in TASK=EXPERT: no policy.model and no policy.base_url here.")
+    checkpoint = None if expert.is_endpoint else Checkpoint.find(expert.name, settings.base)
+    served: dict[str, Any] | None = None
+    if checkpoint is None:
+        policy = expert.endpoint(own)
+    else:
+        address = {"model": checkpoint.name, "base_url": f"http://127.0.0.1:{free_port()}/v1"}
+        found = policy_endpoint({**SAMPLED, **local.PATIENT, **local.FREE, **own, **address})
+        assert found is not None  # it is named
+        policy = found
+        longest = local.prompt_tokens(settings.max_prompt_tokens, checkpoint)
+        served = {
+            "checkpoint": checkpoint.fingerprint,
+            "max_prompt_tokens": longest,
+            "arguments": settings.server.arguments,
+        }
+    evaluation = EvaluationSettings(
+        policy=policy,
+        tasks=sections.pop("tasks", {}),
+        gateway=GatewaySettings.of(sections),
+        sets=dict(expert.sets),
+        limit=settings.limit,
+        n=settings.n,
+        seed=settings.seed,
+        deadline_s=settings.deadline_s,
+        served=served,
+    )
+    folder = evaluation.folder(out / SAMPLES, "".join(c if c.isalnum() or c in "._-" else "-" for c in policy.model))
+    server = local.served(evaluation, checkpoint, settings.server, folder) if checkpoint else None
+    return _Plan(expert, evaluation, folder, server)
+
+
+def _texts(sets: Mapping[str, Path]) -> dict[str, str]:
+    return {name: str(path) for name, path in sets.items()}

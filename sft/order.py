@@ -1,0 +1,150 @@
+"""In which order the sequences are trained: a true shuffle of everything, that needs no memory and no state.
+
+An epoch is a permutation of all its positions, by a keyed bijection that is computed, not stored: a Feistel network
+over the next power of four, walked until it lands within the epoch (and a table where there are only a few). Seed and
+epoch are the key. So the endless order of a run (epoch after epoch) can be asked at any position, and the step is all
+that a resumed run has to know.
+
+A group of files with ratio r gives floor(r) whole passes an epoch. What remains is a part of the group, which moves on
+from epoch to epoch through one fixed shuffle of it: half of a group now, the other half in the next epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+ROUNDS = 8
+FEW = 4096  # up to here an order is a small table, sorted by hashes: a network is slow and poor where it is tiny
+
+
+class Permutation:
+    """A pseudo-random permutation of range(size), computed where it is asked.
+
+    Args:
+        size: how many numbers.
+        key: whatever names it; equal keys give equal permutations.
+    """
+
+    def __init__(self, size: int, *key: object) -> None:
+        self.size = size
+        half = -(-max(1, (size - 1).bit_length()) // 2)
+        self._half, self._mask = np.uint64(half), np.uint64((1 << half) - 1)
+        digest = b"".join(hashlib.sha256(repr((key, size, part)).encode()).digest() for part in range(ROUNDS // 4))
+        self._keys = np.frombuffer(digest, dtype="<u8")[:ROUNDS]
+        few: np.ndarray | None = np.arange(size, dtype=np.uint64) if size <= FEW else None
+        self._table = None if few is None else np.argsort(_mix(_mix(few ^ self._keys[0]) ^ self._keys[1]))
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """The numbers at these places."""
+        if places.size and not 0 <= int(places.min()) <= int(places.max()) < self.size:
+            raise IndexError(f"place {int(places.max())} of {self.size}")
+        if self._table is not None:
+            return self._table[places]
+        found: np.ndarray = places.astype(np.uint64)
+        todo = np.arange(found.size)
+        while todo.size:
+            found[todo] = self._network(found[todo])
+            todo = todo[found[todo] >= np.uint64(self.size)]
+        return found.astype(np.int64)
+
+    def _network(self, numbers: np.ndarray) -> np.ndarray:
+        left, right = numbers >> self._half, numbers & self._mask
+        for key in self._keys:
+            left, right = right, left ^ (_mix(right ^ key) & self._mask)
+        return (left << self._half) | right
+
+
+def _mix(numbers: np.ndarray) -> np.ndarray:
+    """Numbers that look random, one for each: two rounds of multiplying and folding, modulo 2**64."""
+    mixed: np.ndarray = numbers * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return mixed ^ (mixed >> np.uint64(32))
+
+
+@dataclass(frozen=True)
+class Part:
+    """The sequences of one group of files.
+
+    Attributes:
+        first: its first sequence.
+        count: how many.
+        ratio: passes in an epoch.
+    """
+
+    first: int
+    count: int
+    ratio: Fraction = Fraction(1)
+
+    @property
+    def passes(self) -> int:
+        """Whole passes in an epoch."""
+        return int(self.ratio)
+
+    @property
+    def rest(self) -> int:
+        """Sequences of the pass that is not whole; at least one, so that a tiny group with a tiny ratio counts."""
+        rest = self.ratio - self.passes
+        return max(1, round(rest * self.count)) if rest and self.count else 0
+
+    def __len__(self) -> int:
+        return self.passes * self.count + self.rest
+
+    def sequences(self, places: np.ndarray, epoch: int, seed: int) -> np.ndarray:
+        """What an epoch has at these places of the part, before the shuffle."""
+        whole = self.passes * self.count
+        found: np.ndarray = places % self.count
+        late = places >= whole
+        if late.any():
+            begin = epoch * self.rest
+            found[late] = Permutation(self.count, seed, "rest", self.first).at(
+                (begin + places[late] - whole) % self.count
+            )
+        return self.first + found
+
+
+class Order:
+    """The endless order of the sequences of several parts; `len` is an epoch.
+
+    Args:
+        parts: what an epoch consists of.
+        seed: of the shuffles.
+    """
+
+    def __init__(self, parts: Sequence[Part], seed: int) -> None:
+        self.parts = [part for part in parts if len(part)]
+        self.seed = seed
+        self._first = np.cumsum([0, *(len(part) for part in self.parts)])
+
+    def __len__(self) -> int:
+        return int(self._first[-1])
+
+    def at(self, positions: np.ndarray) -> np.ndarray:
+        """The sequences at positions of the endless order."""
+        found: np.ndarray = np.empty(len(positions), dtype=np.int64)
+        epochs: np.ndarray = positions // len(self)
+        for epoch in np.unique(epochs).tolist():
+            here = np.flatnonzero(epochs == epoch)
+            shuffled = Permutation(len(self), self.seed, "epoch", epoch).at(positions[here] % len(self))
+            found[here] = self._unshuffled(shuffled, epoch)
+        return found
+
+    def step(self, step: int, size: int) -> np.ndarray:
+        """The sequences of a step (from 0), all ranks together; an epoch's last step runs on into the next epoch."""
+        return self.at(np.arange(step * size, (step + 1) * size))
+
+    def of_epoch(self, epoch: int) -> np.ndarray:
+        """The sequences of an epoch, ascending."""
+        return np.sort(self._unshuffled(np.arange(len(self)), epoch))
+
+    def _unshuffled(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        found: np.ndarray = np.empty(len(places), dtype=np.int64)
+        parts = np.searchsorted(self._first, places, side="right") - 1
+        for part in np.unique(parts).tolist():
+            here = np.flatnonzero(parts == part)
+            found[here] = self.parts[part].sequences(places[here] - self._first[part], epoch, self.seed)
+        return found

@@ -1,0 +1,113 @@
+"""What can be wrong is looked at before a process of the training starts: config, model, corpus, checkpoint.
+
+The corpus is opened here as the training opens it: it is tokenised once, by one process, with its progress shown.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from agents.evaluate.settings import choose_sets
+from ditto.preflight import load_tokenizer
+from ditto.settings import BadConfig
+from sft.checkpoints import check_resume
+from sft.corpus import Corpus, open_corpus
+from sft.corpus_settings import SftDataSettings
+
+
+def data_settings(config: DictConfig) -> SftDataSettings:
+    """The section `data`, as far as it is about the corpus.
+
+    Raises:
+        BadConfig: a value that cannot be.
+    """
+    data = OmegaConf.to_container(config.data, resolve=True)
+    assert isinstance(data, dict)
+    given: dict[str, Any] = {name: data[name] for name in SftDataSettings.model_fields if name in data}
+    given["cache_dir"] = given.get("cache_dir") or Path(config.run.dir).parent / "sft_cache"
+    try:
+        return SftDataSettings.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(["data", *(str(part) for part in first["loc"])])
+        raise BadConfig(f"{key}={first['input']!r}: {first['msg']}.") from None
+
+
+def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
+    """The training and the validation split, tokenised by the model's tokenizer.
+
+    Raises:
+        SoulError: files, rows, model or limits that cannot be trained on.
+    """
+    from transformers import AutoConfig
+
+    path, trust = str(config.model.path), bool(config.model.trust_remote_code)
+    tokenizer = load_tokenizer(path, trust, "model.path")
+    model = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+    context = getattr(getattr(model, "text_config", model), "max_position_embeddings", None)
+    settings = data_settings(config)
+    train = open_corpus(settings, tokenizer, "train", context)
+    assert train is not None  # there is no training without: it raises
+    return train, open_corpus(settings, tokenizer, "val", context)
+
+
+def check(config: DictConfig) -> str:
+    """Check everything.
+
+    Returns:
+        The plan, for people.
+
+    Raises:
+        SoulError: one of its kinds, with the remedy.
+    """
+    trainer, data = config.trainer, config.data
+    ranks = trainer.n_gpus_per_node * trainer.nnodes
+    if data.train_batch_size % ranks:
+        raise BadConfig(
+            f"data.train_batch_size={data.train_batch_size} cannot be dealt out to {ranks} devices. Use a multiple."
+        )
+    longest = data.max_prompt_length + data.max_response_length
+    if data.use_dynamic_bsz and data.max_token_len_per_gpu < longest:
+        raise BadConfig(
+            f"data.max_token_len_per_gpu={data.max_token_len_per_gpu} is less than one sequence may have "
+            f"({longest} tokens). Raise it, or lower data.max_prompt_length or data.max_response_length."
+        )
+    resumed = check_resume(config, ranks)
+    tested = str(trainer.rl_test_files or "").split() if trainer.rl_test_freq else []
+    if trainer.rl_test_freq and not tested:
+        raise BadConfig("trainer.rl_test_freq asks for a generative test: name files with trainer.rl_test_files.")
+    choose_sets(tested, Path("data")) if tested else None
+    train, val = load_corpora(config)
+    steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
+    passes = steps * data.train_batch_size / len(train.order)
+    lines = [
+        f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} sequences: "
+        f"{passes:,.2f} epochs of {len(train.order):,} sequences",
+        f"run folder {config.run.dir}, " + (f"goes on after step {resumed}" if resumed else "from the beginning"),
+    ]
+    if tested:
+        lines.append(f"a generative test of {', '.join(tested)} every {trainer.rl_test_freq} steps")
+    return "\n".join([*lines, _table(train, "train"), *([_table(val, "val")] if val else [])])
+
+
+def _table(corpus: Corpus, split: str) -> str:
+    """What became of the rows of a split."""
+    drawn = Table(title=split, title_justify="left")
+    for column in ("source", "trained turns", "rows", "sequences", "tokens", "trained tokens", "left out"):
+        drawn.add_column(column, justify="left" if column in ("source", "trained turns", "left out") else "right")
+    for name, counts in corpus.sources.items():
+        left_out = ", ".join(f"{count:,} {reason}" for reason, count in counts.left_out.most_common())
+        numbers = (counts.rows, counts.sequences, counts.tokens, counts.trained_tokens)
+        drawn.add_row(name, counts.role, *(f"{number:,}" for number in numbers), left_out)
+    console = Console(width=max(120, Console().width))
+    with console.capture() as captured:
+        console.print(drawn)
+        for reason, example in corpus.examples.items():
+            console.print(f"{reason}, for instance: {example}", markup=False)
+    return captured.get().rstrip()

@@ -1,0 +1,189 @@
+"""Supervised training on verl's SFT trainer: its engine, loss, optimizer; our data, checkpoints, validation, metrics.
+
+verl's loss is the negative log-likelihood summed over the trained tokens of a step and divided by their number over all
+ranks, so neither micro-batches nor ranks nor packing change it. The data's order follows from the step alone
+(sft/order.py): a resumed run needs no other state, and verl's saved loaders are not used.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from omegaconf import DictConfig, OmegaConf
+from tensordict.tensorclass import NonTensorData
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from verl.trainer.sft_trainer import SFTTrainer
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.dataset_utils import SFTTensorCollator
+from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+from verl.utils.tracking import Tracking
+
+from ditto import packed_attention, plugin
+from ditto.traces import RunFolder
+from sft.batches import StepBatches, ValidationBatches
+from sft.checkpoints import Checkpoints
+from sft.generative_test import GenerativeTest
+from sft.preflight import load_corpora
+
+logger = logging.getLogger(__name__)
+PATIENCE = timedelta(days=1)  # ranks that wait while one of them evaluates
+
+
+class SupervisedTrainer(SFTTrainer):
+    """One process of a supervised training."""
+
+    def _build_dataset(self) -> None:
+        self.train_corpus, self.val_corpus = load_corpora(self.config)
+
+    def _build_dataloader(self) -> None:
+        data = self.config.data
+        self.global_batch_size = data.train_batch_size
+        self.collate_fn = SFTTensorCollator(data.pad_mode)
+        self.ranks, self.dp_rank = self.engine.get_data_parallel_size(), self.engine.get_data_parallel_rank()
+
+    def _init_engine(self) -> None:
+        trainer = self.config.trainer
+        of_epoch = -(-len(self.train_corpus.order) // self.global_batch_size)
+        self.total_training_steps = trainer.total_training_steps or trainer.total_epochs * of_epoch
+        self.optimizer_config.total_training_steps = self.total_training_steps
+        self.training_client.reset()
+
+    def _build_ckpt_handler(self) -> None:
+        self.checkpoints = Checkpoints(self.engine, self.config, self._get_lora_train_meta())
+        self.ckpt_handler = self.checkpoints  # verl's name for it
+
+    # ---- the run -----------------------------------------------------------------------------------------------
+
+    @property
+    def _leads(self) -> bool:
+        return self.engine.is_mp_src_rank_with_outputs() and self.dp_rank == 0
+
+    def fit(self) -> None:
+        """Train from the step after the last checkpoint to the last."""
+        trainer, first = self.config.trainer, self.resume_global_step + 1
+        self.generative = GenerativeTest.of(self.config)
+        self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE) if self.generative else None
+        tracking = self._tracking() if self._leads else None
+        steps = range(first, self.total_training_steps + 1)
+        shown = tqdm(zip(steps, self._batches(first), strict=True), total=len(steps), disable=not self._leads)
+        for step, batch in shown:
+            last = step == self.total_training_steps
+            metrics = self._train_step(batch)
+            if self.val_corpus and _due(step, trainer.test_freq, last):
+                metrics |= self._validate()
+            test = self.generative is not None and _due(step, trainer.rl_test_freq, last)
+            if test or last or _due(step, trainer.save_freq, last):  # the end is saved whatever save_freq says
+                folder = self.checkpoints.save(step)
+                if test:
+                    metrics |= self._test(folder, step)
+            if tracking:
+                shown.set_postfix(loss=f"{metrics['train/loss']:.3f}")
+                tracking.log(data=metrics, step=step)
+                self.run_folder.log_metrics(step, metrics)
+
+    def _tracking(self) -> Tracking:
+        trainer = self.config.trainer
+        self.run_folder = RunFolder(Path(self.config.run.dir))
+        plain = OmegaConf.to_container(self.config, resolve=True)
+        return Tracking(trainer.project_name, trainer.experiment_name, trainer.logger, plain)
+
+    def _batches(self, first: int) -> Iterator[dict[str, Any]]:
+        """This rank's part of every step's sequences."""
+        corpus, last = self.train_corpus, self.total_training_steps
+        plan = StepBatches(corpus, self.global_batch_size, self.dp_rank, self.ranks, first - 1, last)
+        workers = self.config.data.num_workers
+        yield from DataLoader(
+            corpus.dataset,
+            batch_sampler=plan,
+            num_workers=workers,
+            collate_fn=self.collate_fn,
+            persistent_workers=False,
+            multiprocessing_context="spawn" if workers else None,
+        )
+
+    def _train_step(self, batch: dict[str, Any]) -> dict[str, float]:
+        start = time.perf_counter()
+        data = self._tensordict(batch)
+        trained = self._sum(data["loss_mask"].values().sum())
+        lengths = self._get_batch_seqlens(data)
+        tu.assign_non_tensor(data, update_lr_scheduler=True, global_token_num=NonTensorData(lengths))
+        output = self.training_client.train_batch(data)
+        metrics = dict(tu.get(output, "metrics")) if output is not None else {}
+        return {
+            **{f"train/{key}": float(metrics.pop(key)) for key in ("loss", "grad_norm", "lr", "mfu") if key in metrics},
+            **{key: float(value) for key, value in metrics.items() if isinstance(value, int | float)},
+            "train/tokens": float(sum(lengths)),
+            "perf/tokens_per_second": sum(lengths) / (time.perf_counter() - start),
+            "train/trained_tokens": trained,
+        }
+
+    def _tensordict(self, batch: dict[str, Any]) -> Any:
+        model, data = self.config.model, self.config.data
+        settings = {
+            "use_remove_padding": model.use_remove_padding,
+            "use_dynamic_bsz": data.use_dynamic_bsz,
+            "max_token_len_per_gpu": data.max_token_len_per_gpu,
+            "micro_batch_size_per_gpu": data.micro_batch_size_per_gpu,
+            "temperature": 1.0,
+            "global_batch_size": self.global_batch_size,
+            "pad_mode": data.pad_mode,
+            "pad_token_id": self.model_config.tokenizer.pad_token_id,
+        }
+        return tu.get_tensordict(tensor_dict=batch, non_tensor_dict=settings)
+
+    def _validate(self) -> dict[str, float]:
+        """The loss of every validation source: the mean over all its trained tokens."""
+        assert self.val_corpus is not None
+        loss: dict[str, float] = {}
+        tokens: dict[str, float] = {}
+        plan = ValidationBatches(self.val_corpus, self.global_batch_size, self.dp_rank, self.ranks)
+        loader = DataLoader(self.val_corpus.dataset, batch_sampler=plan, collate_fn=self.collate_fn)
+        for source, batch in zip(plan.sources, loader, strict=True):
+            data = self._tensordict(batch)
+            trained = self._sum(data["loss_mask"].values().sum())
+            output = self.training_client.infer_batch(data)
+            mean = float(tu.get(output, "metrics")["loss"]) if output is not None else 0.0
+            loss[source] = loss.get(source, 0.0) + mean * trained
+            tokens[source] = tokens.get(source, 0.0) + trained
+        found = {f"val/loss/{source}": loss[source] / tokens[source] for source in loss}
+        return {"val/loss": sum(loss.values()) / sum(tokens.values()), **found}
+
+    def _sum(self, count: torch.Tensor) -> float:
+        total = count.to(self.device_name).double()
+        dist.all_reduce(total, group=self.engine.get_data_parallel_group())
+        return float(total)
+
+    def _test(self, folder: Path, step: int) -> dict[str, float]:
+        """The generative test: rank 0 starts it, the others wait."""
+        assert self.generative is not None
+        accelerated = self.device_name != "cpu"
+        if accelerated:
+            self.engine.to("cpu")
+        found = self.generative.run(folder, step) if dist.get_rank() == 0 else {}
+        dist.barrier(self.waiting)
+        if accelerated:
+            self.engine.to(self.device_name)
+        return found
+
+
+def _due(step: int, frequency: int, last: bool) -> bool:
+    return frequency > 0 and (last or step % frequency == 0)
+
+
+def train(config: DictConfig) -> None:
+    """What each process of the training does."""
+    plugin.require(config.trainer.device)
+    packed_attention.register()
+    initialize_global_process_group()
+    try:
+        SupervisedTrainer(config=config).fit()
+    finally:
+        destroy_global_process_group()

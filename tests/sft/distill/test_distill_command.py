@@ -1,0 +1,267 @@
+"""`python -m sft.distill` over real HTTP: one-turn tasks, dialogues and scenes, from experts to parquet files."""
+
+import json
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from stand_in_expert import Experts
+
+from agents.examples.__main__ import write
+from agents.tasks import launch
+from agents.testing import FakeOpenAI, ServerError, Text
+from sft.distill.__main__ import main
+from tests.killed import killed_and_finished
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_the_machine(monkeypatch):
+    for name in ("TRAIN_FILES", "DATA_DIR", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_AGENT_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+class CutOff(Text):
+    """A right answer that hit the token limit."""
+
+    def answer(self, request):
+        whole = super().answer(request)
+        return replace(whole, body=whole.body.replace(b'"stop"', b'"length"'))
+
+
+def train_file(data, task, rows=6):
+    path = data / "sim_rl_data" / f"{launch(task).train}.parquet"
+    write([task], rows, path)
+    return path
+
+
+def words(fake, *tasks, expert="expert-a"):
+    named = [f"{task}=endpoint:{expert}@{fake.url}" for task in tasks]
+    return [*named, f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.max_attempts=1"]
+
+
+def distil(tmp_path, *more, code=0):
+    assert main(["--out", str(tmp_path / "out"), "--data", str(tmp_path / "data"), "--val-share", "0", *more]) == code
+    return tmp_path / "out"
+
+
+def rows_of(out, name="train.parquet"):
+    return pq.read_table(out / name).to_pylist()
+
+
+def journal(out):
+    return [json.loads(line) for path in (out / "samples").glob("*/samples.jsonl") for line in path.open()]
+
+
+def report_of(out, task):
+    return json.loads((out / "distill.json").read_text())["tasks"][task]
+
+
+def test_a_row_keeps_the_expert_s_right_answer_and_says_where_it_is_from(tmp_path):
+    file = train_file(tmp_path / "data", "hitom")
+    experts = Experts("hitom")
+    with FakeOpenAI(experts) as fake:
+        out = distil(tmp_path, *words(fake, "hitom"), "--n", "6")
+        url = fake.url
+    samples = journal(out)
+    assert len(samples) == 36 and len({seed for _, seed in experts.asked}) == 36
+    solved = {sample["number"] for sample in samples if sample["draft"]["reward"] == 1}
+    rows = rows_of(out)
+    assert {row["row"] for row in rows} == solved and len(rows) == len(solved) > 2
+    for row in rows:
+        (sample,) = [s for s in samples if (s["number"], s["sample"]) == (row["row"], row["sample"])]
+        assert row["messages"] == sample["draft"]["seats"]["policy"] and row["messages"][-1]["role"] == "assistant"
+        assert row["reward"] == 1 and json.loads(row["metrics"])["accuracy"] == 1
+        assert (row["data_source"], row["task"], row["train_role"], row["origin"]) == (
+            "hitom",
+            "hitom",
+            "assistant",
+            "expert",
+        )
+        assert row["expert"] == f"endpoint:expert-a@{url}" and row["fingerprint"] == f"expert-a at {url}"
+        assert row["judge"] is None and row["prompts"] == ["choice/critique_of_a_mind_reader.v1"]  # scored by rule
+        assert row["file"] == str(file) and row["context"] == "base"
+    found = report_of(out, "hitom")
+    right = sum(sample["draft"]["reward"] for sample in samples)
+    assert found["mean"] == pytest.approx(right / 36) and found["mean_kept"] == 1 and found["kept"] == len(rows)
+    # The oracle always says the same: of a row's right answers all but one are duplicates.
+    assert found["fates"] == {"kept": len(rows), "worst": 36 - right, "duplicate": right - len(rows)}
+
+
+def test_every_seat_of_dialogue_and_scene_is_a_row_as_the_seat_saw_it(tmp_path):
+    for task in ("sotopia", "coser"):
+        train_file(tmp_path / "data", task)
+    experts = Experts("sotopia", "coser")
+    with FakeOpenAI(experts) as fake:
+        out = distil(tmp_path, *words(fake, "sotopia", "coser"), "--n", "3")
+    rows = rows_of(out)
+    said = {json.dumps([*messages]) for messages, _ in experts.asked}
+    for row in rows:
+        assert row["messages"][-1]["role"] == "assistant"
+        assert json.dumps(row["messages"][:-1]) in said, "what is trained is not what the policy was asked"
+        assert row["judge"] == "gpt-5-nano"
+    seats = Counter((row["task"], row["row"]) for row in rows)
+    assert {count for (task, _), count in seats.items() if task == "sotopia"} == {1}
+    assert {count for (task, _), count in seats.items() if task == "coser"} == {2}
+    for task in ("sotopia", "coser"):
+        found = report_of(out, task)
+        assert found["mean_kept"] > found["mean"] and found["rows_kept"] == 6 and found["kept"] == 6
+        best = {}
+        for sample in journal(out):
+            if sample["set"] == task:
+                best.setdefault(sample["number"], []).append(sample["draft"]["reward"])
+        kept = {row["row"]: row["reward"] for row in rows if row["task"] == task}
+        assert kept == {number: max(rewards) for number, rewards in best.items()}
+
+
+def test_what_failed_was_cut_off_or_says_nothing_is_counted_and_never_kept(tmp_path):
+    train_file(tmp_path / "data", "hitom", rows=8)
+    experts = Experts("hitom", rows=8, good=lambda seed: True)
+
+    def script(request):
+        reply = experts(request)
+        if request.body["model"] != "expert-a" or "Story:" not in request.text:
+            return reply
+        kind = request.body["seed"] % 4
+        if kind == 0:
+            return ServerError(status=500)
+        return CutOff(reply.content) if kind == 1 else Text(" ") if kind == 2 else reply
+
+    with FakeOpenAI(script) as fake:
+        out = distil(tmp_path, *words(fake, "hitom"), "policy.max_attempts=1", "--n", "4", "--per-row", "0")
+    kinds = Counter(seed % 4 for _, seed in experts.asked)
+    fates = report_of(out, "hitom")["fates"]
+    assert fates["failed: server_error"] == kinds[0] and fates["cut off"] == kinds[1]
+    blank = sum(count for fate, count in fates.items() if fate.startswith("unusable") or fate == "contentless")
+    assert blank == kinds[2] and fates["kept"] + fates.get("duplicate", 0) == kinds[3] > 0
+    assert report_of(out, "hitom")["invalid"]["server_error"] == kinds[0]
+
+
+def test_another_threshold_asks_nobody_again(tmp_path):
+    train_file(tmp_path / "data", "sotopia")
+    with FakeOpenAI(Experts("sotopia")) as fake:
+        out = distil(tmp_path, *words(fake, "sotopia"), "--n", "4")
+        distil(tmp_path, *words(fake, "sotopia"), "--n", "2")
+        assert report_of(out, "sotopia")["samples"] == 12  # what a smaller command asks for, and no more
+        distil(tmp_path, *words(fake, "sotopia"), "--n", "4")
+        asked = len(fake.requests)
+        rewards = [sample["draft"]["reward"] for sample in journal(out)]
+        worst, *between, least = sorted(set(rewards))
+        distil(tmp_path, "--keep", "threshold", "--threshold", f"sotopia={least}", "--per-row", "0")
+        assert len(fake.requests) == asked
+    rows = rows_of(out)
+    assert rows and {row["reward"] for row in rows} == {least} and between
+    fates = report_of(out, "sotopia")["fates"]
+    assert fates["worst"] == rewards.count(worst) == rewards.count(-30 / 70)
+    assert fates["below threshold"] == sum(worst < reward < least for reward in rewards) > 0
+
+
+def test_several_experts_of_one_task_and_a_row_is_in_one_file_only(tmp_path):
+    write(["hitom"], 40, tmp_path / "mine.parquet")
+    experts = Experts("hitom", rows=40, good=lambda seed: seed % 2, varied=True)
+    chosen = ["--val-share", "0.3", "--seed", "5"]
+    with FakeOpenAI(experts) as fake:
+        mine = f"hitom:{tmp_path / 'mine.parquet'}"
+        named = [f"{mine}=endpoint:expert-{letter}@{fake.url}" for letter in "ab"]
+        out = distil(tmp_path, *words(fake), *named, "--n", "4", *chosen, "--per-row", "0")
+    train, val = rows_of(out), rows_of(out, "val.parquet")
+    held = {row["record"] for row in val}
+    assert held.isdisjoint(row["record"] for row in train)
+    assert len(train) > 40 and len(held) > 5 and {row["expert"][9:17] for row in train} == {"expert-a", "expert-b"}
+    assert max(Counter(row["record"] for row in val).values()) > 1
+    distil(tmp_path, *chosen, "--rows-per-task", "9")
+    train, val = rows_of(out), rows_of(out, "val.parquet")
+    assert len(train) + len(val) == 9 and {row["record"] for row in val} <= held
+    assert report_of(out, "hitom")["conversations"] == 9
+    distil(tmp_path, "--val-share", "0", "--seed", "5")
+    assert not (out / "val.parquet").exists() and len(rows_of(out)) == report_of(out, "hitom")["rows_kept"]
+
+
+def test_rows_of_an_evaluation_are_neither_sampled_nor_kept(tmp_path, capsys):
+    train_file(tmp_path / "data", "hitom", rows=6)
+    write(["hitom"], 2, tmp_path / "eval.parquet")  # the first two rows of the training file
+    experts = Experts("hitom", good=lambda seed: True)
+    with FakeOpenAI(experts) as fake:
+        out = distil(tmp_path, *words(fake, "hitom"), "--n", "1", "--limit", "5")
+        numbers = {sample["number"] for sample in journal(out)}
+        assert {row["row"] for row in rows_of(out)} == numbers
+        distil(tmp_path, "--not-in", str(tmp_path / "eval.parquet"))
+        left = {row["row"] for row in rows_of(out)}
+        assert left == numbers - {0, 1} and report_of(out, "hitom")["fates"].get("in an evaluation", 0) == 5 - len(left)
+        before = len(experts.asked)
+        again = tmp_path / "again"
+        again.mkdir()
+        (again / "data").symlink_to(tmp_path / "data")
+        distil(again, *words(fake, "hitom"), "--n", "1", "--not-in", str(tmp_path / "eval.parquet"))
+    assert len(experts.asked) - before == 4 and {row["row"] for row in rows_of(again / "out")} == {2, 3, 4, 5}
+    assert "hitom: 2 rows are rows of an evaluation" in capsys.readouterr().out
+
+
+def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
+    train_file(tmp_path / "data", "hitom", rows=20)
+    experts = Experts("hitom", rows=20)
+
+    def slow(request):
+        reply = experts(request)
+        return Text(reply.content, delay=0.03) if "Story:" in request.text else reply
+
+    with FakeOpenAI(slow) as fake:
+        command = [
+            sys.executable,
+            "-m",
+            "sft.distill",
+            "--out",
+            str(tmp_path / "out"),
+            "--data",
+            str(tmp_path / "data"),
+        ]
+        command += [*words(fake, "hitom"), "--n", "2", "policy.concurrency=1"]
+        killed_and_finished(command, tmp_path, "out/samples/*/samples.jsonl", at=(5, 20))
+    keys = [(sample["number"], sample["sample"]) for sample in journal(tmp_path / "out")]
+    assert len(keys) == len(set(keys)) == 40
+    assert len(experts.asked) <= 40 + 2 * 2  # what was under way when it was killed: two sessions a slot
+    assert rows_of(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        (["hitom"], "write TASK=EXPERT"),
+        (["hitomm=x/y"], "Did you mean 'hitom'"),
+        (["hitom=nowhere/at/all"], "hitom_rl_train.parquet: there is no such file"),
+        (["hitom:FILE=nowhere/at/all"], "no such folder, and it is no hub id"),
+        (["hitom:FILE=endpoint:sk-secret"], "endpoint:MODEL@URL#VARIABLE"),
+        (["hitom:FILE=endpoint:m@http://127.0.0.1:1/v1#sk-secret"], "no name of an environment variable"),
+        (["sotopia:FILE=a/b"], "holds rows of hitom, not of sotopia"),
+        (["hitom:FILE=a/b", "hitom:FILE=a/b"], "has the rows hitom:mine already"),
+        (["hitom:FILE=a/b", "policy.model=x"], "no policy.model"),
+        (["hitom:FILE=a/b", "--not-in", "nothing*.parquet"], "no such file, and no evaluation set"),
+        (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
+        (["--margin", "much"], "--margin much: 'much' is no number"),
+        (["--val-share", "1"], "--val-share is a share"),
+        ([], "there is no sample"),
+        (["--from-traces", "nowhere"], "no traces/step_*.jsonl"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_asked(tmp_path, capsys, given, told):
+    write(["hitom"], 2, tmp_path / "mine.parquet")
+    distil(tmp_path, *[word.replace("FILE", str(tmp_path / "mine.parquet")) for word in given], code=2)
+    said = capsys.readouterr().err
+    assert told in said and "sk-secret" not in said and not (tmp_path / "out" / "train.parquet").exists()
+
+
+def test_train_files_take_the_place_of_the_tasks_own(tmp_path, monkeypatch):
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    write(["hitom"], 3, files[0])
+    write(["paratomi"], 3, files[1])
+    monkeypatch.setenv("TRAIN_FILES", " ".join(map(str, files)))
+    with FakeOpenAI(Experts("hitom", "paratomi", good=lambda seed: True)) as fake:
+        out = distil(tmp_path, *words(fake, "hitom", "paratomi"), "--n", "1")
+    assert {(row["task"], row["file"]) for row in rows_of(out)} == {
+        ("hitom", str(files[0])),
+        ("paratomi", str(files[1])),
+    }

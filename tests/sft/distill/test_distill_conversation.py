@@ -1,0 +1,59 @@
+"""What a seat's conversation becomes, and which rows and texts are the same."""
+
+import random
+
+import pytest
+
+from agents import examples
+from agents.rows import parse_row
+from sft.distill.conversation import Unusable, digest, normalised, prints, trainable
+from sft.distill.unseen import Unseen, fingerprints
+
+HEARD, SAID = {"role": "user", "content": "Go."}, {"role": "assistant", "content": "I go."}
+
+
+def test_what_came_after_the_last_turn_goes():
+    assert trainable([HEARD, SAID, HEARD]) == [HEARD, SAID]
+    assert trainable([HEARD, SAID, HEARD, SAID]) == [HEARD, SAID, HEARD, SAID]
+    assert prints("a", trainable([HEARD, SAID, HEARD])) == prints("a", [HEARD, SAID])
+
+
+@pytest.mark.parametrize(
+    "messages, reason",
+    [
+        ([HEARD], "no turn"),
+        ([HEARD, {"role": "assistant", "content": " "}, HEARD, SAID], "blank turn"),
+        ([HEARD, {"role": "assistant", "content": "half \ud83d"}], "broken character"),
+    ],
+)
+def test_what_cannot_be_trained_says_why(messages, reason):
+    with pytest.raises(Unusable, match=reason):
+        trainable(messages)
+
+
+def test_who_says_what_matters():
+    swapped = [{**HEARD, "role": "assistant"}, {**SAID, "role": "user"}, SAID]
+    others = [[HEARD, SAID], [HEARD, HEARD, SAID], swapped, [{**HEARD, "content": "Stay."}, SAID]]
+    assert len({prints("a", messages).whole for messages in others}) == 4
+    assert prints("a", others[0]).said == prints("a", others[3]).said
+
+
+def test_what_counts_as_the_same_text():
+    same = ["Well, I'd go!", "well i'd  GO", "*Well*, I'd go"]
+    assert len({digest([text]) for text in same}) == 1
+    others = ["<answer>A</answer>", "<answer>B</answer>", "", "!", "?", "12", "1 2", "\U0001f44d", "\U0001f44e", "ß"]
+    assert len({digest([text]) for text in others}) == len(others)
+    assert digest(["a", "b"]) != digest(["a b"]) != digest(["", "a b"])
+    text = "".join(random.Random(0).choices("aB,. \n", k=200))
+    assert normalised(normalised(text)) == normalised(text)
+
+
+def test_rows_of_evaluations_are_known_by_record_or_by_prompt():
+    def row(index, **changes):
+        return parse_row("hitom", {"index": index, **examples.load("hitom").record(0), **changes})
+
+    unseen = Unseen([row(0)])
+    assert unseen.holds(fingerprints(row(7))), "the place in the file tells nothing"
+    assert unseen.holds(fingerprints(row(7, question_order=3))), "the same prompt"
+    assert unseen.holds(fingerprints(row(7))[:1]) and unseen.holds(fingerprints(row(7))[1:])
+    assert not unseen.holds(fingerprints(row(0, question="Where is Ann?"))) and not Unseen()

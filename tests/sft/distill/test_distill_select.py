@@ -1,0 +1,162 @@
+"""The selection held against a slow, plain one, on made samples of all kinds."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.errors import BadSettings
+from agents.task import Metric
+from sft.distill.conversation import Prints
+from sft.distill.sample import Place, Sample
+from sft.distill.select import Rule, choose
+
+UP, DOWN = Metric("up"), Metric("down", low=0.0, high=1.0, higher_is_better=False)
+HEADLINES = {"up": UP, "down": DOWN}
+REWARDS = (0.0, 0.25, 0.5, 0.75, 1.0)
+PROBLEMS = (None, None, None, "failed: timeout", "contentless", "cut off")
+
+
+class Source:
+    name, origin = "expert", "expert"
+
+
+SOURCE = Source()
+
+
+def made(number, task, row, reward=1.0, problem=None, seats=(("policy", "text"),), bar=None, heard=""):
+    found = tuple(Prints(seat, f"{row}:{seat}:{text}:{heard}", text) for seat, text in seats)
+    place = Place(Path("samples.jsonl"), number)
+    failed = problem is not None and problem.startswith("failed")
+    value = None if failed else reward
+    return Sample(SOURCE, place, task, task, row, 0, number, value, problem, bar, found)
+
+
+@st.composite
+def journals(draw):
+    count = draw(st.integers(1, 14))
+    samples = []
+    for number in range(count):
+        task = draw(st.sampled_from(["up", "down"]))
+        names = draw(st.sampled_from([("policy",), ("anna", "ben")]))
+        seats = tuple((name, draw(st.sampled_from(["yes", "no", "well"]))) for name in names)
+        row = f"{task}{draw(st.integers(0, 2))}"
+        reward, problem = draw(st.sampled_from(REWARDS)), draw(st.sampled_from(PROBLEMS))
+        bar = draw(st.sampled_from([None, None, *REWARDS]))
+        heard = draw(st.sampled_from(["much", "little"]))
+        samples.append(made(number, task, row, reward, problem, seats, bar, heard))
+    return samples
+
+
+rules = st.builds(
+    Rule,
+    keep=st.sampled_from(["best", "threshold"]),
+    threshold=st.sampled_from([{"": 0.5}, {"": 0.25}]),
+    margin=st.sampled_from([{}, {"": 0.25}, {"": 0.0}]),
+    per_row=st.sampled_from([None, 1, 2]),
+    seed=st.integers(0, 3),
+)
+
+
+def good(sample, samples, rule):
+    """Whether nothing but the number of samples can keep this one out, said without signs and tolerances."""
+    if sample.problem or sample.reward is None:
+        return False
+    better = (lambda a, b: a >= b) if sample.task == "up" else (lambda a, b: a <= b)
+    gain = (lambda a, b: a - b) if sample.task == "up" else (lambda a, b: b - a)
+    if sample.reward == (0.0 if sample.task == "up" else 1.0) or not better(sample.reward, rule.threshold[""]):
+        return False
+    margin = rule.margin.get("")
+    if sample.bar is not None:
+        return gain(sample.reward, sample.bar) > 0 and gain(sample.reward, sample.bar) >= (margin or 0)
+    of_row = [s.reward for s in samples if s.row == sample.row and s.reward is not None and s.bar is None]
+    if margin is None and rule.keep == "threshold":
+        return True
+    return gain(sample.reward, sum(of_row) / len(of_row)) >= (margin or 0) - 1e-6
+
+
+@settings(max_examples=400, deadline=None)
+@given(journals(), rules, st.randoms())
+def test_against_a_plain_selection(samples, rule, lot):
+    found = choose(samples, rule, HEADLINES)
+    fate = dict(zip((s.sample for s in samples), found.fates, strict=True))
+    assert len(found.fates) == len(samples) and [s for s, _ in found.kept] == sorted(
+        (s for s in samples if fate[s.sample] == "kept"), key=lambda s: s.key
+    )
+    for row in {s.row for s in samples}:
+        able = [s for s in samples if s.row == row and good(s, samples, rule)]
+        kept = [(s, seats) for s, seats in found.kept if s.row == row]
+        assert {s.sample for s, _ in kept} <= {s.sample for s in able}
+        worth = [s.reward if s.task == "up" else -s.reward for s in able]
+        if able:  # the best of them is among the kept, and none better was passed over for a worse one but duplicates
+            assert max(worth) in [s.reward if s.task == "up" else -s.reward for s, _ in kept]
+        assert rule.per_row is None or len(kept) <= rule.per_row
+        texts = [(p.seat, p.said) for _, seats in kept for p in seats]
+        assert len(texts) == len(set(texts)), "two kept conversations say the same to the same row"
+        said = set(texts)
+        for s in able:
+            if fate[s.sample] == "duplicate":
+                assert {(p.seat, p.said) for p in s.seats} <= said
+            elif fate[s.sample] == "more of its row":
+                assert len(kept) == rule.per_row
+                assert all((s.reward <= k.reward) if s.task == "up" else (s.reward >= k.reward) for k, _ in kept)
+            else:
+                assert fate[s.sample] == "kept"
+    mixed = list(samples)
+    lot.shuffle(mixed)
+    again = choose(mixed, rule, HEADLINES)
+    assert [(s.sample, seats) for s, seats in again.kept] == [(s.sample, seats) for s, seats in found.kept]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(["up", "down"]), min_size=4, max_size=40), st.integers(1, 9), st.integers(0, 5))
+def test_the_balance_of_tasks(tasks, most, seed):
+    samples = [made(i, task, f"{task}{i}", 0.5, seats=((f"s{i}", f"t{i}"),)) for i, task in enumerate(tasks)]
+
+    def counts(**rule):
+        kept = [s.task for s, _ in choose(samples, Rule(seed=seed, **rule), HEADLINES).kept]
+        return kept.count("up"), kept.count("down")
+
+    up, down = tasks.count("up"), tasks.count("down")
+    assert counts(rows_per_task={"": most}) == (min(most, up), min(most, down))
+    if up and down:
+        assert counts(rows_per_task={"up": most}) == (min(most, up), down)
+        assert counts(weights={"": 1.0}) == (min(up, down), min(up, down))
+        unit = min(up / 3, down)
+        assert counts(weights={"up": 3.0}) == (int(3 * unit + 1e-9), int(unit + 1e-9))
+        smaller = choose(samples, Rule(seed=seed, rows_per_task={"": most}), HEADLINES).kept
+        larger = choose(samples, Rule(seed=seed, rows_per_task={"": most + 1}), HEADLINES).kept
+        assert {s.sample for s, _ in smaller} <= {s.sample for s, _ in larger}
+
+
+def test_an_episode_stays_whole_in_the_balance():
+    scenes = [made(i, "up", f"row{i}", seats=[(f"{i}{s}", f"{i}{s}") for s in "abc"]) for i in range(5)]
+    kept = choose(scenes, Rule(rows_per_task={"": 8}), HEADLINES).kept
+    assert [len(seats) for _, seats in kept] == [3, 3]
+
+
+def test_equal_answers_are_drawn_by_lot_and_the_seed_decides():
+    samples = [made(i, "up", f"row{i // 8}", 0.5, seats=(("policy", f"text{i}"),)) for i in range(80)]
+    first, other = (choose(samples, Rule(seed=seed), HEADLINES).kept for seed in (0, 1))
+    places = {s.sample % 8 for s, _ in first}
+    assert len(first) == 10 and len(places) > 2 and [s.sample for s, _ in first] != [s.sample for s, _ in other]
+
+
+def test_a_conversation_is_kept_once_whatever_row_it_stands_at():
+    seat = Prints("policy", "the same", "yes")
+    samples = [Sample(SOURCE, Place(Path("x"), i), "up", "up", f"row{i}", i, 0, 1.0, seats=(seat,)) for i in range(3)]
+    assert sorted(choose(samples, Rule(), HEADLINES).fates) == ["duplicate", "duplicate", "kept"]
+
+
+@pytest.mark.parametrize(
+    "rule, told",
+    [
+        (Rule(keep="threshold"), "needs a threshold for up"),
+        (Rule(margin={"other": 1.0}), "no sample of the task 'other'"),
+        (Rule(rows_per_task={"": 1}, weights={"": 1.0}), "use one of them"),
+    ],
+)
+def test_rules_that_cannot_be(rule, told):
+    with pytest.raises(BadSettings, match=told):
+        choose([made(0, "up", "row")], rule, HEADLINES)

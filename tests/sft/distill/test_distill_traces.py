@@ -1,0 +1,152 @@
+"""Forward distillation, held against what the driver itself gave the seats as their base context."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from agents import examples
+from agents.examples.__main__ import write
+from agents.refine import RefineSettings, run_session
+from agents.testing import FakeOpenAI, fake_gateway, scripted_players
+from agents.testing.contract import LESSON, _critical
+from sft.distill.__main__ import main
+from sft.distill.traces import RunTraces, base_context
+
+ROOT = Path(__file__).resolve().parents[3]
+DEMO = ROOT / "outputs" / "demo" / "run"
+
+
+def played(name, number, better=True):
+    """A session in which the refined episode is better than the draft (or worse); and its seats."""
+    example = examples.load(name)
+    row = example.row(number)
+    good, bad = example.oracle(row), example.contrarian(row)
+
+    def players(context):
+        return scripted_players(good if (context == "feedback") == better else bad)(context)
+
+    gateway = fake_gateway(FakeOpenAI(_critical(LESSON)), max_attempts=1, max_reasks=0)
+    return asyncio.run(run_session(example.task, row, players, gateway, RefineSettings(max_feedback_chars=10_000)))
+
+
+def traced(folder, name, count=3, **how):
+    """A run's folder with the traces of these sessions, as the trainer writes them."""
+    file = folder / f"{name}.parquet"
+    write([name], count, file)
+    sessions = [played(name, number, **how) for number in range(count)]
+    lines = [s.to_json() | {"where": f"{file}, row {i}", "model_version": 4} for i, s in enumerate(sessions)]
+    path = folder / "run" / "traces" / "step_000004.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as out:
+        out.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    return folder / "run", sessions
+
+
+def distil(tmp_path, run, *more, code=0):
+    words = ["--out", str(tmp_path / "out"), "--from-traces", str(run), "--val-share", "0", *more]
+    assert main(words) == code
+    return pq.read_table(tmp_path / "out" / "train.parquet").to_pylist() if code == 0 else []
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_the_base_context_is_what_the_seat_was_given_as_such(name, tmp_path):
+    for number in range(4):
+        session = played(name, number)
+        assert session.refined is not None and session.refined.episode is not None and session.feedback
+        line = json.loads(json.dumps(session.to_json()))
+        found = RunTraces(tmp_path).conversations(line)
+        for seat, player in session.refined.players.seats.items():
+            messages, base = player.heard[-1]
+            if seat not in found:  # never without a reason: it did not speak in the draft
+                assert name == "coser" and seat not in session.draft.episode.seats
+                continue
+            assert base is not None and found[seat][: len(base)] == base and messages != base
+            assert found[seat][len(base)]["role"] == "assistant"
+            assert session.feedback not in json.dumps([m for m in found[seat] if m["role"] != "assistant"])
+        assert RunTraces(tmp_path, with_feedback=True).conversations(line) == line["refined"]["seats"]
+
+
+@pytest.mark.parametrize("name, seats", [("hitom", 1), ("sotopia", 1), ("mirrorbench", 1), ("coser", 2)])
+def test_refined_answers_that_are_better_become_rows(name, seats, tmp_path):
+    run, sessions = traced(tmp_path, name)
+    rows = distil(tmp_path, run)
+    assert len(rows) == seats * len({row["row"] for row in rows}) and {row["row"] for row in rows} == {0, 1, 2}
+    for row in rows:
+        session = sessions[row["row"]]
+        assert row["reward"] == session.refined.verdict.reward > session.draft.verdict.reward
+        assert (row["origin"], row["context"], row["expert"]) == ("trace", "base", str(run))
+        assert row["fingerprint"] == "model version 4" and row["prompts"] == list(session.prompts)
+        said = [m["content"] for m in session.refined.episode.seats[row["seat"]] if m["role"] == "assistant"]
+        assert [m["content"] for m in row["messages"] if m["role"] == "assistant"] == said
+        assert session.feedback not in json.dumps(row["messages"])
+    for row in distil(tmp_path, run, "--with-feedback"):
+        assert sessions[row["row"]].feedback in "".join(m["content"] for m in row["messages"])
+        assert row["context"] == "feedback"
+
+
+def test_refined_answers_that_are_not_better_are_not(tmp_path, capsys):
+    run, sessions = traced(tmp_path, "sotopia", better=False)
+    assert all(s.refined.verdict.reward < s.draft.verdict.reward for s in sessions)
+    distil(tmp_path, run, code=2)
+    assert "No sample is kept" in capsys.readouterr().err
+
+
+def test_the_margin_is_over_the_draft(tmp_path):
+    run, sessions = traced(tmp_path, "sotopia")
+    gains = [s.refined.verdict.reward - s.draft.verdict.reward for s in sessions]
+    middle = sorted(gains)[1]
+    kept = {row["row"] for row in distil(tmp_path, run, "--margin", str(middle))}
+    assert kept == {number for number, gain in enumerate(gains) if gain >= middle - 1e-9} and len(kept) >= 2
+    distil(tmp_path, run, "--margin", str(max(gains) + 0.01), code=2)
+
+
+def test_rows_of_an_evaluation_stay_out_and_a_lost_file_is_named(tmp_path, capsys):
+    run, _ = traced(tmp_path, "hitom")
+    write(["hitom"], 1, tmp_path / "eval.parquet")
+    assert {row["row"] for row in distil(tmp_path, run, "--not-in", str(tmp_path / "eval.parquet"))} == {1, 2}
+    (tmp_path / "hitom.parquet").unlink()
+    assert len(distil(tmp_path, run)) == 3
+    distil(tmp_path, run, "--not-in", str(tmp_path / "eval.parquet"), code=2)
+    assert "--not-in cannot be checked" in capsys.readouterr().err
+
+
+SYSTEM, START = {"role": "system", "content": "Be Ann.\n\nSpeak."}, {"role": "user", "content": "Go."}
+TOLD = {"role": "system", "content": "Be Ann.\n\nA coach: say more.\n\nSpeak."}
+SAID = {"role": "assistant", "content": "Say more? I say more."}
+
+
+def test_where_the_trace_does_not_give_the_base_context_there_is_none():
+    heard = {"role": "user", "content": "Ben said: no."}
+    assert base_context([SYSTEM, START, SAID], [TOLD, heard, SAID], "say more") == [SYSTEM, heard, SAID]
+    other = {"role": "system", "content": "Be Amy.\n\nSpeak."}
+    for draft in ([], [START, SAID], [other, START, SAID], [TOLD, START, SAID]):
+        assert base_context(draft, [TOLD, heard, SAID], "say more") is None
+    # The feedback is there in another form, or with something else that differs.
+    assert base_context([SYSTEM, START, SAID], [TOLD, heard, SAID], "Say MORE") is None
+    assert base_context([SYSTEM, START, SAID], [SYSTEM, heard, SAID], "say more") is None
+    coached = {"role": "user", "content": "Go. A coach: say more."}
+    assert base_context([SYSTEM, START, SAID], [SYSTEM, coached, SAID], "say more") == [SYSTEM, START, SAID]
+    assert base_context([SYSTEM, START, SAID], [other, coached, SAID], "say more") is None
+    changed = {"role": "system", "content": "Be Ann.\n\nA coach: say more.\n\nShout."}
+    assert base_context([SYSTEM, START, SAID], [changed, heard, SAID], "say more") is None
+
+
+@pytest.mark.skipif(not DEMO.is_dir(), reason="the demo has not been run here")
+def test_the_demo_s_run(tmp_path):
+    shutil.copytree(DEMO / "traces", tmp_path / "run" / "traces")
+    lines = [json.loads(line) for path in (tmp_path / "run" / "traces").glob("step_*") for line in path.open()]
+    both = [line for line in lines if line["refined"] and line["draft"]["valid"] and line["refined"]["valid"]]
+    better = [line for line in both if line["refined"]["reward"] > line["draft"]["reward"]]
+    rows = distil(tmp_path, tmp_path / "run", "--per-row", "0")
+    found = json.loads((tmp_path / "out" / "distill.json").read_text())["tasks"]["hitom"]
+    assert found["samples"] == sum(line["refined"] is not None for line in lines)
+    assert len(rows) + found["fates"].get("duplicate", 0) + found["fates"].get("unusable: no base context", 0) == len(
+        better
+    )
+    prompts = {line["where"]: line["draft"]["seats"]["policy"][:-1] for line in lines}
+    for row in rows:
+        assert row["messages"][:-1] == prompts[f"{row['file']}, row {row['row']}"]

@@ -1,0 +1,16 @@
+"""Supervised training: a thin Hydra entry over verl's SFT trainer. Checks everything, then starts a process a device.
+
+    python train_sft.py data.train_files=[a.parquet] model.path=MODEL trainer.n_gpus_per_node=2
+    python train_sft.py ... +dry_run=true        # check everything, tokenise the corpus, print the plan, train nothing
+
+run_sft.sh is the launcher around it. The config is sft/config/sft.yaml.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from sft.launch import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
