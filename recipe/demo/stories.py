@@ -36,6 +36,7 @@ CAST = ("Ava", "Carter", "Emily", "Jacob", "Lily", "Noah")
 SMALL_THINGS = ("apple", "carrot", "lemon", "tomato")
 SMALL_ROOMS = ("bedroom", "cellar", "kitchen", "pantry")
 CONTAINERS = ("green_box", "red_crate", "blue_basket", "green_bottle")
+WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -123,13 +124,15 @@ def _small_world(record: Record, rng: random.Random) -> Record:
     Only words are exchanged, one for one, in story and question; who saw what stays as it was.
     """
     story, question = record["story"], record["question"]
-    swap: dict[str, str] = {}
+    words, swap = set(WORD.findall(story)), dict[str, str]()
     for old_words, new_words in ((AGENTS, CAST), (THINGS, SMALL_THINGS), (ROOMS, SMALL_ROOMS)):
-        met = [word for word in old_words if re.search(rf"\b{word}\b", story)]
+        met = [word for word in old_words if word in words]
         swap |= dict(zip(met, rng.sample(new_words, len(met)), strict=True))
-    pattern = re.compile(r"\b(" + "|".join(swap) + r")\b")
-    new = {key: pattern.sub(lambda m: swap[m.group()], text) for key, text in (("s", story), ("q", question))}
-    return record | {"story": new["s"], "question": new["q"]}
+
+    def swapped(text: str) -> str:
+        return WORD.sub(lambda found: swap.get(found[0], found[0]), text)
+
+    return record | {"story": swapped(story), "question": swapped(question)}
 
 
 def _stream(seed: int) -> Iterator[Record]:

@@ -38,72 +38,75 @@ def cluster() -> Iterator[None]:
 class Worker:
     """An agent-loop worker's part: a gateway of its own, on the run's limits."""
 
-    def __init__(self, settings_json: str, number: int) -> None:
-        from agents.judge import Gateway
-
-        self.number = number
-        settings = GatewaySettings.model_validate_json(settings_json)
-        self.gateway = Gateway.connect(settings, judge_limits.port())
-
-    async def ask(self, calls: int) -> dict[str, int]:
+    async def ask(self, settings_json: str, number: int, calls: int) -> dict[str, int]:
         """How many calls ended how."""
         import asyncio
 
         from pydantic import BaseModel
 
         from agents.errors import JudgeFailure
+        from agents.judge import Gateway
+
+        gateway = Gateway.connect(GatewaySettings.model_validate_json(settings_json), judge_limits.port())
 
         class Score(BaseModel):
             score: int
 
-        async def one(number: int) -> str:
+        async def one(call: int) -> str:
             try:
-                await self.gateway.judge.ask(Score, "Score.", {"worker": self.number, "call": number})
+                await gateway.judge.ask(Score, "Score.", {"worker": number, "call": call})
             except JudgeFailure as failure:
                 return failure.cause
             return "ok"
 
-        return dict(Counter(await asyncio.gather(*(one(number) for number in range(calls)))))
+        try:
+            return dict(Counter(await asyncio.gather(*(one(call) for call in range(calls)))))
+        finally:
+            await gateway.close()
 
 
-def run(fake: FakeOpenAI, calls: int = CALLS, **judge: Any) -> tuple[Counter[str], Any]:
+@pytest.fixture(scope="module")
+def workers(cluster: None) -> list[Any]:
+    return [Worker.remote() for _ in range(WORKERS)]
+
+
+def run(workers: list[Any], fake: FakeOpenAI, calls: int = CALLS, **judge: Any) -> tuple[Counter[str], Any]:
     """All workers ask at the same time; outcomes over all of them, and the limits' state."""
     section = {"model": "fake", "base_url": fake.url, "api_key_env": "none", "structured": "json_schema", **judge}
     settings = GatewaySettings.of({"judge": section})
     limits = judge_limits.start(settings, spent_usd=0.0)
-    workers = [Worker.remote(settings.model_dump_json(), number) for number in range(WORKERS)]
+    settings_json = settings.model_dump_json()
     try:
         outcomes: Counter[str] = Counter()
-        for found in ray.get([worker.ask.remote(calls) for worker in workers]):
+        for found in ray.get([worker.ask.remote(settings_json, n, calls) for n, worker in enumerate(workers)]):
             outcomes.update(found)
         return outcomes, ray.get(limits.state.remote())
     finally:
-        for actor in (*workers, limits):
-            ray.kill(actor)
+        ray.kill(limits)
 
 
 @pytest.mark.parametrize("cap", [2, 6])
-def test_the_cap_holds_over_all_workers_and_is_used(cap: int) -> None:
+def test_the_cap_holds_over_all_workers_and_is_used(workers: list[Any], cap: int) -> None:
     with FakeOpenAI(Json({"score": 1}, delay=0.05)) as fake:
-        outcomes, _ = run(fake, concurrency=cap)
+        outcomes, _ = run(workers, fake, concurrency=cap)
     assert outcomes == {"ok": WORKERS * CALLS}
     assert fake.peak == cap
 
 
-def test_the_rate_holds_over_all_workers() -> None:
+def test_the_rate_holds_over_all_workers(workers: list[Any]) -> None:
     with FakeOpenAI(Json({"score": 1})) as fake:
         start = time.monotonic()
-        outcomes, _ = run(fake, calls=5, requests_per_minute=240)  # 4 a second
+        outcomes, _ = run(workers, fake, calls=5, requests_per_minute=240)  # 4 a second
         elapsed = time.monotonic() - start
     assert outcomes == {"ok": WORKERS * 5}
     # The bucket holds one second's worth: 20 requests at 4 a second take at least 4 seconds.
     assert elapsed > 3.9
 
 
-def test_the_budget_holds_over_all_workers() -> None:
+def test_the_budget_holds_over_all_workers(workers: list[Any]) -> None:
     with FakeOpenAI(Json({"score": 1}, delay=0.02)) as fake:
         # The fake counts words as tokens; the price makes a call cost several cents.
-        outcomes, state = run(fake, concurrency=4, price_in=1000.0, price_out=1000.0, budget_usd=1.0)
+        outcomes, state = run(workers, fake, concurrency=4, price_in=1000.0, price_out=1000.0, budget_usd=1.0)
     assert outcomes["ok"] + outcomes["budget"] == WORKERS * CALLS
     assert outcomes["budget"] > 0 and len(fake.requests) == outcomes["ok"]
     cost = state.spent_usd / outcomes["ok"]

@@ -7,14 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tests.e2e.run import ROOT
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with train.parquet, heldback.parquet and warm/ (a model that is right now and then)."""
-    folder = tmp_path_factory.mktemp("world")
-    command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(folder), "--steps", "120"]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+def world(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder with train.parquet, heldback.parquet and warm/ (a model that is right now and then); made once."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "world"  # pytest-xdist: every worker has a folder below
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "done").exists():
+            command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(folder), "--steps", "120"]
+            subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+            (folder / "done").touch()
     return folder

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class Outcome:
 
     Attributes:
         code: its exit code; None where it ran out of time.
-        sessions: the traces of its training steps.
+        sessions: the traces of the training steps that came to an end.
         validation: the traces of the validation before training.
         metrics: step -> numbers.
     """
@@ -89,21 +89,28 @@ class Outcome:
         return found
 
 
-def prepare(folder: Path, steps: int, more: Sequence[str] = ()) -> None:
-    """Write every launch's files and the tiny model that plays them all.
-
-    Args:
-        more: names of tasks that other packages bring.
-    """
-    for launch in (*tasks.LAUNCHES.values(), *map(tasks.launch, more)):
+def prepare(folder: Path, names: str, steps: int) -> None:
+    """Write the files of these launches and the tiny model that plays them all."""
+    for launch in tasks.launches(names):
         write([launch.task], ROWS, folder / "data" / "sim_rl_data" / f"{launch.train}.parquet")
         write([launch.task], VAL_ROWS, folder / "data" / "sim_eval_data" / f"{launch.val}.parquet")
     files = sorted(str(file) for file in (folder / "data" / "sim_rl_data").iterdir())
     smoke_model.make(files, folder / "model", steps)
 
 
-def train(folder: Path, names: str, judge_url: str, limit_s: float, overrides: Sequence[str] = ()) -> Outcome:
-    """Run the recipe's launcher on these tasks."""
+def train(
+    folder: Path,
+    names: str,
+    judge_url: str,
+    limit_s: float,
+    overrides: Sequence[str] = (),
+    meanwhile: Callable[[Path], None] = lambda _out: None,
+) -> Outcome:
+    """Run the recipe's launcher on these tasks.
+
+    Args:
+        meanwhile: what happens to the run while it goes on; it gets the output folder, and it has to come to an end.
+    """
     out = folder / "runs" / names.replace(",", "+")
     out.mkdir(parents=True)
     environment = {
@@ -117,7 +124,7 @@ def train(folder: Path, names: str, judge_url: str, limit_s: float, overrides: S
         "HF_HUB_OFFLINE": "1",
         "PLATFORM": "cpu",
     }
-    start, code = time.monotonic(), None
+    start = time.monotonic()
     with (out / "log.txt").open("wb") as log:
         process = subprocess.Popen(
             ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), names, *OVERRIDES, *overrides],
@@ -128,12 +135,18 @@ def train(folder: Path, names: str, judge_url: str, limit_s: float, overrides: S
             start_new_session=True,
         )
         try:
+            meanwhile(out)
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+            code = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(60)
     seconds = time.monotonic() - start
-    return Outcome(names, code, seconds, out, _traces(out, "step"), _traces(out, "val"), _metrics(out))
+    metrics = _metrics(out)
+    sessions = [trace for trace in _traces(out, "step") if trace["step"] in metrics]
+    return Outcome(names, code, seconds, out, sessions, _traces(out, "val"), metrics)
 
 
 def _traces(out: Path, split: str) -> list[dict[str, Any]]:
@@ -193,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = given.folder or Path(tempfile.mkdtemp(prefix="every-task-"))
     console = Console(width=110)
     if not (folder / "model").exists():
-        prepare(folder, steps=150)
+        prepare(folder, "all", steps=150)
     outcomes: list[Outcome] = []
     with FakeOpenAI(answer) as judge:
         for names in given.names or list(tasks.LAUNCHES):

@@ -106,16 +106,8 @@ class Run:
         self.process.wait(30)
 
     def descendants(self) -> list[psutil.Process]:
-        """The run's processes. Ray detaches some, so they are found by session and by the run's own environment."""
         assert self.process is not None
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("OUTPUT_DIR") == str(self.folder):
-                    found.append(process)
-            except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
-                continue
-        return found
+        return processes_of(self.folder)
 
     def tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
@@ -134,6 +126,18 @@ class Run:
 
     def tracked_step(self) -> int:
         return int((self.dir / "latest_checkpointed_iteration.txt").read_text())
+
+
+def processes_of(output_dir: Path) -> list[psutil.Process]:
+    """A run's processes. Ray detaches some, so they are found by the run's own environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("OUTPUT_DIR") == str(output_dir):
+                found.append(process)
+        except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return found
 
 
 def greedy_answers(model_dir: Path, prompts: list[str], max_tokens: int) -> list[str]:

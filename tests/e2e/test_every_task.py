@@ -1,11 +1,14 @@
 """A mixture of one exact, one judged, one multi-turn and one multi-agent task, and of a task of one's own, in one run.
 
-Every launch in a run of its own: `python -m tests.e2e.every_task` (about two minutes each).
+After two steps its rollout engine is killed, and the watchdog ends the run with the cause. Every launch in a run of its
+own: `python -m tests.e2e.every_task` (about two minutes each).
 """
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from agents.examples.endpoint import answer
 from agents.testing import FakeOpenAI
 from tests.agents.add_a_task import install
 from tests.e2e import every_task
+from tests.e2e.run import processes_of
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +29,7 @@ SOURCES = {"hitom", "humanual-book", "sotopia", "coser", "tips"}
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> every_task.Outcome:
-    """The run; two prompts of every task a step, more of hitom."""
+    """The run; an epoch is two prompts of every task, four of hitom."""
     folder = tmp_path_factory.mktemp("mixture")
     package = install(tmp_path_factory.mktemp("tips"))
     with pytest.MonkeyPatch.context() as patch:
@@ -33,23 +37,40 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> every_task.Outcome:
         patch.syspath_prepend(str(package))
         for known in (tasks._external, examples._external, examples.names):
             known.cache_clear()
-        every_task.prepare(folder, steps=120, more=["tips"])
+        every_task.prepare(folder, ",".join(NAMES), steps=80)
         with FakeOpenAI(answer) as judge:
-            overrides = ["data.train_batch_size=10", "data.mixture.rows_per_task=4", "+data.mixture.weights.hitom=2.0"]
-            return every_task.train(folder, ",".join(NAMES), judge.url, limit_s=540, overrides=overrides)
+            overrides = ["data.train_batch_size=6", "data.mixture.rows_per_task=2", "+data.mixture.weights.hitom=2.0"]
+            overrides.append("trainer.total_training_steps=4")
+            return every_task.train(folder, ",".join(NAMES), judge.url, 240, overrides, kill_the_engine_after_two_steps)
+
+
+def kill_the_engine_after_two_steps(out: Path) -> None:
+    metrics, deadline = out / "run" / "metrics.jsonl", time.monotonic() + 480
+    while not (metrics.exists() and '"step": 2' in metrics.read_text()):
+        assert time.monotonic() < deadline, (out / "log.txt").read_text(errors="replace")[-3000:]
+        time.sleep(0.2)
+    engines = [p for p in processes_of(out) if "EngineCore" in " ".join([p.name(), *p.cmdline()])]
+    assert engines, [p.name() for p in processes_of(out)]
+    engines[0].kill()
 
 
 def test_two_steps_of_every_task(outcome: every_task.Outcome) -> None:
-    assert outcome.problems() == []
-    assert set(outcome.metrics) >= {1, 2}
+    assert [problem for problem in outcome.problems() if not problem.startswith("exit code")] == []
+    assert set(outcome.metrics) == {0, 1, 2}
+
+
+def test_a_dead_engine_ends_the_run_and_is_named(outcome: every_task.Outcome) -> None:
+    """verl hangs here for ever: nobody answers the driver."""
+    assert outcome.code not in (0, None)
+    cause = json.loads((outcome.folder / "run" / "failure.json").read_text())["cause"]
+    assert "rollout server 0 died" in cause, cause
 
 
 def test_the_mixture_is_what_was_asked_for(outcome: every_task.Outcome) -> None:
-    """4 rows of each and 8 of hitom are 24: two steps of 10 prompts are most of an epoch, and no row comes twice."""
+    """2 rows of each and 4 of hitom are 12: two steps of 6 prompts are an epoch, and no row comes twice."""
     rows = Counter((trace["task"], trace["row"]) for trace in outcome.sessions)
     assert set(rows.values()) == {2}, "each prompt has two sessions"
-    assert {task for task, _ in rows} == SOURCES and len(rows) == 20
-    assert sum(task == "hitom" for task, _ in rows) > 4
+    assert Counter(task for task, _ in rows) == {**dict.fromkeys(SOURCES, 2), "hitom": 4}
     assert Counter(trace["task"] for trace in outcome.validation) == dict.fromkeys(SOURCES, 2)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from agents.testing import (
+    ChatRequest,
     DropConnection,
     Empty,
     FakeOpenAI,
@@ -24,9 +25,9 @@ from agents.testing import (
     Json,
     RateLimit,
     Refusal,
+    Reply,
     ServerError,
     TruncatedJson,
-    sometimes,
 )
 from tests.e2e.run import SENTINEL_KEY, Run, greedy_answers
 
@@ -37,19 +38,19 @@ CRITIQUE = {"critique": "You answered where the thing is now. Ask what the chara
 FAULTS = [Empty(), Refusal(), TruncatedJson(), ServerError(), RateLimit(retry_after=0.01), Hang(20), DropConnection()]
 
 
-def flaky_judge() -> FakeOpenAI:
-    """A fifth of the requests end in a fault, of all kinds in turn; retries are off, so each one is a failure."""
-    script = Json(CRITIQUE)
-    for number, fault in enumerate(FAULTS):
-        script = sometimes(fault, share=0.2 / len(FAULTS), seed=number, otherwise=script)
-    return FakeOpenAI(script)
+def every_fifth_fails(request: ChatRequest) -> Reply:
+    """Every fifth request is a fault, of all kinds in turn; retries are off, so each one is a failure."""
+    turn, place = divmod(request.number, 5)
+    if place < 4 or "ping" in request.data:
+        return Json(CRITIQUE)
+    return FAULTS[turn % len(FAULTS)]
 
 
 @pytest.fixture(scope="module")
 def run(world: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
     """The finished run, killed once on its way; `first_try` keeps the traces of before the kill."""
     folder = tmp_path_factory.mktemp("training")
-    with flaky_judge() as judge:
+    with FakeOpenAI(every_fifth_fails) as judge:
         run = Run(folder, world / "train.parquet", world / "heldback.parquet", world / "warm", judge.url)
         run.overrides = [
             "actor_rollout_ref.model.lora_rank=0",

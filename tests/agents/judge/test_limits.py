@@ -392,8 +392,7 @@ def test_one_whose_slots_are_all_busy_leaves_the_rate_to_the_others():
     simulate(main)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("rates", [(600.0, None), (None, 60000.0), (240.0, 20000.0)])
+@pytest.mark.parametrize("seed,rates", enumerate([(600.0, None), (None, 60000.0), (240.0, 20000.0)]))
 def test_rates_hold_over_every_minute(seed, rates):
     requests, tokens = rates
 
