@@ -10,8 +10,8 @@ from __future__ import annotations
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
@@ -111,6 +111,13 @@ class Verdict:
     jury: tuple[Opinion, ...] = ()
 
 
+class Scored(NamedTuple):
+    """An episode and what the judge says of it."""
+
+    episode: Episode
+    verdict: Verdict
+
+
 @dataclass(frozen=True)
 class Opinion:
     """What one member of a jury said: a verdict, or the cause why there is none."""
@@ -189,8 +196,19 @@ class Task(ABC, Generic[RowT]):
             ValueError: with the field's name first, as in "correct_answer: ...".
         """
 
-    def summarize(self, verdicts: Sequence[Verdict]) -> dict[str, float]:
-        """Set-level metrics of the valid verdicts: the mean of every metric they report, and of the reward."""
+    @classmethod
+    def saved_episode(cls, attempt: Mapping[str, Any]) -> Episode:
+        """The episode in an attempt as traces and journals keep it (`Attempt.to_json`)."""
+        return cls.episode_type.of({field.name: attempt[field.name] for field in fields(cls.episode_type)})
+
+    @classmethod
+    def saved(cls, attempt: Mapping[str, Any]) -> Scored:
+        """Episode and verdict of an attempt that has one, as traces and journals keep it."""
+        return Scored(cls.saved_episode(attempt), Verdict(attempt["reward"], attempt["metrics"]))
+
+    def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
+        """Set-level metrics of the episodes with a verdict: the mean of every metric they report, and of the reward."""
+        verdicts = [verdict for _, verdict in scored]
         names = dict.fromkeys(name for verdict in verdicts for name in verdict.metrics)
         means = {name: statistics.fmean(v.metrics[name] for v in verdicts if name in v.metrics) for name in names}
         if verdicts:

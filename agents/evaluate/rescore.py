@@ -7,7 +7,6 @@ has no episode, and stays the failure it was. Costs are those of the new verdict
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +79,7 @@ async def judge_again(item: Item, saved: Mapping[str, Any], gateway: Gateway) ->
     if draft["seats"] is None:
         return fresh
     scope = gateway.scope(task.name)
-    episode = task.episode_type.of({field.name: draft[field.name] for field in fields(task.episode_type)})
-    attempt = Attempt(Players(_nobody), episode)
+    attempt = Attempt(Players(_nobody), task.saved_episode(draft))
     attempt.seconds["play"] = draft["seconds"]["play"]
     await score(attempt, task, item.row.row, scope)
     return {**fresh, "draft": attempt.to_json(), "usage": {r: u.to_json() for r, u in scope.usage().items()}}

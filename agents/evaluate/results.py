@@ -19,7 +19,7 @@ from agents.choice import Voting
 from agents.evaluate.bootstrap import percentile_interval
 from agents.evaluate.row_result import Sample
 from agents.evaluate.set_result import Interval, SetResult, set_result
-from agents.task import Episode, Metric, Task
+from agents.task import Metric, Task
 
 ALIGNX = tuple(name for name in tasks.SETS if name.startswith("alignx_"))  # one row of the model card
 
@@ -137,4 +137,4 @@ def vote_of(task: Task[Any], line: Mapping[str, Any]) -> str | None:
     draft = line["draft"]
     if not isinstance(task, Voting) or not draft["valid"]:
         return None
-    return task.vote(task.row_type.model_validate(line["record"]), Episode(draft["seats"], draft["ended"]))
+    return task.vote(task.row_type.model_validate(line["record"]), task.saved_episode(draft))

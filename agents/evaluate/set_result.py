@@ -174,8 +174,7 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sam
             usage.setdefault(role, Usage()).merge(Usage.of(count))
         for stage, spent in sample.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
-    verdicts = [sample.verdict for sample in ordered if sample.verdict]
-    metrics = task.summarize(verdicts) if verdicts else {}
+    metrics = task.summarize([task.saved(sample.draft) for sample in ordered if sample.verdict])
     return SetResult(
         name=name,
         task=task_name,

@@ -15,7 +15,6 @@ options are a repeated question, and an end token stands behind a message: alone
 
 from __future__ import annotations
 
-import hashlib
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ from agents.message import Message
 from agents.metrics.lexical import content_words, jaccard_diversity, words
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
-from agents.task import Episode, Metric, NotBlank, Row, Task, Verdict
+from agents.task import Episode, Metric, NotBlank, Row, Scored, Task, Verdict
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
 
@@ -53,12 +52,8 @@ _LABEL = re.compile(r"(?:\*\*)?(?:user|human)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNO
 _END = re.compile(re.escape(END), re.IGNORECASE)
 _INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
 _SPEAKERS = {"user": "User", "human": "User"}
-_CORRECT = "termination_correct"
-_COUNTS = ("tp", "fp", "fn")  # what F1 is made of
-# First turns reach `summarize` as numbers, the only thing that every path of a verdict keeps (juries, traces): their
-# words as 17-bit codes, three to a float, which holds 53 bits exactly.
-_WORDS = "first_turn_words_"
-_BITS, _PER_FLOAT, _MAX_WORDS = 17, 3, 60
+_COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # what F1 is made of
+_FIRST_TURN = "first_turn"  # marks the episodes whose diversity counts
 
 
 class UserLLMRow(Row):
@@ -235,19 +230,18 @@ class UserLLM(Task[UserLLMRow]):
     async def feedback(self, row: UserLLMRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique
 
-    def summarize(self, verdicts: Sequence[Verdict]) -> dict[str, float]:
+    def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
         """The means; of prism also the diversity of first turns, and F1 of ending the conversation.
 
-        Both are absent where they are undefined: fewer than two first turns, no last turn predicted or true. Longer
-        first turns than 60 different words count by 60 of them, chosen by hash.
+        Both are absent where they are undefined: fewer than two first turns, no last turn predicted or true.
         """
-        means = super().summarize(verdicts)
-        for name in [name for name in means if name.startswith((_WORDS, "termination_")) and name != _CORRECT]:
-            del means[name]
-        first = [_unpacked(v.metrics) for v in verdicts if f"{_WORDS}0" in v.metrics]
+        means = super().summarize(scored)
+        for name in (_FIRST_TURN, *_COUNTS):
+            means.pop(name, None)
+        first = [set(words(spoken(episode.answer).text)) for episode, v in scored if _FIRST_TURN in v.metrics]
         if (diversity := jaccard_diversity(first)) is not None:
             means["first_turn_diversity"] = diversity
-        tp, fp, fn = (sum(v.metrics.get(f"termination_{count}", 0.0) for v in verdicts) for count in _COUNTS)
+        tp, fp, fn = (sum(verdict.metrics.get(count, 0.0) for _, verdict in scored) for count in _COUNTS)
         if tp + fp + fn:
             means["termination_f1"] = 2 * tp / (2 * tp + fp + fn)
         return means
@@ -315,10 +309,10 @@ def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Ver
         HEADLINE.name: reward,
         "prism": reward,
         "intent_overlap": overlap,
-        _CORRECT: correct,
+        "termination_correct": correct,
         "human_likeness": detection.human_share,
-        **{f"termination_{count}": float(value) for count, value in zip(_COUNTS, counts, strict=True)},
-        **({} if row.conversation else _packed(words(turn.text))),
+        **{name: float(value) for name, value in zip(_COUNTS, counts, strict=True)},
+        **({} if row.conversation else {_FIRST_TURN: 1.0}),
     }
     return Verdict(reward, metrics, _critique(row, overlap, detection))
 
@@ -336,20 +330,3 @@ def _critique(row: UserLLMRow, overlap: float, detection: Detection) -> str:
     if row.conversation:
         parts.append("Think once more about whether this person would stop here or go on, and end accordingly.")
     return " ".join(parts)
-
-
-def _packed(tokens: Sequence[str]) -> dict[str, float]:
-    """The set of words as numbers."""
-    # (Never 0, which fills up the last float.)
-    codes = sorted({1 + int(hashlib.sha256(t.encode()).hexdigest(), 16) % (2**_BITS - 1) for t in tokens})[:_MAX_WORDS]
-    numbers = [codes[start : start + _PER_FLOAT] for start in range(0, len(codes), _PER_FLOAT)] or [[]]
-    return {
-        f"{_WORDS}{place}": float(sum(code << _BITS * shift for shift, code in enumerate(group)))
-        for place, group in enumerate(numbers)
-    }
-
-
-def _unpacked(metrics: Mapping[str, float]) -> set[int]:
-    numbers = [int(value) for name, value in metrics.items() if name.startswith(_WORDS)]
-    codes = {number >> _BITS * shift & (2**_BITS - 1) for number in numbers for shift in range(_PER_FLOAT)}
-    return codes - {0}

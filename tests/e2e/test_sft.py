@@ -136,20 +136,45 @@ def test_killed_twice_and_moved_from_two_processes_to_one_it_ends_as_one_that_wa
     assert not list((folder / ".partial").glob("*"))
 
 
-def test_lora_and_a_generative_test(corpus: Path, world: Path, tmp_path: Path) -> None:
-    """Each checkpoint is evaluated on SOUL by vLLM; the adapter lies beside the merged model."""
+def test_an_expert_is_distilled_into_a_lora_student(world: Path, tmp_path: Path) -> None:
+    """`distill.sh` whole: answers, student, evaluation. Meanwhile the student's checkpoint is evaluated by vLLM."""
     stories = tmp_path / "stories.parquet"
     pq.write_table(pq.read_table(world / "heldback.parquet").slice(0, 16), stories)
-    words = ["model.lora_rank=8", "model.lora_alpha=16", "optim.lr=1e-2"]
-    words += ['trainer.rl_test_arguments=["policy.temperature=0","policy.max_output_tokens=32"]']
-    run = start(corpus, world / "warm", tmp_path, "lora", *words, RL_TEST_FILES=str(stories), RL_TEST_FREQ="20")
-    assert run.wait(420) == 0, (tmp_path / "lora.log").read_text()[-3000:]
-    last: dict[str, Any] = metrics(tmp_path / "lora")[-1]
+    student = [*SMALL, "data.train_batch_size=8", "model.lora_rank=8", "model.lora_alpha=16", "optim.lr=1e-2"]
+    student += ["trainer.total_training_steps=4", "trainer.save_freq=4"]
+    student += ['trainer.rl_test_arguments=["policy.temperature=0","policy.max_output_tokens=32"]']
+    environment = {
+        **os.environ,
+        "PLATFORM": "cpu",
+        "HF_HUB_OFFLINE": "1",
+        "EXPERTS": f"hitom:{world}/train.parquet={world}/warm",
+        "ACTOR_MODEL_PATH": str(world / "warm"),
+        "TASKS": str(stories),
+        "OUTPUT_DIR": str(tmp_path),
+        "EXPERIMENT_NAME": "distilled",
+        "SAMPLES": "4",
+        "ROWS": "40",
+        "N_GPUS": "1",
+        "SFT_ARGS": " ".join(student),
+        "RL_TEST_FILES": str(stories),
+        "RL_TEST_FREQ": "20",  # at the end, that is
+        "OPENAI_API_KEY": SENTINEL_KEY,
+    }
+    command = ["bash", str(ROOT / "recipe" / "ditto" / "distill.sh"), "policy.max_output_tokens=32"]
+    with (tmp_path / "log.txt").open("wb") as log:
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, check=False, timeout=600)
+    assert done.returncode == 0, (tmp_path / "log.txt").read_text(errors="replace")[-3000:]
+    out = tmp_path / "distilled"
+    kept = pq.read_table(out / "data" / "train.parquet").to_pylist()
+    assert len(kept) >= 8 and {row["reward"] for row in kept} == {1.0}
+    last: dict[str, Any] = metrics(out / "student")[-1]
     assert last["val/rl_test_failed"] == 0 and 0 <= last["val-core/stories/reward/mean@1"] <= 1
-    folder = tmp_path / "lora" / f"global_step_{STEPS}"
+    folder = out / "student" / "global_step_4"
     adapter = json.loads((folder / "lora_adapter" / "adapter_config.json").read_text())
     assert adapter["r"] == 8 and adapter["base_model_name_or_path"] == str(world / "warm")
-    assert not [p for p in (folder.parent).rglob("*") if p.is_file() and SENTINEL_KEY.encode() in p.read_bytes()]
+    table = (out / "eval-models.md").read_text()
+    assert "warm" in table and "student" in table and "stories" in table
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and SENTINEL_KEY.encode() in p.read_bytes()]
 
 
 def test_a_vision_language_model_is_trained_on_text(corpus: Path, world: Path, tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from agents import tasks
-from agents.task import Verdict
 from ditto import checkpoint, plugin
 from ditto.export import export_model
 from ditto.judge_watch import BudgetSpent, JudgeWatch
@@ -368,10 +367,10 @@ class DittoTrainer(PPOTrainer):
         numbers: dict[str, float] = {}
         for name in sorted({trace["task"] for trace in traces}):
             of_task = [trace for trace in traces if trace["task"] == name]
-            verdicts = [Verdict(t["draft"]["reward"], t["draft"]["metrics"]) for t in of_task if t["draft"]["valid"]]
+            task, drafts = tasks.load(name), [trace["draft"] for trace in of_task if trace["draft"]["valid"]]
             numbers[f"val/{name}/n"] = len(of_task)
-            numbers[f"val/{name}/invalid_share"] = 1 - len(verdicts) / len(of_task)
-            summary = tasks.load(name).summarize(verdicts)
+            numbers[f"val/{name}/invalid_share"] = 1 - len(drafts) / len(of_task)
+            summary = task.summarize([task.saved(draft) for draft in drafts])
             numbers |= {f"val/{name}/{metric}": value for metric, value in summary.items()}
             if "reward" in summary:
                 numbers[f"val-core/{name}/reward/mean@1"] = summary["reward"]

@@ -54,8 +54,7 @@ def sample(
         "record": record,
         "prompts": [prompt.id for prompt in tasks.load(task).prompts] if record else [],
         "draft": {
-            "seats": {"policy": [{"role": "assistant", "content": answer}]},
-            "ended": "answered",
+            **tasks.load(task).episode_type({"policy": [{"role": "assistant", "content": answer}]}).to_json(),
             "reward": reward,
             "metrics": (metrics or {"accuracy": reward, "answered": 1.0}) if valid else None,
             "critique": None,

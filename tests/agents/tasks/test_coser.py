@@ -15,7 +15,7 @@ from agents.judge import Contentless
 from agents.leaks import redact
 from agents.metrics.ngram import rouge_l, sentence_bleu
 from agents.refine import SAID_NOTHING
-from agents.task import Episode
+from agents.task import Episode, Scored
 from agents.tasks.coser import DIMENSIONS, MAX_ROUNDS, dimension_score
 from agents.tasks.coser_stage import END, ENVIRONMENT, OPENING, Line
 from agents.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_judge
@@ -243,7 +243,7 @@ def test_metrics_and_critique():
         "pause. The wind tears a shutter loose. Captain! Double it."
     )
     assert verdict.metrics["bleu"] == sentence_bleu(said, book) and verdict.metrics["rouge_l"] == rouge_l(said, book)
-    summary = TASK.summarize([verdict, verdict_of(scene, FLAWLESS)])
+    summary = TASK.summarize([Scored(scene, verdict), Scored(scene, verdict_of(scene, FLAWLESS))])
     assert summary["reward"] == pytest.approx(0.87) and summary["turns"] == 6.0
     assert asyncio.run(TASK.feedback(row_of(), scene, verdict, fake_judge(Refusal()))) == "Roe should plead."
 

@@ -18,6 +18,7 @@ from agents.judge.realism import RubricAndReason, rubric_and_reason, simulated_s
 from agents.leaks import redact
 from agents.metrics.lexical import Lexis, likeness
 from agents.refine import SAID_NOTHING, RefineSettings, run_session
+from agents.task import Scored
 from agents.tasks import mirrorbench
 from agents.tasks.mirrorbench import (
     DEVIATION,
@@ -291,7 +292,7 @@ def test_a_session_drafts_refines_and_tells_what_was_asked():
     assert done.feedback in done.refined.episode.seats["policy"][0]["content"]
     assert done.usage["judge"].calls == 6 and set(done.usage) == {"judge"}
     assert done.prompts == tuple(f"mirrorbench/{name}.v1" for name in ("gteval", "pairwise", "rubric_and_reason"))
-    assert TASK.summarize([done.draft.verdict])["gteval"] == 0.4
+    assert TASK.summarize([Scored(done.draft.episode, done.draft.verdict)])["gteval"] == 0.4
     json.dumps(done.to_json())
 
 

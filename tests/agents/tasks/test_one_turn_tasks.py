@@ -17,7 +17,7 @@ from agents.cutting import MARK, fit
 from agents.errors import JudgeFailure
 from agents.leaks import redact
 from agents.refine import RefineSettings, run_session
-from agents.task import Verdict
+from agents.task import Scored, Verdict
 from agents.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_gateway, fake_judge, scripted_players
 from tests.agents.tasks.one_turn_samples import SAMPLES, episode_of, tagged, verdict_of
 
@@ -117,8 +117,9 @@ def test_no_text_crashes_a_judge_and_every_reward_is_in_range(text):
 @each_task
 def test_summarize_averages(name):
     sample = SAMPLES[name]
-    verdicts = [verdict_of(sample.task, sample.row, tagged(a)) for a in (sample.right[0], sample.wrong[0])]
-    assert sample.task.summarize(verdicts)["reward"] == 0.5
+    answers = [tagged(sample.right[0]), tagged(sample.wrong[0])]
+    scored = [Scored(episode_of(sample.task, sample.row, a), verdict_of(sample.task, sample.row, a)) for a in answers]
+    assert sample.task.summarize(scored)["reward"] == 0.5
 
 
 # --- rows and prompts

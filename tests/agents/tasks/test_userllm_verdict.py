@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from agents.errors import JudgeFailure
 from agents.judge import Contentless
-from agents.refine import SAID_NOTHING, RefineSettings, run_session
-from agents.task import Verdict
+from agents.refine import SAID_NOTHING, Attempt, RefineSettings, run_session
+from agents.task import Scored
 from agents.tasks.userllm import END, UserLLM, choices_mentioned, intent_overlap
 from agents.testing import FakeOpenAI, Json, Refusal, Text, WrongSchema, fake_gateway, fake_judge, scripted_players
 from tests.agents.tasks.userllm_rows import (
@@ -186,10 +186,10 @@ def test_no_text_crashes_the_task_and_equal_episodes_are_equal(name, text):
     except Contentless:
         return
     assert 0 <= verdict.reward <= 1 and verdict.critique
-    refined = asyncio.run(TASK.judge(row, episode_of(row, text, LESSON), Fixed(0.5)))
-    assert refined == verdict
+    episode = episode_of(row, text, LESSON)
+    assert asyncio.run(TASK.judge(row, episode, Fixed(0.5))) == verdict
     assert json.loads(json.dumps(dict(verdict.metrics))) == verdict.metrics
-    TASK.summarize([verdict, refined])
+    TASK.summarize([Scored(episode, verdict)] * 2)
 
 
 # --- feedback
@@ -222,10 +222,11 @@ def test_the_feedback_says_how_much_was_taken_from_the_intent():
 # --- the set
 
 
-def through_a_trace(verdict):
-    """What is left of a verdict in a trace file: reward and metrics."""
-    left = json.loads(json.dumps({"reward": verdict.reward, "metrics": dict(verdict.metrics)}))
-    return Verdict(left["reward"], left["metrics"])
+def scored(record, text, **changed):
+    """The episode of this turn and its verdict, as they come out of a trace file."""
+    row = row_of(record, **changed)
+    done = Attempt(scripted_players(text), episode_of(row, text), verdict_of(row, text, Fixed(0.5)))
+    return TASK.saved(json.loads(json.dumps(done.to_json())))
 
 
 def test_diversity_is_the_mean_distance_of_first_turns():
@@ -234,24 +235,15 @@ def test_diversity_is_the_mean_distance_of_first_turns():
         "do bees see red or blue when they fly to a flower in may and what makes them stay there so long".split()
     )
     turns = [" ".join(rng.choices(vocabulary, k=rng.randint(1, 25))) for _ in range(30)]
-    verdicts = [verdict_of(row_of(OPENS), turn, Fixed()) for turn in turns]
-    others = [verdict_of(row_of(GOES_ON), "bees", Fixed()), verdict_of(row_of(NQ), "who?", Fixed())]
+    first = [scored(OPENS, f"<think>what now</think>User: {turn} {END}") for turn in turns]
+    others = [scored(GOES_ON, "bees"), scored(NQ, "who?")]
     sets = [set(turn.split()) for turn in turns]
     exact = statistics.fmean(1 - len(a & b) / len(a | b) for a, b in itertools.combinations(sets, 2))
-    for kept in (lambda v: v, through_a_trace):
-        summary = TASK.summarize([kept(v) for v in [*verdicts, *others]])
-        assert summary["first_turn_diversity"] == pytest.approx(exact, abs=1e-9)
-        assert not any("words" in name for name in summary)
-    assert TASK.summarize([verdicts[0]] * 3)["first_turn_diversity"] == 0.0
-    assert "first_turn_diversity" not in TASK.summarize([verdicts[0], *others])
-
-
-def test_very_long_first_turns_count_by_a_part_of_their_words():
-    turns = [" ".join(f"w{i}" for i in range(start, start + 400)) for start in (0, 0, 10_000)]
-    verdicts = [verdict_of(row_of(OPENS), turn, Fixed()) for turn in turns]
-    assert all(len(v.metrics) < 40 for v in verdicts)
-    assert TASK.summarize(verdicts[:2])["first_turn_diversity"] == 0.0
-    assert TASK.summarize(verdicts[1:])["first_turn_diversity"] > 0.95
+    summary = TASK.summarize([*first, *others])
+    assert summary["first_turn_diversity"] == pytest.approx(exact, abs=1e-9)
+    assert {name for name in summary if "first" in name} == {"first_turn_diversity"}
+    assert TASK.summarize([first[0]] * 3)["first_turn_diversity"] == 0.0
+    assert "first_turn_diversity" not in TASK.summarize([first[0], *others])
 
 
 @pytest.mark.parametrize(
@@ -265,24 +257,19 @@ def test_very_long_first_turns_count_by_a_part_of_their_words():
     ],
 )
 def test_termination_f1_is_that_of_predicted_and_true_last_turns(last, ends, f1):
-    verdicts = [
-        through_a_trace(verdict_of(row_of(GOES_ON, is_last_turn=bool(true)), f"hm {END if said else ''}", Fixed()))
-        for true, said in zip(last, ends, strict=True)
-    ]
-    summary = TASK.summarize(verdicts)
+    summary = TASK.summarize(
+        [
+            scored(GOES_ON, f"hm {END if said else ''}", is_last_turn=bool(true))
+            for true, said in zip(last, ends, strict=True)
+        ]
+    )
     assert summary.get("termination_f1") == (None if f1 is None else pytest.approx(f1))
     assert summary["termination_correct"] == statistics.fmean(a == b for a, b in zip(last, ends, strict=True))
     assert {name for name in summary if name.startswith("termination")} <= {"termination_f1", "termination_correct"}
 
 
 def test_the_summary_of_a_mixed_set():
-    verdicts = [
-        verdict_of(row_of(CSQA), "cave", Fixed()),
-        verdict_of(row_of(CSQA), "why?", Fixed()),
-        verdict_of(row_of(NQ), "who?", Fixed()),
-        verdict_of(row_of(OPENS), "why?", Fixed(0.5)),
-    ]
-    summary = TASK.summarize(verdicts)
+    summary = TASK.summarize([scored(CSQA, "cave"), scored(CSQA, "why?"), scored(NQ, "who?"), scored(OPENS, "why?")])
     assert summary["role_adherence"] == 0.5 and summary["intent_adherence"] == 1.0
     assert summary["prism"] == pytest.approx(2.5 / 3)
     assert summary["mean_score"] == summary["reward"] == pytest.approx((0 + 1 + 1 + 2.5 / 3) / 4)
