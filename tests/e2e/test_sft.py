@@ -200,7 +200,7 @@ def mean_loss(model: Any, tokenizer: Any, conversations: list[list[dict[str, str
     losses = []
     for messages in conversations:
         prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
-        text = tokenizer.apply_chat_template(messages, tokenize=False)
+        text = prompt + messages[-1]["content"] + tokenizer.eos_token  # what a template adds behind it is not trained
         ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
         first = len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
         with torch.no_grad():

@@ -150,13 +150,13 @@ def test_several_processes_make_one_store(tmp_path: Path, workers: int) -> None:
 import sys, time
 from pathlib import Path
 from sft import tokenising
-from tests.sft.corpora import opened, texts
 folder = Path({str(tmp_path)!r})
 real = tokenising._encode_unit
 def slow(*args):
     time.sleep(0.3)
     real(*args)
-if __name__ == "__main__":
+if __name__ == "__main__":  # the pool's processes need the lines above alone
+    from tests.sft.corpora import opened, texts
     tokenising._encode_unit = slow
     (folder / f"ready_{{sys.argv[1]}}").touch()
     while len(list(folder.glob("ready_*"))) < 2:
