@@ -75,9 +75,9 @@ class HiToM(OneTurnTask[HiToMRow]):
         return parse_options(row.choices).get(tagged_letter(episode.answer) or "")
 
     async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
-        letter = tagged_letter(episode.answer)
-        correct = letter is not None and parse_options(row.choices).get(letter) == row.correct_answer
-        metrics = {"accuracy": float(correct), "answered": float(letter is not None)}
+        chosen = parse_options(row.choices).get(tagged_letter(episode.answer) or "")
+        correct = chosen == row.correct_answer
+        metrics = {"accuracy": float(correct), "answered": float(chosen is not None)}
         if row.question_order is not None:
             metrics[f"accuracy_order_{row.question_order}"] = float(correct)
         return Verdict(float(correct), metrics)

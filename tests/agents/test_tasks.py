@@ -14,11 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import HITOM, SAMPLES, episode_of, load, real_fantom, real_hitom, real_paratomi, tagged, verdict_of
 
-from agents.choice import (
-    Critique,
-    parse_options,
-    tagged_letter,
-)
+from agents.choice import Critique, parse_options, tagged_letter
 from agents.errors import BadRow, JudgeFailure
 from agents.rows import parse_row
 from agents.task import Scored, Verdict
@@ -79,6 +75,12 @@ def test_punctuation_is_not_an_answer(name):
         verdict = verdict_of(item, tagged(nothing))
         assert verdict.reward == 0.0
         assert verdict.metrics["answered"] == 0.0, nothing
+
+
+def test_a_letter_that_was_not_offered_is_no_answer():
+    item = load("hitom")[1]
+    assert "Z" not in parse_options(item.row.choices)
+    assert verdict_of(item, tagged("Z")).metrics["answered"] == 0.0
 
 
 WRAPPINGS = {

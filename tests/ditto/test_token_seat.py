@@ -73,6 +73,16 @@ def test_the_last_turn_takes_the_room_that_is_left():
     assert len(seat.sequences[0].response_ids) == 12 and seat.sequences[0].full
 
 
+def test_a_character_that_the_limit_cut_is_trained_and_not_said():
+    loop = Loop()
+    loop.tokenizer.decode = lambda found, **_: "na\ufffdve \ufffd\ufffd"
+    seat = TokenSeat(loop, {}, 100, 100)
+    assert asyncio.run(seat.say([{"role": "user", "content": "begin"}])) == "na\ufffdve "
+    (sequence,) = seat.sequences
+    assert len(sequence.response_ids) == sum(sequence.response_mask) == 4
+    assert sequence.messages[-1]["content"] == "na\ufffdve "
+
+
 def test_with_room_nothing_is_marked():
     seat, said = talk(max_response=100, turns=3)
     assert said == ["w0 w1 w2 w3"] * 3 and not seat.sequences[0].full

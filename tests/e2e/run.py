@@ -153,5 +153,6 @@ def greedy_answers(model_dir: Path, prompts: list[str], max_tokens: int) -> list
             [{"role": "user", "content": prompt}], add_generation_prompt=True, return_tensors="pt", return_dict=False
         )
         out = model.generate(ids, do_sample=False, max_new_tokens=max_tokens)
-        answers.append(tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True))
+        said = tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
+        answers.append(said.rstrip("\ufffd"))  # what the token limit cut of a character is not said
     return answers

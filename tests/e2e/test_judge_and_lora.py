@@ -59,7 +59,7 @@ def finished(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         run = Run(folder, world / "train.parquet", validation, world / "warm", fake.url)
         run.overrides = [
             "actor_rollout_ref.rollout.agent.num_workers=2",
-            "actor_rollout_ref.actor.optim.lr=1e-2",
+            "actor_rollout_ref.actor.optim.lr=3e-3",
             "trainer.total_training_steps=40",
             "trainer.save_freq=100",
             "trainer.test_freq=-1",

@@ -134,7 +134,9 @@ class TokenSeat:
         sequence.response_logprobs += list(output.log_probs) if output.log_probs else [0.0] * len(ids)
         sequence.turns += 1
         self._note_version(sequence, output.extra_fields)
-        text = str(self._loop.tokenizer.decode(ids, skip_special_tokens=True))
+        # A limit can cut a turn inside a character. Its rest decodes to replacement characters, which no server sends:
+        # so training and evaluation judge the same text.
+        text = str(self._loop.tokenizer.decode(ids, skip_special_tokens=True)).rstrip("\ufffd")
         sequence.messages = [*sequence.messages, {"role": "assistant", "content": text}]
         return text
 

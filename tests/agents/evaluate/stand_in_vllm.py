@@ -1,39 +1,62 @@
-"""An environment whose `vllm` is a stand-in (stand_in_for_vllm.py), and models that it serves."""
+"""What `vllm` is in the tests of the server's life: the same command line, and processes that can be looked for.
 
-from __future__ import annotations
+It writes its command line and its process ids (its own and a child's) to $STAND_IN_FOLDER, loads for a moment, and
+answers as vLLM's routes do. With $STAND_IN_FAILS it ends while it loads; with $STAND_IN_STUBBORN it ignores SIGTERM.
+"""
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-PROGRAM = Path(__file__).with_name("stand_in_for_vllm.py")
-
-
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put it beside the interpreter, and take the machine's own settings of endpoints away.
-
-    Returns:
-        The folder in which it tells of itself.
-    """
-    folder, told = tmp_path / "bin", tmp_path / "told"
-    folder.mkdir()
-    told.mkdir()
-    (folder / "vllm").write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAM} "$@"\n')
-    (folder / "vllm").chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(folder / "python"))
-    monkeypatch.setenv("STAND_IN_FOLDER", str(told))
-    for name in [name for name in os.environ if name.startswith(("OPENAI_", "JUDGE_"))]:
-        monkeypatch.delenv(name)
-    return told
+FOLDER = Path(os.environ["STAND_IN_FOLDER"])
+CHILD = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+NAME = f"{os.getpid()}.json"
+WORDS = {"arguments": sys.argv[1:], "pids": [os.getpid(), CHILD.pid], "keys": [k for k in os.environ if "OPENAI" in k]}
+(FOLDER / f"{NAME}.partial").write_text(json.dumps(WORDS))
+(FOLDER / f"{NAME}.partial").rename(FOLDER / NAME)
 
 
-def model(folder: Path, weights: bytes = b"weights", **config: Any) -> Path:
-    """A folder that looks like a model."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 4096, **config}))
-    (folder / "model.safetensors").write_bytes(weights)
-    return folder
+class Routes(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send({})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path == "/tokenize":
+            return self.send({"count": sum(len(message["content"].split()) for message in body["messages"])})
+        with (FOLDER / "asked.jsonl").open("a") as asked:
+            asked.write(json.dumps(body) + "\n")
+        message = {"role": "assistant", "content": "<answer>A</answer>"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+        self.send({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
+
+    def send(self, answer: object) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def end(*_: object) -> None:  # as vLLM does, it takes its engine along
+    CHILD.kill()
+    os._exit(0)
+
+
+if os.environ.get("STAND_IN_FAILS"):
+    sys.exit("ValueError: no memory for the cache")
+signal.signal(signal.SIGTERM, end)
+if os.environ.get("STAND_IN_STUBBORN"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(0.3)
+port = int(sys.argv[sys.argv.index("--port") + 1])
+ThreadingHTTPServer(("127.0.0.1", port), Routes).serve_forever()

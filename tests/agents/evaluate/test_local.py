@@ -15,7 +15,7 @@ from agents.evaluate import local, vllm_server
 from agents.evaluate.checkpoint import BadCheckpoint, Checkpoint
 from agents.evaluate.vllm_server import ServerFailed, ServerSettings, free_port, serving
 from agents.examples.__main__ import write
-from tests.agents.evaluate.stand_in_vllm import install, model
+from tests.agents.evaluate.vllm_replaced import install, model
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = sys.executable  # which the fixture hides

@@ -8,7 +8,7 @@ import pytest
 from agents import examples
 from agents.examples.__main__ import write
 from sft.distill.__main__ import main
-from tests.agents.evaluate.stand_in_vllm import install, model
+from tests.agents.evaluate.vllm_replaced import install, model
 
 
 @pytest.fixture
