@@ -13,9 +13,9 @@ python=$(bash "$ROOT/scripts/env" "$PLATFORM")
 if [ "$PLATFORM" = cpu ]; then export VERL_PLATFORM=cpu OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}; fi
 OUTPUT_DIR=${OUTPUT_DIR:-outputs}
 EXPERIMENT_NAME=${EXPERIMENT_NAME:-osim-8b-mid}
-export HF_HOME=${HF_HOME:-$PWD/$OUTPUT_DIR/hf_home} WANDB_DIR=${WANDB_DIR:-$PWD/$OUTPUT_DIR/wandb}
+source "$ROOT/scripts/launch"
+export_homes
 export TOKENIZERS_PARALLELISM=false NCCL_DEBUG=${NCCL_DEBUG:-WARN}
-mkdir -p "$WANDB_DIR"
 words=("platform=$PLATFORM" "trainer.experiment_name=$EXPERIMENT_NAME" "run.dir=$OUTPUT_DIR/$EXPERIMENT_NAME")
 given() { [ -z "${2:-}" ] || words+=("$1='$2'"); }  # quoted: a path may hold Hydra's own signs
 number() { [ -z "${2:-}" ] || words+=("$1=$2"); }

@@ -75,7 +75,7 @@ class HiToM(OneTurnTask[HiToMRow]):
         return parse_options(row.choices).get(tagged_letter(episode.answer) or "")
 
     async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
-        chosen = parse_options(row.choices).get(tagged_letter(episode.answer) or "")
+        chosen = self.vote(row, episode)
         correct = chosen == row.correct_answer
         metrics = {"accuracy": float(correct), "answered": float(chosen is not None)}
         if row.question_order is not None:

@@ -6,6 +6,7 @@ and a real HTTP judge. Nothing is trained.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,17 @@ def test_a_missing_key_is_named_by_its_variable(
     monkeypatch.delenv("OPENAI_API_KEY")
     assert main(words(world, judge)) == USER_ERROR
     assert "OPENAI_API_KEY is not set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_what_a_run_brings_along_lies_in_its_output_folder(tmp_path: Path, absolute: bool) -> None:
+    """Also that of a run which an unknown task ends."""
+    known = {name: value for name, value in os.environ.items() if name not in ("HF_HOME", "WANDB_DIR")}
+    environment = {**known, "OUTPUT_DIR": str(tmp_path / "out") if absolute else "out"}
+    launcher = str(ROOT / "recipe" / "ditto" / "run_rl.sh")
+    done = subprocess.run(["bash", launcher, "hitomm"], cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == USER_ERROR
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["out", "out/wandb"]
 
 
 @pytest.mark.parametrize("task, named", [("hitomm", "Did you mean 'hitom'"), ("sim_arena_maths", "sim_arena_math")])
