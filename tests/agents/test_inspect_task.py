@@ -205,6 +205,7 @@ def test_from_the_command_line_with_an_entry_point_and_scored_again(tmp_path):
         environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "JUDGE_", "INSPECT_"))},
             "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT)]),
+            "INSPECT_LOG_DIR": str(tmp_path / "logs"),  # made by whatever Inspect does
             "LOCAL_API_KEY": "EMPTY",
             "MY_KEY": "sk-sentinel-9",
         }
