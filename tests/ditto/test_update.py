@@ -37,7 +37,7 @@ from ditto.agent_loop import SequenceRecord
 from ditto.layout import assign_mini_batches, lay_out, padded_rows
 from ditto.objectives import objective as objective_of
 from ditto.settings import RunSettings, Settings
-from ditto.step_batch import StepBatch
+from ditto.step_batch import Columns, StepBatch
 from ditto.trainer import DittoTrainerSync
 
 TOLERANCE = 1e-6
@@ -53,6 +53,7 @@ class Batch:
 
     keys: tuple[str, ...] = ()
     partition_id = "train"
+    fields: list[str] | None = None
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -125,15 +126,10 @@ def step_data(
     columns["old_log_probs"] = nested([s["old_log_probs"] for s in samples])
     columns["rollout_log_probs"] = nested([s["old_log_probs"] - rollout_shift for s in samples])
 
-    written: dict[str, Tensor] = {}
-    monkeypatch.setattr(
-        ditto.trainer,
-        "tq",
-        SimpleNamespace(
-            kv_batch_get=lambda **_: TensorDict(dict(columns), batch_size=len(samples)),
-            kv_batch_put=lambda fields, **_: written.update(fields.items()),
-        ),
-    )
+    step.columns = Columns(columns["response_mask"], columns["old_log_probs"], columns["rollout_log_probs"])
+    written: dict[str, Tensor] = {key: columns["response_mask"] for key in ("response_mask", "loss_mask")}
+    queue = SimpleNamespace(kv_batch_put=lambda fields, **_: written.update(fields.items()))
+    monkeypatch.setattr(ditto.trainer, "tq", queue)
     Trainer(settings, step, loss_agg_mode, algorithm)._compute_advantage(Batch(len(samples)), {})
     ids = [torch.cat([s["prompts"], s["responses"]]) for s in samples]
     data = tu.get_tensordict(
@@ -344,6 +340,16 @@ def test_rollout_correction_is_one_for_refined_sequences_in_the_base_context(mon
         ):
             expected_weights = before * (1.0 if record.kind == "refined_base" else factor)
             torch.testing.assert_close(after.double(), expected_weights.double(), rtol=1e-6, atol=0)
+
+
+def test_a_step_in_which_every_session_failed_passes_with_rollout_correction(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = [s for s in sequences("ditto") if not s.valid]
+    old = [[0.0] * len(s.response_ids) for s in failed]
+    correction = {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": 2.0}}
+    settings = settings_of("ditto", 1.0)
+    _, data = step_data(failed, old, settings, "token-mean", 1, monkeypatch, algorithm=correction)
+    assert not data["rollout_is_weights"].values().any()
+    assert data["response_mask"].values().sum() == 1  # verl divides by it
 
 
 # ---- verl's TrainingWorker and FSDP2 -----------------------------------------------------------------------------

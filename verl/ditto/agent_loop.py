@@ -39,6 +39,7 @@ class SequenceRecord:
         episode: id of the episode: sequences of one episode share its reward.
         reward: the episode's reward; 0.0 where `valid` is false.
         valid: whether the sequence is trained and counted.
+        turns: messages of the seat's dialogue.
     """
 
     kind: Kind | str
@@ -47,6 +48,7 @@ class SequenceRecord:
     episode: str
     reward: float
     valid: bool
+    turns: int = 0
 
 
 @cache
@@ -150,7 +152,8 @@ class _Outputs:
 
     def _output(self, kind: Kind, episode: str, attempt: Attempt, sequence: TokenSequence) -> AgentLoopOutput:
         assert attempt.verdict is not None
-        record = SequenceRecord(kind, self.prompt, self.id, episode, attempt.verdict.reward, valid=True)
+        reward, turns = attempt.verdict.reward, 2 * sequence.turns
+        record = SequenceRecord(kind, self.prompt, self.id, episode, reward, valid=True, turns=turns)
         prompt = sequence.prompt_ids if kind == "refined_feedback" else sequence.base_prompt_ids
         low, high = sequence.versions or (self.step - 1, self.step - 1)
         return AgentLoopOutput(
@@ -158,8 +161,8 @@ class _Outputs:
             response_ids=list(sequence.response_ids),
             response_mask=list(sequence.response_mask),
             response_logprobs=list(sequence.response_logprobs),
-            reward_score=attempt.verdict.reward,
-            num_turns=2 * sequence.turns,
+            reward_score=reward,
+            num_turns=turns,
             metrics=AgentLoopMetrics(generate_sequences=attempt.seconds.get("play", 0.0)),
             extra_fields={"ditto": asdict(record), "min_global_steps": low, "max_global_steps": high},
         )

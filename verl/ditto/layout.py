@@ -9,6 +9,7 @@ to one size that every rank can share.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,9 +39,8 @@ def assign_mini_batches(prompts: Sequence[str], prompts_per_mini_batch: int) -> 
 
 def padded_rows(mini_batch: Sequence[int], ranks: int) -> tuple[int, int]:
     """Rows of one mini-batch after padding, and the number of mini-batches."""
-    updates = max(mini_batch) + 1
-    largest = max(mini_batch.count(m) for m in range(updates))
-    return math.ceil(largest / ranks) * ranks, updates
+    largest = max(Counter(mini_batch).values())
+    return math.ceil(largest / ranks) * ranks, max(mini_batch) + 1
 
 
 def lay_out(

@@ -26,12 +26,14 @@ class BadConfig(SoulError):
 
 
 class RunSettings(BaseModel):
-    """Where a run leaves its traces and metrics, and how long a phase of a step may take."""
+    """Where a run leaves its traces and metrics, how long a phase of a step may take, when a weight sync is lost."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dir: str
     phase_timeout_s: float = Field(default=3600.0, gt=0)  # the watchdog ends a phase that takes longer
+    max_logprob_diff: float | None = Field(default=None, gt=0)  # see rollout/sync_alarm.py; None: by the precision
+    max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not looked at
 
 
 class Settings(BaseModel):

@@ -7,22 +7,38 @@ mini-batches, `plan` turns records into one advantage and one loss weight per se
 from __future__ import annotations
 
 import json
+import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import transfer_queue as tq
-from transfer_queue import KVBatchMeta
 
 from ditto.advantages import group_advantages
 from ditto.agent_loop import SequenceRecord
+from ditto.batch.jagged import row_sums, with_values
+from ditto.batch.queue import KVBatchMeta, tq
 from ditto.layout import Layout
 from ditto.loss_weights import sequence_weights
 from ditto.settings import Settings
 
 PADDING = SequenceRecord("padding", "", "", "", 0.0, valid=False)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the trainer holds of every row's response tokens, jagged, in the order of the batch.
+
+    Attributes:
+        mask: int64, 1 where the policy sampled the token.
+        old_log_probs: float32, by the actor before the step's first update, in the context that is trained.
+        rollout_log_probs: float32, by the rollout engine, in the context that was sampled in.
+    """
+
+    mask: torch.Tensor
+    old_log_probs: torch.Tensor
+    rollout_log_probs: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -48,7 +64,10 @@ class StepBatch:
     traces: list[dict[str, Any]]
     order: list[int] = field(default_factory=list)
     layout: Layout | None = None
-    mini_batch: list[int] = field(default_factory=list)
+    rows_of: list[list[int]] = field(default_factory=list)  # the rows of each mini-batch
+    columns: Columns | None = None  # there once the actor's log-probs are computed
+    planned: Plan | None = None
+    advantages: torch.Tensor | None = None  # jagged, one value a response token; 0 where the policy did not sample it
 
     @classmethod
     def fetch(cls, batch: KVBatchMeta) -> StepBatch:
@@ -64,17 +83,23 @@ class StepBatch:
         """The prompts' ids, in order of first appearance."""
         return list(dict.fromkeys(r.prompt for r in self.records if r.prompt))
 
-    @property
-    def kinds(self) -> list[str]:
-        """The kind of each row."""
-        return [record.kind for record in self.records]
+    def is_kind(self, *kinds: str) -> list[bool]:
+        """Whether each row is of one of these kinds."""
+        return [record.kind in kinds for record in self.records]
 
-    def sort(self) -> None:
-        """Bring the rows into an order that does not depend on which session finished first; `order` is it."""
+    def sort(self, seed: str) -> None:
+        """Bring the rows into an order that does not depend on which session finished first; `order` is it.
+
+        Prompts are sorted by task and row, then permuted by `seed` (say, the run's seed and the step). Without the
+        permutation a mini-batch would hold the prompts of few tasks, and the last task of the alphabet would always
+        come last. A prompt's rows stay together, session by session.
+        """
         row_of = {trace["session"]: (trace["task"], trace["row"]) for trace in self.traces}
+        prompts = sorted({(*row_of[record.session], record.prompt) for record in self.records})
+        random.Random(seed).shuffle(prompts)
+        place = {prompt: i for i, (_, _, prompt) in enumerate(prompts)}
         self.order = sorted(
-            range(len(self.records)),
-            key=lambda i: (row_of[self.records[i].session], self.records[i].session, i),
+            range(len(self.records)), key=lambda i: (place[self.records[i].prompt], self.records[i].session, i)
         )
         self.records = [self.records[i] for i in self.order]
 
@@ -82,7 +107,9 @@ class StepBatch:
         """Follow the layout: padding rows appended, then everything reordered."""
         padded = self.records + [PADDING] * (len(layout.order) - len(self.records))
         self.records = [padded[i] for i in layout.order]
-        self.mini_batch = [layout.mini_batch[i] for i in layout.order]
+        self.rows_of = [[] for _ in range(layout.updates)]
+        for row, position in enumerate(layout.order):
+            self.rows_of[layout.mini_batch[position]].append(row)
         self.layout = layout
 
     def response_lengths(self, tokens: Sequence[int]) -> dict[str, float]:
@@ -94,19 +121,19 @@ class StepBatch:
                 numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(lengths)
         return numbers
 
-    def counted_tokens(self, masks: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The response masks, with one token counted in a mini-batch that has none.
+    def counted_tokens(self, mask: torch.Tensor) -> torch.Tensor:
+        """The response mask (jagged), with one token counted in a mini-batch that has none.
 
         verl divides a mini-batch's loss by its tokens: where every session failed that would be 0/0. The token has
-        weight 0, so the update of such a mini-batch is exactly zero.
+        weight 0, so the update of such a mini-batch is exactly zero. Returns the mask itself where nothing is missing.
         """
-        assert self.layout is not None
-        for m in range(self.layout.updates):
-            rows = [i for i, mini_batch in enumerate(self.mini_batch) if mini_batch == m]
-            if not any(masks[i].any() for i in rows):
-                masks[rows[0]] = masks[rows[0]].clone()
-                masks[rows[0]][0] = 1
-        return masks
+        tokens = row_sums(mask)
+        empty = [rows[0] for rows in self.rows_of if not any(tokens[i] for i in rows)]
+        if not empty:
+            return mask
+        values = mask.values().clone()
+        values[mask.offsets()[empty]] = 1
+        return with_values(values, mask)
 
     def plan(self, settings: Settings, *, normalize_std: bool, loss_agg_mode: str, tokens: Sequence[int]) -> Plan:
         """Advantages and loss weights of all rows.
@@ -125,8 +152,7 @@ class StepBatch:
             normalize_std=normalize_std,
         ).tolist()
         weights = [0.0] * len(self.records)
-        for m in range(self.layout.updates):
-            rows = [i for i, mini_batch in enumerate(self.mini_batch) if mini_batch == m]
+        for rows in self.rows_of:
             of_rows = sequence_weights(
                 [parts[i] for i in rows],
                 [tokens[i] for i in rows],

@@ -19,6 +19,11 @@ class DittoTaskRunner(_TaskRunner):
 
         super().run(config)
 
+    def init_agent_loop_manager(self) -> None:
+        """Start the agent-loop workers; the last part of the start-up, so the watchdog looks at it too."""
+        with self.trainer.watchdog.phase("start-up of the agent loops"):
+            super().init_agent_loop_manager()
+
 
 def remote_runner() -> Any:
     """The actor class for verl's `run_ppo`."""

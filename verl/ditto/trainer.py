@@ -16,20 +16,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
 from tensordict import TensorDict
-from transfer_queue import KVBatchMeta
 from verl.protocol import DataProto
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
-from verl.utils.debug.metrics import calculate_debug_metrics
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
@@ -37,23 +35,35 @@ from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from agents import tasks
 from ditto import checkpoint, plugin
+from ditto.batch import verl_metrics
+from ditto.batch.jagged import per_token, row_lengths, row_sums, with_values
+from ditto.batch.queue import KVBatchMeta, tq
 from ditto.export import export_model
 from ditto.judge_watch import BudgetSpent, JudgeWatch
 from ditto.layout import assign_mini_batches, lay_out, padded_rows
 from ditto.liveness import Liveness
+from ditto.rollout import sync_alarm
+from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.settings import Settings
-from ditto.step_batch import StepBatch
+from ditto.step_batch import Columns, StepBatch
 from ditto.step_metrics import session_metrics, summary_line
 from ditto.traces import RunFolder
 from ditto.watchdog import Watchdog
 
+# What a forward pass needs of a sequence. Workers fetch these columns alone: neither traces nor rows of task files.
+MODEL_COLUMNS = (
+    "input_ids",
+    "position_ids",
+    "prompts",
+    "responses",
+    "response_mask",
+    "loss_mask",
+    "multi_modal_inputs",
+)
+
 
 class MissingSessions(RuntimeError):
     """Sessions that were asked for never came back: verl would have replaced them by padding."""
-
-
-def _nested(rows: list[torch.Tensor]) -> torch.Tensor:
-    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 
 
 class DittoTrainer(PPOTrainer):
@@ -78,6 +88,9 @@ class DittoTrainer(PPOTrainer):
         self.liveness = Liveness()
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
         self.judges = JudgeWatch(self.settings)
+        self.alarm = SyncAlarm.from_config(config)
+        self._updated = False  # whether this step moved any weight
+        self._servers: dict[str, Any] = {}
         self._step_batch: StepBatch | None = None
         self._asked_prompts = 0
         self._saved_step: int | None = None
@@ -92,9 +105,12 @@ class DittoTrainer(PPOTrainer):
             super().init()
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
-        for replica in self.llm_server_manager.get_replicas():
-            for server in replica.servers:
-                self.liveness.watch_rollout_server(f"rollout server {replica.replica_rank}", server)
+        for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
+            for replica in manager.get_replicas():
+                for number, server in enumerate(replica.servers):
+                    name = f"rollout server {replica.replica_rank}" + (f", node {number}" if number else "")
+                    self.liveness.watch_rollout_server(name, server)
+                self._servers[f"rollout server {replica.replica_rank}"] = replica.servers[0]
 
     def fit(self, agent_loop_manager: Any) -> None:
         for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
@@ -139,7 +155,7 @@ class DittoTrainer(PPOTrainer):
                 f"{self.config.actor_rollout_ref.rollout.n}) and got {len(step.traces)}. An agent-loop worker failed "
                 "outside of a session; its traceback is in the log of the AgentLoopWorkerTQ actors."
             )
-        step.sort()
+        step.sort(f"{self.config.actor_rollout_ref.actor.data_loader_seed}:{self.global_steps}")
         dp = self.actor_rollout_wg._dispatch_info.get("actor") or self.actor_rollout_wg._query_dispatch_info("actor")
         self.actor_rollout_wg._dispatch_info["actor"] = dp
         ranks = max(dp) + 1
@@ -169,129 +185,109 @@ class DittoTrainer(PPOTrainer):
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """pi_old of every sequence in the context in which it is trained."""
-        assert self._step_batch is not None
+        step = self._step_batch
+        assert step is not None
         rollout = self.config.actor_rollout_ref.rollout
         batch.extra_info.update(calculate_entropy=True, compute_loss=False, temperature=rollout.temperature)
+        batch.fields = list(MODEL_COLUMNS)
         self.actor_rollout_wg.compute_log_prob(batch)
-        data = tq.kv_batch_get(
-            keys=batch.keys,
-            partition_id=batch.partition_id,
-            select_fields=["entropy", "log_probs", "response_mask", "responses", "rollout_log_probs"],
-        )
+        names = ["entropy", "log_probs", "response_mask", "rollout_log_probs"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
         mask = data["response_mask"]
-        data["old_log_probs"] = response_from_nested(data.pop("log_probs"), mask)
-        data["entropy"] = response_from_nested(data.pop("entropy"), mask)
-        tokens = mask.values().bool()
-        metrics["actor/entropy"] = data["entropy"].values()[tokens].mean().item() if tokens.any() else 0.0
-        self._compare_with_rollout(data, metrics)
+        entropy = response_from_nested(data["entropy"], mask).values()[mask.values().bool()]
+        metrics["actor/entropy"] = entropy.mean().item() if len(entropy) else 0.0
+        recomputed = Columns(mask, response_from_nested(data["log_probs"], mask), data["rollout_log_probs"])
+        self._compare_with_rollout(batch, recomputed, metrics)
+        step.columns = recomputed
         if self.settings.refined_old_logp == "rollout":
-            data["old_log_probs"] = _nested(
-                [
-                    sampled if kind == "refined_base" else recomputed
-                    for kind, sampled, recomputed in zip(
-                        self._step_batch.kinds,
-                        data["rollout_log_probs"].unbind(),
-                        data["old_log_probs"].unbind(),
-                        strict=True,
-                    )
-                ]
-            )
-        return tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=data.select("old_log_probs", "entropy")
-        )
+            refined = per_token(step.is_kind("refined_base"), mask)
+            old = torch.where(refined, recomputed.rollout_log_probs.values(), recomputed.old_log_probs.values())
+            step.columns = replace(recomputed, old_log_probs=with_values(old, mask))
+        self._put(batch, old_log_probs=step.columns.old_log_probs)
+        return batch
 
-    def _compare_with_rollout(self, data: TensorDict, metrics: dict[str, Any]) -> None:
+    def _put(self, batch: KVBatchMeta, **columns: torch.Tensor) -> None:
+        """Add columns to the step, for the workers of the update too."""
+        fields = TensorDict(columns, batch_size=len(batch))
+        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        batch.fields = list(dict.fromkeys([*(batch.fields or []), *columns]))
+
+    def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        super()._compute_ref_log_prob(batch, metrics)
+        batch.fields = [*(batch.fields or []), "ref_log_prob"]
+        return batch
+
+    def _compare_with_rollout(self, batch: KVBatchMeta, columns: Columns, metrics: dict[str, Any]) -> None:
         """Actor against rollout engine, where both looked at the same context; and the distance of the two contexts."""
-        assert self._step_batch is not None
-        kinds = self._step_batch.kinds
-        same = [i for i, kind in enumerate(kinds) if kind in ("draft", "refined_feedback")]
-        columns = ["old_log_probs", "rollout_log_probs", "response_mask", "responses"]
-        if same:
-            rows = {c: _nested([data[c].unbind()[i] for i in same]) for c in columns}
-            padded = TensorDict({k: v.to_padded_tensor(0) for k, v in rows.items()}, batch_size=len(same))
-            metrics.update(calculate_debug_metrics(DataProto(batch=padded)))
-            difference = (padded["old_log_probs"] - padded["rollout_log_probs"]).abs()[padded["response_mask"].bool()]
-            metrics["training/rollout_logprob_diff_mean"] = difference.mean().item()
-        moved = [i for i, kind in enumerate(kinds) if kind == "refined_base"]
-        if moved:
-            gaps = [
-                (
-                    (data["rollout_log_probs"].unbind()[i] - data["old_log_probs"].unbind()[i])
-                    * data["response_mask"].unbind()[i]
-                )
-                .sum()
-                .item()
-                for i in moved
-            ]
-            metrics["ditto/context_logprob_gap"] = sum(gaps) / len(gaps)
+        step = self._step_batch
+        assert step is not None
+        old, sampled, mask = columns.old_log_probs, columns.rollout_log_probs, columns.mask
+        refined = step.is_kind("refined_base")
+        if any(refined):
+            gap = (sampled.values() - old.values())[per_token(refined, mask) & mask.values().bool()].sum()
+            metrics["ditto/context_logprob_gap"] = gap.item() / sum(refined)
+        same_context = step.is_kind("draft", "refined_feedback")
+        versions = [int(tag["min_global_steps"]) for tag in batch.tags]
+        # Where rollouts of several versions meet (asynchronous modes), only the newest are by the actor's weights.
+        newest = max((v for v, same in zip(versions, same_context, strict=True) if same), default=0)
+        rows = [same and version == newest for same, version in zip(same_context, versions, strict=True)]
+        difference, numbers = sync_alarm.distance(old, sampled, mask, rows)
+        metrics.update(numbers)
+        if difference is not None:
+            metrics["training/rollout_logprob_diff_mean"] = difference
+            self.alarm.check_distance(self.global_steps, difference)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Group advantages, loss weights and masks of every sequence; traces and metrics of every session."""
         step = self._step_batch
-        assert step is not None
-        data = tq.kv_batch_get(
-            keys=batch.keys,
-            partition_id=batch.partition_id,
-            select_fields=["response_mask", "old_log_probs", "rollout_log_probs", "responses"],
-        )
-        mask = data["response_mask"]
-        tokens = [int(row.sum()) for row in mask.unbind()]
+        assert step is not None and step.columns is not None
+        mask = step.columns.mask
+        tokens = [int(count) for count in row_sums(mask)]
         metrics.update(step.response_lengths(tokens))
-        plan = step.plan(
+        step.planned = plan = step.plan(
             self.settings,
             normalize_std=self.config.algorithm.get("norm_adv_by_std_in_grpo", True),
             loss_agg_mode=self.config.actor_rollout_ref.actor.loss_agg_mode,
             tokens=tokens,
         )
-        spread = [
-            (row.float() * value, row.float() * weight, torch.full_like(row, 0).float())
-            for row, value, weight in zip(mask.unbind(), plan.advantages, plan.weights, strict=True)
-        ]
-        for (_, _, score), reward in zip(spread, plan.rewards, strict=True):
-            score[-1] = reward
-        weights = _nested([w for _, w, _ in spread])
-        correction = self._rollout_correction(data, metrics)
+        sampled = mask.values().float()
+        weights = per_token(plan.weights, mask) * sampled
+        correction = self._rollout_correction(step.columns, metrics)
         if correction is not None:
-            weights = _nested([w * c for w, c in zip(weights.unbind(), correction.unbind(), strict=True)])
-        advantages = _nested([a for a, _, _ in spread])
-        counted = _nested(step.counted_tokens(list(mask.unbind())))
-        fields = {
-            "response_mask": counted,
-            "loss_mask": counted,
-            "advantages": advantages,
-            "returns": advantages,
-            "rm_scores": _nested([s for _, _, s in spread]),
-            # verl multiplies each token's loss by this: the part's weight times the rollout correction.
-            "rollout_is_weights": weights,
-        }
+            weights = weights * correction
+        step.advantages = with_values(per_token(plan.advantages, mask) * sampled, mask)
+        # verl multiplies each token's loss by rollout_is_weights: the part's weight times the rollout correction.
+        columns = {"advantages": step.advantages, "rollout_is_weights": with_values(weights, mask)}
+        counted = step.counted_tokens(mask)
+        if counted is not mask:
+            columns |= {"response_mask": counted, "loss_mask": counted}
+        self._put(batch, **columns)
         self._report(step, plan.advantage_of, metrics)
-        return tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(batch))
-        )
+        return batch
 
-    def _rollout_correction(self, data: TensorDict, metrics: dict[str, Any]) -> torch.Tensor | None:
-        """verl's importance weights against the rollout engine, where configured; 1 for refined sequences in the base
-        context, whose rollout log-probs belong to another context."""
+    def _rollout_correction(self, columns: Columns, metrics: dict[str, Any]) -> torch.Tensor | None:
+        """verl's importance weights against the rollout engine, where configured: float32 of shape (all tokens,).
+
+        They are 1 for refined sequences in the base context, whose rollout log-probs belong to another context.
+        """
+        config, mask = self.config.algorithm.get("rollout_correction"), columns.mask
         assert self._step_batch is not None
-        config = self.config.algorithm.get("rollout_correction")
-        if not config or not config.get("rollout_is"):
+        if not config or not config.get("rollout_is") or not mask.values().any():  # every session may have failed
             return None
-        rollout = [
-            old if kind == "refined_base" else sampled
-            for kind, old, sampled in zip(
-                self._step_batch.kinds, data["old_log_probs"].unbind(), data["rollout_log_probs"].unbind(), strict=True
-            )
-        ]
+        old = columns.old_log_probs
+        refined = per_token(self._step_batch.is_kind("refined_base"), mask)
+        rollout = with_values(torch.where(refined, old.values(), columns.rollout_log_probs.values()), mask)
         padded = {
-            "old_log_probs": data["old_log_probs"].to_padded_tensor(0.0),
-            "rollout_log_probs": _nested(rollout).to_padded_tensor(0.0),
-            "response_mask": data["response_mask"].to_padded_tensor(0),
+            "old_log_probs": old.to_padded_tensor(0.0),
+            "rollout_log_probs": rollout.to_padded_tensor(0.0),
+            "response_mask": mask.to_padded_tensor(0),
         }
         corrected, numbers = compute_rollout_correction_and_add_to_batch(
-            DataProto(batch=TensorDict(padded, batch_size=len(rollout))), config
+            DataProto(batch=TensorDict(padded, batch_size=len(row_lengths(mask)))), config
         )
         metrics.update(numbers)
-        return response_to_nested(corrected.batch["rollout_is_weights"], data["response_mask"])
+        weights: torch.Tensor = response_to_nested(corrected.batch["rollout_is_weights"], mask).values()
+        return weights
 
     def _report(self, step: StepBatch, advantage_of: dict[str, dict[str, float]], metrics: dict[str, Any]) -> None:
         traces = [trace | {"advantages": advantage_of.get(trace["session"], {})} for trace in step.traces]
@@ -305,6 +301,7 @@ class DittoTrainer(PPOTrainer):
         """One epoch is `prompts / ppo_mini_batch_size` optimizer updates, whatever was refined."""
         step = self._step_batch
         assert step is not None and step.layout is not None
+        self._updated = False
         if not any(record.valid for record in step.records):
             metrics["actor/updates"] = 0
             return batch
@@ -324,11 +321,13 @@ class DittoTrainer(PPOTrainer):
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         metrics.update(reduce_metrics(output))
         metrics["actor/updates"] = step.layout.updates * actor.ppo_epochs
+        self._updated = metrics["actor/grad_norm"] > 0 and metrics["actor/lr"] > 0
         return batch
 
     def on_step_end(self) -> None:
         with self.watchdog.phase("weight sync"):
             super().on_step_end()
+            self._check_sync()
         stop = self.judges.stop
         if stop is None:
             return
@@ -339,8 +338,27 @@ class DittoTrainer(PPOTrainer):
         print(stop, flush=True)
         self.total_training_steps = self.global_steps  # verl's loop ends with this step, as it does with the last one
 
-    def _compute_metrics(self, batch: KVBatchMeta, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        super()._compute_metrics(batch, metrics, *args, **kwargs)
+    def on_train_begin(self) -> None:
+        self._check_sync()  # what the servers answer before the first update
+        super().on_train_begin()
+
+    def _check_sync(self) -> None:
+        """Whether the update reached every rollout server."""
+        if self.alarm.max_unchanged is not None:
+            answers = sync_alarm.ask(self._servers, self.tokenizer.encode(sync_alarm.PROBE_TEXT))
+            self.alarm.check_change(self.global_steps, answers, updated=self._updated)
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
+    ) -> None:
+        step, gpus = self._step_batch, self._get_n_gpus_for_throughput()
+        assert step is not None and step.columns is not None and step.planned is not None
+        turns = [record.turns for record in step.records]
+        metrics |= verl_metrics.step_metrics(
+            batch.tags, turns, step.planned.rewards, step.advantages, step.columns.mask, timing_raw, gpus
+        )
+        metrics |= verl_metrics.staleness_metrics(batch.tags, global_steps)
+        metrics |= {"training/global_step": global_steps, "training/epoch": epoch}
         self.run_folder.log_metrics(self.global_steps, metrics)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
 

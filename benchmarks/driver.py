@@ -1,0 +1,295 @@
+"""What the trainer's own process costs per step, while all devices wait for it, and whether that grows linearly.
+
+    python -m benchmarks.driver [--sessions 512 1024 4096] [--turns 30] [--tokens 16]
+
+One step of DITTO goes through the real queue (TransferQueue on a local Ray) and the real trainer: sample, order and
+pad, compare with the rollout engine, advantages and weights, traces, metrics, clean-up. Only the devices are left out:
+the worker group writes log-probs of the right shape into the queue and returns at once, and its own time is subtracted.
+Each session is one draft and one refined episode of `--turns` turns, so it gives three training sequences.
+
+A stage is measured twice: wall seconds, and CPU seconds of this process. On a machine that is busy with other things
+only the second is comparable. Goal: below 2 % of a step of 300 s at 4,096 sessions, and the cost a session constant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ray
+import torch
+from omegaconf import DictConfig
+from tensordict import TensorDict
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+from verl.trainer.ppo.metric_utils import RolloutMoELoadBalanceMetricsAccumulator
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from agents import examples
+from agents.judge import Gateway, Judge
+from agents.refine import RefineSettings, run_session
+from agents.testing import FakeOpenAI, scripted_players
+from benchmarks.judge import console, new_table, print_load
+from ditto.agent_loop import SequenceRecord
+from ditto.batch.queue import KVBatchMeta, tq
+from ditto.launch import load_config
+from ditto.rollout.sync_alarm import SyncAlarm
+from ditto.settings import Settings
+from ditto.traces import RunFolder
+from ditto.trainer import DittoTrainerSync
+
+STEP_S, GOAL = 300.0, 0.02
+N = 8  # sessions a prompt
+KINDS = ("draft", "refined_base", "refined_feedback")
+PROMPT_TOKENS, FEEDBACK_TOKENS = 200, 100
+PUT_AT_ONCE = 512  # sequences
+
+
+def composed(folder: Path, sessions: int) -> DictConfig:
+    """The recipe's config for a step of that many sessions on two logical devices."""
+    return load_config(
+        [
+            "platform=cpu",
+            "algorithm.objective=ditto",
+            "data.train_files=[none]",
+            "data.val_files=[none]",
+            f"data.train_batch_size={sessions // N}",
+            f"actor_rollout_ref.rollout.n={N}",
+            "judge.base_url=http://127.0.0.1:9/v1",
+            f"run.dir={folder}",
+        ]
+    )
+
+
+def played_session(turns: int) -> dict[str, Any]:
+    """The trace of a real Sotopia session, its dialogue repeated until the policy has had `turns` turns."""
+    example = examples.load("sotopia")
+    row = example.row(0)
+    player = example.player("oracle", row, 0)
+
+    async def play() -> dict[str, Any]:
+        fake = FakeOpenAI(example.reply)
+        gateway = Gateway.of(Judge.connect(fake.endpoint(structured="json_schema"), fake.client()))
+
+        async def say(messages: Sequence[Any]) -> str:
+            return player(messages)
+
+        session = await run_session(example.task, row, scripted_players(say), gateway, RefineSettings())
+        await gateway.close()
+        return session.to_json()
+
+    trace = json.loads(json.dumps(asyncio.run(play())))
+    for name in ("draft", "refined"):
+        for seat, messages in trace[name]["seats"].items():
+            opening, said = messages[:1], messages[1:]
+            trace[name]["seats"][seat] = opening + (said * (2 * turns // max(1, len(said)) + 1))[: 2 * turns]
+    return trace
+
+
+def sequences(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> Iterator[tuple[str, AgentLoopOutput]]:
+    """Every sequence of a step with its key in the queue, as the agent loops make them."""
+    mask = ([1] * tokens + [0] * tokens) * turns
+    for number in range(sessions):
+        prompt, place = f"prompt{number // N}", number % N
+        session = f"{prompt}_{place}"
+        for index, kind in enumerate(KINDS):
+            episode = f"{session}_{'draft' if kind == 'draft' else 'refined'}"
+            reward = ((7 * number + 3 * (index > 0)) % 11) / 10
+            record = SequenceRecord(kind, prompt, session, episode, reward, True, 2 * turns)
+            extra: dict[str, Any] = {"ditto": asdict(record), "min_global_steps": 0, "max_global_steps": 0}
+            if index == 0:
+                line = trace | {"session": session, "row": number // N, "where": "benchmark", "model_version": 0}
+                extra["trace"] = json.dumps(line | {"out_of_tokens": {"draft": 0, "refined": 0}})
+            extra["reward_extra_info"] = {}
+            length = PROMPT_TOKENS + (FEEDBACK_TOKENS if kind == "refined_feedback" else 0)
+            yield (
+                f"{session}_{index}",
+                AgentLoopOutput(
+                    prompt_ids=[1] * length,
+                    response_ids=[2] * len(mask),
+                    response_mask=mask,
+                    response_logprobs=[-1.0] * len(mask),
+                    reward_score=record.reward,
+                    num_turns=2 * turns,
+                    metrics=AgentLoopMetrics(),
+                    extra_fields=extra,
+                ),
+            )
+
+
+def fill(made: Iterator[tuple[str, AgentLoopOutput]]) -> None:
+    """Put sequences into the queue with the columns and tags that verl's agent-loop worker writes."""
+    keys, fields, tags = [], [], []
+
+    def put() -> None:
+        tq.kv_batch_put(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags, partition_id="train")
+        for column in (keys, fields, tags):
+            column.clear()
+
+    for key, output in made:
+        field = output.as_dict()
+        ids = torch.cat([field["prompts"], field["responses"]])
+        field |= {"loss_mask": field["response_mask"], "input_ids": ids, "position_ids": torch.arange(len(ids))}
+        field |= {"uid": key.split("_")[0], "session_id": int(key.split("_")[1]), "data_source": "sotopia"}
+        field["multi_modal_inputs"] = {}
+        keys.append(key)
+        fields.append(field)
+        sizes = {"prompt_len": len(field["prompts"]), "response_len": len(field["responses"]), "seq_len": len(ids)}
+        tags.append(sizes | {"status": "success", "global_steps": 1, "min_global_steps": 0, "max_global_steps": 0})
+        if len(keys) == PUT_AT_ONCE:
+            put()
+    if keys:
+        put()
+
+
+class Clock:
+    """Wall and CPU seconds by stage; what the devices would do is taken out."""
+
+    def __init__(self) -> None:
+        self.wall: defaultdict[str, float] = defaultdict(float)
+        self.cpu: defaultdict[str, float] = defaultdict(float)
+        self._devices = (0.0, 0.0)
+
+    @contextmanager
+    def devices(self) -> Iterator[None]:
+        """What happens here is the devices' work."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        before = self._devices
+        self._devices = (before[0] + time.perf_counter() - wall, before[1] + time.process_time() - cpu)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """What happens here is the driver's."""
+        self._devices = (0.0, 0.0)
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        self.wall[name] += time.perf_counter() - wall - self._devices[0]
+        self.cpu[name] += time.process_time() - cpu - self._devices[1]
+
+
+class Devices:
+    """The worker group: writes what the engines would write, and takes no time of the driver's."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._dispatch_info = {"actor": [0, 1]}
+
+    def compute_log_prob(self, batch: KVBatchMeta) -> None:
+        with self.clock.devices():
+            for start in range(0, len(batch), PUT_AT_ONCE):
+                keys = batch.keys[start : start + PUT_AT_ONCE]
+                lengths = [tag["seq_len"] for tag in batch.tags[start : start + PUT_AT_ONCE]]
+                rows = [torch.full((length,), -1.0) for length in lengths]
+                nested = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+                columns = TensorDict({"log_probs": nested, "entropy": nested}, batch_size=len(keys))
+                tq.kv_batch_put(keys=keys, partition_id="train", fields=columns)
+
+    def update_actor(self, batch: KVBatchMeta) -> dict[str, Any]:
+        return {"metrics": {"mfu": 0.0, "grad_norm": 1.0, "lr": 1e-6, "pg_loss": [0.0]}}
+
+
+class Judges:
+    """No judge is asked here; the run's ledger stands in another benchmark (benchmarks/judge.py)."""
+
+    stop = None
+
+    def after_step(self, step: int, traces: Sequence[Any]) -> dict[str, float]:
+        return {"judge/failure_share": 0.0}
+
+
+class Trainer(DittoTrainerSync):
+    """The trainer without engines: everything that its own process does in a step."""
+
+    def __init__(self, config: DictConfig, clock: Clock, folder: Path) -> None:
+        self.config = config
+        self.settings = Settings.of(config)
+        self.run_folder = RunFolder(folder)
+        self.judges = Judges()  # type: ignore[assignment]
+        self.alarm = SyncAlarm.from_config(config)
+        self.actor_rollout_wg = Devices(clock)
+        self.tokenizer = SimpleNamespace(eos_token_id=0)
+        self.resource_pool_manager = SimpleNamespace(get_n_gpus=lambda: 2)
+        self._rollout_moe_lb_metrics_accumulator = RolloutMoELoadBalanceMetricsAccumulator(
+            model_config=SimpleNamespace()
+        )
+        self.global_steps, self.local_trigger_step, self.total_training_steps = 1, 0, 1
+        self.use_critic = False
+        self._asked_prompts = config.data.train_batch_size
+        self._step_batch, self._updated = None, False
+        self.replay_buffer = self._build_replay_buffer()
+
+
+def measured(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> Clock:
+    """One step of that many sessions."""
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        trainer = Trainer(composed(folder, sessions), clock, folder)
+        fill(sequences(sessions, turns, tokens, trace))
+        prompts = [f"prompt{number}" for number in range(sessions // N)]
+        tags = [{"is_prompt": True, "status": "finished", "global_steps": 1} for _ in prompts]
+        tq.kv_batch_put(keys=prompts, partition_id="train", tags=tags)
+        metrics: dict[str, Any] = {}
+        with clock.stage("sample"):
+            batch, _ = trainer.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=len(prompts))
+        with clock.stage("order and pad"):
+            batch = trainer._balance_batch(batch, metrics)
+        with clock.stage("old log-probs"):
+            batch = trainer._compute_old_log_prob(batch, metrics)
+        with clock.stage("advantages, traces"):
+            batch = trainer._compute_advantage(batch, metrics)
+        with clock.stage("update"):
+            batch = trainer._update_actor(batch, metrics)
+        with clock.stage("metrics"):
+            seconds = {"step": STEP_S, "gen": STEP_S / 2, "old_log_prob": 1.0, "adv": 1.0, "update_actor": 1.0}
+            trainer._compute_metrics(batch, metrics, seconds, global_steps=1, epoch=0)
+        with clock.stage("clean up"):
+            tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+    return clock
+
+
+def show(clocks: dict[int, Clock], turns: int, tokens: int) -> None:
+    """A table by stage, a column a size."""
+    title = f"Seconds of the driver in one step, CPU (wall); {turns} turns of {tokens} + {tokens} tokens, {N} a prompt"
+    table = new_table(title, "stage", *(f"{sessions:,} sessions" for sessions in clocks))
+    first = next(iter(clocks.values()))
+    for stage in first.wall:
+        table.add_row(stage, *(f"{clock.cpu[stage]:.2f} ({clock.wall[stage]:.2f})" for clock in clocks.values()))
+    totals = {sessions: (sum(clock.cpu.values()), sum(clock.wall.values())) for sessions, clock in clocks.items()}
+    table.add_row("all", *(f"{cpu:.2f} ({wall:.2f})" for cpu, wall in totals.values()))
+    table.add_row("ms a session", *(f"{1000 * cpu / n:.2f} ({1000 * w / n:.2f})" for n, (cpu, w) in totals.items()))
+    table.add_row(f"share of {STEP_S:.0f} s", *(f"{wall / STEP_S:.2%}" for _, wall in totals.values()))
+    console.print(table)
+    console.print(f"Goal: the share below {GOAL:.0%} at 4,096 sessions, milliseconds a session constant.")
+    print_load()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.driver", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--sessions", type=int, nargs="+", default=[512, 1024, 4096])
+    parser.add_argument("--turns", type=int, default=30, help="of the policy, in each episode")
+    parser.add_argument("--tokens", type=int, default=16, help="of a turn, and of what others say in between")
+    given = parser.parse_args(arguments)
+    trace = played_session(given.turns)
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    try:
+        tq.init(composed(Path("unused"), N).transfer_queue)
+        measured(N, 2, 4, trace)  # imports and first uses
+        show({n: measured(n, given.turns, given.tokens, trace) for n in given.sessions}, given.turns, given.tokens)
+        tq.close()
+    finally:
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A weight sync that does not arrive ends the run; one that does never does."""
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from ditto.batch.jagged import jagged
+from ditto.rollout.sync_alarm import SyncAlarm, WeightsOutOfSync, distance
+
+BEFORE, AFTER = ((1, 2), (-0.5, -0.25)), ((1, 2), (-0.5, -0.26))
+
+
+def test_a_distance_above_the_bound_ends_the_run() -> None:
+    alarm = SyncAlarm(bound=0.1)
+    alarm.check_distance(1, 0.099)
+    with pytest.raises(WeightsOutOfSync, match=r"Step 2.*differ by 0\.12.*more than 0\.1.*run\.max_logprob_diff"):
+        alarm.check_distance(2, 0.12)
+
+
+@pytest.mark.parametrize(
+    "dtype, given, bound", [("float32", None, 0.01), ("bfloat16", None, 0.1), ("bfloat16", 0.3, 0.3)]
+)
+def test_the_bound_is_the_precision_s_unless_it_is_given(dtype: str, given: float | None, bound: float) -> None:
+    run = {"max_logprob_diff": given, "max_unchanged_syncs": 3}
+    config = OmegaConf.create({"run": run, "actor_rollout_ref": {"rollout": {"dtype": dtype}}})
+    assert SyncAlarm.from_config(config).bound == bound
+
+
+def test_the_distance_is_the_mean_over_the_sampled_tokens_of_the_chosen_rows() -> None:
+    actor = jagged([torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([-1.0]), torch.tensor([-4.0, -4.0])])
+    engine = jagged([torch.tensor([-1.5, -9.0, -3.25]), torch.tensor([-9.0]), torch.tensor([-4.0, -5.0])])
+    mask = jagged([torch.tensor([1, 0, 1]), torch.tensor([1]), torch.tensor([1, 1])])
+    found, metrics = distance(actor, engine, mask, [True, False, True])
+    assert found == pytest.approx((0.5 + 0.25 + 0.0 + 1.0) / 4)
+    assert metrics["training/rollout_probs_diff_valid"] == 1
+    assert distance(actor, engine, mask, [False, False, False]) == (None, {})
+
+
+def test_an_engine_that_never_changes_is_found_out() -> None:
+    alarm = SyncAlarm(bound=0.1, max_unchanged=3)
+    alarm.check_change(0, {"a": BEFORE, "b": BEFORE}, updated=False)
+    for step in (1, 2):
+        alarm.check_change(step, {"a": AFTER if step == 1 else BEFORE, "b": BEFORE}, updated=True)
+    with pytest.raises(WeightsOutOfSync, match=r"Step 3: b answers .* 3 updates ago"):
+        alarm.check_change(3, {"a": AFTER, "b": BEFORE}, updated=True)
+
+
+def test_steps_without_an_update_and_single_equal_answers_are_no_reason() -> None:
+    alarm = SyncAlarm(bound=0.1, max_unchanged=2)
+    alarm.check_change(0, {"a": BEFORE}, updated=False)
+    for step, (answer, updated) in enumerate([(BEFORE, False)] * 5 + [(BEFORE, True), (AFTER, True), (AFTER, True)], 1):
+        alarm.check_change(step, {"a": answer}, updated=updated)
+    with pytest.raises(WeightsOutOfSync):
+        alarm.check_change(9, {"a": AFTER}, updated=True)

@@ -1,0 +1,44 @@
+"""Jagged columns: one value a token, rows of different lengths, stored as one flat tensor and the rows' offsets.
+
+The trainer works on the flat values. Unbinding a jagged tensor into its rows costs one view a row, so a loop that
+unbinds inside a loop over rows grows with the square of the batch (29 s at 512 sessions); padding it takes the longest
+row's memory for every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+def jagged(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A jagged tensor of rows, each of shape (tokens,)."""
+    return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
+
+
+def with_values(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A jagged tensor of the same rows as `like`, with other values (shape (all tokens,))."""
+    lengths = row_lengths(like)  # without them torch pads to all tokens instead of the longest row
+    low, high = int(lengths.min()), int(lengths.max())
+    return torch.nested.nested_tensor_from_jagged(values, like.offsets(), min_seqlen=low, max_seqlen=high)
+
+
+def row_lengths(column: torch.Tensor) -> torch.Tensor:
+    """Tokens of each row, int64 of shape (rows,)."""
+    lengths: torch.Tensor = column.offsets().diff()
+    return lengths
+
+
+def per_token(row_values: Sequence[float] | Sequence[bool], like: torch.Tensor) -> torch.Tensor:
+    """Each row's value at each of its tokens: float32 or bool of shape (all tokens,)."""
+    values = torch.tensor(row_values, dtype=torch.bool if isinstance(row_values[0], bool) else torch.float32)
+    return values.repeat_interleave(row_lengths(like))
+
+
+def row_sums(column: torch.Tensor) -> list[float]:
+    """The sum of each row's values, added in float64."""
+    starts = column.offsets()
+    running = torch.cat([torch.zeros(1, dtype=torch.float64), column.values().double().cumsum(0)])
+    sums: list[float] = (running[starts[1:]] - running[starts[:-1]]).tolist()
+    return sums

@@ -1,0 +1,1 @@
+"""What the trainer does around verl's rollout engine."""
