@@ -4,13 +4,16 @@ Promise under test (design, section 7): the number of optimizer updates per step
 refined; every rank and mini-batch gets equally many rows, each row exactly once, and a prompt stays in one mini-batch.
 """
 
+import random
 from collections import Counter
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
-from ditto.layout import Layout, assign_mini_batches, lay_out, padded_rows
+from ditto.layout import Layout, assign_mini_batches, balanced, lay_out, padded_rows
 
 
 def in_turn(lengths: list[int], ranks: int) -> list[list[int]]:
@@ -44,6 +47,23 @@ def test_rows_are_filled_up_to_the_largest_mini_batch_and_to_the_ranks() -> None
     assert padded_rows([0, 0, 0, 1], ranks=1) == (3, 2)
     assert padded_rows([0, 0, 0, 1], ranks=2) == (4, 2)
     assert padded_rows([0], ranks=4) == (4, 1)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_ranks_get_equally_many_rows_and_about_as_even_work_as_the_best_partition(ranks: int) -> None:
+    chance = random.Random(0)
+    lengths = [int(chance.lognormvariate(7, 1)) for _ in range(384)]
+    work = calculate_workload(torch.tensor(lengths))
+
+    def longest(parts: list[list[int]]) -> float:
+        assert sorted(i for part in parts for i in part) == list(range(384))
+        assert {len(part) for part in parts} == {384 // ranks}
+        return max(float(work[part].sum()) for part in parts)
+
+    best = longest(
+        get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True) if ranks > 1 else [[*range(384)]]
+    )
+    assert longest(balanced(lengths, ranks)) <= 1.01 * best
 
 
 def test_a_wrong_number_of_rows_is_an_error() -> None:

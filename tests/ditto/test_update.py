@@ -27,14 +27,14 @@ from tiny_step import SEQUENCES, Counts, equations, mini_batches, old_log_probs,
 from torch import Tensor
 from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
 from verl.utils import tensordict_utils as tu
-from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, rearrange_micro_batches
+from verl.utils.seqlen_balancing import rearrange_micro_batches
 from verl.workers.config import FSDPActorConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.utils.losses import ppo_loss
 
 import ditto.trainer
 from ditto.agent_loop import SequenceRecord
-from ditto.layout import assign_mini_batches, lay_out, padded_rows
+from ditto.layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.objectives import objective as objective_of
 from ditto.settings import RunSettings, Settings
 from ditto.step_batch import Columns, StepBatch
@@ -114,12 +114,7 @@ def step_data(
     while len(samples) < per_mini_batch * updates:
         samples.append(padding | {"old_log_probs": torch.zeros(1, dtype=torch.float64)})
     lengths = [len(s["prompts"]) + len(s["responses"]) for s in samples]
-
-    def balance(lengths: list[int], ranks: int) -> list[list[int]]:
-        workload = calculate_workload(torch.tensor(lengths))
-        return get_seqlen_balanced_partitions(workload, k_partitions=ranks, equal_size=True)
-
-    layout = lay_out(mini_batch, lengths, ranks, per_mini_batch, balance)
+    layout = lay_out(mini_batch, lengths, ranks, per_mini_batch, balanced)
     step.arrange(layout)
     samples = [samples[i] for i in layout.order]
     columns = {key: nested([s[key] for s in samples]) for key in ("prompts", "responses", "response_mask")}

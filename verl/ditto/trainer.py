@@ -30,7 +30,7 @@ from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerS
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
-from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
+from verl.utils.seqlen_balancing import log_seqlen_unbalance
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from agents import tasks
@@ -40,7 +40,7 @@ from ditto.batch.jagged import per_token, row_lengths, row_sums, with_values
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.export import export_model
 from ditto.judge_watch import BudgetSpent, JudgeWatch
-from ditto.layout import assign_mini_batches, lay_out, padded_rows
+from ditto.layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.liveness import Liveness
 from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm
@@ -166,15 +166,7 @@ class DittoTrainer(PPOTrainer):
         batch.reorder(step.order)
         batch = upsample_batch_to_divisible_size(batch, rows * updates, self.tokenizer.eos_token_id)
         lengths = [tag["seq_len"] for tag in batch.tags]
-
-        def balance(lengths: list[int], ranks: int) -> list[list[int]]:
-            if ranks == 1:
-                return [list(range(len(lengths)))]
-            return get_seqlen_balanced_partitions(
-                calculate_workload(torch.tensor(lengths, dtype=torch.int64)), k_partitions=ranks, equal_size=True
-            )
-
-        layout = lay_out(mini_batch, lengths, ranks, rows, balance)
+        layout = lay_out(mini_batch, lengths, ranks, rows, balanced)
         batch.reorder(layout.order)
         step.arrange(layout)
         self._step_batch = step
