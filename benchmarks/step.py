@@ -49,9 +49,10 @@ def build_worker(model: Path, budget: int) -> Any:
             model_type="language_model",
             model_config=HFModelConfig(
                 path=str(model),
-                use_remove_padding=False,
+                use_remove_padding=True,
                 enable_gradient_checkpointing=False,
-                override_config={"attn_implementation": "sdpa"},
+                external_lib="ditto.model.attention",
+                override_config={"attn_implementation": "packed"},
             ),
             engine_config=FSDPEngineConfig(
                 strategy="fsdp2",

@@ -26,7 +26,7 @@ from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 from verl.utils.tracking import Tracking
 
-from ditto import packed_attention, plugin
+from ditto import plugin
 from ditto.traces import RunFolder
 from sft.batches import StepBatches, ValidationBatches
 from sft.checkpoints import Checkpoints
@@ -181,7 +181,6 @@ def _due(step: int, frequency: int, last: bool) -> bool:
 def train(config: DictConfig) -> None:
     """What each process of the training does."""
     plugin.require(config.trainer.device)
-    packed_attention.register()
     initialize_global_process_group()
     try:
         SupervisedTrainer(config=config).fit()

@@ -35,9 +35,10 @@ def main(folder: Path) -> None:
             model_config=HFModelConfig(
                 path=str(folder / "model"),
                 load_tokenizer=False,
-                use_remove_padding=False,
+                use_remove_padding=True,
                 enable_gradient_checkpointing=False,
-                override_config={"attn_implementation": "sdpa"},
+                external_lib="ditto.model.attention",
+                override_config={"attn_implementation": "packed"},
             ),
             engine_config=FSDPEngineConfig(
                 strategy="fsdp2",

@@ -4,14 +4,13 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from ditto import packed_attention
+from ditto.model import attention
 
 LENGTHS = (5, 1, 9, 3)
 
 
 @pytest.fixture(scope="module")
 def model():
-    packed_attention.register()
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=64,
@@ -21,7 +20,7 @@ def model():
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=8,
-        attn_implementation=packed_attention.NAME,
+        attn_implementation=attention.NAME,
     )
     return Qwen3ForCausalLM(config).double()
 
@@ -85,13 +84,13 @@ def test_generation_with_a_cache_is_as_with_sdpa(model, sequences):
 def test_a_row_whose_borders_nobody_knows_is_refused(model):
     query = torch.zeros(1, 2, 4, 8)
     with pytest.raises(ValueError, match="borders are unknown"):
-        packed_attention.packed_attention(model, query, query, query, None)
+        attention.packed_attention(model, query, query, query, None)
 
 
 def test_a_tower_that_looks_both_ways_is_left_alone():
     """A vision tower hands over neither mask nor position ids, and says that it is not causal."""
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, 2, 4, 8, dtype=torch.float64) for _ in range(3))
-    found, _ = packed_attention.packed_attention(torch.nn.Module(), query, key, value, None, is_causal=False)
+    found, _ = attention.packed_attention(torch.nn.Module(), query, key, value, None, is_causal=False)
     expected = torch.nn.functional.scaled_dot_product_attention(query, key, value)
     torch.testing.assert_close(found, expected.transpose(1, 2))

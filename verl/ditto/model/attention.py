@@ -1,0 +1,191 @@
+"""Attention over packed sequences, under the name `attn_implementation: packed`: on a GPU, on a CPU, nothing to install.
+
+A pack is one row in which sequences lie one behind the other; position ids that begin anew mark the borders. On CUDA
+torch's own variable-length flash kernel takes the pack as it is. It computes in bfloat16 or float16; for float32, and on
+a CPU, sdpa is called once for each sequence. Rows that are padded go to sdpa with their mask, and so does a step of
+generation from a cache.
+
+Importing this module makes the name known to transformers. verl does so in every process that builds a model:
+`model.external_lib: ditto.model.attention`. It imports torch and transformers alone, so that benchmarks run without verl.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+from torch.nn.functional import pad, scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+NAME = "packed"
+KERNEL_DTYPES = (torch.bfloat16, torch.float16)
+_TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters  # since torch 2.12 or 2.13; 2.11 has no such argument
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the sequences of a row lie."""
+
+    borders: Tensor  # int32, on the row's device: 0, the end of the first sequence, ..., the end of the row
+    lengths: list[int]
+
+
+def packed_mask(
+    batch_size: int, q_length: int, kv_length: int, *, attention_mask: Tensor | None = None, **kwargs: Any
+) -> Tensor | None:
+    """No mask for a pack, whose borders `packed_attention` finds by itself; sdpa's mask for everything else.
+
+    Windows (`local_size`) and the special masks of a few models (`use_vmap`) also come as sdpa's mask: exact, though it
+    costs the square of the row's length.
+    """
+    special = kwargs.get("local_size") is not None or kwargs.get("use_vmap", False)
+    if attention_mask is None and batch_size == 1 and q_length == kv_length and not special:
+        return None
+    return sdpa_mask(batch_size, q_length, kv_length, attention_mask=attention_mask, **kwargs)
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    position_ids: Tensor | None = None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention of each sequence of a pack to itself.
+
+    Args:
+        query: (batch, heads, tokens, head dim); key and value may have fewer heads.
+        position_ids: (batch, tokens); of a pack, one row in which each sequence counts from 0.
+        is_causal: None: what the module says. A vision tower looks both ways, and hands over one image at a time.
+
+    Returns:
+        (batch, tokens, heads, head dim), and no weights.
+
+    Raises:
+        ValueError: a causal row without position ids: it could be a pack, and nobody could tell. Or the model asks for
+            what neither kernel computes.
+    """
+    for name in ("softcap", "s_aux"):
+        if kwargs.get(name) is not None:
+            raise ValueError(f"attn_implementation={NAME} does not compute the `{name}` of {type(module).__name__}")
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    tokens = query.shape[2]
+    if attention_mask is not None or query.shape[0] != 1 or tokens != key.shape[2]:
+        padded: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, is_causal=causal, **kwargs
+        )
+        return padded
+    if not causal or tokens == 1:
+        packing = _one_sequence(tokens, query.device)
+    elif position_ids is None:
+        raise ValueError(
+            f"attn_implementation={NAME}: {type(module).__name__} does not hand position ids to attention, so the "
+            "borders are unknown (Qwen-VL models: position_ids need four rows, the first of which counts the tokens)"
+        )
+    else:
+        packing = packing_of(position_ids)
+    query, key, value = _autocast(query, key, value)
+    if _kernel_takes(query) and not dropout:
+        return _by_kernel(query, key, value, packing, causal=causal, scaling=scaling), None
+    return _by_sequence(query, key, value, packing, causal=causal, scaling=scaling, dropout=dropout), None
+
+
+def _kernel_takes(query: Tensor) -> bool:
+    return query.is_cuda and query.dtype in KERNEL_DTYPES
+
+
+def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """In autocast's dtype, where it is on: sdpa is cast by torch, the kernel is not."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+
+
+def _by_kernel(
+    query: Tensor, key: Tensor, value: Tensor, packing: Packing, *, causal: bool, scaling: float | None
+) -> Tensor:
+    """The whole pack in one call."""
+    groups, grouped = query.shape[1] // key.shape[1], {}
+    if groups > 1 and _TAKES_GROUPS:
+        grouped = {"enable_gqa": True}
+    elif groups > 1:
+        key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+    longest = max(packing.lengths)
+    # (1, heads, tokens, head dim) -> (tokens, heads, head dim)
+    packed = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
+    window = (-1, 0) if causal else (-1, -1)
+    borders = packing.borders
+    found: Tensor = varlen_attn(
+        *packed, borders, borders, longest, longest, scale=scaling, window_size=window, **grouped
+    )
+    return found[None]
+
+
+def _by_sequence(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    packing: Packing,
+    *,
+    causal: bool,
+    scaling: float | None,
+    dropout: float,
+) -> Tensor:
+    """One call of sdpa for each sequence."""
+    groups = query.shape[1] // key.shape[1]
+    parts = (t.split(packing.lengths, dim=2) for t in (query, repeat_kv(key, groups), repeat_kv(value, groups)))
+    done = [
+        scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, is_causal=causal)
+        for q, k, v in zip(*parts, strict=True)
+    ]
+    return torch.cat(done, dim=2).transpose(1, 2).contiguous()
+
+
+# ---- borders -------------------------------------------------------------------------------------------------------
+
+_last: tuple[weakref.ref[Tensor], int, Packing] | None = None
+
+
+def packing_of(position_ids: Tensor) -> Packing:
+    """The sequences of a pack.
+
+    All layers of a model get the same tensor, so the last one's result is kept: its lengths have to come to the host,
+    and a GPU must not wait for that in every layer.
+    """
+    global _last
+    if torch.is_inference_mode_enabled() or position_ids.is_inference():
+        return _find_sequences(position_ids)  # such tensors have no version, and no later backward may use them
+    version = position_ids._version
+    if _last is None or _last[0]() is not position_ids or _last[1] != version:
+        _last = (weakref.ref(position_ids), version, _find_sequences(position_ids))
+    return _last[2]
+
+
+def _find_sequences(position_ids: Tensor) -> Packing:
+    """A sequence begins wherever a position is not the one before it plus one."""
+    positions = position_ids[0]
+    starts = (positions[1:] != positions[:-1] + 1).nonzero().flatten() + 1
+    borders = pad(pad(starts, (1, 0)), (0, 1), value=len(positions)).to(torch.int32)
+    return Packing(borders, borders.diff().tolist())
+
+
+def _one_sequence(tokens: int, device: torch.device) -> Packing:
+    return Packing(torch.tensor([0, tokens], dtype=torch.int32, device=device), [tokens])
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, packed_mask)
