@@ -1,1 +1,1 @@
-"""What we add to the models that verl trains: their attention. The modules here run with torch and transformers alone."""
+"""What we change in the models that verl builds: attention over packs, and the head."""

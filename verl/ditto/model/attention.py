@@ -1,12 +1,12 @@
-"""Attention over packed sequences, under the name `attn_implementation: packed`: on a GPU, on a CPU, nothing to install.
+"""Attention over packed sequences (`attn_implementation: packed`) on a GPU and on a CPU, with nothing to install.
 
 A pack is one row in which sequences lie one behind the other; position ids that begin anew mark the borders. On CUDA
-torch's own variable-length flash kernel takes the pack as it is. It computes in bfloat16 or float16; for float32, and on
-a CPU, sdpa is called once for each sequence. Rows that are padded go to sdpa with their mask, and so does a step of
+torch's own variable-length flash kernel takes the pack as it is. The kernel computes in bfloat16 or float16. For
+float32, and on a CPU, sdpa is called once for each sequence. Padded rows go to sdpa with their mask, and so does
 generation from a cache.
 
-Importing this module makes the name known to transformers. verl does so in every process that builds a model:
-`model.external_lib: ditto.model.attention`. It imports torch and transformers alone, so that benchmarks run without verl.
+Importing this module makes the name known to transformers. verl does so in every process that builds a model
+(`model.external_lib`). Nothing but torch and transformers is imported here, so that benchmarks run without verl.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from transformers.masking_utils import sdpa_mask
 
 NAME = "packed"
 KERNEL_DTYPES = (torch.bfloat16, torch.float16)
-_TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters  # since torch 2.12 or 2.13; 2.11 has no such argument
+_TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters  # torch 2.13 does, 2.11 does not
 
 
 @dataclass(frozen=True)
