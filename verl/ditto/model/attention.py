@@ -100,7 +100,7 @@ def packed_attention(
     query, key, value = _autocast(query, key, value)
     if _kernel_takes(query) and not dropout:
         return _by_kernel(query, key, value, packing, causal=causal, scaling=scaling), None
-    return _by_sequence(query, key, value, packing, causal=causal, scaling=scaling, dropout=dropout), None
+    return by_sequence(query, key, value, packing, causal=causal, scaling=scaling, dropout=dropout), None
 
 
 def _kernel_takes(query: Tensor) -> bool:
@@ -135,7 +135,7 @@ def _by_kernel(
     return found[None]
 
 
-def _by_sequence(
+def by_sequence(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -143,7 +143,7 @@ def _by_sequence(
     *,
     causal: bool,
     scaling: float | None,
-    dropout: float,
+    dropout: float = 0.0,
 ) -> Tensor:
     """One call of sdpa for each sequence."""
     groups = query.shape[1] // key.shape[1]

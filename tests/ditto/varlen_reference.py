@@ -1,0 +1,56 @@
+"""A stand-in for torch's variable-length kernel, which needs a GPU: the equation, from the kernel's own arguments.
+
+Put in its place it makes the branch for CUDA run on a CPU. What is tested with it is the bookkeeping of that branch
+(borders, longest sequence, layout, heads, window), not the kernel: that is `test_attention.py` on a GPU.
+"""
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention import varlen
+
+from ditto.model import attention
+
+SIGNATURE = inspect.signature(varlen.varlen_attn)  # the installed torch's
+
+
+class Kernel:
+    """Computes what the kernel would, and remembers the borders and windows of its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[int], tuple[int, int]]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        called = SIGNATURE.bind(*args, **kwargs)
+        called.apply_defaults()
+        given = called.arguments
+        query, key, value, borders = (given[name] for name in ("query", "key", "value", "cu_seq_q"))
+        assert borders.dtype == torch.int32 and torch.equal(borders, given["cu_seq_k"])
+        assert given["max_q"] == given["max_k"] == int(borders.diff().max())
+        assert borders[0] == 0 and borders[-1] == len(query) == len(key) == len(value)
+        assert given["enable_gqa"] == (query.shape[1] != key.shape[1])
+        assert all(tensor.stride(-1) == 1 for tensor in (query, key, value))  # the kernel wants it
+        self.calls.append((borders.tolist(), given["window_size"]))
+        groups = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+        scores = torch.einsum("qhd,khd->hqk", query, key) * given["scale"]
+        place = torch.arange(len(query))
+        sequence = torch.bucketize(place, borders[1:], right=True)
+        seen = sequence[:, None] == sequence[None, :]
+        if given["window_size"] == (-1, 0):
+            seen = seen & (place[:, None] >= place[None, :])
+        return torch.einsum("hqk,khd->qhd", scores.masked_fill(~seen, float("-inf")).softmax(-1), value)
+
+
+@pytest.fixture(params=["sequence by sequence", "the kernel's branch"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernel | None:
+    """Both branches of `packed`: as on a CPU, and as on a GPU with a stand-in for the kernel."""
+    if request.param == "sequence by sequence":
+        return None
+    stand_in = Kernel()
+    monkeypatch.setattr(attention, "varlen_attn", stand_in)
+    monkeypatch.setattr(attention, "_kernel_takes", lambda query: True)
+    return stand_in
