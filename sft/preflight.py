@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.evaluate.settings import choose_sets
+from ditto.model.attention_check import check_attention
 from ditto.preflight import load_tokenizer
 from ditto.settings import BadConfig
 from sft.checkpoints import check_resume
@@ -78,6 +79,7 @@ def check(config: DictConfig) -> str:
             f"data.max_token_len_per_gpu={data.max_token_len_per_gpu} is less than one sequence may have "
             f"({longest} tokens). Raise it, or lower data.max_prompt_length or data.max_response_length."
         )
+    check_attention(config)
     resumed = check_resume(config, ranks)
     tested = str(trainer.rl_test_files or "").split() if trainer.rl_test_freq else []
     if trainer.rl_test_freq and not tested:

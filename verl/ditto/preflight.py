@@ -18,6 +18,7 @@ from agents import tasks
 from agents.errors import BadRow, SoulError
 from agents.rows import TaskRow, read_rows
 from ditto import judge_plan
+from ditto.model.attention_check import check_attention
 from ditto.settings import BadConfig, Settings
 
 
@@ -72,6 +73,7 @@ def check(config: DictConfig) -> StepPlan:
     val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
     model = config.actor_rollout_ref.model
     tokenizer = load_tokenizer(model.path, bool(model.get("trust_remote_code", False)), "actor_rollout_ref.model.path")
+    check_attention(config)
     lengths = _check_lengths(config, tokenizer, train)
     _check_lengths(config, tokenizer, val)
     if len(train) < config.data.train_batch_size:

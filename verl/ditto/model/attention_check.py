@@ -1,0 +1,203 @@
+"""One attention layer of the configured kind runs on the configured device before an engine starts.
+
+A kernel that is missing, or that does not take the model's heads or the GPU, would otherwise end the run minutes later,
+in every worker. The layer has the model's heads and is tiny otherwise; nothing is downloaded. On a GPU it runs in a
+process of its own: the driver lives as long as the run and must hold no memory there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.settings import BadConfig
+
+logger = logging.getLogger(__name__)
+
+# verl replaces the attention of these models by its own, which calls flash-attn whatever the config names.
+CALL_FLASH_ATTN = ("qwen2_vl", "qwen2_5_vl", "glm4v", "kimi_vl")
+PACKAGES = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}
+DTYPES = {"fp32": torch.float32, "float32": torch.float32, "fp16": torch.float16, "float16": torch.float16}
+LENGTHS = (3, 5)  # the sequences of the pack
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The layer that is tried."""
+
+    model_type: str
+    attention: str
+    modules: tuple[str, ...]  # imported first: they make names known to transformers
+    device: str
+    dtype: torch.dtype
+    packed: bool  # several sequences in a row; otherwise padded rows
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+def check_attention(config: DictConfig) -> None:
+    """Run one layer forward and backward.
+
+    Args:
+        config: of RL (`actor_rollout_ref.model`) or of supervised training (`model`).
+
+    Raises:
+        BadConfig: it does not run; what is missing, and the override that works.
+    """
+    rl = "actor_rollout_ref" in config
+    section, engine = ("actor_rollout_ref.model", "actor_rollout_ref.actor.fsdp_config") if rl else ("model", "engine")
+    key = f"{section}.override_config.attn_implementation"
+    model = OmegaConf.select(config, section)
+    name = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")  # verl's default
+    settings = OmegaConf.select(config, engine)
+    if settings.get("ulysses_sequence_parallel_size", 1) > 1 and "flash_attention" not in name:
+        raise BadConfig(
+            f"{engine}.ulysses_sequence_parallel_size={settings.ulysses_sequence_parallel_size} with {key}={name}: "
+            "verl splits sequences in flash-attn's interface alone, so each GPU would attend to its own part. Set it "
+            f"to 1, or install flash-attn and set {key}=flash_attention_2."
+        )
+    layer = _layer(model, name, config.trainer.device, (settings.get("mixed_precision") or {}).get("param_dtype"))
+    _check_names(layer, section, key)
+    if layer.device == "cuda" and not torch.cuda.device_count():  # counts without taking memory on a GPU
+        _leave_out(config)
+        return
+    reason = _why_not(layer)
+    if reason:
+        raise BadConfig(
+            f"{key}={name} does not run on trainer.device={layer.device} here ({reason}). {_remedy(key, name)}"
+        )
+
+
+def _layer(model: DictConfig, name: str, device: str, dtype: str | None) -> Layer:
+    from transformers import AutoConfig
+
+    trust = bool(model.get("trust_remote_code", False))
+    whole = AutoConfig.from_pretrained(model.path, trust_remote_code=trust, local_files_only=True)
+    text = whole.get_text_config()
+    heads = getattr(text, "num_attention_heads", None) or 4
+    modules = model.get("external_lib") or []
+    return Layer(
+        model_type=whole.model_type,
+        attention=name,
+        modules=(modules,) if isinstance(modules, str) else tuple(modules),
+        device=device,
+        dtype=DTYPES.get(str(dtype), torch.bfloat16),
+        packed=bool(model.use_remove_padding),
+        heads=heads,
+        kv_heads=getattr(text, "num_key_value_heads", None) or heads,
+        head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
+    )
+
+
+def _check_names(layer: Layer, section: str, key: str) -> None:
+    """What can be told without a device."""
+    from transformers import AttentionInterface
+
+    for module in layer.modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise BadConfig(f"{section}.external_lib={module} cannot be imported: {error}.") from error
+    name = layer.attention
+    package = PACKAGES.get(name)
+    if package and not _installed(package) and not _installed("kernels"):
+        raise BadConfig(f"{key}={name}, but the package {package} is not installed. {_remedy(key, name)}")
+    known = [*AttentionInterface().valid_keys(), "eager"]
+    if name not in known and "/" not in name:  # with a slash: a kernel on the hub
+        imported = ", ".join(layer.modules) or "null"
+        raise BadConfig(
+            f"{key}={name} is not known to transformers. packed is registered by ditto.model.attention, which "
+            f"{section}.external_lib must import (it is {imported}). Also known: {', '.join(known)}."
+        )
+    if layer.packed and layer.model_type in CALL_FLASH_ATTN and not _installed("flash_attn"):
+        raise BadConfig(
+            f"{section}.path: verl replaces the attention of a {layer.model_type} by its own, which calls flash-attn "
+            f"whatever {key} says, and flash-attn is not installed. Install it, or use a Qwen3 or Qwen3-VL model."
+        )
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _remedy(key: str, name: str) -> str:
+    if name == "packed":
+        return f"Set {key}=sdpa, which runs everywhere, though it costs the square of a pack's length."
+    return (
+        f"Set {key}=packed: torch's own variable-length flash kernel on a GPU, sdpa on a CPU, and nothing to install."
+    )
+
+
+def _leave_out(config: DictConfig) -> None:
+    """There is no GPU here: no error for a dry run, nor for the driver of a cluster."""
+    address = os.environ.get("RAY_ADDRESS") or OmegaConf.select(config, "ray_kwargs.ray_init.address")
+    if not (config.get("dry_run") or address or os.environ.get("VERL_PLATFORM", "").lower() == "cuda"):
+        raise BadConfig(
+            f"trainer.device={config.trainer.device}, but torch {torch.__version__} sees no GPU on this machine. Start "
+            "on a GPU node, or train without one: platform=cpu and VERL_PLATFORM=cpu (PLATFORM=cpu in the launchers)."
+        )
+    logger.warning("The attention check was left out: trainer.device=cuda, and this machine has no GPU to run it on.")
+
+
+def _why_not(layer: Layer) -> str | None:
+    """Why the layer does not run; None: it does."""
+    try:
+        if layer.device == "cpu":
+            run_layer(layer)
+        else:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                process.submit(run_layer, layer).result()
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        return " ".join(str(error).split()).rstrip(".")[:400]
+    return None
+
+
+def run_layer(layer: Layer) -> None:
+    """Forward and backward over a tiny pack, or over padded rows.
+
+    Raises:
+        RuntimeError, ValueError, ImportError, TypeError: what transformers, torch or the kernel have to say.
+    """
+    from transformers import Qwen3Config, Qwen3Model
+
+    for module in layer.modules:
+        importlib.import_module(module)
+    config = Qwen3Config(
+        vocab_size=32,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=layer.heads,
+        num_key_value_heads=layer.kv_heads,
+        head_dim=layer.head_dim,
+        initializer_range=0.5,  # so that what attention adds is no rounding error
+        attn_implementation=layer.attention,
+    )
+    model = Qwen3Model(config).to(layer.device, layer.dtype)
+
+    def run(first_token: int) -> torch.Tensor:
+        ids = torch.arange(sum(LENGTHS), device=layer.device) % 8
+        ids[: LENGTHS[0]] += first_token
+        if layer.packed:
+            positions = torch.cat([torch.arange(length) for length in LENGTHS]).to(layer.device)
+            hidden = model(input_ids=ids[None], position_ids=positions[None], use_cache=False).last_hidden_state
+            return hidden[0, LENGTHS[0] :]
+        rows, mask = ids.view(2, -1), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]], device=layer.device)
+        return model(input_ids=rows, attention_mask=mask, use_cache=False).last_hidden_state[1]
+
+    found = run(0)
+    found.float().square().sum().backward()
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    if not all(gradient.isfinite().all() for gradient in gradients):
+        raise ValueError("its gradients are not finite")
+    if not torch.equal(found, run(16)):
+        raise ValueError("what stands in one sequence of a pack changes what comes out of another")
