@@ -42,6 +42,7 @@ GPU = (
     Case("short", (1, 3, 17, 64, 129, 1000)),
     Case("16k tokens", (1, 2047, 4096, 8192, 2048)),
     Case("64k tokens", (8192,) * 8),
+    Case("single tokens", (1,) * 5),
     Case("no groups", (1, 500, 1547), heads=16, kv_heads=16),
     Case("an image", (1024,), heads=16, kv_heads=16, head_dim=72, causal=False),
 )
@@ -94,7 +95,8 @@ def _measure_case(case: Case, device: str, dtype: torch.dtype) -> dict[str, Any]
     for name, way in ways.items():
         found = _forward_and_backward(way, inputs, upstream)
         errors = {key: error(one, other) for key, one, other in zip(TENSORS, found, expected, strict=True)}
-        result[name] = {"max_relative_error": errors, **_times(way, inputs, upstream)}
+        times = _times(way, inputs, upstream)
+        result[name] = {"max_relative_error": errors, **times, "teraflops": _operations(case) / times["both_ms"] / 1e9}
     return result
 
 
@@ -160,6 +162,12 @@ def _times(way: Callable[..., Tensor], inputs: list[Tensor], upstream: Tensor) -
     with torch.no_grad():
         forward = best(lambda: way(*inputs))
     return {"forward_ms": forward, "both_ms": best(lambda: _forward_and_backward(way, inputs, upstream))}
+
+
+def _operations(case: Case) -> float:
+    """Floating-point operations of a forward and a backward pass: 4 and 10 for each product of a query and a key."""
+    seen = sum(length * (length + 1) / 2 if case.causal else length**2 for length in case.lengths)
+    return 14 * case.heads * case.head_dim * seen
 
 
 def _wait(tensor: Tensor) -> None:
