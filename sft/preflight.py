@@ -79,6 +79,7 @@ def check(config: DictConfig) -> str:
             f"data.max_token_len_per_gpu={data.max_token_len_per_gpu} is less than one sequence may have "
             f"({longest} tokens). Raise it, or lower data.max_prompt_length or data.max_response_length."
         )
+    load_tokenizer(str(config.model.path), bool(config.model.trust_remote_code), "model.path")  # is it a model at all?
     check_attention(config)
     resumed = check_resume(config, ranks)
     tested = str(trainer.rl_test_files or "").split() if trainer.rl_test_freq else []
