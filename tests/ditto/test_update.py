@@ -194,7 +194,7 @@ def ours(
         for micro_batch in micro_batches:
             tu.assign_non_tensor(
                 micro_batch,
-                use_remove_padding=False,
+                use_remove_padding=True,
                 temperature=1.0,
                 global_batch_size=step.layout.rows,
                 batch_num_tokens=int(sum(c["loss_mask"].values().sum() for c in chunks)),

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from ditto.model import attention
+
 VOCAB, EOS = 48, 1
 PROMPTS_PER_MINI_BATCH = 2
 
@@ -104,7 +106,7 @@ def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
         max_position_embeddings=256,
         tie_word_embeddings=False,
         initializer_range=0.3,
-        attn_implementation="sdpa",
+        attn_implementation=attention.NAME,
         eos_token_id=EOS,
         pad_token_id=0,
         bos_token_id=None,
