@@ -51,8 +51,8 @@ def token_log_probs(
             setattr(head, _METHOD, run)
             register_fsdp_forward_method(head, _METHOD)
         run = getattr(head, _METHOD)
-    log_probs, entropy = run(hidden.flatten(0, -2), labels.flatten(), temperature, chunk)
-    return log_probs.view(labels.shape), entropy.view(labels.shape)
+    found: tuple[Tensor, Tensor] = run(hidden, labels, temperature, chunk)
+    return found
 
 
 def _run(head: Any, hidden: Tensor, labels: Tensor, temperature: float, chunk: int | None) -> tuple[Tensor, Tensor]:
@@ -90,21 +90,25 @@ class _ChunkedHead(torch.autograd.Function):
         ctx: Any, head: nn.Module, temperature: float, chunk: int, hidden: Tensor, labels: Tensor, *trained: Tensor
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)  # entropy without a coefficient costs nothing in the backward pass
+        shape, hidden, labels = labels.shape, hidden.flatten(0, -2), labels.flatten()
         ctx.save_for_backward(hidden, labels)
-        ctx.head, ctx.temperature, ctx.chunk = head, temperature, chunk
+        ctx.head, ctx.temperature, ctx.chunk, ctx.shape = head, temperature, chunk, shape
         ctx.autocast = torch.is_autocast_enabled(hidden.device.type), torch.get_autocast_dtype(hidden.device.type)
         wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        log_probs, entropy = (hidden.new_empty(len(hidden), dtype=wide) for _ in range(2))
+        # Not views of flat tensors: FSDP2 hangs its hooks on what a forward returns, and warns of views.
+        found = hidden.new_empty(shape, dtype=wide), hidden.new_empty(shape, dtype=wide)
+        log_probs, entropy = found[0].view(-1), found[1].view(-1)
         for part in _parts(len(hidden), chunk):
             scores = _log_softmax(head.forward(hidden[part]), temperature)
             log_probs[part] = scores.gather(-1, labels[part, None]).squeeze(-1)
             entropy[part] = scores.exp().mul_(scores).sum(-1).neg_()
-        return log_probs, entropy
+        return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_log_probs: Tensor | None, of_entropy: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         hidden, labels = ctx.saved_tensors
+        of_log_probs, of_entropy = (None if g is None else g.flatten() for g in (of_log_probs, of_entropy))
         head, trained = ctx.head, _trained(ctx.head)
         need_hidden = ctx.needs_input_grad[3]
         of_hidden = torch.empty_like(hidden) if need_hidden else None
@@ -124,6 +128,8 @@ class _ChunkedHead(torch.autograd.Function):
             for total, gradient in zip(sums, gradients, strict=True):
                 total.add_(gradient)
         of_trained = [total.to(parameter.dtype) for total, parameter in zip(sums, trained, strict=True)]
+        if of_hidden is not None:
+            of_hidden = of_hidden.view(*ctx.shape, -1)
         return None, None, None, of_hidden, None, *of_trained
 
 
@@ -141,7 +147,8 @@ def _gradient(
 ) -> Tensor:
     """d loss / d logits of a chunk.
 
-    With p = softmax(logits / T) and H its entropy: d log p_y / d z_j = [j = y] - p_j, and d H / d z_j = -p_j (log p_j + H).
+    With z = logits / T, p = softmax(z), H the entropy of p and y the label:
+    d log p_y / d z_j = [j = y] - p_j, and d H / d z_j = -p_j (log p_j + H).
     """
     scores = _log_softmax(logits, temperature)
     if of_entropy is None:

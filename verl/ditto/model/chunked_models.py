@@ -20,8 +20,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ditto.model.chunked_head import token_log_probs
 
-# model_type -> (config class, model class, auto class). Each is hidden states of `self.model` -> `self.lm_head` -> logits,
-# and nothing behind it: no soft cap, no scale.
+# model_type -> (config class, model class, auto class). Logits of each are `self.lm_head` of what `self.model` returns,
+# with nothing behind it: no soft cap, no scale.
 FAMILIES = {
     "llama": ("LlamaConfig", "LlamaForCausalLM", "AutoModelForCausalLM"),
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", "AutoModelForCausalLM"),
