@@ -15,6 +15,7 @@ from rich.table import Table
 
 from agents.evaluate.settings import choose_sets
 from ditto.model.attention_check import check_attention
+from ditto.model.head_settings import check_head
 from ditto.preflight import load_tokenizer
 from ditto.settings import BadConfig
 from sft.checkpoints import check_resume
@@ -87,6 +88,7 @@ def check(config: DictConfig) -> str:
         raise BadConfig("trainer.rl_test_freq asks for a generative test: name files with trainer.rl_test_files.")
     choose_sets(tested, Path("data")) if tested else None
     train, val = load_corpora(config)
+    check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
     lines = [

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import head_engine
 import pytest
 import torch
 import transformers
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ditto.model import chunked_head, chunked_models
+from ditto.model.head_settings import check_head
+from ditto.settings import BadConfig
 
 
 def relative_error(value: Tensor, reference: Tensor) -> float:
@@ -151,3 +155,34 @@ def test_in_verls_engine_it_is_exact(ranks: int, tmp_path: Path, monkeypatch: py
             ours, theirs = (relative_error(head["outputs"][name], reference) for head in (chunked, full))
             assert ours < theirs < 0.02, (case, name, ours, theirs)
         assert max(errors.values()) < 0.1
+
+
+# ---- what a config may ask for ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "named"),
+    [
+        ({}, {}, None),
+        ({"use_fused_kernels": False}, {"strategy": "fsdp", "entropy_checkpointing": True}, None),
+        ({"external_lib": ["theirs", "ditto.model.install"]}, {}, None),
+        ({"external_lib": None}, {}, "external_lib=None"),
+        ({}, {"strategy": "fsdp"}, "strategy=fsdp"),
+        ({"path": "gemma2"}, {}, "type gemma2"),
+        ({"fused_kernel_options": {"impl_backend": "torch"}}, {}, "impl_backend=torch"),
+        ({"fused_kernel_options": {"impl_backend": "torch"}, "path": "tied"}, {}, None),
+        ({}, {"entropy_checkpointing": True}, "entropy_checkpointing=true"),
+        ({}, {"fsdp_config": {"entropy_from_logits_with_chunking": True}}, "entropy_from_logits_with_chunking=true"),
+    ],
+)
+def test_a_head_that_cannot_be_is_refused(
+    model: dict[str, Any], training: dict[str, Any], named: str | None, tmp_path: Path
+) -> None:
+    transformers.Qwen3Config(tie_word_embeddings=False).save_pretrained(tmp_path / "untied")
+    transformers.Qwen3Config(tie_word_embeddings=True).save_pretrained(tmp_path / "tied")
+    transformers.Gemma2Config().save_pretrained(tmp_path / "gemma2")
+    usual = {"external_lib": "ditto.model.install", "fused_kernel_options": {"impl_backend": "chunked"}}
+    section = OmegaConf.create({"use_fused_kernels": True, "path": "untied", **usual, **model})
+    section.path = str(tmp_path / section.path)
+    with pytest.raises(BadConfig, match=named) if named else nullcontext():
+        check_head(section, OmegaConf.create({"strategy": "fsdp2", **training}), "model")

@@ -19,6 +19,7 @@ from agents.errors import BadRow, SoulError
 from agents.rows import TaskRow, read_rows
 from ditto import judge_plan
 from ditto.model.attention_check import check_attention
+from ditto.model.head_settings import check_head
 from ditto.settings import BadConfig, Settings
 
 
@@ -74,6 +75,7 @@ def check(config: DictConfig) -> StepPlan:
     model = config.actor_rollout_ref.model
     tokenizer = load_tokenizer(model.path, bool(model.get("trust_remote_code", False)), "actor_rollout_ref.model.path")
     check_attention(config)
+    check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     lengths = _check_lengths(config, tokenizer, train)
     _check_lengths(config, tokenizer, val)
     if len(train) < config.data.train_batch_size:

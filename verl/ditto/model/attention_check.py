@@ -118,7 +118,7 @@ def _check_names(layer: Layer, section: str, key: str) -> None:
     if name not in known and "/" not in name:  # with a slash: a kernel on the hub
         imported = ", ".join(layer.modules) or "null"
         raise BadConfig(
-            f"{key}={name} is not known to transformers. packed is registered by ditto.model.attention, which "
+            f"{key}={name} is not known to transformers. packed is registered by ditto.model.install, which "
             f"{section}.external_lib must import (it is {imported}). Also known: {', '.join(known)}."
         )
     if layer.packed and layer.model_type in CALL_FLASH_ATTN and not _installed("flash_attn"):

@@ -102,6 +102,7 @@ class _ChunkedHead(torch.autograd.Function):
             scores = _log_softmax(head.forward(hidden[part]), temperature)
             log_probs[part] = scores.gather(-1, labels[part, None]).squeeze(-1)
             entropy[part] = scores.exp().mul_(scores).sum(-1).neg_()
+            del scores  # before the next chunk's
         return found
 
     @staticmethod

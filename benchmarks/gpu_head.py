@@ -1,0 +1,145 @@
+"""Log-probs by chunks against full logits on one device: exactness, peak memory, time. torch alone, without verl.
+
+`measure(device)` is what `benchmarks/gpu.py` calls on a GPU and `benchmarks/head.py` prints on a CPU. The head is that
+of Qwen3-8B on a GPU (bfloat16), a narrower one on a CPU (float32); both have Qwen3's vocabulary.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+try:
+    from ditto.model.chunked_head import token_log_probs
+except ModuleNotFoundError:  # a machine with torch and this checkout, nothing installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "verl"))
+    from ditto.model.chunked_head import token_log_probs
+
+VOCABULARY = 151_936
+CHECKED = 512  # tokens on which the errors are measured: the reference is wider than what it checks
+Head = Callable[[nn.Linear, Tensor, Tensor], Tensor]
+
+
+def full(head: nn.Linear, hidden: Tensor, labels: Tensor) -> Tensor:
+    """Log-probs as usual: logits, then a float32 log-softmax over all of them."""
+    wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    return torch.log_softmax(head(hidden), -1, dtype=wide).gather(-1, labels[:, None]).squeeze(-1)
+
+
+def chunked(head: nn.Linear, hidden: Tensor, labels: Tensor) -> Tensor:
+    """Ours."""
+    return token_log_probs(head, hidden, labels)[0]
+
+
+def checked(head: nn.Linear, hidden: Tensor, labels: Tensor) -> Tensor:
+    """Ours in several chunks, however few the tokens are."""
+    return token_log_probs(head, hidden, labels, chunk=100)[0]
+
+
+def measure(device: str, tokens: int | None = None, hidden_size: int | None = None) -> dict[str, Any]:
+    """Both heads side by side, trained and frozen (as with LoRA), forward and backward.
+
+    Args:
+        device: "cuda" or "cpu".
+        tokens: of the micro-batch; None: 8,192 on a GPU, 2,048 on a CPU.
+        hidden_size: None: 4,096 on a GPU, 128 on a CPU.
+
+    Returns:
+        Sizes, and `heads`: for each head its peak memory beyond weights and hidden states in GB, seconds of a forward
+        and backward pass, and the relative errors of log-probs and gradients against the next wider dtype.
+    """
+    on_gpu = torch.device(device).type == "cuda"
+    tokens, hidden_size = tokens or (8192 if on_gpu else 2048), hidden_size or (4096 if on_gpu else 128)
+    dtype = torch.bfloat16 if on_gpu else torch.float32
+    torch.manual_seed(0)
+    head = nn.Linear(hidden_size, VOCABULARY, bias=False, device=device, dtype=dtype)
+    head.weight.data.normal_(std=4 * hidden_size**-0.5)  # logits of size 4: as peaked as a model's
+    hidden = torch.randn(tokens, hidden_size, device=device, dtype=dtype)
+    labels = torch.randint(VOCABULARY, (tokens,), device=device)
+    errors = _errors(head, hidden[:CHECKED], labels[:CHECKED])
+    heads = []
+    for trained in (True, False):
+        head.weight.requires_grad_(trained)
+        for name, log_probs in {"full logits": full, "chunked": chunked}.items():
+            peak, seconds = _cost(log_probs, head, hidden, labels, repeats=3 if on_gpu else 1)
+            heads.append({"head": name, "trained": trained, "peak_gb": peak, "seconds": seconds, **errors[name]})
+    return {
+        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
+        "dtype": str(dtype).removeprefix("torch."),
+        "tokens": tokens,
+        "hidden_size": hidden_size,
+        "vocabulary": VOCABULARY,
+        "heads": heads,
+    }
+
+
+def _step(log_probs: Head, head: nn.Linear, hidden: Tensor, labels: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Log-probs, and the gradients of their weighted sum."""
+    hidden = hidden.detach().requires_grad_()
+    found = log_probs(head, hidden, labels)
+    weights = torch.linspace(-1, 1, len(labels), device=labels.device)
+    loss = (weights * found).mean()
+    sources = [hidden, head.weight] if head.weight.requires_grad else [hidden]
+    return found.detach(), list(torch.autograd.grad(loss, sources))
+
+
+def _errors(head: nn.Linear, hidden: Tensor, labels: Tensor) -> dict[str, dict[str, float]]:
+    """Of each head against full logits in the next wider dtype."""
+    wide = torch.float32 if hidden.dtype == torch.bfloat16 else torch.float64
+    wider = nn.Linear(*reversed(head.weight.shape), bias=False, device=hidden.device, dtype=wide)
+    wider.weight.data.copy_(head.weight.data)
+    exact, exact_gradients = _step(full, wider, hidden.to(wide), labels)
+
+    def off(value: Tensor, reference: Tensor) -> float:
+        return float((value.to(wide) - reference).norm() / reference.norm())
+
+    found = {}
+    for name, log_probs in {"full logits": full, "chunked": checked}.items():
+        values, gradients = _step(log_probs, head, hidden, labels)
+        of_gradients = [off(*pair) for pair in zip(gradients, exact_gradients, strict=True)]
+        found[name] = {
+            "log_prob_error": off(values, exact),
+            "hidden_gradient_error": of_gradients[0],
+            "weight_gradient_error": of_gradients[1],
+        }
+    return found
+
+
+def _cost(log_probs: Head, head: nn.Linear, hidden: Tensor, labels: Tensor, repeats: int) -> tuple[float, float]:
+    """Peak memory in GB beyond what was there before, and the median of the seconds."""
+    on_gpu = hidden.is_cuda
+    _step(log_probs, head, hidden[:64], labels[:64])  # libraries load their kernels
+    seconds = []
+    before = _reset_peak(on_gpu)
+    for _ in range(repeats):
+        start = time.perf_counter()
+        _step(log_probs, head, hidden, labels)
+        if on_gpu:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    peak = torch.cuda.max_memory_allocated() if on_gpu else _process_memory("VmHWM")
+    return (peak - before) / 1e9, statistics.median(seconds)
+
+
+def _reset_peak(on_gpu: bool) -> int:
+    """Forget the peak so far; returns the bytes in use."""
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak of resident memory starts anew
+    return _process_memory("VmRSS")
+
+
+def _process_memory(name: str) -> int:
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found
+    return 1024 * int(found[1])

@@ -1,0 +1,61 @@
+"""Peak memory and time of log-probs by chunks against full logits, on this machine's CPU (or one GPU).
+
+    python -m benchmarks.head                                   # 1,024 and 4,096 tokens: minutes, 8 GB
+    python -m benchmarks.head --device cuda --tokens 16384 --hidden 4096
+
+Both heads run in turn in one process per size, with one thread, at Qwen3's vocabulary; the peak is what a forward and
+backward pass needs beyond weights and hidden states. `--json` prints the numbers as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+ONE_SIZE = """
+import json, sys
+from benchmarks.gpu_head import measure
+print(json.dumps(measure(*json.loads(sys.argv[1]))))
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.head", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 4096])
+    parser.add_argument("--hidden", type=int, help="hidden size; without it 128 on a CPU, 4,096 on a GPU")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} if given.device == "cpu" else dict(os.environ)
+    errors_of = "log-probs off by", "hidden's gradient", "weight's"
+    drawn = Table("tokens", "head", "trained", "peak GB", "seconds", *errors_of)
+    for tokens in given.tokens:
+        size = json.dumps([given.device, tokens, given.hidden])
+        command = [sys.executable, "-c", ONE_SIZE, size]
+        answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        if answer.returncode:
+            sys.exit(answer.stderr)
+        found = json.loads(answer.stdout.splitlines()[-1])
+        if given.json:
+            print(json.dumps(found))
+            continue
+        for head in found["heads"]:
+            errors = (f"{head[name]:.1e}" for name in head if name.endswith("_error"))
+            costs = f"{head['peak_gb']:.2f}", f"{head['seconds']:.1f}"
+            drawn.add_row(f"{tokens:,}", head["head"], "yes" if head["trained"] else "no", *costs, *errors)
+    if not given.json:
+        Console().print(drawn)
+
+
+if __name__ == "__main__":
+    main()
