@@ -24,7 +24,7 @@ from verl.workers.config import (
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import ppo_loss, sft_loss
 
-from ditto.model import chunked_head
+from ditto.model import chunked_head, chunked_models
 
 VOCAB, TEMPERATURE = 48, 0.7
 LORA = {"lora_rank": 4, "lora_alpha": 8}
@@ -76,7 +76,7 @@ def make_models(folder: Path) -> None:
         Qwen3VLForConditionalGeneration(config).save_pretrained(folder / f"qwen3_vl_{tied}")
 
 
-def worker_of(folder: Path, case: str) -> TrainingWorker:
+def worker_of(folder: Path, case: str, backend: str = "chunked") -> TrainingWorker:
     model, tied, changes, dtype = CASES[case]
     worker = TrainingWorker(
         TrainingWorkerConfig(
@@ -86,7 +86,7 @@ def worker_of(folder: Path, case: str) -> TrainingWorker:
                 load_tokenizer=False,
                 external_lib="ditto.model.install",
                 use_fused_kernels=True,
-                fused_kernel_options={"impl_backend": "chunked"},
+                fused_kernel_options={"impl_backend": backend},
                 enable_gradient_checkpointing=False,
                 override_config={"attn_implementation": "sdpa"},
                 **changes,
@@ -167,6 +167,17 @@ def step(worker: TrainingWorker, loss_name: str, use_remove_padding: bool, chunk
     return {"loss": torch.tensor(losses).sum(), "outputs": outputs, "gradients": gradients}
 
 
+def error_of_verls_head(folder: Path) -> str:
+    """What verl's own head says of an untied weight."""
+    worker = worker_of(folder, "untied", backend="torch")
+    chunked_models.register()  # verl wrote its forward into the class that was registered
+    try:
+        step(worker, "sft", True, True)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 def main(folder: Path) -> None:
     chunked_head.LOGITS_PER_CHUNK = 7 * VOCAB  # several chunks to a micro-batch
     results: dict[str, Any] = {}
@@ -178,6 +189,7 @@ def main(folder: Path) -> None:
             packed = changes.get("use_remove_padding", True)
             full, chunked = (step(worker, loss, packed, head) for head in (False, True))
             results[f"{case}, {loss}"] = {"full": full, "chunked": chunked}
+    results["verl's own head"] = error_of_verls_head(folder)
     if torch.distributed.get_rank() == 0:
         torch.save(results, folder / "results.pt")
     torch.distributed.destroy_process_group()

@@ -1,5 +1,6 @@
 """The chunked head against full logits: log-probs, entropy, loss, every gradient; alone and in verl's FSDP2 engine."""
 
+import inspect
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import transformers
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from benchmarks import gpu_head
 from ditto.model import chunked_head, chunked_models
 from ditto.model.head_settings import check_head
 from ditto.settings import BadConfig
@@ -90,6 +92,26 @@ def test_the_models_are_what_they_were_but_for_a_temperature(model_type: str) ->
     expected = full_head(nn.Identity(), logits, ids.roll(-1, -1), 0.7)
     torch.testing.assert_close((found.log_probs, found.entropy), expected, rtol=1e-12, atol=1e-12)
     assert found.logits is None
+    assert "attention_mask" in inspect.signature(model.forward).parameters  # generate() asks
+
+
+def test_a_head_with_dropout_is_refused() -> None:
+    head = nn.Linear(4, 8)
+    head.lora_dropout = nn.Dropout(0.1)
+    with pytest.raises(RuntimeError, match="dropout"):
+        chunked_head.token_log_probs(head, torch.ones(3, 4), torch.ones(3, dtype=torch.long))
+
+
+def test_the_benchmark_measures_both_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_head, "VOCABULARY", 500)
+    found = gpu_head.measure("cpu", tokens=300, hidden_size=16)
+    assert [(head["head"], head["trained"]) for head in found["heads"]] == [
+        ("full logits", True),
+        ("chunked", True),
+        ("full logits", False),
+        ("chunked", False),
+    ]
+    assert all(0 < head[name] < 1e-5 for head in found["heads"] for name in head if name.endswith("_error"))
 
 
 # ---- in verl's engine -------------------------------------------------------------------------------------------
@@ -126,6 +148,8 @@ def run_engine(folder: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> dic
 def test_in_verls_engine_it_is_exact(ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RL (with an entropy term) and SFT, temperature 0.7, several micro-batches of several chunks."""
     results = run_engine(tmp_path, ranks, monkeypatch)
+    # Why there is a head of ours: when this fails, verl's own may do.
+    assert "mixed torch.Tensor and DTensor" in results.pop("verl's own head")
     cases = set(head_engine.CASES) - ({head_engine.TWO_RANKS_A_SEQUENCE} if ranks == 1 else set())
     assert set(results) == {f"{case}, {loss}" for case in cases for loss in ("rl", "sft")}
     for case, heads in results.items():

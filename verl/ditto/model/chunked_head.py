@@ -63,6 +63,8 @@ def _run(head: Any, hidden: Tensor, labels: Tensor, temperature: float, chunk: i
         raise RuntimeError(
             "The head's weight is not whole here: the chunked head needs FSDP2 (strategy=fsdp2) or no sharding."
         )
+    if any(isinstance(part, nn.Dropout) and part.p > 0 and part.training for part in head.modules()):
+        raise RuntimeError("The head has dropout, and its chunks are computed twice: use a LoRA without dropout on it.")
     if chunk is None:
         chunk = max(1, LOGITS_PER_CHUNK // len(weight))
         chunk = chunk if chunk < 256 else chunk // 256 * 256  # whole tiles of a matrix product
