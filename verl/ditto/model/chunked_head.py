@@ -88,7 +88,7 @@ class _ChunkedHead(torch.autograd.Function):
     """The head and log-softmax by chunks; parameters are arguments only for autograd to see them."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, head: nn.Module, temperature: float, chunk: int, hidden: Tensor, labels: Tensor, *trained: Tensor
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)  # entropy without a coefficient costs nothing in the backward pass
@@ -109,7 +109,7 @@ class _ChunkedHead(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_log_probs: Tensor | None, of_entropy: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, of_log_probs: Tensor | None, of_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, labels = ctx.saved_tensors
         of_log_probs, of_entropy = (None if g is None else g.flatten() for g in (of_log_probs, of_entropy))
         head, trained = ctx.head, _trained(ctx.head)

@@ -51,7 +51,7 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         **kwargs: Any,
     ) -> Any:
         if temperature is None:
-            return super(model_class, self).forward(input_ids, *args, **kwargs)
+            return base.forward(self, input_ids, *args, **kwargs)
         for name in ("labels", "return_dict"):  # verl passes the one, peft the other
             kwargs.pop(name, None)
         if shift_labels is None:  # padded rows; what stands behind a row's last token is not asked for
@@ -61,8 +61,7 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         log_probs, entropy = token_log_probs(self.lm_head, hidden, shift_labels, temperature)
         return TokenLogProbs(log_probs=log_probs, entropy=entropy)
 
-    model_class = type(base.__name__, (base,), {"forward": forward, "__module__": base.__module__})
-    return model_class
+    return type(base.__name__, (base,), {"forward": forward, "__module__": base.__module__})
 
 
 def register() -> None:
