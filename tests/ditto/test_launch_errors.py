@@ -123,6 +123,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "verl's own trainer": ({"trainer.v1.trainer_mode": "sync"}, ["trainer.v1.trainer_mode=sync", "ditto_sync"]),
     "bypass mode": ({"algorithm.rollout_correction.bypass_mode": "true"}, ["bypass_mode", "refined_old_logp"]),
     "aggregation": ({"actor_rollout_ref.actor.loss_agg_mode": "mean"}, ["loss_agg_mode=mean", "token-mean"]),
+    "head": ({"actor_rollout_ref.model.external_lib": "null"}, ["external_lib=None", "ditto.model.install"]),
     "context too short": ({"actor_rollout_ref.rollout.max_model_len": "100"}, ["max_model_len=100", "Raise it"]),
 }
 

@@ -56,6 +56,7 @@ MISTAKES: list[tuple[str, Callable[[Path], None], list[str], list[str]]] = [
     ("micro-batch", shard, ["data.max_token_len_per_gpu=100"], ["max_token_len_per_gpu=100"]),
     ("ranks", shard, ["trainer.n_gpus_per_node=3"], ["train_batch_size=2", "3 devices"]),
     ("model", shard, ["model.path=no/such_folder/here"], ["model.path=no/such_folder/here"]),
+    ("head", shard, ["engine.strategy=fsdp"], ["strategy=fsdp", "model.use_fused_kernels=false"]),
     ("test files", shard, ["trainer.rl_test_freq=5"], ["rl_test_files"]),
     ("test set", shard, ["trainer.rl_test_freq=5", "trainer.rl_test_files=nosuchset"], ["nosuchset"]),
     ("key", shard, ["data.max_promt_length=5"], ["max_promt_length", "python train_sft.py --cfg"]),

@@ -22,7 +22,8 @@ from torch.autograd.function import once_differentiable
 from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-# Tokens of a chunk x vocabulary: 768 tokens at 152k. At most about ten bytes a logit are alive at once: 1.2 GB.
+# Tokens of a chunk x vocabulary: 768 tokens at 152k. Eight to ten bytes a logit are alive at once, 1.2 GB; fourteen
+# where entropy is trained too.
 LOGITS_PER_CHUNK = 2**27
 _METHOD = "token_log_probs"  # the name under which FSDP2 knows the chunked forward of a head
 
@@ -51,8 +52,8 @@ def token_log_probs(
             setattr(head, _METHOD, run)
             register_fsdp_forward_method(head, _METHOD)
         run = getattr(head, _METHOD)
-    found: tuple[Tensor, Tensor] = run(hidden, labels, temperature, chunk)
-    return found
+    outputs: tuple[Tensor, Tensor] = run(hidden, labels, temperature, chunk)
+    return outputs
 
 
 def _run(head: Any, hidden: Tensor, labels: Tensor, temperature: float, chunk: int | None) -> tuple[Tensor, Tensor]:
@@ -68,8 +69,8 @@ def _run(head: Any, hidden: Tensor, labels: Tensor, temperature: float, chunk: i
     if chunk is None:
         chunk = max(1, LOGITS_PER_CHUNK // len(weight))
         chunk = chunk if chunk < 256 else chunk // 256 * 256  # whole tiles of a matrix product
-    found: tuple[Tensor, Tensor] = _ChunkedHead.apply(head, temperature, chunk, hidden, labels, *_trained(head))
-    return found
+    outputs: tuple[Tensor, Tensor] = _ChunkedHead.apply(head, temperature, chunk, hidden, labels, *_trained(head))
+    return outputs
 
 
 def _trained(head: nn.Module) -> list[nn.Parameter]:
@@ -98,14 +99,14 @@ class _ChunkedHead(torch.autograd.Function):
         ctx.autocast = torch.is_autocast_enabled(hidden.device.type), torch.get_autocast_dtype(hidden.device.type)
         wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         # Not views of flat tensors: FSDP2 hangs its hooks on what a forward returns, and warns of views.
-        found = hidden.new_empty(shape, dtype=wide), hidden.new_empty(shape, dtype=wide)
-        log_probs, entropy = found[0].view(-1), found[1].view(-1)
+        outputs = hidden.new_empty(shape, dtype=wide), hidden.new_empty(shape, dtype=wide)
+        log_probs, entropy = outputs[0].view(-1), outputs[1].view(-1)
         for part in _parts(len(hidden), chunk):
             scores = _log_softmax(head.forward(hidden[part]), temperature)
             log_probs[part] = scores.gather(-1, labels[part, None]).squeeze(-1)
             entropy[part] = scores.exp().mul_(scores).sum(-1).neg_()
             del scores  # before the next chunk's
-        return found
+        return outputs
 
     @staticmethod
     @once_differentiable
@@ -156,14 +157,14 @@ def _gradient(
     scores = _log_softmax(logits, temperature)
     if of_entropy is None:
         assert of_log_probs is not None
-        upstream = of_log_probs[part, None]
-        return scores.exp_().mul_(-upstream).scatter_add_(-1, labels[:, None], upstream).div_(temperature)
-    probs = scores.exp()
-    entropy = (probs * scores).sum(-1, keepdim=True).neg_()
-    found = scores.add_(entropy).mul_(-of_entropy[part, None])
+        of_logits = scores.exp_().mul_(-of_log_probs[part, None])
+    else:
+        probs = scores.exp()
+        entropy = (probs * scores).sum(-1, keepdim=True).neg_()
+        of_logits = scores.add_(entropy).mul_(-of_entropy[part, None])
+        if of_log_probs is not None:
+            of_logits.sub_(of_log_probs[part, None])
+        of_logits.mul_(probs)
     if of_log_probs is not None:
-        found = found.sub_(of_log_probs[part, None])
-    found = found.mul_(probs)
-    if of_log_probs is not None:
-        found = found.scatter_add_(-1, labels[:, None], of_log_probs[part, None])
-    return found.div_(temperature)
+        of_logits[torch.arange(len(labels), device=labels.device), labels] += of_log_probs[part]
+    return of_logits.div_(temperature)
