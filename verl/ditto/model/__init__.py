@@ -1,1 +1,1 @@
-"""What we change in the models that verl builds: attention over packs, and the head."""
+"""What we change in the models that verl builds and trains: attention, head, dtypes."""

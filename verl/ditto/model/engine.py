@@ -1,0 +1,35 @@
+"""verl's FSDP engine, with frozen weights in the dtype they are computed in.
+
+What is trained must be float32: AdamW at 5e-6 cannot move a bfloat16 weight of ordinary size. verl has one dtype for
+the whole model (`fsdp_config.model_dtype`) and casts new LoRA factors to it, so a float32 adapter would bring a float32
+base along: 4 bytes a weight on the GPUs, in host memory and in every checkpoint, all of them rounded to bfloat16 before
+each use. FSDP2 wants one dtype of the *trained* parameters of a group alone (torch 2.13,
+FSDPParamGroup._init_mp_dtypes), so the frozen base can be stored as it is used. Updates stay the same to the bit.
+
+verl finds this engine through its registry, by the vendor of the device; `model.external_lib` imports it where a model
+is built.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from verl.utils.torch_dtypes import PrecisionType
+from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
+
+
+@EngineRegistry.register(
+    model_type="language_model", backend=["fsdp2"], device="cuda", vendor=["nvidia", "cpu"]
+)  # the CPU platform asks for verl's "cuda" engines (ditto/platform_cpu.py)
+class DittoEngine(FSDPEngineWithLMHead):
+    """Trains in `model_dtype`, keeps frozen weights in `mixed_precision.param_dtype` (bfloat16 unless set)."""
+
+    def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        peft_model: torch.nn.Module = super()._build_lora_module(module)
+        mixed_precision: dict[str, Any] = self.engine_config.mixed_precision or {}
+        computed_in = PrecisionType.to_dtype(mixed_precision.get("param_dtype", "bf16"))
+        for parameter in peft_model.parameters():
+            if not parameter.requires_grad:
+                parameter.data = parameter.data.to(computed_in)
+        return peft_model
