@@ -131,6 +131,44 @@ def test_a_model_without_lora_is_moved_and_its_dtype_told(tmp_path: Path, shard:
     torch.testing.assert_close(logits(load(folder)), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("text_config", [False, True])
+@pytest.mark.parametrize("shard", [None, "15KB"])
+def test_float32_master_weights_are_stored_in_the_dtype_of_the_base(
+    tmp_path: Path, shard: str | None, text_config: bool
+) -> None:
+    model = tiny_model().float()
+    folder, base = checkpoint(tmp_path, model, shard), tmp_path / "base"
+    base.mkdir()
+    (base / "config.json").write_text(
+        json.dumps({"text_config": {"dtype": "bfloat16"}} if text_config else {"torch_dtype": "bfloat16"})
+    )
+    export_model(folder, str(base))
+    stored = load(folder)
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
+    for name, weight in model.state_dict().items():
+        assert torch.equal(stored.state_dict()[name], weight.bfloat16()), name
+    if shard:
+        size = json.loads((folder / "model.safetensors.index.json").read_text())["metadata"]["total_size"]
+        assert size == 2 * sum(weight.numel() for weight in model.state_dict().values())
+
+
+def test_a_float32_base_stays_exact_and_its_adapter_too(tmp_path: Path) -> None:
+    model, base = trained(tmp_path, "all-linear", torch.float32, False)
+    expected = logits(model)
+    for name, parameter in model.named_parameters():  # as ditto/model/engine.py keeps a frozen base on a GPU
+        if "lora" not in name:
+            parameter.data = parameter.data.bfloat16()
+    rounded = logits(copy.deepcopy(model).float())
+    folder = checkpoint(tmp_path, model)
+    export_model(folder, str(base))
+    merged = load(folder)
+    assert merged.dtype == torch.float32
+    torch.testing.assert_close(logits(merged), rounded, rtol=1e-5, atol=1e-5)
+    assert (rounded - expected).abs().max() > 1e-4
+    adapter = load_file(folder / "lora_adapter" / "adapter_model.safetensors")
+    assert {tensor.dtype for tensor in adapter.values()} == {torch.float32}
+
+
 def test_a_checkpoint_without_weights_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "actor" / "huggingface").mkdir(parents=True)
     (tmp_path / "actor" / "huggingface" / "config.json").write_text("{}")
