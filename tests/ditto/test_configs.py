@@ -3,6 +3,7 @@
 The GPU configs cannot run here; that verl takes every key and value of them can be known without a GPU.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,26 @@ def test_run_rl_has_the_original_scripts_values() -> None:
     assert (rollout.gpu_memory_utilization, rollout.max_num_seqs, rollout.max_model_len) == (0.7, 1024, 17408)
     assert (config.trainer.test_freq, config.trainer.save_freq, config.trainer.total_training_steps) == (5, 50, 200)
     assert config.trainer.n_gpus_per_node == 8 and config.trainer.resume_mode == "auto"
+
+
+def test_the_gpu_platform_is_what_docs_gpu_md_decides() -> None:
+    config = compose("ditto", "gpu")
+    model, actor, rollout = (config.actor_rollout_ref[s] for s in ("model", "actor", "rollout"))
+    for engine in (actor.fsdp_config, compose_sft().engine):
+        assert engine.model_dtype == "fp32" and not engine.get("mixed_precision"), "float32 weights, bfloat16 compute"
+        assert not engine.use_no_sync_for_gradient_accumulation, "would keep every gradient whole on every GPU"
+    assert config.actor_rollout_ref.ref.fsdp_config.model_dtype == "bfloat16"
+    assert rollout.max_model_len <= actor.ppo_max_token_len_per_gpu == rollout.log_prob_max_token_len_per_gpu
+    # The adapter is synced, onto a base that vLLM reads from disk; a merge would be rounded away.
+    assert rollout.load_format == "safetensors" and not rollout.layered_summon and not model.lora.merge
+    tower, language = (f"base_model.model.model.{name}" for name in ("visual.merger", "language_model.layers.0.mlp"))
+    assert re.fullmatch(model.exclude_modules, f"{tower}.linear_fc1")
+    assert not re.fullmatch(model.exclude_modules, f"{language}.up_proj")
+    assert rollout.engine_kwargs.vllm.language_model_only and not config.data.apply_chat_template_kwargs.enable_thinking
+
+
+def compose_sft() -> DictConfig:
+    return load_config(["--config-dir", str(ROOT / "sft" / "config"), "--config-name", "sft", "platform=gpu"])
 
 
 def test_the_originals_name_of_an_objective_wins() -> None:

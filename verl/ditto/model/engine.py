@@ -12,6 +12,7 @@ is built.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -26,7 +27,9 @@ class DittoEngine(FSDPEngineWithLMHead):
     """Trains in `model_dtype`, keeps frozen weights in `mixed_precision.param_dtype` (bfloat16 unless set)."""
 
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        peft_model: torch.nn.Module = super()._build_lora_module(module)
+        with warnings.catch_warnings():  # a text model has nothing to leave out
+            warnings.filterwarnings("ignore", "You have passed exclude_modules")
+            peft_model: torch.nn.Module = super()._build_lora_module(module)
         mixed_precision: dict[str, Any] = self.engine_config.mixed_precision or {}
         computed_in = PrecisionType.to_dtype(mixed_precision.get("param_dtype", "bf16"))
         for parameter in peft_model.parameters():
