@@ -5,19 +5,14 @@ Checks come first and need no engine, and verl is imported only afterwards: a dr
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from agents.errors import SoulError
+from ditto.compose import COMPOSITION_ERRORS, CONFIG_DIR, compose_config
 from ditto.settings import BadConfig
 
-CONFIG_DIR = Path(__file__).parent / "config"
 USER_ERROR = 2
 
 
@@ -38,30 +33,12 @@ def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConf
             directory, name = (value, name) if word == "--config-dir" else (directory, value)
         else:
             words.append(word)
-    search = [CONFIG_DIR, _package_dir("verl") / "trainer" / "config"]
-    words.append("hydra.searchpath=[" + ",".join(f"file://{path}" for path in search) + "]")
-    _register_resolvers()
     try:
-        with initialize_config_dir(str(Path(directory).absolute()), version_base=None):
-            config = compose(name, words)
+        config = compose_config(directory, name, words)
         OmegaConf.resolve(config)
-    except (HydraException, ConfigCompositionException, OmegaConfBaseException) as error:
+    except COMPOSITION_ERRORS as error:
         raise BadConfig(f"{_one_paragraph(error)} All keys are listed by: python {program} --cfg") from error
     return config
-
-
-def _package_dir(name: str) -> Path:
-    """Where a package lies; it is not imported (importing verl takes ten seconds)."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise BadConfig(f"{name} is not installed in this environment: run bash scripts/env.")
-    return Path(list(spec.submodule_search_locations)[0])
-
-
-def _register_resolvers() -> None:
-    """`${plus:1,2}` adds; `${installed:package,file}` is the path of a file that a package ships."""
-    OmegaConf.register_new_resolver("plus", lambda *numbers: sum(map(int, numbers)), replace=True)
-    OmegaConf.register_new_resolver("installed", lambda package, file: str(_package_dir(package) / file), replace=True)
 
 
 def _one_paragraph(error: BaseException) -> str:
