@@ -12,6 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from ditto.config_checks import check_config
+from ditto.config_checks.keys import reader_of
+from ditto.config_checks.overrides import leaves
 from ditto.launch import CONFIG_DIR, load_config
 from ditto.settings import Settings
 
@@ -36,12 +39,14 @@ def compose(name: str, platform: str, *overrides: str) -> DictConfig:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_verl_accepts_it(name: str, platform: str) -> None:
     config = compose(name, platform)
+    unknown = [key for key, _ in leaves(OmegaConf.to_container(config)) if reader_of(key) is None]
+    assert not unknown, "find out who reads these, and enter them in ditto/config_checks/keys.py or fixed_keys.py"
+    check_config(config, Settings.of(config))
     validate_config(config, need_reference_policy(config), need_critic(config))
     for section in ("actor", "rollout"):
         omega_conf_to_dataclass(config.actor_rollout_ref[section])
     assert config.trainer.device == {"cpu": "cpu", "gpu": "cuda"}[platform]
     assert Path(config.actor_rollout_ref.rollout.agent.agent_loop_config_path).is_file()
-    Settings.of(config)
 
 
 def test_the_recipe_is_the_papers() -> None:

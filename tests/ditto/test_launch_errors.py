@@ -7,6 +7,7 @@ and a real HTTP judge. Nothing is trained.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,8 @@ def words(world: Path, judge: FakeOpenAI, **changed: str) -> list[str]:
         "data.train_files": f"[{world / 'good.parquet'}]",
         "data.val_files": f"[{world / 'good.parquet'}]",
         "data.train_batch_size": "4",
+        "data.max_prompt_length": "4096",
+        "data.max_response_length": "1024",
         "actor_rollout_ref.actor.ppo_mini_batch_size": "2",
         "actor_rollout_ref.model.path": str(world / "model"),
         "judge.base_url": judge.url,
@@ -82,14 +85,17 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_good_dry_run_prints_the_plan(world: Path, judge: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words(world, judge)) == 0
+    epochs = {"trainer.total_training_steps": "null", "trainer.total_epochs": "7"}
+    assert main(words(world, judge, **epochs)) == 0
     shown = capsys.readouterr().out
     for part in ("4 train (hitom 4)", "32 sessions", "64 generations", "96 training sequences", "2 optimizer updates"):
         assert part in shown, shown
     assert "up to 32 calls" in shown and judge.url in shown
+    assert re.search(r"steps +7\n", shown), shown
 
 
 # what -> (changed values, what the message must name)
+# Keys that nothing reads, and values that no rule allows, are in test_config_keys.py.
 MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "missing file": ({"data.train_files": "[{w}/none.parquet]"}, ["none.parquet", "no such file", "TRAIN_FILES"]),
     "no file named": ({"data.train_files": "null"}, ["data.train_files", "not set"]),
@@ -113,7 +119,28 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "unknown judge key": ({"+judge.modell": "gpt"}, ["judge.modell", "Known keys of judge"]),
     "bad gate": ({"refine.when": "sometimes"}, ["refine.when", "always, failed or below:<reward>"]),
     "batch and mini-batch": ({"data.train_batch_size": "3"}, ["data.train_batch_size=3", "ppo_mini_batch_size=2"]),
-    "too few rows": ({"data.train_batch_size": "8"}, ["4 rows are fewer than data.train_batch_size=8"]),
+    "too few rows": ({"data.train_batch_size": "8"}, ["data.train_batch_size=8", "4 rows", "fewer than a step takes"]),
+    "too few samples": ({"data.train_max_samples": "2"}, ["data.train_batch_size=4", "2 rows", "train_max_samples"]),
+    "epochs that end early": (
+        {"trainer.total_epochs": "3"},
+        ["trainer.total_epochs=3", "would end after 3 steps", "trainer.total_training_steps=200"],
+    ),
+    "a key that is never read": (
+        {"algorithm.filter_groups.enable": "true"},
+        ["algorithm.filter_groups.enable=True", "groups without spread are kept"],
+    ),
+    "a loss with weights of its own": (
+        {"actor_rollout_ref.actor.policy_loss.loss_mode": "sapo"},
+        ["loss_mode=sapo", "seq-mean-token-mean"],
+    ),
+    "a mode that is not right yet": (
+        {"trainer.v1.trainer_mode": "ditto_separate_async"},
+        ["ditto_separate_async", "nothing is clipped", "ditto_colocate_async"],
+    ),
+    "more positions than the model has": (
+        {"actor_rollout_ref.rollout.max_model_len": "10000000"},
+        ["max_model_len=10000000", "positions", "max_position_embeddings"],
+    ),
     "unknown model path": ({"actor_rollout_ref.model.path": "{w}/no-model"}, ["no-model", "ACTOR_MODEL_PATH"]),
     "not a model": ({"actor_rollout_ref.model.path": "{w}"}, ["an existing folder", "config.json"]),
     "unreachable judge": (

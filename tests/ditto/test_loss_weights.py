@@ -160,14 +160,14 @@ def test_a_mode_without_a_per_part_form_is_refused() -> None:
 
 def test_sum_norm_without_a_scale_factor_is_refused() -> None:
     """verl then divides by the longest response of each micro-batch: the loss would depend on the split."""
+    from ditto.config_checks import check_config
     from ditto.launch import load_config
-    from ditto.preflight import _check_algorithm
     from ditto.settings import BadConfig, Settings
 
     base = ["data.train_files=[x]", "data.val_files=[x]", "trainer.project_name=t"]
     mode = "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm"
     config = load_config([*base, mode, "actor_rollout_ref.actor.loss_scale_factor=1024"])
-    _check_algorithm(config, Settings.of(config))
+    check_config(config, Settings.of(config))
     config = load_config([*base, mode])
     with pytest.raises(BadConfig, match="loss_scale_factor"):
-        _check_algorithm(config, Settings.of(config))
+        check_config(config, Settings.of(config))

@@ -15,9 +15,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents import tasks
-from agents.errors import BadRow, SoulError
+from agents.errors import SoulError
 from agents.rows import TaskRow, read_rows
 from ditto import judge_plan
+from ditto.config_checks import check_config, check_model_length, training_steps
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
 from ditto.settings import BadConfig, Settings
@@ -69,20 +70,16 @@ def check(config: DictConfig) -> StepPlan:
     """
     settings = Settings.of(config)
     tasks.configure(settings.tasks)
-    _check_algorithm(config, settings)
+    check_config(config, settings)
     train = settings.mixture.training_rows(read_rows(_files(config, "train_files")))
     val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
-    model = config.actor_rollout_ref.model
-    tokenizer = load_tokenizer(model.path, bool(model.get("trust_remote_code", False)), "actor_rollout_ref.model.path")
+    model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
+    tokenizer = load_tokenizer(model.path, bool(model.trust_remote_code), setting, model.custom_chat_template)
     check_attention(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
-    lengths = _check_lengths(config, tokenizer, train)
-    _check_lengths(config, tokenizer, val)
-    if len(train) < config.data.train_batch_size:
-        raise BadRow(
-            f"{_files(config, 'train_files')[0]}: {len(train)} rows are fewer than data.train_batch_size="
-            f"{config.data.train_batch_size}, so there would be no step. Lower data.train_batch_size or add rows."
-        )
+    train, lengths = _fitting_rows(config, tokenizer, train, "train_max_samples")
+    val, _ = _fitting_rows(config, tokenizer, val, "val_max_samples")
+    check_model_length(config)
     return _plan(config, settings, train, val, lengths, tokenizer)
 
 
@@ -93,58 +90,13 @@ def _files(config: DictConfig, key: str) -> list[str]:
     return [str(value)] if isinstance(value, str) else [str(file) for file in value]
 
 
-def _check_algorithm(config: DictConfig, settings: Settings) -> None:
-    actor = config.actor_rollout_ref.actor
-    if config.data.train_batch_size % actor.ppo_mini_batch_size:
-        raise BadConfig(
-            f"data.train_batch_size={config.data.train_batch_size} is not a multiple of "
-            f"actor_rollout_ref.actor.ppo_mini_batch_size={actor.ppo_mini_batch_size} (both count prompts)."
-        )
-    correction = config.algorithm.get("rollout_correction") or {}
-    if correction.get("bypass_mode"):
-        raise BadConfig(
-            "algorithm.rollout_correction.bypass_mode=true takes pi_old from the rollout, which for refined sequences "
-            "belongs to another context. Leave it off; algorithm.refined_old_logp=rollout names that choice."
-        )
-    if correction.get("rollout_rs"):
-        raise BadConfig(
-            "algorithm.rollout_correction.rollout_rs (rejection by importance weight) is not supported: a rejected "
-            "token would have to leave the group statistics too. algorithm.rollout_correction.rollout_is is."
-        )
-    if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
-        raise BadConfig(
-            "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm needs "
-            "actor_rollout_ref.actor.loss_scale_factor: without it verl divides by the longest response of each "
-            "micro-batch."
-        )
-    if config.algorithm.use_kl_in_reward:
-        raise BadConfig("algorithm.use_kl_in_reward is not supported: use actor_rollout_ref.actor.use_kl_loss=true.")
-    if not str(config.trainer.v1.trainer_mode).startswith("ditto_"):
-        raise BadConfig(
-            f"trainer.v1.trainer_mode={config.trainer.v1.trainer_mode}: use ditto_sync, ditto_colocate_async or "
-            "ditto_separate_async (verl's own trainers know nothing of verbal feedback)."
-        )
-    from ditto.loss_weights import LOSS_AGG_MODES
-
-    if actor.loss_agg_mode not in LOSS_AGG_MODES:
-        raise BadConfig(
-            f"actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode}: use {', '.join(LOSS_AGG_MODES)}."
-        )
-    length = config.data.max_prompt_length + config.data.max_feedback_length + config.data.max_response_length
-    if config.actor_rollout_ref.rollout.max_model_len < length:
-        raise BadConfig(
-            f"actor_rollout_ref.rollout.max_model_len={config.actor_rollout_ref.rollout.max_model_len} is less than "
-            f"prompt + feedback + response = {length} tokens. Raise it, or lower one of data.max_prompt_length, "
-            "data.max_feedback_length, data.max_response_length."
-        )
-
-
-def load_tokenizer(path: str, trust: bool, setting: str) -> Any:
+def load_tokenizer(path: str, trust: bool, setting: str, chat_template: str | None = None) -> Any:
     """The tokenizer of a model path or hub id.
 
     Args:
         trust: run code that comes with the model.
         setting: the name of the setting that holds the path, for messages.
+        chat_template: takes the place of the tokenizer's own.
 
     Raises:
         BadModel: there is no such model, or it has no chat template.
@@ -162,17 +114,24 @@ def load_tokenizer(path: str, trust: bool, setting: str) -> Any:
             f"{setting}={path}: {local} ({' '.join(str(error).split())[:300]}). Give a folder with "
             "config.json, tokenizer and weights, or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
         ) from error
+    if chat_template is not None:
+        tokenizer.chat_template = chat_template
     if not tokenizer.chat_template:
         raise BadModel(f"{setting}={path}: the tokenizer has no chat template. Use an instruct model.")
     return tokenizer
 
 
-def _check_lengths(config: DictConfig, tokenizer: Any, rows: list[TaskRow]) -> list[int]:
+def _fitting_rows(
+    config: DictConfig, tokenizer: Any, rows: list[TaskRow], samples: str
+) -> tuple[list[TaskRow], list[int]]:
+    """The rows that the dataset will hold, and the tokens of their prompts."""
     from ditto.lengths import check_lengths
 
-    template = dict(config.data.get("apply_chat_template_kwargs") or {})
-    drop = config.data.filter_overlong_prompts
-    return check_lengths(rows, tokenizer, config.data.max_prompt_length, template, drop)[1]
+    data = config.data
+    template = dict(data.get("apply_chat_template_kwargs") or {})
+    rows, lengths = check_lengths(rows, tokenizer, data.max_prompt_length, template, data.filter_overlong_prompts)
+    first = data[samples] if data[samples] and data[samples] > 0 else None
+    return rows[:first], lengths[:first]
 
 
 def _plan(
@@ -197,6 +156,6 @@ def _plan(
         updates=prompts
         // config.actor_rollout_ref.actor.ppo_mini_batch_size
         * config.actor_rollout_ref.actor.ppo_epochs,
-        steps=config.trainer.total_training_steps,
+        steps=training_steps(config, len(train)),
         judging=judge_plan.plan(settings, asked, mean, config),
     )

@@ -1,0 +1,30 @@
+"""The checks of the composed config, before any row is read or engine started.
+
+`keys.py` says of every key who reads it; `overrides.py` refuses an override of a key that nobody reads, with the
+reason in `fixed_keys.py`; `value_rules.py` is the table of values that cannot work; `resume.py` looks into the
+checkpoint that the run would resume from; `with_data.py` checks what needs the number of rows or the model. Each
+mistake is a BadConfig: one paragraph with key, value, reason and remedy.
+"""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig
+
+from ditto.config_checks.overrides import refuse_unread
+from ditto.config_checks.resume import check_resume
+from ditto.config_checks.value_rules import check_values
+from ditto.config_checks.with_data import check_model_length, training_steps
+from ditto.settings import Settings
+
+__all__ = ["check_config", "check_model_length", "training_steps"]
+
+
+def check_config(config: DictConfig, settings: Settings) -> None:
+    """Check everything of a config that needs no row, model or judge.
+
+    Raises:
+        BadConfig: for the first mistake.
+    """
+    check_values(config, settings)
+    refuse_unread(config)
+    check_resume(config)

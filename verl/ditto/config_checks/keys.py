@@ -1,0 +1,169 @@
+"""Every key of the config, and who reads it: the one table that says what an override does.
+
+verl's config has a thousand keys, and many are read by code that this trainer does not run: its older trainer, other
+engines, other rollout servers, its critic. An override of such a key would be accepted and change nothing. So each key
+stands in one of four tables:
+
+    READ_BY_VERL    verl's trainer, actor, rollout or queue reads it; whatever verl accepts is honoured
+    READ_BY_DITTO   our own code reads it, or takes verl's place in reading it
+    OUTSIDE         names, paths, logging, profiling, machines: changes nothing of what is trained
+    FIXED           stays at its default, with the reason and what to use instead (`fixed_keys.py`)
+
+A key that stands in none is treated as fixed, and `tests/ditto/test_config_keys.py` fails until it is entered here:
+so a new version of verl cannot bring a key that is silently ignored. Values that are wrong for a key that is read are
+refused by `value_rules.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import cache
+
+from ditto.config_checks.fixed_keys import FIXED
+
+
+class Reader(Enum):
+    """Who reads a key."""
+
+    VERL = "verl"
+    DITTO = "ditto"
+    OUTSIDE = "nobody who trains"
+    FIXED = "nobody here"
+
+
+# What one FSDP engine reads; the actor's and the reference policy's (verl/workers/engine/fsdp/transformer_impl.py).
+_ENGINE = (
+    "param_offload optimizer_offload offload_policy reshard_after_forward fsdp_size forward_prefetch model_dtype seed "
+    "full_determinism entropy_from_logits_with_chunking entropy_from_logits_chunk_size use_torch_compile "
+    "entropy_checkpointing use_no_sync_for_gradient_accumulation pad_to_length pad_to_length_bucket mixed_precision.* "
+    "wrap_policy.transformer_layer_cls_to_wrap"
+)
+
+# section -> its keys; `name.*` is everything below a name
+READ_BY_VERL: dict[str, str] = {
+    "actor_rollout_ref.actor": (
+        "ppo_max_token_len_per_gpu clip_ratio clip_ratio_low clip_ratio_high tau_pos tau_neg clip_ratio_c "
+        "loss_scale_factor entropy_coeff use_kl_loss kl_loss_coef kl_loss_type "
+        # handed on to fsdp_config by interpolation
+        "entropy_from_logits_with_chunking entropy_from_logits_chunk_size entropy_checkpointing pad_to_length"
+    ),
+    "actor_rollout_ref.actor.policy_loss": "loss_mode dro_beta",
+    "actor_rollout_ref.actor.optim": (
+        "optimizer optimizer_impl lr lr_warmup_steps_ratio lr_warmup_steps weight_decay betas clip_grad min_lr_ratio "
+        "num_cycles lr_scheduler_type zero_indexed_step warmup_style override_optimizer_config.*"
+    ),
+    "actor_rollout_ref.actor.fsdp_config": _ENGINE,
+    "actor_rollout_ref.actor.checkpoint": "load_contents save_lora_only",
+    "actor_rollout_ref.ref": (
+        "log_prob_max_token_len_per_gpu entropy_from_logits_with_chunking entropy_from_logits_chunk_size "
+        "entropy_checkpointing pad_to_length"
+    ),
+    "actor_rollout_ref.ref.fsdp_config": _ENGINE,
+    "actor_rollout_ref.rollout": (
+        "temperature top_k top_p full_determinism seed dtype gpu_memory_utilization ignore_eos enforce_eager "
+        "cudagraph_capture_sizes free_cache_engine enable_sleep_mode tensor_model_parallel_size data_parallel_size "
+        "expert_parallel_size max_num_batched_tokens max_model_len max_num_seqs enable_chunked_prefill "
+        "enable_prefix_caching scheduling_policy load_format layered_summon log_prob_max_token_len_per_gpu "
+        "engine_kwargs.vllm.* quantization quantization_config_file limit_images"
+    ),
+    "actor_rollout_ref.rollout.val_kwargs": "top_k top_p temperature n",
+    "actor_rollout_ref.rollout.checkpoint_engine": "update_weights_bucket_megabytes",
+    "actor_rollout_ref.model": (
+        "use_shm trust_remote_code external_lib override_config.* enable_gradient_checkpointing "
+        "enable_activation_offload use_remove_padding lora_rank lora_alpha target_modules target_parameters "
+        "exclude_modules lora_adapter_path use_liger use_fused_kernels fused_kernel_options.impl_backend lora.merge "
+        "lora.fully_sharded_loras"
+    ),
+    "data": "shuffle seed val_batch_size validation_shuffle",
+    "algorithm.rollout_correction": "rollout_is rollout_is_threshold rollout_is_batch_normalize",
+    "trainer": "nnodes n_gpus_per_node save_freq val_before_train val_only test_freq total_epochs device",
+    "trainer.v1.colocate_async": "num_warmup_batches",
+    "trainer.v1.sampler": "max_off_policy_threshold max_off_policy_strategy custom_sampler.path custom_sampler.name",
+}
+
+READ_BY_DITTO: dict[str, str] = {
+    "actor_rollout_ref.actor": "ppo_mini_batch_size ppo_epochs loss_agg_mode calculate_entropy",
+    "actor_rollout_ref.actor.checkpoint": "save_contents",
+    "actor_rollout_ref.rollout": "n",
+    "actor_rollout_ref.model": "path custom_chat_template",
+    "algorithm": "norm_adv_by_std_in_grpo objective agent_version feedback_coef refined_old_logp",
+    "data": (
+        "train_files val_files train_max_samples val_max_samples train_batch_size max_prompt_length "
+        "max_feedback_length max_response_length filter_overlong_prompts apply_chat_template_kwargs.* mixture.*"
+    ),
+    "trainer": (
+        "total_training_steps resume_mode resume_from_path default_local_dir max_actor_ckpt_to_keep v1.trainer_mode"
+    ),
+    # our own sections, each validated by a pydantic model of its own
+    "judge": "*",
+    "feedback": "*",
+    "partner": "*",
+    "environment": "*",
+    "refine": "*",
+    "run": "*",
+    "tasks": "*",
+    "": "dry_run",
+}
+
+OUTSIDE: dict[str, str] = {
+    "actor_rollout_ref.actor": "profiler.*",
+    "actor_rollout_ref.ref": "profiler.*",
+    "actor_rollout_ref.rollout": "profiler.* prometheus.* disable_log_stats router_config_path agent.num_workers",
+    "data": "dataloader_num_workers",
+    "trainer": (
+        "project_name experiment_name logger log_val_generations rollout_data_dir validation_data_dir"  # what is shown
+    ),
+    "global_profiler": "*",
+    "transfer_queue": "*",
+    "ray_kwargs": "*",
+}
+
+
+def _patterns(table: dict[str, str]) -> list[str]:
+    return [f"{section}.{name}".lstrip(".") for section, names in table.items() for name in names.split()]
+
+
+@cache
+def _readers() -> dict[str, Reader]:
+    tables = {
+        Reader.VERL: _patterns(READ_BY_VERL),
+        Reader.DITTO: _patterns(READ_BY_DITTO),
+        Reader.OUTSIDE: _patterns(OUTSIDE),
+        Reader.FIXED: list(FIXED),
+    }
+    readers: dict[str, Reader] = {}
+    for reader, patterns in tables.items():
+        for pattern in patterns:
+            if pattern in readers:
+                raise ValueError(f"{pattern} stands twice in the tables of ditto/config_checks")
+            readers[pattern] = reader
+    return readers
+
+
+@cache
+def pattern_of(key: str) -> str | None:
+    """The entry of the tables that holds for a key: the key itself, else the longest pattern that covers it."""
+    if key in _readers():
+        return key
+    covering = [pattern for pattern in _readers() if "*" in pattern and _matcher(pattern).fullmatch(key)]
+    return max(covering, key=len, default=None)
+
+
+@cache
+def _matcher(pattern: str) -> re.Pattern[str]:
+    """`a.*` covers a itself (it may be empty or null) and everything below; `*.b` covers every b."""
+    if pattern.endswith(".*"):
+        return re.compile(re.escape(pattern[:-2]) + r"(\..+)?")
+    return re.compile(re.escape(pattern).replace(r"\*", ".+"))
+
+
+def reader_of(key: str) -> Reader | None:
+    """Who reads a key; None where no table has it."""
+    pattern = pattern_of(key)
+    return None if pattern is None else _readers()[pattern]
+
+
+def all_patterns() -> dict[str, Reader]:
+    """Every entry of the tables."""
+    return dict(_readers())

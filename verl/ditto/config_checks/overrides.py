@@ -1,0 +1,80 @@
+"""Refuse overrides of keys that nothing here reads (`fixed_keys.py`), and of keys that nobody knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.compose import default_config
+from ditto.config_checks.fixed_keys import FIXED
+from ditto.config_checks.keys import Reader, pattern_of, reader_of
+from ditto.settings import BadConfig
+
+_ABSENT = object()
+
+
+def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys of a config that hold a value, in dotted form. An empty section is one, and so is a list."""
+    if isinstance(tree, dict) and tree:
+        for name, below in tree.items():
+            yield from leaves(below, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, tree
+
+
+def refuse_unread(config: DictConfig) -> None:
+    """Check that every override is of a key that is read.
+
+    Raises:
+        BadConfig: for the first one that would be ignored, with the reason and the key to use instead.
+    """
+    for paragraph in unread_overrides(config):
+        raise BadConfig(paragraph)
+
+
+def unread_overrides(config: DictConfig) -> Iterator[str]:
+    """A paragraph for each override that would be ignored."""
+    defaults = _defaults_beside(config)
+    for key, value in leaves(OmegaConf.to_container(config)):
+        if _is_fixed(key) and value != defaults.get(key, _ABSENT):
+            yield f"{key}={value!r}: {_why(key, known=key in defaults)}"
+
+
+def _why(key: str, *, known: bool) -> str:
+    pattern = pattern_of(key)
+    if pattern is not None:
+        return FIXED[pattern]
+    if known:
+        return "verl has this key, and this trainer does not know yet what it does here. Leave it at its default."
+    everything = [name for name, _ in leaves(OmegaConf.to_container(default_config("gpu")))]
+    near = difflib.get_close_matches(key, everything, n=2)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"nothing in this trainer reads such a key.{hint} All keys are listed by: python train_ppo.py --cfg"
+
+
+def _defaults_beside(config: DictConfig) -> dict[str, Any]:
+    """The defaults of all fixed keys, where those that follow another key (`${...}`) follow the user's value of it."""
+    defaults = OmegaConf.to_container(default_config("cpu" if config.trainer.device == "cpu" else "gpu"))
+    beside: dict[str, Any] = {}
+    for source, fixed in ((OmegaConf.to_container(config), False), (defaults, True)):
+        for key, value in leaves(source):
+            if _is_fixed(key) == fixed:
+                _put(beside, key.split("."), value)
+    resolved = OmegaConf.create(beside)
+    OmegaConf.resolve(resolved)
+    return {key: value for key, value in leaves(OmegaConf.to_container(resolved)) if _is_fixed(key)}
+
+
+def _is_fixed(key: str) -> bool:
+    return reader_of(key) in (None, Reader.FIXED)
+
+
+def _put(tree: Any, path: list[str], value: Any) -> None:
+    for name in path[:-1]:
+        if not isinstance(tree.get(name), dict):
+            tree[name] = {}
+        tree = tree[name]
+    tree[path[-1]] = value

@@ -1,0 +1,128 @@
+"""Which of verl's policy losses are right with weights per sequence.
+
+An objective is told to verl by advantages and by one weight per sequence (`ditto/loss_weights.py`), which travels as
+verl's `rollout_is_weights`. A policy loss is right with it if it multiplies each token's loss by that weight and
+aggregates by `actor.loss_agg_mode` over the whole mini-batch. Most of verl's do; some average in their own way or pick
+tokens by a statistic of the micro-batch, in which the parts of an objective are mixed.
+
+`tests/ditto/test_policy_losses.py` holds every loss that verl registers to this by `follows_weights`; the same check is
+run on a loss of the user's own (`actor_rollout_ref.model.external_lib`).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from omegaconf import DictConfig
+
+SUPPORTED = ("vanilla", "dppo_tv", "dppo_kl", "gspo", "gpg", "cispo", "dro")
+
+_MICRO_BATCH = "picks tokens by a statistic of the micro-batch, in which the parts of an objective are mixed"
+UNSUPPORTED = {
+    "geo_mean": "averages over the sequences of a micro-batch, whatever they weigh",
+    "clip_cov": _MICRO_BATCH,
+    "kl_cov": _MICRO_BATCH,
+    "bypass_mode": "takes pi_old from the rollout, which for refined sequences belongs to another context",
+}
+
+
+def wrong_policy_loss(config: DictConfig) -> str | None:
+    """Why `actor.policy_loss.loss_mode` cannot be used here; None where it can."""
+    actor = config.actor_rollout_ref.actor
+    name, library = str(actor.policy_loss.loss_mode), config.actor_rollout_ref.model.external_lib
+    use = f"Use one of {', '.join(SUPPORTED)}, or sapo."
+    if name in SUPPORTED:
+        return None
+    if name == "sapo":
+        if actor.loss_agg_mode == "seq-mean-token-mean":
+            return None
+        return (
+            "this loss always averages as seq-mean-token-mean, and the sequences' weights follow "
+            f"actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode}. Set that to seq-mean-token-mean."
+        )
+    if name in UNSUPPORTED:
+        return f"this loss {UNSUPPORTED[name]}: sequences would get wrong weights. {use}"
+    if library is None:
+        return (
+            f"verl has no such policy loss. {use} A module named in actor_rollout_ref.model.external_lib may add one."
+        )
+    return _wrong_own_loss(name, library, actor, use)
+
+
+def _wrong_own_loss(name: str, library: Any, actor: DictConfig, use: str) -> str | None:
+    """The user's own loss: registered by the library, and found to follow the weights."""
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.utils.import_utils import import_external_libs
+
+    try:
+        import_external_libs(library)
+    except ImportError as error:
+        return f"actor_rollout_ref.model.external_lib={library} cannot be imported ({error})."
+    if name not in POLICY_LOSS_REGISTRY:
+        return (
+            f"neither verl nor actor_rollout_ref.model.external_lib={library} has such a policy loss. {use} A module "
+            f"adds one by @register_policy_loss({name!r}) of verl.trainer.ppo.core_algos."
+        )
+    if not follows_weights(POLICY_LOSS_REGISTRY[name], omega_conf_to_dataclass(actor)):
+        return (
+            "this loss does not follow the weights of the sequences: multiply each token's loss by rollout_is_weights, "
+            "then aggregate by agg_loss(..., loss_agg_mode=loss_agg_mode, **config.global_batch_info), as verl's "
+            "compute_policy_loss_vanilla does."
+        )
+    return None
+
+
+def follows_weights(loss: Any, config: Any) -> bool:
+    """Whether a policy loss weighs and aggregates sequences as verl's own do, for the aggregation mode of the config.
+
+    Each row of a small batch repeats one token, so that a row's loss can be told from that of a row of one token. The
+    batch's loss must be the weighted sum of those, each divided as the mode says.
+
+    Args:
+        loss: as registered with verl.
+        config: verl's ActorConfig; its `global_batch_info` is left changed.
+    """
+    import torch
+
+    chance = random.Random(0)
+    mode, scale = config.loss_agg_mode, config.loss_scale_factor or 1
+    lengths, weights = (3, 1, 5, 4, 2), (0.5, 2.0, 1.0, 0.0, 3.0)
+    old = [-chance.uniform(0.1, 4.0) for _ in lengths]
+    new = [value + chance.uniform(-0.5, 0.5) for value in old]
+    advantages = [-2.0, 2.0, 3.0, 1.0, -1.0]
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+    def of_rows(rows: list[int], counted: Any, weight: list[float], tokens: int, sequences: int) -> float:
+        def column(values: Any) -> Any:
+            return torch.tensor([values[row] for row in rows], dtype=torch.float64)[:, None] * counted
+
+        config.global_batch_info.update(
+            dp_size=1, batch_num_tokens=tokens, global_batch_size=sequences, loss_scale_factor=config.loss_scale_factor
+        )
+        value, _ = loss(
+            old_log_prob=column(old),
+            log_prob=column(new),
+            advantages=column(advantages),
+            response_mask=counted,
+            loss_agg_mode=mode,
+            config=config,
+            rollout_is_weights=column(weight),
+        )
+        return float(value)
+
+    total, count = sum(lengths) + 7, len(lengths) + 3  # of the mini-batch, of which the rows are a micro-batch
+    batch = of_rows(list(range(len(lengths))), mask, list(weights), total, count)
+    one = torch.ones(1, 1, dtype=torch.bool)
+    divisors = {
+        "token-mean": lambda n: total / n,
+        "seq-mean-token-mean": lambda n: count,
+        "seq-mean-token-sum": lambda n: count / n,
+        "seq-mean-token-sum-norm": lambda n: count / n,
+    }
+    expected = sum(
+        weight * of_rows([row], one, [1.0] * len(lengths), 1, 1) / divisors[mode](n)
+        for row, (n, weight) in enumerate(zip(lengths, weights, strict=True))
+    )
+    return abs(batch - expected) < 1e-6 * max(1.0, abs(expected) * scale)
