@@ -74,10 +74,9 @@ FIXED: dict[str, str] = {
     ),
     "actor_rollout_ref.actor.shuffle": (
         "the order of rows is laid out so that a mini-batch is ppo_mini_batch_size prompts, balanced over devices "
-        "(ditto/layout.py), and shuffling them would tear the mini-batches apart. Which prompts a step gets is decided "
-        "by data.shuffle and data.seed."
+        "(ditto/layout.py), and shuffling them would tear the mini-batches apart. The prompts of a step are permuted "
+        "by actor.data_loader_seed; which prompts it gets is decided by data.shuffle and data.seed."
     ),
-    "actor_rollout_ref.actor.data_loader_seed": "seeds actor.shuffle, which is off. The seed of the data is data.seed.",
     "actor_rollout_ref.actor.grad_clip": (
         "the FSDP engine does not read it. Use actor_rollout_ref.actor.optim.clip_grad."
     ),

@@ -83,7 +83,7 @@ READ_BY_VERL: dict[str, str] = {
 }
 
 READ_BY_DITTO: dict[str, str] = {
-    "actor_rollout_ref.actor": "ppo_mini_batch_size ppo_epochs loss_agg_mode calculate_entropy",
+    "actor_rollout_ref.actor": "ppo_mini_batch_size ppo_epochs loss_agg_mode calculate_entropy data_loader_seed",
     "actor_rollout_ref.actor.checkpoint": "save_contents",
     "actor_rollout_ref.rollout": "n",
     "actor_rollout_ref.model": "path custom_chat_template",

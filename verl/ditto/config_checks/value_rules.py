@@ -186,6 +186,13 @@ RULES: tuple[Rule, ...] = (
     # ---- the loss
     one_of(f"{_ACTOR}.loss_agg_mode", *LOSS_AGG_MODES),
     Rule(
+        f"{_ACTOR}.loss_agg_mode",
+        lambda run: run.actor.loss_agg_mode != "token-mean" and (run.actor.use_kl_loss or run.actor.entropy_coeff),
+        "in this mode verl divides the KL and entropy terms by all rows of a mini-batch, padding and failed sessions "
+        "included, so they would weigh 0.8 to 1.0 of what was asked. Use token-mean with "
+        f"{_ACTOR}.use_kl_loss or {_ACTOR}.entropy_coeff, or leave both out.",
+    ),
+    Rule(
         f"{_ACTOR}.loss_scale_factor",
         lambda run: run.actor.loss_agg_mode == "seq-mean-token-sum-norm" and not run.actor.loss_scale_factor,
         f"{_ACTOR}.loss_agg_mode=seq-mean-token-sum-norm needs a number here, e.g. that of data.max_response_length: "
@@ -223,6 +230,13 @@ RULES: tuple[Rule, ...] = (
     # ---- sampling
     above(f"{_ROLLOUT}.temperature", 0, "log-probs are taken at the sampling temperature, and 1.0 is usual."),
     *truncation(_ROLLOUT),
+    Rule(
+        "run.max_logprob_diff",
+        lambda run: (run.rollout.top_p < 1 or run.rollout.top_k > 0) and run.config.run.max_logprob_diff is None,
+        f"with {_ROLLOUT}.top_p or top_k the rollout's log-probs are those of the words that are left, so they differ "
+        "from the actor's, and the alarm for a lost weight sync would end the run. Set the mean difference that is "
+        "still right, e.g. 0.3.",
+    ),
     at_least(f"{_ROLLOUT}.val_kwargs.temperature", 0),
     *truncation(f"{_ROLLOUT}.val_kwargs"),
     Rule(
