@@ -159,8 +159,15 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ROLLOUT}.val_kwargs.temperature", -1, {}, "0 or more"),
     (f"{ROLLOUT}.val_kwargs.top_p", 1.5, {}, "up to 1"),
     (f"{ROLLOUT}.val_kwargs.top_k", "all", {}, "-1"),
+    (f"{ROLLOUT}.tensor_model_parallel_size", 0, {}, "1 or more"),
+    (f"{ROLLOUT}.data_parallel_size", None, {}, "1 or more"),
     (f"{ROLLOUT}.tensor_model_parallel_size", 3, {}, "does not divide the 8 devices"),
     ("trainer.v1.sampler.max_off_policy_strategy", "keep", {}, "drop, wait"),
+    (f"{ROLLOUT}.gpu_memory_utilization", 70, {}, "up to 1"),
+    (f"{ROLLOUT}.max_num_batched_tokens", 512, {}, "max_num_seqs=1024"),
+    (f"{ROLLOUT}.free_cache_engine", True, {f"{ROLLOUT}.enable_sleep_mode": False}, "sleep"),
+    (f"{ROLLOUT}.layered_summon", True, {f"{ROLLOUT}.load_format": "dummy"}, "load_format=safetensors"),
+    (f"{ROLLOUT}.scheduling_policy", "random", {}, "fcfs, priority"),
     (f"{MODEL}.lora_rank", 1024, {}, "512"),
     (f"{MODEL}.lora_adapter_path", "adapter", {f"{MODEL}.lora_rank": 0}, "lora_rank > 0"),
     (f"{MODEL}.use_liger", True, {}, "liger-kernel is not installed"),
@@ -188,7 +195,7 @@ def test_a_wrong_value_is_refused_by_its_rule(number: int) -> None:
     saved = {name: copy.deepcopy(OmegaConf.select(recipe(), name)) for name in wrong}
     try:
         for name, changed in wrong.items():
-            OmegaConf.update(recipe(), name, changed)
+            OmegaConf.update(recipe(), name, changed, force_add=True)
         with pytest.raises(BadConfig) as refused:
             check_values(recipe(), Settings.of(recipe()))
     finally:

@@ -59,6 +59,8 @@ def run(world: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[
             "trainer.save_freq=2",
             "trainer.test_freq=3",
             "trainer.val_before_train=false",
+            f"trainer.rollout_data_dir={folder / 'rollouts'}",
+            f"trainer.validation_data_dir={folder / 'validations'}",
             "data.val_max_samples=12",
             "data.train_max_samples=24",  # exactly one epoch
             "judge.max_attempts=1",
@@ -166,6 +168,22 @@ def test_generation_follows_the_trained_weights(run: Run) -> None:
     in_transformers = greedy_answers(run.dir / f"global_step_{STEPS}", prompts, 32)
     assert in_vllm == in_transformers
     assert all(t["feedback"] is None and t["refined"] is None for t in traces)
+
+
+def test_verls_own_dumps_are_written(run: Run) -> None:
+    dumped = (run.folder / "rollouts" / f"{STEPS}.jsonl").read_text().splitlines()
+    assert len(dumped) >= PROMPTS * N and {"input", "output", "score"} <= set(json.loads(dumped[0]))
+    assert len((run.folder / "validations" / f"{STEPS}.jsonl").read_text().splitlines()) == 12
+
+
+def test_another_number_of_devices_ends_before_anything_starts(run: Run) -> None:
+    folder = run.dir / f"global_step_{STEPS}"
+    run.start("trainer.n_gpus_per_node=1")
+    assert run.wait(120) == 2, run.tail()
+    paragraph = run.tail()
+    for part in (f"{folder} was saved on 2 devices, and this run has 1", f"ACTOR_MODEL_PATH={folder}"):
+        assert part in paragraph, paragraph
+    assert "Traceback" not in paragraph
 
 
 def test_no_artefact_holds_the_key(run: Run) -> None:

@@ -31,7 +31,7 @@ class Run:
         self.actor = config.actor_rollout_ref.actor
         self.rollout = config.actor_rollout_ref.rollout
         self.model = config.actor_rollout_ref.model
-        self.data, self.trainer, self.algorithm = config.data, config.trainer, config.algorithm
+        self.data, self.trainer = config.data, config.trainer
 
     @property
     def longest(self) -> int:
@@ -69,9 +69,8 @@ class Rule:
 def one_of(key: str, *allowed: Any, because: str = "") -> Rule:
     """The key takes one of these values."""
     names = ", ".join("null" if value is None else str(value) for value in allowed)
-    return Rule(
-        key, lambda run: OmegaConf.select(run.config, key) not in allowed, f"use one of {names}. {because}".strip()
-    )
+    why = f"use one of {names}. {because}".strip()
+    return Rule(key, lambda run: OmegaConf.select(run.config, key) not in allowed, why)
 
 
 def at_least(key: str, least: float) -> Rule:
@@ -92,11 +91,10 @@ def _number(run: Run, key: str) -> float:
 
 def truncation(section: str) -> tuple[Rule, Rule]:
     """vLLM's limits of top_p and top_k; it would refuse every single request."""
+    top_p, top_k = f"{section}.top_p", f"{section}.top_k"
     return (
-        Rule(
-            f"{section}.top_p", lambda run: not 0 < _number(run, f"{section}.top_p") <= 1, "must be above 0, up to 1."
-        ),
-        Rule(f"{section}.top_k", lambda run: not _number(run, f"{section}.top_k") >= -1, "must be -1 (all) or more."),
+        Rule(top_p, lambda run: not 0 < _number(run, top_p) <= 1, "must be a number above 0, up to 1 (all words)."),
+        Rule(top_k, lambda run: not _number(run, top_k) >= -1, "must be -1 (all words) or more."),
     )
 
 
@@ -239,6 +237,8 @@ RULES: tuple[Rule, ...] = (
     ),
     at_least(f"{_ROLLOUT}.val_kwargs.temperature", 0),
     *truncation(f"{_ROLLOUT}.val_kwargs"),
+    at_least(f"{_ROLLOUT}.tensor_model_parallel_size", 1),
+    at_least(f"{_ROLLOUT}.data_parallel_size", 1),
     Rule(
         f"{_ROLLOUT}.tensor_model_parallel_size",
         lambda run: run.devices % (run.rollout.tensor_model_parallel_size * run.rollout.data_parallel_size),
@@ -248,6 +248,33 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     one_of("trainer.v1.sampler.max_off_policy_strategy", "drop", "wait"),
+    # ---- the rollout server
+    Rule(
+        f"{_ROLLOUT}.gpu_memory_utilization",
+        lambda run: not 0 < _number(run, f"{_ROLLOUT}.gpu_memory_utilization") <= 1,
+        "is the share of a device's memory that vLLM may take: above 0, up to 1.",
+    ),
+    Rule(
+        f"{_ROLLOUT}.max_num_batched_tokens",
+        lambda run: not _number(run, f"{_ROLLOUT}.max_num_batched_tokens") >= _number(run, f"{_ROLLOUT}.max_num_seqs"),
+        lambda run: (
+            f"vLLM wants at least one token for each of {_ROLLOUT}.max_num_seqs={run.rollout.max_num_seqs} requests. "
+            "Raise it, or lower max_num_seqs."
+        ),
+    ),
+    Rule(
+        f"{_ROLLOUT}.free_cache_engine",
+        lambda run: run.rollout.free_cache_engine and run.rollout.get("enable_sleep_mode") is False,
+        f"vLLM frees its memory for the update by sleeping, and {_ROLLOUT}.enable_sleep_mode=false forbids it. Set "
+        "free_cache_engine=false too, or let it sleep.",
+    ),
+    Rule(
+        f"{_ROLLOUT}.layered_summon",
+        lambda run: run.rollout.layered_summon and run.model.lora_rank and "dummy" in str(run.rollout.load_format),
+        f"the base model must be in vLLM before an adapter is sent layer by layer: set {_ROLLOUT}.load_format="
+        "safetensors, or layered_summon=false.",
+    ),
+    one_of(f"{_ROLLOUT}.scheduling_policy", "fcfs", "priority"),
     # ---- model and optimizer
     Rule(
         f"{_MODEL}.lora_rank",
