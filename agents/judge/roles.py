@@ -88,6 +88,19 @@ class GatewaySettings(BaseModel):
         """Every endpoint, each once."""
         return tuple(dict.fromkeys([*self.roles.values(), *self.jury, *self.by_task.values()]))
 
+    def resolved(self) -> GatewaySettings:
+        """The same with every address written out: nothing is left for the environment of another process to decide."""
+
+        def written_out(endpoint: Endpoint) -> Endpoint:
+            return endpoint.model_copy(update={"base_url": endpoint.url})
+
+        return GatewaySettings(
+            roles={role: written_out(endpoint) for role, endpoint in self.roles.items()},
+            jury=tuple(map(written_out, self.jury)),
+            by_task={task: written_out(endpoint) for task, endpoint in self.by_task.items()},
+            policy=self.policy.model_copy(update={"jury": (), "by_task": {}}),  # they are above, with what they inherit
+        )
+
     def named(self, section: str) -> Endpoint:
         """The endpoint of a config section: a role's, or `judge.by_task.<task>`."""
         task = section.removeprefix(BY_TASK)

@@ -1,12 +1,14 @@
 """Our part of the Hydra config, validated: an unknown key or a wrong value is named before anything starts.
 
-The same values are read in the driver, in the trainer and in every agent-loop worker through `Settings.of(config)`.
+The same values are read in the driver, in the trainer and in every agent-loop worker through `Settings.of(config)`. The
+driver alone resolves the roles of the judge gateway, which takes its environment; see `worker_config.py`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -57,7 +59,9 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, config: DictConfig) -> Settings:
-        """Read `algorithm`, `refine`, `run`, `tasks`, `data.mixture` and the sections of the judge gateway's roles.
+        """Read `algorithm`, `refine`, `run`, `tasks`, `data.mixture` and the judge gateway.
+
+        The gateway is the sections of its roles, or `gateway` once the driver has resolved them.
 
         Raises:
             BadConfig: naming section and key.
@@ -103,6 +107,8 @@ class Settings(BaseModel):
 
 
 def _gateway(config: DictConfig) -> GatewaySettings:
+    if "gateway" in config:
+        return _section(GatewaySettings, "gateway", config)
     sections = {role: OmegaConf.to_container(config[role], resolve=True) for role in ROLES if role in config}
     try:
         settings = GatewaySettings.of(sections)  # type: ignore[arg-type]
@@ -113,6 +119,13 @@ def _gateway(config: DictConfig) -> GatewaySettings:
             tasks.load(task)
         except UnknownTask as error:
             raise BadConfig(f"judge.by_task: {error}") from error
+    for endpoint in settings.endpoints:
+        if "@" in urlsplit(endpoint.url).netloc:
+            raise BadConfig(
+                f"The address of {endpoint.name} comes with a user and a password (OPENAI_BASE_URL, or base_url of a "
+                "role). A run prints its config and hands it to all its workers, so there must be no secret in it: let "
+                "the endpoint take a key, and name the key's variable with api_key_env."
+            )
     return settings
 
 
