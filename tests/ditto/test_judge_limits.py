@@ -1,4 +1,5 @@
-"""The limits are the run's: four worker processes (Ray actors) share one cap, one rate and one budget.
+"""Limits and keys are the run's: four worker processes (Ray actors) share one cap, one rate and one budget, and use the
+driver's keys, whatever the environment of their node holds.
 
 The endpoint is a real HTTP server in this process; it counts what is in flight at the same time, whoever sent it.
 """
@@ -25,6 +26,14 @@ from ditto.settings import Settings
 from tests.ditto.test_settings import config
 
 WORKERS, CALLS = 4, 25
+KEY = "sk-sentinel-of-the-driver"
+OF_A_NODE = {
+    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+    "OPENAI_API_KEY": "sk-of-the-node",
+    "ANOTHER_KEY": "sk-of-the-node",
+    "OPENAI_CUSTOM_HEADERS": "authorization: Bearer sk-of-the-node",  # the SDK would send it in place of our key
+    "JUDGE_MODEL_NAME": "the-node's",
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,7 +56,9 @@ class Worker:
         from agents.errors import JudgeFailure
         from agents.judge import Gateway
 
-        gateway = Gateway.connect(GatewaySettings.model_validate_json(settings_json), judge_limits.port())
+        settings = GatewaySettings.model_validate_json(settings_json)
+        await judge_limits.take_variables(settings)
+        gateway = Gateway.connect(settings, judge_limits.port())
 
         class Score(BaseModel):
             score: int
@@ -67,7 +78,7 @@ class Worker:
 
 @pytest.fixture(scope="module")
 def workers(cluster: None) -> list[Any]:
-    return [Worker.remote() for _ in range(WORKERS)]
+    return [Worker.options(runtime_env={"env_vars": OF_A_NODE}).remote() for _ in range(WORKERS)]
 
 
 def run(workers: list[Any], fake: FakeOpenAI, calls: int = CALLS, **judge: Any) -> tuple[Counter[str], Any]:
@@ -115,6 +126,21 @@ def test_the_budget_holds_over_all_workers(workers: list[Any]) -> None:
     assert outcomes["ok"] < WORKERS * CALLS and cost > 0.02
 
 
+@pytest.mark.parametrize("named", ["OPENAI_API_KEY", "ANOTHER_KEY"])
+def test_workers_have_the_drivers_key_and_no_other(workers: list[Any], named: str, monkeypatch: Any) -> None:
+    for name in OF_A_NODE:
+        monkeypatch.delenv(name, raising=False)
+    with FakeOpenAI(Json({"score": 1})) as fake:
+        monkeypatch.setenv(named, KEY)
+        outcomes, _ = run(workers, fake, calls=2, api_key_env=named)
+        assert outcomes == {"ok": 2 * WORKERS}
+        assert {request.headers["authorization"] for request in fake.requests} == {f"Bearer {KEY}"}
+        assert {request.body["model"] for request in fake.requests} == {"fake"}
+        monkeypatch.delenv(named)
+        outcomes, _ = run(workers, fake, calls=2, api_key_env=named)
+        assert outcomes == {"auth": 2 * WORKERS} and len(fake.requests) == 2 * WORKERS, "a node's own key was used"
+
+
 # --- what the trainer makes of it
 
 
@@ -129,19 +155,19 @@ def trace(reward: float | None = 1.0, cause: str = "server_error", cost: float =
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Callable[..., JudgeWatch]]:
     """Makes a started JudgeWatch with these settings of the judge."""
-    started: list[JudgeWatch] = []
+    running: list[Any] = []
 
     def make(**judge: Any) -> JudgeWatch:
-        if started:  # a run that is resumed has another actor
-            ray.kill(started.pop()._limits)
+        if running:  # a run that is resumed has another actor
+            ray.kill(running.pop())
         section = {"model": "m", "base_url": "http://j", **judge}
         made = JudgeWatch(Settings.of(config(run__dir=str(tmp_path), judge=section)))
+        running.append(judge_limits.start(made.settings.gateway, spent_usd=0.0))
         made.start()
-        started.append(made)
         return made
 
     yield make
-    ray.kill(started.pop()._limits)
+    ray.kill(running.pop())
 
 
 def test_a_share_of_lost_sessions_above_the_limit_stops_the_run(watch: Callable[..., JudgeWatch]) -> None:

@@ -184,6 +184,16 @@ def test_a_missing_key_is_named_by_its_variable(
     assert "OPENAI_API_KEY is not set" in capsys.readouterr().err
 
 
+def test_a_ray_cluster_that_does_not_answer_is_named(
+    world: Path, judge: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ray itself tries for minutes. (Nothing listens on port 1.)"""
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    assert main(words(world, judge, **{"+dry_run": "false"})) == USER_ERROR
+    shown = capsys.readouterr().err
+    assert "BadCluster: " in shown and "there is no Ray cluster at " in shown and "RAY_ADDRESS=local" in shown
+
+
 @pytest.mark.parametrize("absolute", [True, False])
 def test_what_a_run_brings_along_lies_in_its_output_folder(tmp_path: Path, absolute: bool) -> None:
     """Also that of a run which an unknown task ends."""

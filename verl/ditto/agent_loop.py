@@ -8,6 +8,7 @@ throw the whole prompt group away and pad the hole in silence.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -52,10 +53,15 @@ class SequenceRecord:
 
 
 @cache
-def _gateway(settings_json: str, cache_dir: str) -> Gateway:
-    """One gateway per worker process; the limits are the run's."""
-    settings = GatewaySettings.model_validate_json(settings_json)
-    return Gateway.connect(settings, judge_limits.port(), Path(cache_dir))
+def _gateway(settings_json: str, cache_dir: str) -> asyncio.Task[Gateway]:
+    """One gateway per worker process, for all to await; limits and keys are the run's."""
+
+    async def connect() -> Gateway:
+        settings = GatewaySettings.model_validate_json(settings_json)
+        await judge_limits.take_variables(settings)
+        return Gateway.connect(settings, judge_limits.port(), Path(cache_dir))
+
+    return asyncio.create_task(connect())
 
 
 class SoulAgentLoop(AgentLoopBase):
@@ -94,7 +100,7 @@ class SoulAgentLoop(AgentLoopBase):
             task_row.task,
             task_row.row,
             new_players,
-            _gateway(settings.gateway.model_dump_json(), str(settings.cache_dir)),
+            await _gateway(settings.gateway.model_dump_json(), str(settings.cache_dir)),
             settings.refine,
             step=step,
             refine=settings.objective.refines and not validate,

@@ -40,8 +40,8 @@ class JudgeWatch:
         self._limits: Any = None
 
     def start(self) -> None:
-        """Start the actor that holds the run's limits; needs Ray, and comes before any worker."""
-        self._limits = judge_limits.start(self.settings.gateway, self._at_step_start)
+        """Find the actor that holds the run's limits."""
+        self._limits = ray.get_actor(judge_limits.NAME)
 
     def after_step(self, step: int, traces: Sequence[Trace]) -> dict[str, float]:
         """Count a step's sessions, decide on `stop`.

@@ -6,6 +6,7 @@ Checks come first and need no engine, and verl is imported only afterwards: a dr
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -38,6 +39,8 @@ def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConf
         OmegaConf.resolve(config)
     except COMPOSITION_ERRORS as error:
         raise BadConfig(f"{_one_paragraph(error)} All keys are listed by: python {program} --cfg") from error
+    if "gateway" in config:
+        raise BadConfig("gateway is what the launcher makes of judge, feedback, partner and environment: set those.")
     return config
 
 
@@ -60,25 +63,43 @@ def main(arguments: list[str]) -> int:
         print(plan.text())
         if config.get("dry_run"):
             return 0
+        limits = _connect(config)
     except SoulError as error:
         print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
         return USER_ERROR
-    _train(config)
+    _train(config, limits)
     return 0
 
 
-def _train(config: DictConfig) -> None:
+def _connect(config: DictConfig) -> Any:
+    """Settle the config for workers, connect to Ray, and start the actor that holds the run's judge limits and keys.
+
+    Returns:
+        The actor, which ends with its last handle in this process.
+    """
     from ditto import plugin
 
     plugin.require(config.trainer.device)
-    import ray
-    from verl.trainer.main_ppo import run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    from ditto.task_runner import remote_runner
+    from agents.judge.ledger import Ledger
+    from ditto import ray_cluster, worker_config
+    from ditto.settings import Settings
 
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    worker_config.settle(config)
+    ray_cluster.connect(config)
+    settings = Settings.of(config)
+    return ray_cluster.start_limits(settings.gateway, Ledger.load(settings.ledger_file).total().cost_usd)
+
+
+def _train(config: DictConfig, limits: Any) -> None:  # `limits` is only held, so that the actor lives
+    import ray
+    from verl.trainer.main_ppo import run_ppo
+
+    from ditto.task_runner import remote_runner
+
     try:
         run_ppo(config, task_runner_class=remote_runner())
     finally:
