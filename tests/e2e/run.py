@@ -41,6 +41,7 @@ class Run:
     model: Path
     judge_url: str
     overrides: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,6 +64,7 @@ class Run:
             "OPENAI_API_KEY": SENTINEL_KEY,
             "HF_HUB_OFFLINE": "1",
             "PLATFORM": "cpu",
+            **self.environment,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:

@@ -1,9 +1,10 @@
 """A LoRA run and its judge: one cap over several agent-loop workers, bill, budget, key, outage, resume, evaluation.
 
-First start: the judge has a price, the budget covers a step or two, so the run saves and ends by itself; the same
-command with a lower budget then says so at once. Second start, with a larger budget: it resumes, validates with the
-resumed adapter, trains on; then the judge goes out, the run saves and stops. Last, `eval.sh local` evaluates the first
-start's checkpoint.
+First start, on a Ray cluster that runs already and whose nodes name another judge and another key: the judge has a
+price, the budget covers a step or two, so the run saves and ends by itself; the same command with a lower budget then
+says so at once. Second start, on a cluster of its own, with a larger budget: it resumes, validates with the resumed
+adapter, trains on; then the judge goes out, the run saves and stops. Last, `eval.sh local` evaluates the first start's
+checkpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import pytest
 from agents.examples.__main__ import write
 from agents.examples.endpoint import answer
 from agents.testing import ChatRequest, FakeOpenAI, Json, Reply, ServerError
+from tests.e2e.cluster import Cluster
 from tests.e2e.run import ROOT, SENTINEL_KEY, Run, greedy_answers
 
 pytestmark = pytest.mark.slow
@@ -33,20 +36,31 @@ ANSWER = {"critique": "Ask what the character saw last.", "ready": True}
 SETS = ("stories", "opinions")  # a rule scores the ones, the judge the others
 
 
-class Finished:
-    """A run that its budget ended, what its judge saw of it, and what its processes looked like."""
+CPUS = 6  # of Ray's: all that one device takes (ray_cluster.needed)
+OF_THE_NODES = {"OPENAI_API_KEY": "sk-of-the-nodes", "JUDGE_MODEL_NAME": "judge-of-the-nodes"}
 
-    def __init__(self, run: Run, fake: FakeOpenAI, code: int, command_lines: set[str]) -> None:
-        self.run, self.fake, self.code, self.command_lines = run, fake, code, command_lines
+
+class Finished:
+    """A run that its budget ended, what its judge and the nodes' saw of it, and what its processes looked like."""
+
+    def __init__(
+        self, run: Run, fake: FakeOpenAI, of_the_nodes: FakeOpenAI, ray_logs: Path, code: int, command_lines: set[str]
+    ) -> None:
+        self.run, self.fake, self.of_the_nodes, self.ray_logs = run, fake, of_the_nodes, ray_logs
+        self.code, self.command_lines = code, command_lines
         self.steps = len(run.metrics())
         self.checkpoint = run.dir / f"global_step_{self.steps}"
         self.usage: dict[str, dict[str, float]] = json.loads((run.dir / "usage.json").read_text())
 
-    @property
-    def ray_logs(self) -> Path:
-        found = {m[1] for line in self.command_lines if (m := re.search(r"--session[-_]dir=(\S+)", line))}
-        assert len(found) == 1, found
-        return Path(found.pop())
+
+def command_lines(processes: Sequence[psutil.Process]) -> set[str]:
+    lines = set()
+    for process in processes:
+        try:
+            lines.add(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return lines
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +68,10 @@ def finished(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("judge")
     pq.write_table(pq.read_table(world / "heldback.parquet").slice(0, 8), folder / "stories.parquet")
     write(["humanual-opinion"], 4, folder / "opinions.parquet")
-    with FakeOpenAI(Json(ANSWER, delay=0.1)) as fake:
+    with FakeOpenAI(Json(ANSWER, delay=0.1)) as fake, FakeOpenAI(Json(ANSWER)) as of_the_nodes:
         validation = " ".join(f"{folder}/{name}.parquet" for name in SETS)
-        run = Run(folder, world / "train.parquet", validation, world / "warm", fake.url)
+        train = Path(os.path.relpath(world / "train.parquet", ROOT))
+        run = Run(folder, train, validation, world / "warm", fake.url)
         run.overrides = [
             "actor_rollout_ref.rollout.agent.num_workers=2",
             "actor_rollout_ref.actor.optim.lr=3e-3",
@@ -70,20 +85,21 @@ def finished(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             f"judge.price_in={PRICE}",
             f"judge.price_out={PRICE}",
             BUDGET,
+            f"run.dir={os.path.relpath(run.dir, ROOT)}",  # the nodes have another working directory
         ]
-        run.start()
         lines: set[str] = set()
+        with Cluster(CPUS, {**OF_THE_NODES, "OPENAI_BASE_URL": of_the_nodes.url}) as cluster:
+            run.environment = {"RAY_ADDRESS": cluster.address, **cluster.access}
+            run.start()
 
-        def seen() -> bool:
-            for process in run.descendants():
-                try:
-                    lines.add(" ".join(process.cmdline()))
-                except psutil.Error:
-                    continue
-            return (run.dir / "metrics.jsonl").exists()
+            def seen() -> bool:
+                lines.update(command_lines([*run.descendants(), *cluster.processes()]))
+                return (run.dir / "metrics.jsonl").exists()
 
-        run.until(seen, 420, "step 1")
-        yield Finished(run, fake, run.wait(300), lines)
+            run.until(seen, 420, "step 1")
+            code = run.wait(300)
+            cluster.stop()
+            yield Finished(run, fake, of_the_nodes, cluster.session, code, lines)
 
 
 def test_the_budget_ends_the_run_with_a_checkpoint_and_without_an_error(finished: Finished) -> None:
@@ -114,6 +130,16 @@ def test_the_bill_is_what_the_endpoint_saw(finished: Finished) -> None:
     assert total["latency_p50_s"] > 0.1
 
 
+def test_the_nodes_of_a_cluster_that_runs_decide_nothing(finished: Finished) -> None:
+    """Its environment names another judge, its working directory is another one."""
+    assert finished.of_the_nodes.requests == []
+    assert {request.headers["authorization"] for request in finished.fake.requests} == {f"Bearer {SENTINEL_KEY}"}
+    assert "judge-of-the-nodes" not in {request.body["model"] for request in finished.fake.requests}
+    assert "Connecting to existing Ray cluster" in finished.run.log.read_text(errors="replace")
+    workers = {"ray::AgentLoopWorkerTQ", "ray::DittoTaskRunner"}
+    assert all(any(line.startswith(name) for line in finished.command_lines) for name in workers)
+
+
 def test_equal_questions_were_asked_once(finished: Finished) -> None:
     asked = [
         json.dumps(request.data, sort_keys=True) for request in finished.fake.requests if "ping" not in request.data
@@ -123,12 +149,16 @@ def test_equal_questions_were_asked_once(finished: Finished) -> None:
 
 def test_the_key_is_in_no_artefact_no_log_of_ray_and_no_command_line(finished: Finished) -> None:
     assert finished.fake.requests[0].headers["authorization"] == f"Bearer {SENTINEL_KEY}"  # it was used ...
-    for folder in (finished.run.folder, finished.ray_logs):
+    shows_nowhere(finished.run.folder, finished.ray_logs, finished.command_lines)
+
+
+def shows_nowhere(run_folder: Path, ray_logs: Path, command_lines: set[str]) -> None:
+    for folder in (run_folder, ray_logs):
         files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
         assert len(files) > 10
-        assert [path for path in files if SENTINEL_KEY.encode() in path.read_bytes()] == []  # ... and shows nowhere
-    assert len(finished.command_lines) > 5
-    assert not [line for line in finished.command_lines if SENTINEL_KEY in line]
+        assert [path for path in files if SENTINEL_KEY.encode() in path.read_bytes()] == []
+    assert len(command_lines) > 5
+    assert not [line for line in command_lines if SENTINEL_KEY in line]
 
 
 def test_the_bill_is_there_for_people(finished: Finished) -> None:
@@ -169,26 +199,51 @@ class Outage:
         return ServerError(status=503) if self.traces.exists() else answer(request)
 
 
+@dataclass(frozen=True)
+class Resumed:
+    """The second start, which made one step more, and one that met no judge."""
+
+    code: int
+    command_lines: set[str]
+
+    @property
+    def ray_logs(self) -> Path:
+        found = {m[1] for line in self.command_lines if (m := re.search(r"--session[-_]dir=(\S+)", line))}
+        assert len(found) == 1, found
+        return Path(found.pop())
+
+
 @pytest.fixture(scope="module")
-def resumed(finished: Finished) -> int:
-    """The exit code of the second start, which made one step more, and one that met no judge."""
+def resumed(finished: Finished) -> Resumed:
     run, step = finished.run, finished.steps + 1
-    with FakeOpenAI(Outage(run.dir / "traces" / f"step_{step:06d}.jsonl")) as judge:
-        run.judge_url = judge.url
+    first_traces = run.dir / "traces" / f"step_{step:06d}.jsonl"
+    lines: set[str] = set()
+    with FakeOpenAI(Outage(first_traces)) as judge:
+        run.judge_url, run.environment = judge.url, {}
         run.start("trainer.val_before_train=true", BUDGET.replace("0.1", "100"))
-        return run.wait(420)
+
+        def seen() -> bool:
+            lines.update(command_lines(run.descendants()))
+            return first_traces.exists()
+
+        run.until(seen, 420, f"step {step}")
+        return Resumed(run.wait(420), lines)
 
 
-def test_a_resumed_run_generates_with_the_adapter(finished: Finished, resumed: int) -> None:
+def test_a_cluster_of_its_own_does_not_show_the_key_either(finished: Finished, resumed: Resumed) -> None:
+    shows_nowhere(finished.run.folder, resumed.ray_logs, resumed.command_lines)
+
+
+def test_a_resumed_run_generates_with_the_adapter(finished: Finished, resumed: Resumed) -> None:
     traces = [trace for trace in finished.run.traces(f"val_{finished.steps:06d}") if trace["task"] == "hitom"]
     prompts = [t["draft"]["seats"]["policy"][0]["content"] for t in traces]
     answers = [t["draft"]["seats"]["policy"][-1]["content"] for t in traces]
     assert answers == greedy_answers(finished.checkpoint, prompts, 32)
 
 
-def test_an_outage_of_the_judge_saves_and_stops(finished: Finished, resumed: int) -> None:
+def test_an_outage_of_the_judge_saves_and_stops(finished: Finished, resumed: Resumed) -> None:
     step, log = finished.steps + 2, finished.run.log.read_text(errors="replace")
-    assert resumed not in (0, None)
+    assert resumed.code != 0
     # A session whose policy says nothing asks no judge, so it need not be all of them.
     assert re.search(rf"JudgeOutage: Step {step}: the judge failed in \d+% of 8 sessions", log)
     assert finished.run.judge_url in log and "server_error" in log
@@ -196,7 +251,7 @@ def test_an_outage_of_the_judge_saves_and_stops(finished: Finished, resumed: int
 
 
 def test_an_evaluation_of_the_checkpoint_and_of_its_adapter_is_the_validation(
-    finished: Finished, resumed: int, tmp_path: Path
+    finished: Finished, resumed: Resumed, tmp_path: Path
 ) -> None:
     """Same rows, same weights, greedy: what the trainer validated, `eval.sh local` finds; merged, and as an adapter."""
     run, folder = finished.run, finished.checkpoint
