@@ -1,0 +1,34 @@
+"""The CUDA wheels fit together: vLLM's kernels load against this torch."""
+
+import importlib
+
+import pytest
+
+from tests.gpu_pins.conftest import vllm_folder
+
+
+def test_torch_is_built_for_cuda_13_and_for_the_cards_we_name() -> None:
+    import torch
+
+    assert torch.version.cuda and torch.version.cuda.startswith("13.")
+    assert {"sm_80", "sm_90", "sm_100"} <= set(torch._C._cuda_getArchFlags().split())
+
+
+@pytest.mark.parametrize("package, least", [("vllm", 6), ("vllm.vllm_flash_attn", 2)])
+def test_vllms_libraries_load_against_this_torch(package: str, least: int, cuda_driver: None) -> None:
+    import torch  # noqa: F401  (its libraries must be there first)
+
+    folder = vllm_folder().joinpath(*package.split(".")[1:])
+    names = sorted(path.name.partition(".")[0] for path in folder.glob("*.abi3.so"))
+    assert len(names) >= least
+    for name in names:
+        importlib.import_module(f"{package}.{name}")
+
+
+def test_the_kernels_that_a_gpu_calls_are_registered(h100: None) -> None:
+    import torch
+    import vllm._custom_ops  # noqa: F401
+    from vllm.device_allocator.cumem import cumem_available
+
+    assert torch.ops._C.rms_norm and torch.ops._C.silu_and_mul
+    assert cumem_available, "sleep mode needs vLLM's allocator"

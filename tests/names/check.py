@@ -1,0 +1,73 @@
+"""All of our sources against the installed stack."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.names.classes import check_class, subclasses_in
+from tests.names.uses import Findings, check_file
+
+ROOT = Path(__file__).resolve().parents[2]
+# Folder -> the package that its files are imported as.
+PACKAGES = {
+    "agents": "agents",
+    "data": "data",
+    "verl/ditto": "ditto",
+    "sft": "sft",
+    "recipe": "recipe",
+    "benchmarks": "benchmarks",
+}
+SCRIPTS = ("train_ppo.py", "train_sft.py", "docs/task_pages.py")
+# Modules that need more than the requirement files hold, or that run when they are imported.
+NOT_IMPORTED = {
+    "benchmarks.trl_contender": "TRL is no dependency: the benchmark compares with it where it is installed",
+}
+
+
+def sources() -> dict[Path, str | None]:
+    """Every source file of ours -> the name of its module; None for scripts."""
+    found: dict[Path, str | None] = {ROOT / script: None for script in SCRIPTS}
+    for folder, package in PACKAGES.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[path] = ".".join([package, *(part for part in parts if part != "__init__")])
+    return found
+
+
+def check_all() -> Findings:
+    """Imports of all modules, names and calls of all files, and all subclasses."""
+    findings = Findings()
+    files = sources()
+    called = _names_read(files)
+    for path, name in files.items():
+        check_file(path, str(path.relative_to(ROOT)), findings)
+        if name is None or name in NOT_IMPORTED or name.endswith("__main__"):
+            continue
+        try:
+            module = importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is the finding)
+            findings.check("modules", name, f"cannot be imported: {type(error).__name__}: {error}")
+            continue
+        elsewhere = None if Path(module.__file__ or "").is_relative_to(ROOT) else f"is taken from {module.__file__}"
+        findings.check("modules", name, elsewhere)
+        for cls in subclasses_in(module):
+            check_class(cls, called, findings)
+    return findings
+
+
+def check_files(paths: Iterable[Path]) -> Findings:
+    """Names and calls of other people's files."""
+    findings = Findings()
+    for path in paths:
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            check_file(file, str(file), findings)
+    return findings
+
+
+def _names_read(files: Iterable[Path]) -> set[str]:
+    """All attributes that our sources read."""
+    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text())))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
