@@ -12,8 +12,9 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 MODE=${1:-}
 case $MODE in
   api)
-    python=${PYTHON:-$ROOT/.venv/bin/python}
-    command -v "$python" >/dev/null || python=python3
+    python=python3
+    for made in "$ROOT"/.venv{-cpu,-gpu,}/bin/python; do [ ! -x "$made" ] || { python=$made; break; }; done
+    python=${PYTHON:-$python}
     "$python" -c "import agents.evaluate, openai, tenacity" 2>/dev/null ||
       { echo "eval.sh: $python lacks the base install: $python -m pip install -e $ROOT (or name another with PYTHON=...)" >&2; exit 2; }
     module=agents.evaluate ;;

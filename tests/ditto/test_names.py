@@ -39,7 +39,7 @@ def test_one_module_alone_knows_the_transfer_queue() -> None:
     ("source", "complaint"),
     [
         ("from verl.protocol import NoSuchName", "has no 'NoSuchName'"),
-        ("def late():\n    import verl.no_such_module", "no module 'verl.no_such_module'"),
+        ("def late():\n    import verl.no_such_module", "No module named 'verl.no_such_module'"),
         ("import torch.distributed as dist\ndist.all_reduce_everything", "has no 'all_reduce_everything'"),
         ("from omegaconf import OmegaConf\nOmegaConf.make({})", "has no 'make'"),
         ("from omegaconf import OmegaConf\nOmegaConf.create({}, no_such_word=1)", "no_such_word"),

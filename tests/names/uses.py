@@ -69,12 +69,12 @@ def load(module: str, attribute: str | None = None) -> Any:
     """Import a module, or one attribute of it.
 
     Raises:
-        Missing: the installed package has no such module or attribute.
+        Missing: the installed package has no such module or attribute, or the module cannot be imported.
     """
     try:
         found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise Missing(f"no module {error.name!r}") from error
+    except Exception as error:  # noqa: BLE001  (whatever keeps a module from being imported is the finding)
+        raise Missing(f"{type(error).__name__}: {error}") from error
     return found if attribute is None else step_into(found, attribute)
 
 
