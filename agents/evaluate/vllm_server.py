@@ -37,6 +37,8 @@ CPU_ARGUMENTS = (
     "--no-enable-chunked-prefill",
 )
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
+# FlashInfer's sampler is compiled by nvcc when the server starts; vLLM's own needs no compiler.
+GPU_VARIABLES = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 
 
 class ServerFailed(SoulError):
@@ -76,7 +78,7 @@ class ServerSettings:
     def environment(self) -> Mapping[str, str]:
         """The server's environment: ours, without the keys of judges and agents."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-        return ours | CPU_VARIABLES if self.platform == "cpu" else ours
+        return ours | CPU_VARIABLES if self.platform == "cpu" else GPU_VARIABLES | ours
 
 
 def free_port() -> int:

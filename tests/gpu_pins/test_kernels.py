@@ -1,10 +1,13 @@
 """The CUDA wheels fit together: vLLM's kernels load against this torch."""
 
 import importlib
+from pathlib import Path
 
 import pytest
 
+from agents.evaluate.vllm_server import ServerSettings
 from tests.gpu_pins.conftest import vllm_folder
+from tests.gpu_pins.test_arguments import compose
 
 
 def test_torch_is_built_for_cuda_13_and_for_the_cards_we_name() -> None:
@@ -23,6 +26,18 @@ def test_vllms_libraries_load_against_this_torch(package: str, least: int, cuda_
     assert len(names) >= least
     for name in names:
         importlib.import_module(f"{package}.{name}")
+
+
+def test_sampling_needs_no_cuda_compiler(h100: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM prefers FlashInfer's sampler without asking for nvcc, which compiles it: both ways to a server say no."""
+    from vllm.v1.sample.ops.topk_topp_sampler import flashinfer_sampler_supported
+
+    assert flashinfer_sampler_supported(), "vLLM no longer prefers it: the setting can go"
+    training = compose("ditto", Path("somewhere")).ray_kwargs.ray_init.runtime_env.env_vars
+    for variables in (training, ServerSettings(platform="gpu").environment()):
+        monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", variables["VLLM_USE_FLASHINFER_SAMPLER"])
+        assert not flashinfer_sampler_supported()
+        monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER")
 
 
 def test_the_kernels_that_a_gpu_calls_are_registered(h100: None) -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.names.requirements verl`: what a package asks for that is not installed in the version it asks for."""
+"""`python -m tests.names.requirements verl`: what a package asks for and does not find installed in that version."""
 
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
