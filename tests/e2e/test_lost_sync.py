@@ -1,0 +1,35 @@
+"""A run whose weight syncs stop to arrive, without an error, ends by itself: at the recipe's learning rate, with LoRA.
+
+So small an update moves no log-prob beyond rounding; the engine's unchanging answers give it away.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.testing import FakeOpenAI, Json
+from tests.e2e import lost_sync
+from tests.e2e.run import Run
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_lost_weight_sync_ends_the_run(world: Path, tmp_path: Path) -> None:
+    with FakeOpenAI(Json({"critique": "Ask what the character saw last.", "ready": True})) as judge:
+        run = Run(tmp_path, world / "train.parquet", world / "heldback.parquet", world / "warm", judge.url)
+        run.overrides = [
+            "trainer.v1.sampler.custom_sampler.path=pkg://tests.e2e.lost_sync",
+            "actor_rollout_ref.actor.optim.lr=5e-6",
+            "trainer.total_training_steps=20",
+            "trainer.save_freq=-1",
+            "trainer.test_freq=-1",
+            "trainer.val_before_train=false",
+        ]
+        run.start()
+        assert run.wait(420) != 0
+    log = run.log.read_text(errors="replace")
+    last = lost_sync.LAST_SYNC + 3  # run.max_unchanged_syncs
+    assert f"WeightsOutOfSync: Step {last}: rollout server 0 answers a fixed prompt" in log, run.tail()
+    assert sorted(run.metrics()) == list(range(1, last))
