@@ -30,7 +30,6 @@ NOT_IN_THE_FILES = {
     f"{ACTOR}.checkpoint.save_lora_only",
     *(f"actor_rollout_ref.{role}.fsdp_config.mixed_precision.*" for role in ("actor", "ref")),
     *(f"actor_rollout_ref.{role}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap" for role in ("actor", "ref")),
-    *(f"actor_rollout_ref.{role}.fsdp_config.*" for role in ("actor", "ref")),  # whatever else an engine knows
     *(f"{ROLLOUT}.{name}" for name in ("enable_sleep_mode", "limit_images", "repetition_penalty")),
     *(f"{MODEL}.{name}" for name in ("target_parameters", "lora.fully_sharded_loras")),
     "dry_run",
@@ -113,7 +112,10 @@ def test_a_key_that_follows_another_may_follow_it(config: DictConfig) -> None:
         ("trainer.total_trainig_steps", "Did you mean trainer.total_training_steps"),
         ("data.sampler.class_path", "nothing in this trainer reads such a key"),
         (f"{ROLLOUT}.repetition_penalty", "samples with 1.0"),
-        (f"{ACTOR}.fsdp_config.max_token_len_per_gpu", "verl overwrites it"),
+        (
+            f"{ACTOR}.fsdp_config.max_token_len_per_gpu",
+            "Did you mean actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
+        ),
     ],
 )
 def test_an_added_key_that_nobody_reads_is_refused(config: DictConfig, key: str, hint: str) -> None:

@@ -15,9 +15,6 @@ _REWARDS_ARE_JUDGED = (
     "rewards come from the task's own judge (sections judge, feedback, partner, environment; docs/judge.md), and "
     "verl's reward workers are never asked. A reward of your own is a task of your own: docs/add_a_task.md."
 )
-_ENGINE_IS_TOLD = (
-    "verl overwrites it before the engine starts. Set the actor's, the model's or the rollout's key instead."
-)
 _FSDP1_ONLY = "is read by FSDP1 alone, and actor.strategy is fsdp2."
 _TURBO = "belongs to the strategy fsdp_turbo, and actor.strategy is fsdp2."
 _NO_QAT = "training for a quantized model is not supported: what a checkpoint exports would not be what was trained."
@@ -45,6 +42,7 @@ _SOUL_LOOP = (
     "docs/add_a_task.md."
 )
 _FOLLOWS = "it follows {source}, which everything else reads too. Set {source} instead."
+_SHARED_DEVICES = "actor and rollout share their devices, so weights go over directly. Leave backend=naive."
 _MTP = "multi-token prediction is not supported: its heads would be trained by no part of the objective."
 _MOE_REPLAY = "expert routing is not recorded by the agent loop, so it can be neither replayed nor measured."
 
@@ -83,7 +81,11 @@ FIXED: dict[str, str] = {
     "actor_rollout_ref.actor.use_fused_kernels": _FOLLOWS.format(source="actor_rollout_ref.model.use_fused_kernels"),
     "actor_rollout_ref.actor.use_remove_padding": _FOLLOWS.format(source="actor_rollout_ref.model.use_remove_padding"),
     "actor_rollout_ref.actor.ulysses_sequence_parallel_size": _ULYSSES,
-    "actor_rollout_ref.actor.policy_loss.*": _OTHER_LOSS,
+    "actor_rollout_ref.actor.policy_loss.clip_cov_ratio": _OTHER_LOSS,
+    "actor_rollout_ref.actor.policy_loss.clip_cov_lb": _OTHER_LOSS,
+    "actor_rollout_ref.actor.policy_loss.clip_cov_ub": _OTHER_LOSS,
+    "actor_rollout_ref.actor.policy_loss.kl_cov_ratio": _OTHER_LOSS,
+    "actor_rollout_ref.actor.policy_loss.ppo_kl_coef": _OTHER_LOSS,
     "actor_rollout_ref.actor.optim.total_training_steps": _FOLLOWS.format(source="trainer.total_training_steps"),
     "actor_rollout_ref.actor.checkpoint.async_save": (
         "is implemented for Megatron alone; a checkpoint here is written whole and then published by one rename."
@@ -91,7 +93,6 @@ FIXED: dict[str, str] = {
     "actor_rollout_ref.actor.checkpoint.strict": "is read by Megatron's checkpoints alone.",
     "actor_rollout_ref.actor.qat.*": _NO_QAT,
     "actor_rollout_ref.actor.fsdp_config.qat.*": _NO_QAT,
-    "actor_rollout_ref.actor.fsdp_config.*": _ENGINE_IS_TOLD,
     "actor_rollout_ref.actor.fsdp_config.forward_only": "the actor is trained. Leave it false.",
     "actor_rollout_ref.actor.fsdp_config.strategy": _FOLLOWS.format(source="actor_rollout_ref.actor.strategy"),
     "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size": _ULYSSES,
@@ -112,7 +113,6 @@ FIXED: dict[str, str] = {
     "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": _DYNAMIC,
     "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": _DYNAMIC,
     "actor_rollout_ref.ref.ulysses_sequence_parallel_size": _ULYSSES,
-    "actor_rollout_ref.ref.fsdp_config.*": _ENGINE_IS_TOLD,
     "actor_rollout_ref.ref.fsdp_config.qat.*": _NO_QAT,
     "actor_rollout_ref.ref.fsdp_config.forward_only": "the reference policy is never trained. Leave it true.",
     "actor_rollout_ref.ref.fsdp_config.strategy": _FOLLOWS.format(source="actor_rollout_ref.actor.strategy"),
@@ -169,9 +169,9 @@ FIXED: dict[str, str] = {
     "actor_rollout_ref.rollout.agent.default_agent_loop": _SOUL_LOOP,
     "actor_rollout_ref.rollout.agent.agent_loop_config_path": _SOUL_LOOP,
     "actor_rollout_ref.rollout.agent.custom_async_server.*": "verl's V1 trainer does not read it.",
-    "actor_rollout_ref.rollout.checkpoint_engine.*": (
-        "while actor and rollout share their devices, weights go over directly. Leave backend=naive."
-    ),
+    "actor_rollout_ref.rollout.checkpoint_engine.backend": _SHARED_DEVICES,
+    "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs.*": _SHARED_DEVICES,
+    "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module": _SHARED_DEVICES,
     "actor_rollout_ref.rollout.trace.*": _TRACES,
     "actor_rollout_ref.rollout.enable_rollout_routing_replay": _MOE_REPLAY,
     "actor_rollout_ref.rollout.moe_load_balance_metrics_interval": _MOE_REPLAY,
