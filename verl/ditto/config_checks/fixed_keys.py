@@ -258,6 +258,10 @@ FIXED: dict[str, str] = {
     "trainer.del_local_ckpt_after_load": "deletes nothing of a local checkpoint. Use trainer.max_actor_ckpt_to_keep.",
     "trainer.max_critic_ckpt_to_keep": "there is no critic. Use trainer.max_actor_ckpt_to_keep.",
     "trainer.ray_wait_register_center_timeout": "verl's V1 trainer does not read it.",
+    "trainer.rollout_data_dir": (
+        "verl writes the reward of a session's last sequence beside all of them: a draft would show the reward of its "
+        "refined answer. Every session, with each reward, is in <run.dir>/traces."
+    ),
     "trainer.use_v1": "the DITTO trainer is built on verl's V1 trainer. Leave it true.",
     "trainer.v1.sync.*": "the mode sync has no options.",
     "trainer.v1.separate_async.*": "the mode separate_async is not supported (trainer.v1.trainer_mode says why).",

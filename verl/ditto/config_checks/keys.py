@@ -112,7 +112,7 @@ OUTSIDE: dict[str, str] = {
     "actor_rollout_ref.rollout": "profiler.* prometheus.* disable_log_stats router_config_path agent.num_workers",
     "data": "dataloader_num_workers",
     "trainer": (
-        "project_name experiment_name logger log_val_generations rollout_data_dir validation_data_dir"  # what is shown
+        "project_name experiment_name logger log_val_generations validation_data_dir"  # what is shown
     ),
     "global_profiler": "*",
     "transfer_queue": "*",
