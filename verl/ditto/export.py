@@ -63,8 +63,9 @@ def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> N
     weight_map: dict[str, str] = {}
     stored = 0
     for shard in shards:
-        finished = {}
-        for key, tensor in load_file(shard).items():
+        trained, finished = load_file(shard), {}
+        for key in list(trained):
+            tensor = trained.pop(key)  # a shard may be the whole model: never hold it twice
             if ".lora_" in key:
                 continue
             name = key.removeprefix(_PEFT_PREFIX).replace(".base_layer.", ".")
