@@ -21,7 +21,8 @@ from verl.workers.config import (
     TrainingWorkerConfig,
 )
 from verl.workers.engine_workers import TrainingWorker
-from verl.workers.utils.losses import ppo_loss
+
+from ditto.batch.counted_loss import counted_loss
 
 
 def main(folder: Path) -> None:
@@ -58,7 +59,7 @@ def main(folder: Path) -> None:
     config = FSDPActorConfig(
         strategy="fsdp2", rollout_n=1, use_dynamic_bsz=True, use_torch_compile=False, **job["actor"]
     )
-    worker.set_loss_fn(partial(ppo_loss, config=config))
+    worker.set_loss_fn(partial(counted_loss, config=config))
     columns = saved["columns"]
     per_rank = len(columns["input_ids"]) // ranks
     mine = slice(rank * per_rank, (rank + 1) * per_rank)

@@ -146,7 +146,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ROLLOUT}.log_prob_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", 9, {f"{ACTOR}.use_kl_loss": True}, "17408 tokens"),
     (f"{ACTOR}.loss_agg_mode", "token-sum", {}, "token-mean, seq-mean-token-mean"),
-    (f"{ACTOR}.loss_agg_mode", "seq-mean-token-mean", {f"{ACTOR}.use_kl_loss": True}, "padding and failed sessions"),
     (f"{ACTOR}.loss_scale_factor", None, {f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm"}, "micro-batch"),
     (f"{ACTOR}.policy_loss.loss_mode", "vanila", {f"{MODEL}.external_lib": None}, "Use one of vanilla"),
     (f"{ACTOR}.policy_loss.dro_beta", None, {f"{ACTOR}.policy_loss.loss_mode": "dro"}, "above 0"),

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ditto.loss_weights import LOSS_AGG_MODES, sequence_weights
+from ditto.loss_weights import LOSS_AGG_MODES, counted_sequences, sequence_weights
 
 HORIZON = 16  # verl's loss_scale_factor
 
@@ -67,7 +67,7 @@ def of_verl(rows: list[Sequence], weights: list[float], mode: str, ranks: int, s
                 loss_agg_mode=mode,
                 dp_size=ranks,
                 batch_num_tokens=tokens,
-                global_batch_size=len(rows),
+                global_batch_size=counted_sequences([sum(row.mask) for row in rows]),
                 loss_scale_factor=HORIZON,
             ).item()
     return total / ranks
@@ -81,7 +81,7 @@ def _padded(rows: list[tuple], dtype: torch.dtype) -> Tensor:
 
 
 def weights_of(rows: list[Sequence], coefficients: dict[str, float], mode: str) -> list[float]:
-    return sequence_weights([r.part for r in rows], [sum(r.mask) for r in rows], coefficients, mode, len(rows))
+    return sequence_weights([r.part for r in rows], [sum(r.mask) for r in rows], coefficients, mode)
 
 
 @st.composite
@@ -129,20 +129,20 @@ def test_identity_on_a_fixed_batch_of_two_ranks_and_three_micro_batches(mode: st
 
 @pytest.mark.parametrize("mode", LOSS_AGG_MODES)
 def test_one_part_that_holds_everything_weighs_one(mode: str) -> None:
-    assert sequence_weights(["joint"] * 3, [4, 1, 7], {"joint": 1.0}, mode, rows=3) == [1.0] * 3
+    assert sequence_weights(["joint"] * 3, [4, 1, 7], {"joint": 1.0}, mode) == [1.0] * 3
 
 
 @pytest.mark.parametrize("mode", LOSS_AGG_MODES)
 def test_invalid_rows_and_rows_without_tokens_weigh_nothing(mode: str) -> None:
-    weights = sequence_weights(["joint", None, "joint", None], [4, 0, 0, 3], {"joint": 1.0}, mode, rows=4)
+    weights = sequence_weights(["joint", None, "joint", None], [4, 0, 0, 3], {"joint": 1.0}, mode)
     assert weights[1:] == [0.0, 0.0, 0.0]
     assert weights[0] > 0
 
 
 def test_token_mean_balances_by_tokens_and_sequence_means_by_sequences() -> None:
     parts, tokens, coefficients = ["joint", "joint", "feedback"], [6, 2, 4], {"joint": 1.0, "feedback": 0.5}
-    assert sequence_weights(parts, tokens, coefficients, "token-mean", 4) == [12 / 8, 12 / 8, 0.5 * 12 / 4]
-    assert sequence_weights(parts, tokens, coefficients, "seq-mean-token-mean", 4) == [4 / 2, 4 / 2, 0.5 * 4 / 1]
+    assert sequence_weights(parts, tokens, coefficients, "token-mean") == [12 / 8, 12 / 8, 0.5 * 12 / 4]
+    assert sequence_weights(parts, tokens, coefficients, "seq-mean-token-mean") == [3 / 2, 3 / 2, 0.5 * 3 / 1]
 
 
 def test_the_balance_does_not_depend_on_how_long_refined_answers_are() -> None:
@@ -155,7 +155,7 @@ def test_the_balance_does_not_depend_on_how_long_refined_answers_are() -> None:
 
 def test_a_mode_without_a_per_part_form_is_refused() -> None:
     with pytest.raises(ValueError, match="token-sum.*token-mean"):
-        sequence_weights(["joint"], [1], {"joint": 1.0}, "token-sum", 1)
+        sequence_weights(["joint"], [1], {"joint": 1.0}, "token-sum")
 
 
 def test_sum_norm_without_a_scale_factor_is_refused() -> None:

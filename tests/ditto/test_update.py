@@ -23,17 +23,29 @@ import tiny_step
 import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
-from tiny_step import SEQUENCES, Counts, equations, mini_batches, old_log_probs, perturbed, sequences, tiny_model
+from tiny_step import (
+    ENTROPY_COEF,
+    KL_COEF,
+    SEQUENCES,
+    Counts,
+    equations,
+    mini_batches,
+    old_log_probs,
+    perturbed,
+    sequences,
+    tiny_model,
+)
 from torch import Tensor
 from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
 from verl.utils import tensordict_utils as tu
 from verl.utils.seqlen_balancing import rearrange_micro_batches
+from verl.utils.torch_functional import entropy_from_logits
 from verl.workers.config import FSDPActorConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
-from verl.workers.utils.losses import ppo_loss
 
 import ditto.trainer
 from ditto.agent_loop import SequenceRecord
+from ditto.batch.counted_loss import COUNTED, counted_loss
 from ditto.layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.objectives import objective as objective_of
 from ditto.settings import RunSettings, Settings
@@ -138,13 +150,15 @@ def step_data(
             "old_log_probs": columns["old_log_probs"],
             "advantages": written["advantages"],
             "rollout_is_weights": written["rollout_is_weights"],
+            COUNTED: written[COUNTED],
         }
     )
     return step, data
 
 
-def actor_config(loss_agg_mode: str) -> FSDPActorConfig:
+def actor_config(loss_agg_mode: str, **terms: Any) -> FSDPActorConfig:
     return FSDPActorConfig(
+        **terms,
         strategy="fsdp2",
         rollout_n=1,
         use_dynamic_bsz=True,
@@ -159,6 +173,7 @@ def engine_of(model: torch.nn.Module) -> FSDPEngineWithLMHead:
     engine = object.__new__(FSDPEngineWithLMHead)
     engine.module = model
     engine.engine_config = SimpleNamespace(entropy_checkpointing=False)
+    engine.compute_entropy_from_logits = entropy_from_logits
     engine.use_ulysses_sp = engine.pad_to_length = False
     engine._autocast_dtype = torch.float32  # no autocast
     engine.get_data_parallel_group = lambda: None
@@ -174,11 +189,12 @@ def ours(
     ranks: int,
     splits: int,
     update: int,
+    **terms: Any,
 ) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of one mini-batch, as verl computes them: summed over micro-batches, averaged over ranks."""
     assert step.layout is not None
     engine = engine_of(model)
-    loss_function = partial(ppo_loss, config=actor_config(loss_agg_mode))
+    loss_function = partial(counted_loss, config=actor_config(loss_agg_mode, **terms))
     model.zero_grad()
     per_rank, size = len(data) // ranks, step.layout.rows // ranks
     chunks = [
@@ -196,6 +212,7 @@ def ours(
                 micro_batch,
                 use_remove_padding=True,
                 temperature=1.0,
+                calculate_entropy=bool(terms),
                 global_batch_size=step.layout.rows,
                 batch_num_tokens=int(sum(c["loss_mask"].values().sum() for c in chunks)),
                 dp_size=ranks,
@@ -292,6 +309,38 @@ def test_update_equals_the_equations(
     assert worst <= TOLERANCE
 
 
+@pytest.mark.parametrize(("ranks", "splits"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize("loss_agg_mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
+def test_kl_and_entropy_terms_are_means_over_the_sequences_that_count(
+    loss_agg_mode: str, ranks: int, splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padding and failed sessions are rows of the mini-batch too, and verl alone would divide by them."""
+    rows = sequences("ditto")
+    old = old_log_probs(tiny_model(), rows, perturbed)
+    step, data = step_data(rows, old, settings_of("ditto", 0.5), loss_agg_mode, ranks, monkeypatch)
+    assert step.layout is not None
+    data["ref_log_prob"] = nested([row - 0.25 for row in data["old_log_probs"].unbind()])
+    terms = {"use_kl_loss": True, "kl_loss_type": "k1", "kl_loss_coef": KL_COEF, "entropy_coeff": ENTROPY_COEF}
+    model, theirs = tiny_model(), tiny_model()
+    for update, members in enumerate(mini_batches(rows)):
+        loss, gradients = ours(model, step, data, loss_agg_mode, ranks=ranks, splits=splits, update=update, **terms)
+        theirs.zero_grad()
+        expected_loss = equations(
+            theirs,
+            [rows[i] for i in members],
+            [old[i] for i in members],
+            objective="ditto",
+            feedback_coef=0.5,
+            loss_agg_mode=loss_agg_mode,
+            reference=lambda i, t, members=members: old[members[i]][t] - 0.25,
+        )
+        expected_loss.backward()
+        assert sum(rows[i].valid for i in members) < step.layout.rows
+        assert loss == pytest.approx(expected_loss.item(), rel=TOLERANCE)
+        for name, parameter in theirs.named_parameters():
+            assert relative_error(gradients[name], parameter.grad) <= TOLERANCE, name
+
+
 def test_two_parts_in_one_mini_batch_differ_from_one_joint_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control: without the weights the gradient is far from the equations, so the comparison can fail."""
     old, references, _ = expected("ditto", 1.0, "token-mean", "ratio=1")
@@ -314,7 +363,8 @@ def test_mini_batch_whose_sessions_all_failed_has_a_finite_loss(
     ]
     old = old_log_probs(tiny_model(), rows, None)
     step, data = step_data(rows, old, settings_of("ditto", 1.0), loss_agg_mode, 1, monkeypatch)
-    loss, gradients = ours(tiny_model(), step, data, loss_agg_mode, ranks=1, splits=1, update=1)
+    terms = {"entropy_coeff": ENTROPY_COEF}  # the token that is counted lest verl divides by 0 has an entropy
+    loss, gradients = ours(tiny_model(), step, data, loss_agg_mode, ranks=1, splits=1, update=1, **terms)
     assert loss == 0.0
     assert all(torch.equal(g, torch.zeros_like(g)) for g in gradients.values())
 

@@ -18,6 +18,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from ditto.model import attention
 
 VOCAB, EOS = 48, 1
+KL_COEF, ENTROPY_COEF = 0.3, 0.2
 PROMPTS_PER_MINI_BATCH = 2
 
 
@@ -129,6 +130,14 @@ def log_probs(model: torch.nn.Module, sequence: Sequence_) -> list[Tensor]:
     return found
 
 
+def entropy(model: torch.nn.Module, sequence: Sequence_) -> list[Tensor]:
+    """- sum over words of p log p, at every response token."""
+    ids = sequence.prompt_ids + sequence.response_ids
+    rows = model(input_ids=torch.tensor([ids])).logits[0][len(sequence.prompt_ids) - 1 : len(ids) - 1]
+    log_p = [row - torch.log(torch.exp(row - row.max().detach()).sum()) - row.max().detach() for row in rows]
+    return [-(torch.exp(words) * words).sum() for words in log_p]
+
+
 def perturbed(log_prob: float, sequence: int, token: int) -> float:
     """An old log-prob that gives ratios below, inside and above the clipping range, and some above c = 10."""
     return log_prob - (0.0, 0.1, -0.1, 0.4, -0.6, math.log(14.0), -3.0)[(3 * sequence + token) % 7]
@@ -152,8 +161,12 @@ def equations(
     feedback_coef: float,
     loss_agg_mode: str,
     counts: Counts | None = None,
+    reference: Callable[[int, int], float] | None = None,
 ) -> Tensor:
     """The loss of ONE mini-batch whose rows are `rows`, from design section 7.
+
+    With `reference` (row, token -> log-prob of the reference policy) a KL and an entropy term are added, each over all
+    sequences of the mini-batch that are trained:  L + KL_COEF * agg of (log pi - log ref) - ENTROPY_COEF * agg of H.
 
     joint group   G(x) = {(x, y_i, r_i)} u {(x, y'_i, r'_i)}       A  = (r - mean_G) / (std_G + eps)
     feedback group F(x) = {((x, f_i), y'_i, r'_i)}                 A' = (r' - mean_F) / (std_F + eps)
@@ -164,6 +177,8 @@ def equations(
         objective, {"joint": ["draft", "refined_base"], "feedback": ["refined_feedback"]}
     )
     loss = torch.zeros((), dtype=torch.float64)
+    if reference is not None:
+        loss = loss + _kl_and_entropy(model, rows, loss_agg_mode, reference)
     for part, kinds in parts.items():
         members = [i for i, s in enumerate(rows) if s.valid and s.kind in kinds]
         terms: list[list[Tensor]] = []
@@ -173,14 +188,33 @@ def equations(
             for t, (new, sampled) in enumerate(zip(log_probs(model, rows[i]), rows[i].mask, strict=True)):
                 if sampled:
                     terms[-1].append(_token(new, old[i][t], advantage, counts))
-        if loss_agg_mode == "token-mean":
-            everything = [term for sequence in terms for term in sequence]
-            value = sum(everything) / len(everything)
-        else:
-            assert loss_agg_mode == "seq-mean-token-mean"
-            value = sum(sum(sequence) / len(sequence) for sequence in terms) / len(terms)
-        loss = loss - (1.0 if part == "joint" else feedback_coef) * value
+        loss = loss - (1.0 if part == "joint" else feedback_coef) * _aggregate(terms, loss_agg_mode)
     return loss
+
+
+def _aggregate(terms: Sequence[Sequence[Tensor]], loss_agg_mode: str) -> Tensor:
+    """The mean over the tokens of all sequences, or over sequences of each one's mean or sum."""
+    if loss_agg_mode == "token-mean":
+        everything = [term for sequence in terms for term in sequence]
+        return sum(everything) / len(everything)
+    if loss_agg_mode == "seq-mean-token-mean":
+        return sum(sum(sequence) / len(sequence) for sequence in terms) / len(terms)
+    assert loss_agg_mode == "seq-mean-token-sum"
+    return sum(sum(sequence) for sequence in terms) / len(terms)
+
+
+def _kl_and_entropy(
+    model: torch.nn.Module, rows: Sequence[Sequence_], loss_agg_mode: str, reference: Callable[[int, int], float]
+) -> Tensor:
+    kls, entropies = [], []
+    for i, row in enumerate(rows):
+        if not row.valid:
+            continue
+        new, spread = log_probs(model, row), entropy(model, row)
+        sampled = [t for t, mask in enumerate(row.mask) if mask]
+        kls.append([new[t] - reference(i, t) for t in sampled])
+        entropies.append([spread[t] for t in sampled])
+    return KL_COEF * _aggregate(kls, loss_agg_mode) - ENTROPY_COEF * _aggregate(entropies, loss_agg_mode)
 
 
 def _advantage(sequence: Sequence_, members: Sequence[Sequence_]) -> float:

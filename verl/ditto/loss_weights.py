@@ -1,8 +1,8 @@
 """How much each sequence weighs in the loss, so that each part of an objective is aggregated over its own tokens.
 
 verl aggregates one sum over all sequences of a mini-batch and divides it by one number: the tokens of the mini-batch
-(`token-mean`) or its sequences (`seq-mean-*`). An objective with several parts divides each part by its own number
-(design section 7). So a sequence of a part weighs
+(`token-mean`) or its sequences that have any (`seq-mean-*`; see `batch/counted_loss.py`). An objective with several
+parts divides each part by its own number. So a sequence of a part weighs
 
     coefficient * (what verl divides by) / (the same count over the part's valid sequences)
 
@@ -24,7 +24,6 @@ def sequence_weights(
     tokens: Sequence[int],
     coefficients: dict[str, float],
     loss_agg_mode: str,
-    rows: int,
 ) -> list[float]:
     """Weights of the sequences of ONE mini-batch, over all ranks.
 
@@ -33,7 +32,6 @@ def sequence_weights(
         tokens: how many tokens of each sequence verl counts (the sum of its mask; >= 0).
         coefficients: the coefficient of each part.
         loss_agg_mode: verl's `actor.loss_agg_mode`, one of LOSS_AGG_MODES.
-        rows: verl's `global_batch_size` of the mini-batch (sequences, padding included).
 
     Raises:
         ValueError: an aggregation mode that has no per-part form.
@@ -41,7 +39,7 @@ def sequence_weights(
     if loss_agg_mode not in LOSS_AGG_MODES:
         raise ValueError(f"actor.loss_agg_mode={loss_agg_mode!r}: use {', '.join(LOSS_AGG_MODES)}")
     by_tokens = loss_agg_mode in _BY_TOKENS
-    total = sum(tokens) if by_tokens else rows
+    total = sum(tokens) if by_tokens else counted_sequences(tokens)
     counts: dict[str, int] = {}
     for part, n in zip(parts, tokens, strict=True):
         if part is not None and n > 0:
@@ -50,3 +48,8 @@ def sequence_weights(
         coefficients[part] * total / counts[part] if part is not None and n > 0 else 0.0
         for part, n in zip(parts, tokens, strict=True)
     ]
+
+
+def counted_sequences(tokens: Sequence[int]) -> int:
+    """How many sequences of a mini-batch have a token that is counted."""
+    return sum(n > 0 for n in tokens)

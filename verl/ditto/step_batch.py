@@ -20,7 +20,7 @@ from ditto.agent_loop import SequenceRecord
 from ditto.batch.jagged import row_sums, with_values
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.layout import Layout
-from ditto.loss_weights import sequence_weights
+from ditto.loss_weights import counted_sequences, sequence_weights
 from ditto.settings import Settings
 
 PADDING = SequenceRecord("padding", "", "", "", 0.0, valid=False)
@@ -48,12 +48,14 @@ class Plan:
     Attributes:
         advantages, weights, rewards: one value a row; 0 for invalid sequences and padding.
         advantage_of: session -> kind -> advantage, for the traces.
+        counted: for each row, how many sequences of its mini-batch have a token that is counted.
     """
 
     advantages: list[float]
     weights: list[float]
     rewards: list[float]
     advantage_of: dict[str, dict[str, float]]
+    counted: list[int]
 
 
 @dataclass
@@ -151,19 +153,19 @@ class StepBatch:
             torch.tensor([part is not None for part in parts]),
             normalize_std=normalize_std,
         ).tolist()
-        weights = [0.0] * len(self.records)
+        weights, counted = [0.0] * len(self.records), [0] * len(self.records)
         for rows in self.rows_of:
             of_rows = sequence_weights(
                 [parts[i] for i in rows],
                 [tokens[i] for i in rows],
                 settings.coefficients(),
                 loss_agg_mode,
-                self.layout.rows,
             )
+            number = counted_sequences([tokens[i] for i in rows])
             for i, weight in zip(rows, of_rows, strict=True):
-                weights[i] = weight
+                weights[i], counted[i] = weight, number
         advantage_of: dict[str, dict[str, float]] = {}
         for record, value in zip(self.records, advantages, strict=True):
             if record.valid:
                 advantage_of.setdefault(record.session, {})[record.kind] = value
-        return Plan(advantages, weights, [r.reward for r in self.records], advantage_of)
+        return Plan(advantages, weights, [r.reward for r in self.records], advantage_of, counted)

@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
@@ -36,6 +38,7 @@ from verl.workers.utils.padding import response_from_nested, response_to_nested
 from agents import tasks
 from ditto import checkpoint, plugin
 from ditto.batch import verl_metrics
+from ditto.batch.counted_loss import COUNTED, counted_column, counted_loss
 from ditto.batch.jagged import per_token, row_lengths, row_sums, with_values
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.export import export_model
@@ -103,6 +106,8 @@ class DittoTrainer(PPOTrainer):
         with self.watchdog.phase("start-up"):
             self.judges.start()
             super().init()
+        actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
+        self.actor_rollout_wg.set_loss_fn(partial(counted_loss, config=actor))
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
@@ -250,6 +255,7 @@ class DittoTrainer(PPOTrainer):
         step.advantages = with_values(per_token(plan.advantages, mask) * sampled, mask)
         # verl multiplies each token's loss by rollout_is_weights: the part's weight times the rollout correction.
         columns = {"advantages": step.advantages, "rollout_is_weights": with_values(weights, mask)}
+        columns[COUNTED] = counted_column(plan.counted)
         counted = step.counted_tokens(mask)
         if counted is not mask:
             columns |= {"response_mask": counted, "loss_mask": counted}

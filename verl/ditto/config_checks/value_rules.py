@@ -184,13 +184,6 @@ RULES: tuple[Rule, ...] = (
     # ---- the loss
     one_of(f"{_ACTOR}.loss_agg_mode", *LOSS_AGG_MODES),
     Rule(
-        f"{_ACTOR}.loss_agg_mode",
-        lambda run: run.actor.loss_agg_mode != "token-mean" and (run.actor.use_kl_loss or run.actor.entropy_coeff),
-        "in this mode verl divides the KL and entropy terms by all rows of a mini-batch, padding and failed sessions "
-        "included, so they would weigh 0.8 to 1.0 of what was asked. Use token-mean with "
-        f"{_ACTOR}.use_kl_loss or {_ACTOR}.entropy_coeff, or leave both out.",
-    ),
-    Rule(
         f"{_ACTOR}.loss_scale_factor",
         lambda run: run.actor.loss_agg_mode == "seq-mean-token-sum-norm" and not run.actor.loss_scale_factor,
         f"{_ACTOR}.loss_agg_mode=seq-mean-token-sum-norm needs a number here, e.g. that of data.max_response_length: "
