@@ -8,8 +8,8 @@
                 MFU, peak memory beside the plan's (benchmarks/gpu_training.py)
 
 The numbers go to `<out>/<device>.json`. Goals on an H100 or H200: MFU of the update at least 25 % at 16k tokens and
-40 % at 64k; errors of bfloat16 attention no larger than those of sdpa; peak memory within 10 % of the plan. On a machine
-without a GPU everything runs at toy sizes, which shows that the script works: nothing is written.
+40 % at 64k; errors of bfloat16 attention no larger than those of sdpa; peak memory within 10 % of the plan. Without a
+GPU everything runs at toy sizes, which shows that the script works, and nothing is written.
 """
 
 from __future__ import annotations
