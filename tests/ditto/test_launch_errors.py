@@ -129,14 +129,6 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         {"algorithm.filter_groups.enable": "true"},
         ["algorithm.filter_groups.enable=True", "groups without spread are kept"],
     ),
-    "a loss with weights of its own": (
-        {"actor_rollout_ref.actor.policy_loss.loss_mode": "sapo"},
-        ["loss_mode=sapo", "seq-mean-token-mean"],
-    ),
-    "a mode that is not right yet": (
-        {"trainer.v1.trainer_mode": "ditto_separate_async"},
-        ["ditto_separate_async", "nothing is clipped", "ditto_colocate_async"],
-    ),
     "more positions than the model has": (
         {"actor_rollout_ref.rollout.max_model_len": "10000000"},
         ["max_model_len=10000000", "positions", "max_position_embeddings"],

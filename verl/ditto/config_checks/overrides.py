@@ -57,24 +57,20 @@ def _why(key: str, *, known: bool) -> str:
 
 def _defaults_beside(config: DictConfig) -> dict[str, Any]:
     """The defaults of all fixed keys, where those that follow another key (`${...}`) follow the user's value of it."""
-    defaults = OmegaConf.to_container(default_config("cpu" if config.trainer.device == "cpu" else "gpu"))
-    beside: dict[str, Any] = {}
-    for source, fixed in ((OmegaConf.to_container(config), False), (defaults, True)):
-        for key, value in leaves(source):
-            if _is_fixed(key) == fixed:
-                _put(beside, key.split("."), value)
-    resolved = OmegaConf.create(beside)
-    OmegaConf.resolve(resolved)
-    return {key: value for key, value in leaves(OmegaConf.to_container(resolved)) if _is_fixed(key)}
+    defaults = default_config("cpu" if config.trainer.device == "cpu" else "gpu")
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in leaves(OmegaConf.to_container(defaults)):
+        if _is_fixed(key):
+            section, _, name = key.rpartition(".")
+            sections.setdefault(section, {})[name] = value
+    found: dict[str, Any] = {}
+    for section, values in sections.items():
+        if any("${" in value for value in values.values() if isinstance(value, str)):
+            above = OmegaConf.select(config, section.rpartition(".")[0]) if "." in section else config
+            values = OmegaConf.to_container(OmegaConf.create(values, parent=above), resolve=True)
+        found |= dict(leaves(values, section))
+    return found
 
 
 def _is_fixed(key: str) -> bool:
     return reader_of(key) in (None, Reader.FIXED)
-
-
-def _put(tree: Any, path: list[str], value: Any) -> None:
-    for name in path[:-1]:
-        if not isinstance(tree.get(name), dict):
-            tree[name] = {}
-        tree = tree[name]
-    tree[path[-1]] = value
