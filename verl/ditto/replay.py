@@ -18,7 +18,7 @@ class _Paced:
     """Mixed into verl's buffers: adapts `poll_interval`, which verl sleeps between two polls."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, poll_interval=POLL_INTERVAL_S, **kwargs)
+        super().__init__(*args, poll_interval=POLL_INTERVAL_S, **kwargs)  # type: ignore[call-arg]
 
     def _sync_metadata_from_transfer_queue(self) -> None:
         start = time.perf_counter()

@@ -4,8 +4,8 @@ A weight sync can fail in silence: the call returns, and the engine goes on with
 vLLM issue 53888). Training then looks healthy and learns from another policy's samples. Two signs give it away:
 
 - distance: actor and rollout engine compute log-probs of the same sampled tokens in the same context. They differ by
-  rounding alone (about 0.01 to 0.03 a token in bfloat16, 1e-6 in float32) as long as both hold the same weights. Old
-  weights drift away with every update. The mean over a step is `training/rollout_logprob_diff_mean`; above
+  rounding alone (0.01 to 0.03 a token in bfloat16, 3e-5 to 2e-3 in float32) as long as both hold the same weights.
+  Old weights drift away with every update. The mean over a step is `training/rollout_logprob_diff_mean`; above
   `run.max_logprob_diff` the run ends.
 - no change: after a sync that follows a real update, the engine's greedy answer to a fixed prompt must have other
   log-probs than before it. This sign needs no bound and shows at once. `run.max_unchanged_syncs` such syncs in a row
@@ -31,7 +31,7 @@ from ditto.batch.jagged import per_token
 PROBE_TEXT = "Ask me anything about the story, and I will answer as its main character would."
 PROBE_TOKENS = 16
 # Mean absolute difference of log-probs that rounding never reaches, by the precision that both engines compute in.
-BOUND = {"float32": 0.01, "bfloat16": 0.1}
+BOUND = {"float32": 0.05, "bfloat16": 0.1}
 
 Answer = tuple[tuple[int, ...], tuple[float, ...]]  # greedy tokens and their log-probs
 
