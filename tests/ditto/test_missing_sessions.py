@@ -18,7 +18,7 @@ class Trainer(DittoTrainerSync):
     """The trainer without Ray: only what counting needs."""
 
     def __init__(self) -> None:
-        self.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"n": N}}})
+        self.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"n": N}, "actor": {"data_loader_seed": 1}}})
         self.global_steps = 7
         self._asked_prompts = PROMPTS
 

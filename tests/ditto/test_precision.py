@@ -44,7 +44,7 @@ def tiny_model(tmp_path: Path) -> Path:
 
 def gpu_worker(model: Path, overrides: list[str]) -> TrainingWorker:
     """The actor of `run_rl.sh` on a GPU, built as verl's ActorRolloutRefWorker does it; only the kernels differ."""
-    kernels = ["use_fused_kernels=false", "use_remove_padding=false", "+override_config.attn_implementation=sdpa"]
+    kernels = ["use_fused_kernels=false", "use_remove_padding=false", "override_config.attn_implementation=sdpa"]
     config = compose(
         "run_rl",
         "gpu",

@@ -172,7 +172,7 @@ def engine_of(model: torch.nn.Module) -> FSDPEngineWithLMHead:
     """verl's engine around a plain float64 model: its forward step without FSDP."""
     engine = object.__new__(FSDPEngineWithLMHead)
     engine.module = model
-    engine.engine_config = SimpleNamespace(entropy_checkpointing=False)
+    engine.engine_config = SimpleNamespace(entropy_checkpointing=False, entropy_from_logits_with_chunking=False)
     engine.compute_entropy_from_logits = entropy_from_logits
     engine.use_ulysses_sp = engine.pad_to_length = False
     engine._autocast_dtype = torch.float32  # no autocast

@@ -91,6 +91,8 @@ def _unfit(ours: Any, theirs: Any) -> str | None:
     kinds = {p.kind for p in mine.values()}
     if inspect.Parameter.VAR_POSITIONAL in kinds and inspect.Parameter.VAR_KEYWORD in kinds:
         return None
+    if inspect.Parameter.VAR_POSITIONAL in {p.kind for p in base.values()}:  # as torch.autograd.Function's methods
+        return None
     shown = f"{inspect.signature(ours)} for {inspect.signature(theirs)}"
     by_place = [p.name for p in base.values() if p.kind in _BY_PLACE]
     if [p.name for p in mine.values() if p.kind in _BY_PLACE][1 : len(by_place)] != by_place[1:]:
