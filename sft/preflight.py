@@ -21,6 +21,7 @@ from ditto.settings import BadConfig
 from sft.checkpoints import check_resume
 from sft.corpus import Corpus, open_corpus
 from sft.corpus_settings import SftDataSettings
+from sft.memory_plan import check_memory
 
 
 def data_settings(config: DictConfig) -> SftDataSettings:
@@ -91,6 +92,7 @@ def check(config: DictConfig) -> str:
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
+    memory = check_memory(config, longest) if config.trainer.device != "cpu" else []
     lines = [
         f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} sequences: "
         f"{passes:,.2f} epochs of {len(train.order):,} sequences",
@@ -98,7 +100,7 @@ def check(config: DictConfig) -> str:
     ]
     if tested:
         lines.append(f"a generative test of {', '.join(tested)} every {trainer.rl_test_freq} steps")
-    return "\n".join([*lines, _table(train, "train"), *([_table(val, "val")] if val else [])])
+    return "\n".join([*lines, *memory, _table(train, "train"), *([_table(val, "val")] if val else [])])
 
 
 def _table(corpus: Corpus, split: str) -> str:

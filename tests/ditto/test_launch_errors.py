@@ -143,6 +143,10 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "bypass mode": ({"algorithm.rollout_correction.bypass_mode": "true"}, ["bypass_mode", "refined_old_logp"]),
     "aggregation": ({"actor_rollout_ref.actor.loss_agg_mode": "mean"}, ["loss_agg_mode=mean", "token-mean"]),
     "head": ({"actor_rollout_ref.model.external_lib": "null"}, ["external_lib=None", "ditto.model.install"]),
+    "GPUs too small": (
+        {"platform": "gpu", "memory.gpu_gib": "5"},
+        ["does not fit on 8 GPUs of 5.0 GiB", "the weight sync phase needs", "This fits: actor_rollout_ref.rollout."],
+    ),
     "context too short": ({"actor_rollout_ref.rollout.max_model_len": "100"}, ["max_model_len=100", "Raise it"]),
 }
 

@@ -43,6 +43,7 @@ class StepPlan:
     updates: int
     steps: int
     judging: list[judge_plan.RolePlan]
+    memory: list[str]  # lines about the memory of GPUs and hosts; none where no GPU trains
 
     def text(self) -> str:
         """The plan as people read it."""
@@ -59,6 +60,7 @@ class StepPlan:
         ]
         judging = judge_plan.describe(self.judging, self.steps)
         lines += [("judge" if i == 0 else "", line) for i, line in enumerate(judging)]
+        lines += [("memory" if i == 0 else "", line) for i, line in enumerate(self.memory)]
         return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
 
 
@@ -158,4 +160,16 @@ def _plan(
         * config.actor_rollout_ref.actor.ppo_epochs,
         steps=training_steps(config, len(train)),
         judging=judge_plan.plan(settings, asked, mean, config),
+        memory=_memory(config),
     )
+
+
+def _memory(config: DictConfig) -> list[str]:
+    """The memory plan; it needs torch and seconds, so a machine without GPUs does not wait for it."""
+    if config.trainer.device == "cpu":
+        return []
+    from ditto.memory.plan import plan
+
+    made = plan(config)
+    made.check()
+    return made.lines()

@@ -1,0 +1,214 @@
+"""docs/sizing.md: which model fits on which GPUs, computed by the memory plan (`ditto.memory`) for the paper's recipe.
+
+python docs/sizing.py            write the page
+python docs/sizing.py --check    write nothing; fail if the page is not what the code says
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from ditto.launch import load_config
+from ditto.memory import host, phases, rollout
+from ditto.memory.machine import ASSUMED_GIB, Machine
+from ditto.memory.model_shape import GIB, ModelShape
+from ditto.memory.phases import Computed, compute, training_of
+from ditto.memory.plan import MemoryPlan
+from ditto.memory.read_model import shape_of
+from ditto.memory.remedy import Change, remedy
+from ditto.memory.setup import KEYS, Setup
+from ditto.memory.training import layer_activations
+from ditto.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "sizing.md"
+# From config.json of Qwen/Qwen3-0.6B, Qwen3-4B, Qwen3-8B and Qwen3-32B on the Hugging Face hub.
+MODELS = {
+    "Qwen3-0.6B": {"hidden": 1024, "layers": 28, "heads": 16, "intermediate": 3072, "tied": True},
+    "Qwen3-4B": {"hidden": 2560, "layers": 36, "heads": 32, "intermediate": 9728, "tied": True},
+    "Qwen3-8B": {"hidden": 4096, "layers": 36, "heads": 32, "intermediate": 12288, "tied": False},
+    "Qwen3-32B": {"hidden": 5120, "layers": 64, "heads": 64, "intermediate": 25600, "tied": False},
+}
+CARDS = {"40 GB": 39.4, "80 GB": ASSUMED_GIB}  # GiB that a program sees
+GPUS = (1, 4, 8)
+SHORT = {  # names in the table of what has to be changed
+    "tokens": "tokens",
+    "tensor_parallel": "tp",
+    "offload_policy": "offload policy",
+}
+
+
+@cache
+def shape(name: str) -> ModelShape:
+    """A model's shape, from its config."""
+    from transformers import Qwen3Config
+
+    sizes = MODELS[name]
+    config = Qwen3Config(
+        hidden_size=sizes["hidden"],
+        num_hidden_layers=sizes["layers"],
+        num_attention_heads=sizes["heads"],
+        intermediate_size=sizes["intermediate"],
+        tie_word_embeddings=sizes["tied"],
+        num_key_value_heads=8,
+        head_dim=128,
+        vocab_size=151936,
+    )
+    return shape_of(config, name)
+
+
+@cache
+def recipe() -> Setup:
+    """The paper's recipe on a GPU node."""
+    words = ["--config-dir", str(ROOT / "recipe/ditto/config"), "--config-name", "ditto", "platform=gpu"]
+    config = load_config([*words, "data.train_files=[train.parquet]", "data.val_files=[val.parquet]"])
+    return Setup.of(config, sequences=len(Settings.of(config).objective.kinds))
+
+
+def computed(name: str, lora: bool, gpus: int, gib: float) -> tuple[Computed, Change | None]:
+    """What a run needs, and what has to be changed to make it fit. No change makes it fit: None."""
+
+    def needs(setup: Setup) -> Computed:
+        return compute(setup, shape(name), int(gib * GIB))
+
+    setup = replace(recipe(), gpus=gpus, nodes=1, lora_rank=recipe().lora_rank if lora else 0)
+    found = needs(setup)
+    if not found.problems:
+        return found, {}
+    change = remedy(found, needs, more_gpus=False)
+    return (found, None) if change is None else (needs(replace(setup, **change)), change)
+
+
+def cell(name: str, lora: bool, gpus: int, gib: float) -> str:
+    """What the table says of one combination."""
+    found, change = computed(name, lora, gpus, gib)
+    if change is None:
+        return "no"
+    most = max(phase.total for phase in found.phases) / GIB
+    words = [f"{SHORT[field]} {value:,}" if value is not True else SHORT[field] for field, value in change.items()]
+    return f"{', '.join(words) or 'yes'} ({most:.0f}; {found.host.peak / GIB:.0f})"
+
+
+def fits() -> Iterator[str]:
+    """The table."""
+    yield "| | " + " | ".join(f"{gpus} x {card}" for gpus in GPUS for card in CARDS) + " |"
+    yield "|---" * (1 + len(GPUS) * len(CARDS)) + "|"
+    for name in MODELS:
+        for lora in (True, False):
+            cells = [cell(name, lora, gpus, gib) for gpus in GPUS for gib in CARDS.values()]
+            yield f"| {name}, {'LoRA ' + str(recipe().lora_rank) if lora else 'full'} | " + " | ".join(cells) + " |"
+
+
+def models() -> Iterator[str]:
+    """What the arithmetic starts from."""
+    yield "| | weights | LoRA 32 | KiB a token and layer kept | KiB a token in one layer | cache, KiB a token |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    training = training_of(recipe())
+    for name in MODELS:
+        model = shape(name)
+        layer = sum(layer_activations(model, training)) / 1024
+        stream, cached = 2 * model.hidden / 1024, 4 * model.layers * model.key_value / 1024
+        yield (
+            f"| {name} | {model.weights:,} | {model.adapter(recipe().lora_rank):,} | {stream:.0f} | {layer:.0f} | "
+            f"{cached:.0f} |"
+        )
+
+
+def example() -> str:
+    """What a dry run prints."""
+    gpu_bytes = int(ASSUMED_GIB * GIB)
+    machine = Machine(gpu_bytes, "NVIDIA H100 80GB HBM3", host_bytes=1024 * GIB, trains=True)
+    name = "Qwen3-8B"
+    return "\n".join(MemoryPlan(shape(name), compute(recipe(), shape(name), gpu_bytes), machine).lines())
+
+
+def page() -> str:
+    """The page."""
+    setup = recipe()
+    reserve = f"{phases.TRAINER / GIB:.1f} GiB, and {phases.FRAGMENTS:.0%} of activations and logits"
+    asleep = f"{rollout.CONTEXT / GIB:.1f} + {rollout.GRAPHS / GIB:.1f} GiB"
+    processes = f"{host.GPU_PROCESSES // GIB} GiB a GPU, {host.AGENT_WORKER // GIB} an agent-loop worker"
+    tokens = f"{setup.tokens:,}"
+    return f"""<!-- Made by docs/sizing.py. Change the code, not this page. -->
+
+# Which model fits on which GPUs
+
+`DRY_RUN=1` prints a memory plan for the run as it is composed, and a run that cannot fit ends there, with the override
+that makes it fit. This page has the same numbers for the paper's recipe: LoRA {setup.lora_rank} or full fine-tuning,
+micro-batches of {tokens} tokens, sequences of up to {setup.max_model_len:,} tokens, vLLM on the same GPUs
+with a share of {setup.utilization}.
+
+## The table
+
+*yes*: the recipe runs as it stands. *no*: no override helps. Otherwise the cell names what you have to change:
+
+- *tokens*: `{KEYS["tokens"]}`
+- *tp*: `{KEYS["tensor_parallel"]}`
+- *offload policy*: `{KEYS["offload_policy"]}=true`; weights, gradients and optimizer
+  stay on the host, which is slow
+
+In parentheses: GiB on each GPU in the fullest phase; GiB of host memory on the node.
+
+{chr(10).join(fits())}
+
+## What a dry run prints
+
+Qwen3-8B on a node with eight 80 GB cards:
+
+```text
+{example()}
+```
+
+## Where the numbers come from
+
+Weights are counted in the model that transformers builds on the meta device: exact for every dense decoder, with or
+without a vision tower. The plan places them as verl's FSDP2 engine does: sharded weights in `model_dtype`, one layer
+and the next gathered in `mixed_precision.param_dtype`, gradients in `mixed_precision.reduce_dtype` while they are
+exchanged. With `use_no_sync_for_gradient_accumulation=true`, every GPU would keep the gradients of the *whole* model in
+float32 until the last micro-batch: 31 GiB for a full 8B model.
+
+Activations follow transformers' decoder layers: gradient checkpointing keeps each layer's input, and the backward pass
+computes one layer again at a time. `tests/ditto/memory` compares the sum with torch's FSDP2 memory tracker, within
+10 %.
+
+{chr(10).join(models())}
+
+## What is assumed
+
+No tracker sees these; correct them where you measure something else.
+
+| what | assumed | where |
+|---|---|---|
+| CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `phases.py` |
+| vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `rollout.py` |
+| tokens of a micro-batch above its limit (verl balances attention work) | {phases.UNEVEN - 1:.0%} | `phases.py` |
+| processes on the host | {processes}, {host.DRIVER // GIB} for the driver | `host.py` |
+| the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `machine.py` |
+
+An adapter makes vLLM sleep at level 1: the weights of every GPU's engine wait in the host's memory, pinned, where each
+tensor takes the next power of two. A model with a tied head (0.6B, 4B) is loaded by every process at once.
+Images are not counted: the tasks of SOUL have none, and the vision tower of a text batch sees a dummy.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python docs/sizing.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page is old")
+    check = parser.parse_args(arguments).check
+    wanted = page()
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
+        return 0
+    print(f"{PAGE.relative_to(ROOT)}: {'is old' if check else 'written'}")
+    if not check:
+        PAGE.write_text(wanted, encoding="utf-8")
+    return int(check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The memory plan of supervised training: one phase, the update, with everything on the GPU all the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.memory.machine import Machine
+from ditto.memory.model_shape import GIB, ModelShape
+from ditto.memory.phases import FRAGMENTS, HEAD_CHUNK, TRAINER, UNEVEN
+from ditto.memory.read_model import NotDense, read_shape
+from ditto.memory.setup import number_bytes
+from ditto.memory.training import Memory, Training, update_peak
+from ditto.settings import BadConfig
+
+TOKEN_STEP = 4096
+
+
+def check_memory(config: DictConfig, longest: int) -> list[str]:
+    """The memory plan, for people.
+
+    Args:
+        longest: tokens of the longest sequence, which a micro-batch must be able to hold.
+
+    Raises:
+        BadConfig: it does not fit, with the override that makes it fit.
+    """
+    try:
+        shape = read_shape(str(config.model.path), bool(config.model.trust_remote_code))
+    except NotDense as error:
+        raise BadConfig(f"model.path: {error}.") from error
+    machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
+    training, tokens = _training(config), int(config.data.max_token_len_per_gpu)
+    needed = _needed(shape, tokens, training)
+    where = f"{training.devices} GPUs of {machine.gpu_bytes / GIB:.1f} GiB ({machine.gpu_source})"
+    if needed[1] > machine.gpu_bytes:
+        raise BadConfig(
+            f"{shape.name} does not fit on {where}: an update with data.max_token_len_per_gpu={tokens} needs "
+            f"{needed[1] / GIB:.1f} GiB. {_advice(shape, tokens, longest, training, machine.gpu_bytes)}. "
+            "A GPU of another size: memory.gpu_gib=..."
+        )
+    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in vars(needed[0]).items())
+    return [
+        f"memory of an update with {tokens:,} tokens, GiB on each of {where}: {parts}; with a reserve "
+        f"{needed[1] / GIB:.1f}"
+    ]
+
+
+def _training(config: DictConfig) -> Training:
+    engine, model = config.engine, config.model
+    precision = engine.get("mixed_precision") or {}
+    devices = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    master = number_bytes(engine.get("model_dtype") or "fp32", "engine.model_dtype")
+    return Training(
+        devices=devices if engine.fsdp_size in (-1, 0) else min(engine.fsdp_size, devices),
+        lora_rank=int(model.get("lora_rank") or 0),
+        master=master,
+        frozen=master,
+        compute=number_bytes(precision.get("param_dtype", "bf16"), "engine.mixed_precision.param_dtype"),
+        reduce=number_bytes(precision.get("reduce_dtype", "fp32"), "engine.mixed_precision.reduce_dtype"),
+        optimizer=2 * master,
+        checkpointing=bool(model.enable_gradient_checkpointing),
+        reshard=bool(engine.reshard_after_forward),
+        keep_gathered_gradients=bool(engine.get("use_no_sync_for_gradient_accumulation")),
+        offloaded=bool(engine.offload_policy),
+        head_chunk=HEAD_CHUNK if model.use_fused_kernels else None,
+    )
+
+
+def _needed(shape: ModelShape, tokens: int, training: Training) -> tuple[Memory, int]:
+    """The peak, and all of it with the reserve."""
+    peak = update_peak(shape, int(tokens * UNEVEN), training)
+    return peak, int(peak.total + TRAINER + FRAGMENTS * (peak.activations + peak.logits))
+
+
+def _advice(shape: ModelShape, tokens: int, longest: int, training: Training, gpu_bytes: int) -> str:
+    fused, word = replace(training, head_chunk=HEAD_CHUNK), ""
+    if training.head_chunk is None:
+        word = "model.use_fused_kernels=true "
+    offloaded = replace(fused, offloaded=True)
+    ways = [("", training), (word, fused), (f"{word}engine.offload_policy=true ", offloaded)]
+    for words, changed in ways:
+        for limit in [tokens, *range((tokens - 1) // TOKEN_STEP * TOKEN_STEP, longest, -TOKEN_STEP), longest]:
+            if limit <= tokens and _needed(shape, limit, changed)[1] <= gpu_bytes:
+                lower = f"data.max_token_len_per_gpu={limit}" if limit < tokens else ""
+                return f"This fits: {words}{lower}".rstrip()
+    return "No override makes it fit: use more or larger GPUs, LoRA (model.lora_rank=32) or a smaller model"

@@ -1,0 +1,153 @@
+"""A run that cannot fit ends before it starts, and the override that it is told does fit when it is applied."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.launch import load_config
+from ditto.memory.machine import ASSUMED_GIB, Machine
+from ditto.memory.model_shape import GIB
+from ditto.memory.phases import compute
+from ditto.memory.plan import MemoryPlan, plan
+from ditto.settings import BadConfig
+from tests.ditto.memory.qwen3 import saved, text, vision_language
+
+ROOT = Path(__file__).resolve().parents[3]
+ACTOR, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
+
+
+@cache
+def recipe() -> DictConfig:
+    """The paper's recipe on a GPU node, composed once: Hydra takes a second."""
+    return composed()
+
+
+def composed(*overrides: str) -> DictConfig:
+    words = ["--config-dir", str(ROOT / "recipe/ditto/config"), "--config-name", "ditto", "platform=gpu"]
+    return load_config([*words, "data.train_files=[a.parquet]", "data.val_files=[b.parquet]", *overrides])
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for size in ("0.6B", "8B", "32B"):
+        saved(text(size), folder / size)
+    saved(vision_language(), folder / "VL")
+    return folder
+
+
+def planned(models: Path, size: str, *overrides: str) -> MemoryPlan:
+    """The plan with some values changed; only keys that exist can be."""
+    config = recipe().copy()
+    for key, value in (word.split("=") for word in [f"{MODEL}.path={models / size}", *overrides]):
+        OmegaConf.update(config, key, yaml.safe_load(value), force_add=False)
+    return plan(config)
+
+
+def test_the_recipe_fits_on_eight_cards_of_80_gb(models: Path) -> None:
+    made = planned(models, "VL", f"memory.gpu_gib={ASSUMED_GIB}")
+    made.check()
+    shown = "\n".join(made.lines())
+    assert "8.77 B weights, 0.10 B trained (LoRA of rank 32), on 8 GPUs of 79.2 GiB" in shown
+    for part in ("rollout", "log-probs", "update", "weight sync", "keys and values", "host: offloaded", "fits: "):
+        assert part in shown, shown
+
+
+# what does not fit -> (model, overrides, the key that the message must name)
+TOO_LARGE: dict[str, tuple[str, list[str], str]] = {
+    "micro-batch": ("VL", [f"{ACTOR}.ppo_max_token_len_per_gpu=131072"], f"{ACTOR}.ppo_max_token_len_per_gpu=1"),
+    "full logits": ("8B", [f"{MODEL}.use_fused_kernels=false"], f"{MODEL}.use_fused_kernels=true"),
+    "no checkpointing": (
+        "8B",
+        [f"{MODEL}.enable_gradient_checkpointing=false"],
+        f"{MODEL}.enable_gradient_checkpointing=true",
+    ),
+    "vLLM awake in the update": ("8B", [f"{ROLLOUT}.free_cache_engine=false"], f"{ROLLOUT}.free_cache_engine=true"),
+    "nothing offloaded": (
+        "8B",
+        [
+            f"{MODEL}.lora_rank=0",
+            f"{ACTOR}.fsdp_config.param_offload=false",
+            f"{ACTOR}.fsdp_config.optimizer_offload=false",
+            "trainer.n_gpus_per_node=2",
+        ],
+        f"{ACTOR}.fsdp_config.param_offload=true",
+    ),
+    "no room for one sequence": ("8B", [f"{ROLLOUT}.gpu_memory_utilization=0.2"], f"{ROLLOUT}.gpu_memory_utilization="),
+    "model wider than a GPU": ("32B", [], f"{ROLLOUT}.tensor_model_parallel_size=2"),
+    "small cards": ("8B", ["memory.gpu_gib=39.4"], f"{ACTOR}.ppo_max_token_len_per_gpu="),
+    "one GPU": ("32B", ["trainer.n_gpus_per_node=1"], "trainer.n_gpus_per_node="),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_the_named_override_fits(case: str, models: Path) -> None:
+    size, overrides, key = TOO_LARGE[case]
+    words = [*overrides] if any("gpu_gib" in word for word in overrides) else [*overrides, "memory.gpu_gib=79.2"]
+    with pytest.raises(BadConfig) as raised:
+        planned(models, size, *words).check()
+    message = str(raised.value)
+    assert "does not fit" in message and len(message.splitlines()) == 1
+    advice = re.search(r"This fits: (.*?)\. A GPU of", message)
+    assert advice and key in advice[1], message
+    planned(models, size, *words, *advice[1].split()).check()
+
+
+def test_hydra_takes_the_named_override(models: Path) -> None:
+    """As on the command line: what follows from the key by interpolation follows."""
+    words = [f"{MODEL}.path={models / 'VL'}", f"{ACTOR}.ppo_max_token_len_per_gpu=131072", "memory.gpu_gib=79.2"]
+    advice = plan(composed(*words)).remedy()
+    fitting = plan(composed(*words, *advice))
+    fitting.check()
+    assert fitting.computed.setup.tokens == fitting.computed.setup.log_prob_tokens < 131072
+
+
+def test_what_no_override_can_fit(models: Path) -> None:
+    with pytest.raises(BadConfig, match="No override .* use larger GPUs, more nodes, LoRA"):
+        planned(models, "32B", "memory.gpu_gib=7", f"{MODEL}.lora_rank=0").check()
+
+
+def test_the_host_is_checked_where_it_trains(models: Path) -> None:
+    """Elsewhere a host that is too small is a remark."""
+    made = planned(models, "VL", "memory.gpu_gib=79.2")
+    small = replace(made, machine=replace(made.machine, host_bytes=64 * GIB, trains=False))
+    small.check()
+    assert "this machine has 64" in "\n".join(small.lines())
+    with pytest.raises(BadConfig, match="GiB of host memory on each node and this one has 64"):
+        replace(made, machine=replace(made.machine, host_bytes=64 * GIB, trains=True)).check()
+
+
+def test_numbers_follow_the_config(models: Path) -> None:
+    """Number formats, offloading and merged adapters change what they should, and nothing else."""
+    bf16 = planned(models, "8B", f"{ACTOR}.fsdp_config.model_dtype=bfloat16").computed
+    fp32 = planned(models, "8B", f"{ACTOR}.fsdp_config.model_dtype=fp32").computed
+    shards = [computed.phases[2].memory.weights for computed in (bf16, fp32)]
+    assert shards[1] - shards[0] == pytest.approx((8_190_735_360 + 87_293_952) * 2 / 8, rel=1e-6)
+    assert fp32.rollout == bf16.rollout and fp32.host.vllm == bf16.host.vllm > 120 * GIB
+    full = planned(models, "8B", f"{MODEL}.lora_rank=0").computed
+    assert full.host.vllm == 0, "vLLM throws its weights away where a sync brings all of them"
+    stays = planned(models, "8B", f"{ACTOR}.fsdp_config.param_offload=false").computed
+    assert stays.phases[0].total - bf16.phases[0].total == pytest.approx(8_278_029_312 * 2 / 8, rel=1e-6)
+
+
+def test_a_gpu_that_nobody_named_is_assumed(models: Path) -> None:
+    machine = Machine.find(None)
+    assert machine.host_bytes == psutil.virtual_memory().total
+    if not machine.trains:
+        assert machine.gpu_bytes == int(ASSUMED_GIB * GIB) and "memory.gpu_gib" in machine.gpu_source
+    assert Machine.find(24).gpu_bytes == 24 * GIB
+
+
+def test_separate_gpus_hold_no_vllm(models: Path) -> None:
+    made = planned(models, "8B")
+    apart = compute(replace(made.computed.setup, colocated=False), made.shape, made.computed.gpu_bytes)
+    update, shared = apart.phases[2], made.computed.phases[2]
+    assert update.vllm == 0 < shared.vllm and update.memory == shared.memory

@@ -1,0 +1,70 @@
+"""The plan's peak is torch's: the FSDP2 memory tracker runs transformers' model under fake tensors, and both agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ditto.memory.read_model import shape_of
+from ditto.memory.training import Training, forward_peak, peak_bytes
+from tests.ditto.memory import tracked
+from tests.ditto.memory.qwen3 import text
+from tests.ditto.memory.tracked import RANK, Tracked
+
+
+def both(config: Any, tokens: int, lora: bool, **changed: Any) -> tuple[int, int]:
+    """Tracked bytes and planned bytes."""
+    run = Tracked(config, tokens, lora, **changed)
+    training = Training(
+        devices=run.devices,
+        lora_rank=RANK if lora else 0,
+        checkpointing=run.checkpointing,
+        keep_gathered_gradients=run.micro_batches > 1,
+        head_chunk=run.chunk,
+    )
+    shape = shape_of(config, "Qwen3")
+    if run.forward_only:
+        return tracked.peak_bytes(run), forward_peak(shape, tokens, training, optimizer_on_gpu=False).total
+    return tracked.peak_bytes(run), peak_bytes(shape, tokens, training)
+
+
+@pytest.mark.parametrize("size, lora", [("0.6B", False), ("8B", True)])
+def test_an_update_of_two_layers(size: str, lora: bool) -> None:
+    """Real widths and two layers: the layer's own activations, the head and the static parts all count."""
+    measured, planned = both(text(size, num_hidden_layers=2), 16384, lora, chunk=2048)
+    assert planned == pytest.approx(measured, rel=0.1)
+
+
+@pytest.mark.slow
+def test_what_a_token_costs() -> None:
+    """Static parts drop out of the difference: activations alone agree too."""
+    config = text("8B", num_hidden_layers=2)
+    (few, planned_few), (many, planned_many) = (both(config, tokens, True) for tokens in (16384, 20480))
+    assert planned_many - planned_few == pytest.approx(many - few, rel=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [4096, 32768])
+@pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
+@pytest.mark.parametrize("size", ["0.6B", "8B"])
+def test_an_update_of_all_layers(size: str, lora: bool, tokens: int) -> None:
+    measured, planned = both(text(size), tokens, lora, chunk=2048)
+    assert planned == pytest.approx(measured, rel=0.1)
+
+
+VARIANTS = {
+    "one device": {"devices": 1},
+    "no checkpointing": {"checkpointing": False},
+    "log-probs": {"forward_only": True},
+    "gradients exchanged last": {"micro_batches": 3},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
+@pytest.mark.parametrize("size", ["0.6B", "8B"])
+def test_other_ways_to_train(size: str, lora: bool, variant: str) -> None:
+    measured, planned = both(text(size, num_hidden_layers=4), 16384, lora, chunk=2048, **VARIANTS[variant])
+    assert planned == pytest.approx(measured, rel=0.1)

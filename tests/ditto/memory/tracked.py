@@ -1,0 +1,148 @@
+"""What torch's FSDP2 memory tracker counts of an update, with fake tensors on a fake process group: no GPU, no storage.
+
+The model is transformers' own, sharded, checkpointed and computed in bfloat16 as verl does it. Attention is torch's
+variable-length kernel (a fake tensor needs its shapes only); the head goes through `lm_head`'s module in chunks.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from peft import LoraConfig, get_peft_model
+from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.attention.varlen import varlen_attn
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+
+VARLEN = "varlen_for_tracking"
+RANK = 32
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """One measurement's settings."""
+
+    config: Any
+    tokens: int
+    lora: bool
+    devices: int = 8
+    chunk: int = 1024
+    master: torch.dtype = torch.float32
+    checkpointing: bool = True
+    forward_only: bool = False
+    micro_batches: int = 1  # gradients are exchanged with the last one
+
+
+def peak_bytes(run: Tracked) -> int:
+    """The peak of the second update: the optimizer has its states, and DTensor has its sharding rules in its cache."""
+    AttentionInterface.register(VARLEN, _attention)
+    AttentionMaskInterface.register(VARLEN, lambda *args, **kwargs: None)
+    with _fake_processes(run.devices) as mesh, FakeTensorMode(allow_non_fake_inputs=True):
+        model, lm_head = _build(run)
+        _shard(model, lm_head, mesh, run.config.tie_word_embeddings)
+        optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-5)
+        tracker = FSDPMemTracker(model, optimizer)
+        ids = torch.zeros((1, run.tokens), dtype=torch.long)
+        tracker.track_inputs((ids,))
+        for _ in range(1 if run.forward_only else 2):
+            tracker.reset_mod_stats()
+            for last in [False] * (run.micro_batches - 1) + [True]:
+                tracker.reset_mod_stats()
+                with tracker, torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(not run.forward_only):
+                    model.set_requires_gradient_sync(last)
+                    loss = model(ids, use_cache=False).logits.mean()
+                    if not run.forward_only:
+                        with torch.autocast("cpu", enabled=False):
+                            loss.backward()
+                    if last and not run.forward_only:
+                        optimizer.step()
+                        optimizer.zero_grad()
+        (snapshot,) = tracker.get_tracker_snapshot("peak").values()
+    return int(snapshot["Total"])
+
+
+@contextmanager
+def _fake_processes(devices: int) -> Iterator[DeviceMesh]:
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=devices)
+    try:
+        yield init_device_mesh("cpu", (devices,))
+    finally:
+        dist.destroy_process_group()
+
+
+def _build(run: Tracked) -> tuple[nn.Module, nn.Module]:
+    """The model with fake weights, and its head."""
+    run.config._attn_implementation = VARLEN
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(run.master)
+    try:
+        with torch.device("meta"):
+            model: nn.Module = AutoModelForCausalLM.from_config(run.config, attn_implementation=VARLEN)
+            lm_head = model.lm_head
+            if run.checkpointing:
+                model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            if run.lora:
+                model.enable_input_require_grads()
+                adapter = LoraConfig(task_type="CAUSAL_LM", r=RANK, lora_alpha=64, target_modules="all-linear")
+                model = get_peft_model(model, adapter, autocast_adapter_dtype=False)
+    finally:
+        torch.set_default_dtype(before)
+    _give_storage(model)
+    model.train(not run.forward_only)
+
+    def chunked(head: nn.Linear, hidden: torch.Tensor) -> torch.Tensor:
+        chunks = hidden.split(run.chunk, dim=1)
+        return torch.cat([checkpoint(_log_prob, part, head.weight, use_reentrant=False) for part in chunks], dim=1)
+
+    lm_head.forward = types.MethodType(chunked, lm_head)
+    return model, lm_head
+
+
+def _give_storage(model: nn.Module) -> None:
+    """Replace meta tensors by fake ones on the CPU; a tied weight stays tied. (`Module.to_empty` refuses them.)"""
+    made: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, weight in list(module._parameters.items()):
+            if weight is not None:
+                fake = torch.empty(weight.shape, dtype=weight.dtype)
+                module._parameters[name] = made.setdefault(weight, nn.Parameter(fake, weight.requires_grad))
+        for name, buffer in list(module._buffers.items()):
+            if buffer is not None:
+                module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
+
+
+def _shard(model: nn.Module, lm_head: nn.Module, mesh: DeviceMesh, tied: bool) -> None:
+    """verl's units: decoder layers, and embedding and head where they are not tied."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=True)
+    how: dict[str, Any] = {"mesh": mesh, "mp_policy": policy}
+    layers = [m for m in model.modules() if type(m).__name__ in model._no_split_modules]
+    apart = [] if tied else [model.get_input_embeddings(), lm_head]
+    for unit in [*layers, *apart]:
+        fully_shard(unit, reshard_after_forward=True, **how)
+    fully_shard(model, reshard_after_forward=True, **how)
+
+
+def _log_prob(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    logits = nn.functional.linear(hidden, weight).float()
+    return logits[..., :1] - logits.logsumexp(-1, keepdim=True)
+
+
+def _attention(
+    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: None, **kwargs: Any
+) -> tuple[torch.Tensor, None]:
+    tokens = query.shape[2]
+    borders = torch.tensor([0, tokens], dtype=torch.int32)
+    packed = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
+    out = varlen_attn(*packed, borders, borders, tokens, tokens, window_size=(-1, 0), enable_gqa=True)
+    return out[None], None

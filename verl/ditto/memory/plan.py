@@ -1,0 +1,134 @@
+"""The memory plan of a run: printed by a dry run, and checked before every start.
+
+Numbers are exact for weights, gradients, optimizer and vLLM's cache; activations are those of torch's memory tracker;
+what no tracker sees (CUDA contexts, NCCL, fragments, processes on the host) is an assumption (docs/sizing.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.memory.machine import Machine
+from ditto.memory.model_shape import GIB, ModelShape
+from ditto.memory.phases import Computed, Phase, compute, training_of
+from ditto.memory.read_model import NotDense, read_shape
+from ditto.memory.remedy import overrides, remedy
+from ditto.memory.setup import Setup
+from ditto.memory.training import Memory, trained_weights
+from ditto.settings import BadConfig, Settings
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a run needs, beside what the machine has."""
+
+    shape: ModelShape
+    computed: Computed
+    machine: Machine
+
+    def check(self) -> None:
+        """End a run that cannot fit.
+
+        Raises:
+            BadConfig: saying which phase needs how much, and which override makes it fit.
+        """
+        problems = self.computed.problems
+        host = self.computed.host.peak
+        if problems:
+            words = self.remedy()
+            advice = (
+                f"This fits: {' '.join(words)}"
+                if words
+                else "No override of batches, offloading or devices makes it fit: use larger GPUs, more nodes, LoRA "
+                "(actor_rollout_ref.model.lora_rank=32) or a smaller model"
+            )
+            raise BadConfig(
+                f"{self.shape.name} does not fit on {self._devices()}: {'; '.join(problems)}. {advice}. A GPU of "
+                "another size: memory.gpu_gib=..."
+            )
+        if self.machine.trains and host > self.machine.host_bytes:
+            raise BadConfig(
+                f"{self.shape.name} needs {host / GIB:.0f} GiB of host memory on each node and this one has "
+                f"{self.machine.host_bytes / GIB:.0f}: {self._host_parts()}. Use a node with more memory, or "
+                "fewer GPUs of each node (trainer.n_gpus_per_node)."
+            )
+
+    def remedy(self) -> list[str]:
+        """The overrides that make it fit; empty: none do."""
+        change = remedy(self.computed, lambda setup: compute(setup, self.shape, self.computed.gpu_bytes))
+        return overrides(change) if change else []
+
+    def lines(self) -> list[str]:
+        """The plan as people read it."""
+        setup, vllm = self.computed.setup, self.computed.rollout
+        names = [field.name for field in fields(Memory)]
+        head = f"{'GiB on each GPU':<24}" + "".join(f"{name:>12}" for name in [*names, "vLLM", "reserve", "total"])
+        sequences = vllm.cached_tokens / setup.max_model_len
+        cache = max(vllm.cache, 0) / GIB
+        return [
+            f"{self.shape.name}: {_trained(self.shape, setup)}, on {self._devices()}",
+            head,
+            *(self._line(phase, names) for phase in self.computed.phases),
+            f"vLLM: weights {vllm.weights / GIB:.1f} GiB, working memory {vllm.working / GIB:.1f}, keys and values "
+            f"{cache:.1f} = {vllm.cached_tokens:,} tokens ({sequences:.1f} sequences of the longest kind)",
+            f"host: {self._host_parts()}: {self.computed.host.peak / GIB:.0f} GiB on each node at most"
+            + self._host_note(),
+            self._verdict(),
+        ]
+
+    def _line(self, phase: Phase, names: list[str]) -> str:
+        setup = self.computed.setup
+        limit = {"log-probs": setup.log_prob_tokens, "update": setup.tokens}.get(phase.name)
+        tokens = f" ({min(limit, setup.update_tokens):,} tokens)" if limit else ""
+        numbers = [*(getattr(phase.memory, name) for name in names), phase.vllm, phase.reserve, phase.total]
+        return f"{phase.name + tokens:<24}" + "".join(f"{number / GIB:>12.1f}" for number in numbers)
+
+    def _devices(self) -> str:
+        setup = self.computed.setup
+        nodes = f"{setup.nodes} nodes with " if setup.nodes > 1 else ""
+        plural = "s" if setup.gpus > 1 else ""
+        return f"{nodes}{setup.gpus} GPU{plural} of {self.computed.gpu_bytes / GIB:.1f} GiB ({self.machine.gpu_source})"
+
+    def _host_parts(self) -> str:
+        host = self.computed.host
+        return (
+            f"offloaded {host.offloaded / GIB:.0f} GiB, weights of sleeping vLLM {host.vllm / GIB:.0f}, processes "
+            f"{host.processes / GIB:.0f}, queue {host.queue / GIB:.0f}, while loading "
+            f"{host.loading / GIB:.0f}, while a checkpoint is written {host.export / GIB:.0f}"
+        )
+
+    def _host_note(self) -> str:
+        here, needed = self.machine.host_bytes, self.computed.host.peak
+        if self.machine.trains:
+            return f", of {here / GIB:.0f}"
+        return f" (this machine has {here / GIB:.0f}, a warning if it is to train)" if needed > here else ""
+
+    def _verdict(self) -> str:
+        if self.computed.problems:
+            return f"does not fit: {'; '.join(self.computed.problems)}"
+        fullest = max(self.computed.phases, key=lambda phase: phase.total)
+        return f"fits: {fullest.total / GIB:.1f} of {self.computed.gpu_bytes / GIB:.1f} GiB at most ({fullest.name})"
+
+
+def plan(config: DictConfig) -> MemoryPlan:
+    """The memory plan of a composed config.
+
+    Raises:
+        BadConfig: a model or a setting that the plan does not know.
+    """
+    model = config.actor_rollout_ref.model
+    try:
+        shape = read_shape(str(model.path), bool(model.get("trust_remote_code", False)))
+    except NotDense as error:
+        raise BadConfig(f"actor_rollout_ref.model.path: {error}.") from error
+    setup = Setup.of(config, sequences=len(Settings.of(config).objective.kinds))
+    machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
+    return MemoryPlan(shape, compute(setup, shape, machine.gpu_bytes), machine)
+
+
+def _trained(shape: ModelShape, setup: Setup) -> str:
+    trained = trained_weights(shape, training_of(setup)) / 1e9
+    how = f"LoRA of rank {setup.lora_rank}" if setup.lora_rank else "full"
+    return f"{shape.weights / 1e9:.2f} B weights, {trained:.2f} B trained ({how})"

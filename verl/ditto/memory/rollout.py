@@ -1,0 +1,58 @@
+"""What vLLM holds on a GPU: its weights, its working memory, and the rest of its share as cache for keys and values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ditto.memory.model_shape import GIB, ModelShape
+
+# What stays on the GPU while vLLM sleeps, apart from weights and cache: its CUDA context and workspaces, and the CUDA
+# graphs, which cannot be moved. Seen in vLLM's logs for dense models of up to 32B; the graphs depend on max_num_seqs.
+CONTEXT, GRAPHS = 1.0 * GIB, 1.5 * GIB
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """How vLLM is started."""
+
+    utilization: float  # its share of the GPU
+    tensor_parallel: int = 1
+    weight: float = 2.0  # bytes of a weight
+    cache_number: int = 2  # bytes of a cached number
+    lora_rank: int = 0  # of an adapter that vLLM applies itself; 0: none, or merged into the weights
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    eager: bool = False  # no CUDA graphs
+    sleeps: bool = True  # weights and cache leave the GPU while the policy is trained
+
+
+@dataclass(frozen=True)
+class RolloutMemory:
+    """Bytes on one GPU."""
+
+    weights: int
+    working: int  # activations of the largest batch, logits, context, graphs
+    cache: int  # negative: not even weights and working memory fit into the share
+    cache_token: int  # bytes of one token's keys and values
+    asleep: int  # what stays while vLLM sleeps
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens whose keys and values fit."""
+        return max(self.cache, 0) // self.cache_token
+
+
+def rollout_memory(shape: ModelShape, rollout: Rollout, gpu_bytes: int) -> RolloutMemory:
+    """How vLLM divides its share."""
+    tp = rollout.tensor_parallel
+    weights = int((shape.weights * rollout.weight + shape.adapter(rollout.lora_rank) * 2) / tp)
+    fixed = int(CONTEXT + (0 if rollout.eager else GRAPHS))
+    # A layer's widest moment: the stream, and gate, up and their product. Logits in bfloat16 and twice in float32.
+    batch = rollout.max_num_batched_tokens * 2 * (3 * shape.hidden + 3 * shape.intermediate // tp)
+    logits = rollout.max_num_seqs * shape.vocab * 10
+    vision = rollout.max_num_batched_tokens * 4 * 2 * 8 * shape.vision_hidden  # an image has four patches a token
+    token = max(2 * shape.layers * shape.key_value * rollout.cache_number // tp, 1)
+    working = batch + logits + vision + fixed
+    cache = int(gpu_bytes * rollout.utilization) - weights - working
+    asleep = fixed if rollout.sleeps else int(gpu_bytes * rollout.utilization)
+    return RolloutMemory(weights, working, cache, token, asleep)

@@ -1,0 +1,188 @@
+"""What a training process holds on its GPU: FSDP2, gradient checkpointing layer by layer, AdamW, flash attention.
+
+The coefficients are those of transformers' decoder layers in bfloat16 with RMSNorm in float32, one kernel launch per
+operation. `tests/ditto/memory/test_tracked_memory.py` compares them with torch's FSDP2 memory tracker. What the tracker
+cannot see (CUDA context, NCCL, fragmentation) is `plan.py`'s matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ditto.memory.head import head_bytes
+from ditto.memory.model_shape import ModelShape
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained. Sizes of numbers are in bytes."""
+
+    devices: int = 1  # weights are sharded over so many
+    lora_rank: int = 0  # 0: every weight is trained
+    master: int = 4  # a trained weight, as the optimizer sees it
+    frozen: int = 4  # a weight that LoRA leaves as it is
+    compute: int = 2  # a gathered weight, an activation
+    reduce: int = 4  # a gradient on its way between devices
+    optimizer: int = 8  # all states of one trained weight
+    checkpointing: bool = True
+    reshard: bool = True  # a layer's gathered weights are freed after its forward pass
+    keep_gathered_gradients: bool = False  # gradients are exchanged with the last micro-batch only
+    offloaded: bool = False  # FSDP2's offload policy: shards, gradients and optimizer live on the host
+    head_chunk: int | None = 1024  # tokens whose logits exist at one time; None: all
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one GPU, by what they hold."""
+
+    weights: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    logits: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+
+
+def peak_bytes(shape: ModelShape, tokens: int, training: Training) -> int:
+    """The most that an optimizer update allocates on one GPU, with `tokens` tokens in a micro-batch."""
+    return update_peak(shape, tokens, training).total
+
+
+def update_peak(shape: ModelShape, tokens: int, training: Training) -> Memory:
+    """The fullest moment of an optimizer update."""
+    return max(_moments(shape, tokens, training), key=lambda memory: memory.total)
+
+
+def forward_peak(shape: ModelShape, tokens: int, training: Training, optimizer_on_gpu: bool) -> Memory:
+    """The fullest moment of a pass without gradients (log-probabilities)."""
+    sizes = _Sizes.of(shape, training)
+    width = 4 * training.compute * (shape.hidden + shape.intermediate)
+    optimizer = sizes.optimizer if optimizer_on_gpu else 0
+    gathered = sizes.root + sizes.layer + max(sizes.layer, sizes.head)  # of the unit before, until the next has arrived
+    layer = Memory(sizes.shard + gathered, 0, optimizer, tokens * width, 0)
+    logits = head_bytes(tokens, shape.vocab, training.head_chunk, backward=False)
+    head = Memory(sizes.shard + sizes.root + sizes.head, 0, optimizer, tokens * 8 * shape.hidden, logits)
+    return max(layer, head, key=lambda memory: memory.total)
+
+
+def shard_bytes(shape: ModelShape, training: Training) -> int:
+    """One device's part of the weights."""
+    adapter = shape.adapter(training.lora_rank)
+    if training.lora_rank:
+        return (shape.weights * training.frozen + adapter * training.master) // training.devices
+    return shape.weights * training.master // training.devices
+
+
+def trained_weights(shape: ModelShape, training: Training) -> int:
+    """Weights that have a gradient."""
+    return shape.adapter(training.lora_rank) if training.lora_rank else shape.weights
+
+
+def optimizer_bytes(shape: ModelShape, training: Training) -> int:
+    """One device's part of the optimizer's states."""
+    return trained_weights(shape, training) * training.optimizer // training.devices
+
+
+def layer_activations(shape: ModelShape, training: Training) -> tuple[int, int]:
+    """Bytes a token that one decoder layer keeps for its backward pass, and needs besides while it runs.
+
+    Kept: both norms' float32 inputs and what follows them, queries and keys before and after their norm and rotation,
+    values, the attention's output, gate, up, their activation and product. A frozen weight's own input is not kept.
+    """
+    c = training.compute
+    trained = training.lora_rank == 0
+    norms = (8 if trained else 6) * c * shape.hidden
+    attention = (3 if shape.qk_norm else 2) * c * (shape.query + shape.key_value)
+    if shape.qk_norm:
+        attention += (2 if trained else 1) * c * (shape.query + shape.key_value)
+    mlp = 4 * c * shape.intermediate
+    adapters = 8 * c * training.lora_rank
+    backward = max(2 * c * shape.intermediate, 9 * c * shape.hidden) + (0 if trained else c * shape.hidden)
+    return norms + attention + mlp + adapters, backward
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Bytes of the pieces that moments are made of."""
+
+    shard: int  # this device's part of the weights
+    root: int  # gathered as long as the pass lasts
+    layer: int  # one gathered decoder layer
+    head: int  # the gathered head; 0 where it is tied and so part of the root
+    gradients: int  # this device's part of all gradients
+    optimizer: int
+    kept: int  # gathered gradients of earlier micro-batches
+
+    @classmethod
+    def of(cls, shape: ModelShape, training: Training) -> _Sizes:
+        layer = shape.layer_weights + shape.layer_adapter(training.lora_rank)
+        root, head = shape.root_weights * training.compute, 0 if shape.tied else shape.embedding * training.compute
+        trained = trained_weights(shape, training)
+        if not training.reshard:
+            root += shape.layers * layer * training.compute + 2 * head
+            layer = head = 0
+        here = 0 if training.offloaded else 1
+        return cls(
+            shard=here * shard_bytes(shape, training),
+            root=root,
+            layer=layer * training.compute,
+            head=head,
+            gradients=here * trained * training.master // training.devices,
+            optimizer=here * optimizer_bytes(shape, training),
+            kept=trained * training.reduce if training.keep_gathered_gradients else 0,
+        )
+
+
+def _moments(shape: ModelShape, tokens: int, training: Training) -> Iterator[Memory]:
+    """The moments of an update that can be the fullest, in their order."""
+    sizes, c = _Sizes.of(shape, training), training.compute
+    full = training.lora_rank == 0
+    head_weights = shape.embedding if full else 0
+    layer_trained = shape.layer_weights if full else shape.layer_adapter(training.lora_rank)
+    kept, backward = layer_activations(shape, training)
+    stream = c * shape.hidden  # the layer's input, all that checkpointing keeps of it
+    held = shape.layers * (stream if training.checkpointing else kept)
+    in_layer = kept + backward if training.checkpointing else backward
+    tied_gradient = head_weights * c if shape.tied else 0  # the root's gradients are exchanged last
+
+    # The head's backward pass: all layers' inputs, one layer gathered ahead.
+    yield Memory(
+        weights=sizes.shard + sizes.root + sizes.head + sizes.layer,
+        gradients=sizes.kept + head_weights * c,
+        optimizer=sizes.optimizer,
+        activations=tokens * (held + 5 * stream),
+        logits=head_bytes(tokens, shape.vocab, training.head_chunk, backward=True),
+    )
+    # The last layer's: the head's gradient is still on its way to its shards.
+    exchanged = 0 if shape.tied else head_weights * (training.reduce + training.master // training.devices)
+    yield Memory(
+        weights=sizes.shard + sizes.root + 2 * sizes.layer,
+        gradients=sizes.kept + layer_trained * c + tied_gradient + exchanged,
+        optimizer=sizes.optimizer,
+        activations=tokens * (held + in_layer),
+    )
+    # The first layer's: one input is left, every layer has its gradients, and the embedding is gathered ahead.
+    yield Memory(
+        weights=sizes.shard + sizes.root + sizes.layer + sizes.head,
+        gradients=sizes.kept + sizes.gradients + layer_trained * (c + training.reduce) + tied_gradient,
+        optimizer=sizes.optimizer,
+        activations=tokens * (stream + in_layer + (0 if training.checkpointing else kept)),
+    )
+    # The embedding's: its gradient is exchanged after it is sharded again.
+    yield Memory(
+        weights=sizes.shard + sizes.root,
+        gradients=sizes.kept + sizes.gradients + head_weights * (c + training.reduce),
+        optimizer=sizes.optimizer,
+        activations=tokens * 2 * stream,
+    )
+    # AdamW's step: its foreach form takes the square root of all second moments at once.
+    yield Memory(
+        weights=sizes.shard,
+        gradients=2 * sizes.gradients,
+        optimizer=sizes.optimizer,
+    )
