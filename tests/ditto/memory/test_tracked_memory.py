@@ -53,6 +53,13 @@ def test_an_update_of_all_layers(size: str, lora: bool, tokens: int) -> None:
     assert planned == pytest.approx(measured, rel=0.1)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [True, False], ids=["lora", "full"])
+def test_full_logits(lora: bool) -> None:
+    measured, planned = both(text("0.6B", num_hidden_layers=2), 4096, lora, chunk=None)
+    assert planned == pytest.approx(measured, rel=0.1)
+
+
 VARIANTS = {
     "one device": {"devices": 1},
     "no checkpointing": {"checkpointing": False},

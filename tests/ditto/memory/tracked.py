@@ -37,7 +37,7 @@ class Tracked:
     tokens: int
     lora: bool
     devices: int = 8
-    chunk: int = 1024
+    chunk: int | None = 1024  # None: all logits at one time
     master: torch.dtype = torch.float32
     checkpointing: bool = True
     forward_only: bool = False
@@ -61,7 +61,8 @@ def peak_bytes(run: Tracked) -> int:
                 tracker.reset_mod_stats()
                 with tracker, torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(not run.forward_only):
                     model.set_requires_gradient_sync(last)
-                    loss = model(ids, use_cache=False).logits.mean()
+                    logits = model(ids, use_cache=False).logits
+                    loss = logits.mean() if run.chunk else _log_probs_row_by_row(logits[0]).mean()
                     if not run.forward_only:
                         with torch.autocast("cpu", enabled=False):
                             loss.backward()
@@ -105,7 +106,8 @@ def _build(run: Tracked) -> tuple[nn.Module, nn.Module]:
         chunks = hidden.split(run.chunk, dim=1)
         return torch.cat([checkpoint(_log_prob, part, head.weight, use_reentrant=False) for part in chunks], dim=1)
 
-    lm_head.forward = types.MethodType(chunked, lm_head)
+    if run.chunk:
+        lm_head.forward = types.MethodType(chunked, lm_head)
     return model, lm_head
 
 
@@ -136,6 +138,11 @@ def _shard(model: nn.Module, lm_head: nn.Module, mesh: DeviceMesh, tied: bool) -
 def _log_prob(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     logits = nn.functional.linear(hidden, weight).float()
     return logits[..., :1] - logits.logsumexp(-1, keepdim=True)
+
+
+def _log_probs_row_by_row(logits: torch.Tensor) -> torch.Tensor:
+    """verl's `logprobs_from_logits_v2` of bfloat16 logits, as CUDA's autocast computes it: in float32."""
+    return torch.stack([row.float().log_softmax(-1)[0] for row in logits])
 
 
 def _attention(
