@@ -186,7 +186,6 @@ No tracker sees these; correct them where you measure something else.
 |---|---|---|
 | CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `phases.py` |
 | vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `rollout.py` |
-| tokens of a micro-batch above its limit (verl balances attention work) | {phases.UNEVEN - 1:.0%} | `phases.py` |
 | processes on the host | {processes}, {host.DRIVER // GIB} for the driver | `host.py` |
 | the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `machine.py` |
 

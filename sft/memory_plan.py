@@ -8,7 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from ditto.memory.machine import Machine
 from ditto.memory.model_shape import GIB, ModelShape
-from ditto.memory.phases import FRAGMENTS, HEAD_CHUNK, TRAINER, UNEVEN
+from ditto.memory.phases import FRAGMENTS, TRAINER
+from ditto.memory.plan import adapted
 from ditto.memory.read_model import NotDense, read_shape
 from ditto.memory.setup import number_bytes
 from ditto.memory.training import Memory, Training, update_peak
@@ -27,7 +28,7 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
         BadConfig: it does not fit, with the override that makes it fit.
     """
     try:
-        shape = read_shape(str(config.model.path), bool(config.model.trust_remote_code))
+        shape = read_shape(str(config.model.path), adapted(config.model), bool(config.model.trust_remote_code))
     except NotDense as error:
         raise BadConfig(f"model.path: {error}.") from error
     machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
@@ -52,32 +53,31 @@ def _training(config: DictConfig) -> Training:
     precision = engine.get("mixed_precision") or {}
     devices = config.trainer.n_gpus_per_node * config.trainer.nnodes
     master = number_bytes(engine.get("model_dtype") or "fp32", "engine.model_dtype")
+    compute = number_bytes(precision.get("param_dtype", "bf16"), "engine.mixed_precision.param_dtype")
     return Training(
         devices=devices if engine.fsdp_size in (-1, 0) else min(engine.fsdp_size, devices),
         lora_rank=int(model.get("lora_rank") or 0),
         master=master,
-        frozen=master,
-        compute=number_bytes(precision.get("param_dtype", "bf16"), "engine.mixed_precision.param_dtype"),
+        frozen=compute,  # ditto/model/engine.py
+        compute=compute,
         reduce=number_bytes(precision.get("reduce_dtype", "fp32"), "engine.mixed_precision.reduce_dtype"),
         optimizer=2 * master,
         checkpointing=bool(model.enable_gradient_checkpointing),
         reshard=bool(engine.reshard_after_forward),
         keep_gathered_gradients=bool(engine.get("use_no_sync_for_gradient_accumulation")),
         offloaded=bool(engine.offload_policy),
-        head_chunk=HEAD_CHUNK if model.use_fused_kernels else None,
+        full_logits=not model.use_fused_kernels,
     )
 
 
 def _needed(shape: ModelShape, tokens: int, training: Training) -> tuple[Memory, int]:
     """The peak, and all of it with the reserve."""
-    peak = update_peak(shape, int(tokens * UNEVEN), training)
+    peak = update_peak(shape, tokens, training)
     return peak, int(peak.total + TRAINER + FRAGMENTS * (peak.activations + peak.logits))
 
 
 def _advice(shape: ModelShape, tokens: int, longest: int, training: Training, gpu_bytes: int) -> str:
-    fused, word = replace(training, head_chunk=HEAD_CHUNK), ""
-    if training.head_chunk is None:
-        word = "model.use_fused_kernels=true "
+    fused, word = replace(training, full_logits=False), "model.use_fused_kernels=true " if training.full_logits else ""
     offloaded = replace(fused, offloaded=True)
     ways = [("", training), (word, fused), (f"{word}engine.offload_policy=true ", offloaded)]
     for words, changed in ways:

@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, MixtralConfig, Qwen2Config
 
-from ditto.memory.read_model import NotDense, build_on_meta, shape_of
+from ditto.memory.read_model import Adapted, NotDense, build_on_meta, shape_of
 from tests.ditto.memory.qwen3 import VOCAB, text, vision_language
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -50,6 +50,19 @@ def test_the_vision_tower_counts() -> None:
     shape = shape_of(vision_language(), "Qwen3-VL-8B")
     assert shape.weights == 8_767_123_696  # the model card's
     assert shape.vision_hidden == 1152 and shape.vocab == VOCAB
+    assert shape.vision_weights == shape.weights - 8_190_735_360, "what the text model has not"
+
+
+@pytest.mark.parametrize(
+    "targets, exclude", [("all-linear", ".*visual.*"), (["q_proj", "v_proj"], None), (r".*\.mlp\..*_proj", ["up_proj"])]
+)
+def test_adapters_follow_the_config(targets: str | list[str], exclude: str | list[str] | None) -> None:
+    """Peft's own reading of target_modules and exclude_modules."""
+    shape = shape_of(vision_language(), "Qwen3-VL-8B", Adapted(targets, exclude))
+    how = LoraConfig(task_type="CAUSAL_LM", r=8, target_modules=targets, exclude_modules=exclude)
+    with torch.device("meta"):
+        peft = get_peft_model(build_on_meta(vision_language()), how)
+    assert shape.adapter(8) == sum(weight.numel() for weight in peft.parameters() if weight.requires_grad) > 0
 
 
 def test_experts_are_refused() -> None:

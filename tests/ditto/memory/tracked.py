@@ -1,12 +1,11 @@
 """What torch's FSDP2 memory tracker counts of an update, with fake tensors on a fake process group: no GPU, no storage.
 
-The model is transformers' own, sharded, checkpointed and computed in bfloat16 as verl does it. Attention is torch's
-variable-length kernel (a fake tensor needs its shapes only); the head goes through `lm_head`'s module in chunks.
+The model is transformers' own with our head, sharded, checkpointed and computed in bfloat16 as verl does it. Attention
+is torch's variable-length kernel, of which fake tensors need the shapes only.
 """
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.attention.varlen import varlen_attn
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from torch.utils.checkpoint import checkpoint
-from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+from transformers import AttentionInterface, AttentionMaskInterface, Qwen3ForCausalLM
+
+from ditto.model.chunked_models import with_chunked_head
 
 VARLEN = "varlen_for_tracking"
 RANK = 32
@@ -37,8 +37,7 @@ class Tracked:
     tokens: int
     lora: bool
     devices: int = 8
-    chunk: int | None = 1024  # None: all logits at one time
-    master: torch.dtype = torch.float32
+    full_logits: bool = False  # all at one time, as verl computes them; else our chunked head
     checkpointing: bool = True
     forward_only: bool = False
     micro_batches: int = 1  # gradients are exchanged with the last one
@@ -55,14 +54,18 @@ def peak_bytes(run: Tracked) -> int:
         tracker = FSDPMemTracker(model, optimizer)
         ids = torch.zeros((1, run.tokens), dtype=torch.long)
         tracker.track_inputs((ids,))
+        if not (run.config.tie_word_embeddings or run.full_logits):
+            _follow_head(tracker, lm_head)
         for _ in range(1 if run.forward_only else 2):
             tracker.reset_mod_stats()
             for last in [False] * (run.micro_batches - 1) + [True]:
                 tracker.reset_mod_stats()
                 with tracker, torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(not run.forward_only):
                     model.set_requires_gradient_sync(last)
-                    logits = model(ids, use_cache=False).logits
-                    loss = logits.mean() if run.chunk else _log_probs_row_by_row(logits[0]).mean()
+                    if run.full_logits:
+                        loss = _log_probs_row_by_row(model(ids, use_cache=False).logits[0]).mean()
+                    else:
+                        loss = model(ids, use_cache=False, temperature=1.0).log_probs.mean()
                     if not run.forward_only:
                         with torch.autocast("cpu", enabled=False):
                             loss.backward()
@@ -85,39 +88,30 @@ def _fake_processes(devices: int) -> Iterator[DeviceMesh]:
 def _build(run: Tracked) -> tuple[nn.Module, nn.Module]:
     """The model with fake weights, and its head."""
     run.config._attn_implementation = VARLEN
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(run.master)
-    try:
-        with torch.device("meta"):
-            model: nn.Module = AutoModelForCausalLM.from_config(run.config, attn_implementation=VARLEN)
-            lm_head = model.lm_head
-            if run.checkpointing:
-                model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-            if run.lora:
-                model.enable_input_require_grads()
-                adapter = LoraConfig(task_type="CAUSAL_LM", r=RANK, lora_alpha=64, target_modules="all-linear")
-                model = get_peft_model(model, adapter, autocast_adapter_dtype=False)
-    finally:
-        torch.set_default_dtype(before)
+    with torch.device("meta"):
+        model: nn.Module = with_chunked_head(Qwen3ForCausalLM)(run.config)
+        lm_head = model.lm_head
+        if run.checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if run.lora:
+            model.enable_input_require_grads()
+            adapter = LoraConfig(task_type="CAUSAL_LM", r=RANK, lora_alpha=64, target_modules="all-linear")
+            model = get_peft_model(model, adapter, autocast_adapter_dtype=False)
     _give_storage(model)
     model.train(not run.forward_only)
-
-    def chunked(head: nn.Linear, hidden: torch.Tensor) -> torch.Tensor:
-        chunks = hidden.split(run.chunk, dim=1)
-        return torch.cat([checkpoint(_log_prob, part, head.weight, use_reentrant=False) for part in chunks], dim=1)
-
-    if run.chunk:
-        lm_head.forward = types.MethodType(chunked, lm_head)
     return model, lm_head
 
 
 def _give_storage(model: nn.Module) -> None:
-    """Replace meta tensors by fake ones on the CPU; a tied weight stays tied. (`Module.to_empty` refuses them.)"""
+    """Replace meta tensors by fake ones on the CPU, trained weights in float32 and frozen ones in bfloat16.
+
+    A tied weight stays tied. (`Module.to_empty` refuses fake tensors.)
+    """
     made: dict[nn.Parameter, nn.Parameter] = {}
     for module in model.modules():
         for name, weight in list(module._parameters.items()):
             if weight is not None:
-                fake = torch.empty(weight.shape, dtype=weight.dtype)
+                fake = torch.empty(weight.shape, dtype=torch.float32 if weight.requires_grad else torch.bfloat16)
                 module._parameters[name] = made.setdefault(weight, nn.Parameter(fake, weight.requires_grad))
         for name, buffer in list(module._buffers.items()):
             if buffer is not None:
@@ -135,9 +129,12 @@ def _shard(model: nn.Module, lm_head: nn.Module, mesh: DeviceMesh, tied: bool) -
     fully_shard(model, reshard_after_forward=True, **how)
 
 
-def _log_prob(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    logits = nn.functional.linear(hidden, weight).float()
-    return logits[..., :1] - logits.logsumexp(-1, keepdim=True)
+def _follow_head(tracker: FSDPMemTracker, lm_head: Any) -> None:
+    """Let the tracker see the head's unit: the chunked head runs FSDP's hooks around a method, not around forward."""
+    tracker._mod_tracker._known_modules[lm_head] = "lm_head"
+    state = lm_head._get_fsdp_state()
+    state._pre_forward = tracker._fsdp_state_pre_forward(lm_head, state._pre_forward)
+    state._post_forward = tracker._fsdp_state_post_forward(lm_head, state._post_forward)
 
 
 def _log_probs_row_by_row(logits: torch.Tensor) -> torch.Tensor:

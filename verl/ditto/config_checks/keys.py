@@ -103,6 +103,7 @@ READ_BY_DITTO: dict[str, str] = {
     "refine": "*",
     "run": "*",
     "tasks": "*",
+    "memory": "*",
     "": "dry_run",
 }
 

@@ -9,7 +9,7 @@ from ditto.memory.training import Training, optimizer_bytes, shard_bytes, traine
 
 # Measured nowhere yet: a trainer with torch, CUDA and NCCL, a vLLM engine and its server, for each GPU; an agent-loop
 # worker; the driver with Ray's own processes.
-GPU_PROCESSES, AGENT_WORKER, DRIVER = 10 * GIB, 2 * GIB, 8 * GIB
+GPU_PROCESSES, AGENT_WORKER, DRIVER = 12 * GIB, 2 * GIB, 8 * GIB
 QUEUE_FIELDS = 12  # int64 and float32 columns of a token in the queue between rollout and update
 
 
@@ -21,7 +21,7 @@ class HostUse:
     weights_offloaded: bool  # while the policy plays
     optimizer_offloaded: bool
     vllm_weights: int  # bytes of one GPU's weights that vLLM keeps on the host while it sleeps; 0: it throws them away
-    reference: bool  # a second, frozen model beside the trained one
+    reference: int  # bytes of a weight of a second, frozen model beside the trained one; 0: there is none
     agent_workers: int
     queue_tokens: int  # of one step
     exports_model: bool  # checkpoints hold the whole model, gathered by one process
@@ -61,24 +61,23 @@ def host_memory(shape: ModelShape, training: Training, use: HostUse) -> HostMemo
     if training.offloaded:
         offloaded += int(trained_weights(shape, training) * training.master / training.devices * padding)
     if use.reference:
-        offloaded += int(shape.weights * training.frozen / training.devices * padding)
-    whole = shape.weights * training.frozen
+        offloaded += int(shape.weights * use.reference / training.devices * padding)
+    loaded, stored = shape.weights * training.master, shape.weights * training.stored
     return HostMemory(
         offloaded=offloaded * use.gpus,
         vllm=int(use.vllm_weights * pinned_padding(shape, Training(devices=1, frozen=2, master=2)) * use.gpus),
         processes=use.gpus * GPU_PROCESSES + use.agent_workers * AGENT_WORKER + DRIVER,
         queue=use.queue_tokens * 8 * QUEUE_FIELDS,
-        loading=whole * (use.gpus if shape.tied else 1),
-        export=whole + 2 * shape.weights if use.exports_model else 0,
+        loading=loaded * (use.gpus if shape.tied else 1),
+        export=stored + 2 * shape.weights if use.exports_model else 0,
     )
 
 
 def pinned_padding(shape: ModelShape, training: Training) -> float:
     """Bytes of pinned memory for one byte of weights."""
-    size = training.frozen if training.lora_rank else training.master
     asked = taken = 0
     for elements, count in shape.tensors.items():
-        part = max(elements * size // training.devices, 1)
+        part = max(elements * training.stored // training.devices, 1)
         asked += part * count
         taken += (1 << (part - 1).bit_length()) * count
     return taken / asked

@@ -13,8 +13,8 @@ class ModelShape:
     """A dense decoder, with or without a vision tower. `read_model.py` makes one from a transformers config.
 
     FSDP2 gathers the weights of one unit at a time. Units are the decoder layers, the blocks of a vision tower, and,
-    where the head is not tied to it, the embedding and the head. All other weights belong to the root, which stays
-    gathered from the first forward operation to the last backward operation.
+    where the head is not tied to it, the embedding and the head. All other weights belong to the root, which is
+    gathered as long as a forward or a backward pass lasts.
     """
 
     name: str
@@ -29,9 +29,10 @@ class ModelShape:
     tensors: Mapping[int, int]  # elements of a weight -> how many weights have so many; all of the model
     layer_weights: int  # of one decoder layer
     root_weights: int  # final norm, what a vision tower has outside its blocks; the embedding where it is tied
-    layer_features: int  # inputs + outputs, summed over the linear maps of one decoder layer
-    other_features: int  # the same for all linear maps outside the decoder layers, the head excepted
+    layer_features: int  # inputs + outputs, summed over the linear maps of one decoder layer that LoRA adapts
+    other_features: int  # the same for all linear maps outside the decoder layers
     vision_hidden: int = 0  # 0: no vision tower
+    vision_weights: int = 0
 
     @property
     def embedding(self) -> int:
@@ -48,5 +49,5 @@ class ModelShape:
         return rank * self.layer_features
 
     def adapter(self, rank: int) -> int:
-        """Weights that LoRA adds to the model with `target_modules: all-linear`."""
+        """Weights that LoRA adds to the model."""
         return rank * (self.layers * self.layer_features + self.other_features)

@@ -15,11 +15,8 @@ from ditto.memory.rollout import Rollout, RolloutMemory, rollout_memory
 from ditto.memory.setup import Setup
 from ditto.memory.training import Memory, Training, forward_peak, optimizer_bytes, shard_bytes, update_peak
 
-HEAD_CHUNK = 1024  # tokens whose logits the chunked head holds at one time
 # The training process: CUDA context, NCCL's buffers, cuBLAS workspaces; what the allocator loses to fragments.
 TRAINER, FRAGMENTS = 1.5 * GIB, 0.04
-# verl fills micro-batches by attention work and not by tokens: one may have more tokens than the limit says.
-UNEVEN = 1.05
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def training_of(setup: Setup) -> Training:
         reshard=setup.reshard,
         keep_gathered_gradients=setup.defer_gradients and setup.update_tokens > setup.tokens,
         offloaded=setup.offload_policy,
-        head_chunk=HEAD_CHUNK if setup.fused_head else None,
+        full_logits=not setup.fused_head,
     )
 
 
@@ -88,6 +85,7 @@ def rollout_of(setup: Setup) -> Rollout:
         tensor_parallel=setup.tensor_parallel,
         weight=setup.rollout_number,
         lora_rank=0 if setup.merges_lora else setup.lora_rank,
+        text_only=setup.text_only,
         max_num_seqs=setup.max_num_seqs,
         max_num_batched_tokens=setup.max_num_batched_tokens,
         eager=setup.eager,
@@ -121,10 +119,8 @@ def compute(setup: Setup, shape: ModelShape, gpu_bytes: int) -> Computed:
 
 
 def micro_batch(limit: int, setup: Setup) -> int:
-    """Tokens that a micro-batch may have in fact."""
-    if setup.update_tokens <= limit:
-        return setup.update_tokens
-    return int(limit * UNEVEN)
+    """Tokens that a micro-batch may have: verl keeps the limit, and a device may not get as many."""
+    return min(limit, setup.update_tokens)
 
 
 def _moving(memory: Memory) -> int:

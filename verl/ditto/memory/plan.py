@@ -13,11 +13,13 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.memory.machine import Machine
 from ditto.memory.model_shape import GIB, ModelShape
 from ditto.memory.phases import Computed, Phase, compute, training_of
-from ditto.memory.read_model import NotDense, read_shape
+from ditto.memory.read_model import Adapted, NotDense, read_shape
 from ditto.memory.remedy import overrides, remedy
 from ditto.memory.setup import Setup
 from ditto.memory.training import Memory, trained_weights
 from ditto.settings import BadConfig, Settings
+
+NARROW = 0.95  # a run that needs more of a GPU than this is said to fit narrowly: the reserve is an estimate
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,9 @@ class MemoryPlan:
         if self.computed.problems:
             return f"does not fit: {'; '.join(self.computed.problems)}"
         fullest = max(self.computed.phases, key=lambda phase: phase.total)
-        return f"fits: {fullest.total / GIB:.1f} of {self.computed.gpu_bytes / GIB:.1f} GiB at most ({fullest.name})"
+        narrowly = " narrowly" if fullest.total > NARROW * self.computed.gpu_bytes else ""
+        sizes = f"{fullest.total / GIB:.1f} of {self.computed.gpu_bytes / GIB:.1f} GiB"
+        return f"fits{narrowly}: {sizes} at most ({fullest.name})"
 
 
 def plan(config: DictConfig) -> MemoryPlan:
@@ -120,12 +124,21 @@ def plan(config: DictConfig) -> MemoryPlan:
     """
     model = config.actor_rollout_ref.model
     try:
-        shape = read_shape(str(model.path), bool(model.get("trust_remote_code", False)))
+        shape = read_shape(str(model.path), adapted(model), bool(model.get("trust_remote_code", False)))
     except NotDense as error:
         raise BadConfig(f"actor_rollout_ref.model.path: {error}.") from error
     setup = Setup.of(config, sequences=len(Settings.of(config).objective.kinds))
     machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
     return MemoryPlan(shape, compute(setup, shape, machine.gpu_bytes), machine)
+
+
+def adapted(model: DictConfig) -> Adapted:
+    """What LoRA adapts, of a config's model section."""
+    targets, exclude = (
+        OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        for value in (model.target_modules, model.get("exclude_modules"))
+    )
+    return Adapted(targets or "all-linear", exclude)
 
 
 def _trained(shape: ModelShape, setup: Setup) -> str:

@@ -6,7 +6,10 @@ there: the count is exact for every architecture, biases and vision towers inclu
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +22,26 @@ class NotDense(ValueError):
     """The model has parts whose memory the plan cannot compute, such as experts."""
 
 
-def read_shape(path: str, trust_remote_code: bool = False) -> ModelShape:
+@dataclass(frozen=True)
+class Adapted:
+    """Which linear maps LoRA adapts, in peft's words: a pattern of whole names, or names' ends."""
+
+    targets: str | Sequence[str] = "all-linear"
+    exclude: str | Sequence[str] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        if self.exclude is not None and _matches(name, self.exclude):
+            return False
+        return self.targets == "all-linear" or _matches(name, self.targets)
+
+
+def _matches(name: str, words: str | Sequence[str]) -> bool:
+    if isinstance(words, str):
+        return re.fullmatch(words, name) is not None
+    return any(name == word or name.endswith(f".{word}") for word in words)
+
+
+def read_shape(path: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False) -> ModelShape:
     """The shape of the model in a local folder or in the hub's cache.
 
     Raises:
@@ -27,10 +49,11 @@ def read_shape(path: str, trust_remote_code: bool = False) -> ModelShape:
     """
     from transformers import AutoConfig
 
-    return shape_of(AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code), path, trust_remote_code)
+    config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+    return shape_of(config, path, adapted, trust_remote_code)
 
 
-def shape_of(config: Any, name: str, trust_remote_code: bool = False) -> ModelShape:
+def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False) -> ModelShape:
     """The shape of the model that a transformers config describes.
 
     Raises:
@@ -41,12 +64,16 @@ def shape_of(config: Any, name: str, trust_remote_code: bool = False) -> ModelSh
     if experts:
         raise NotDense(f"{name} is a mixture of {experts} experts; the plan knows dense decoders")
     model = build_on_meta(config, trust_remote_code)
-    layers = _decoder_layers(model, text.num_hidden_layers, name)
+    prefix, layers = _decoder_layers(model, text.num_hidden_layers, name)
     head = model.get_output_embeddings()
     tied = bool(head.weight is model.get_input_embeddings().weight)
     vision = getattr(config, "vision_config", None)
     head_width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     kv_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    features: Counter[bool] = Counter()  # in a decoder layer, or not
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Linear) and module is not head and path in adapted:
+            features[path.startswith(f"{prefix}.")] += module.in_features + module.out_features
     weights = list(model.parameters())  # a tied weight comes once
     layer_weights = sum(weight.numel() for weight in layers[0].parameters())
     own_units = set(_unit_classes(model))
@@ -66,9 +93,10 @@ def shape_of(config: Any, name: str, trust_remote_code: bool = False) -> ModelSh
         tensors=Counter(weight.numel() for weight in weights),
         layer_weights=layer_weights,
         root_weights=sum(weight.numel() for weight in weights if id(weight) not in in_units),
-        layer_features=_linear_features(layers[0]),
-        other_features=_linear_features(model) - len(layers) * _linear_features(layers[0]) - sum(head.weight.shape),
+        layer_features=features[True] // text.num_hidden_layers,
+        other_features=features[False],
         vision_hidden=vision.hidden_size if vision is not None else 0,
+        vision_weights=sum(p.numel() for path, p in model.named_parameters() if _is_vision(path)),
     )
 
 
@@ -88,16 +116,17 @@ def _unit_classes(model: nn.Module) -> list[str]:
     return [str(name) for name in model._no_split_modules or []]
 
 
-def _decoder_layers(model: nn.Module, count: int, name: str) -> nn.ModuleList:
+def _decoder_layers(model: nn.Module, count: int, name: str) -> tuple[str, nn.ModuleList]:
+    """The decoder layers, and the name they have in the model."""
     candidates = [
-        module
+        (path, module)
         for path, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count and "visual" not in path and "vision" not in path
+        if isinstance(module, nn.ModuleList) and len(module) == count and not _is_vision(path)
     ]
     if not candidates:
         raise NotDense(f"{name}: no list of {count} decoder layers in {type(model).__name__}")
-    return max(candidates, key=lambda layers: sum(weight.numel() for weight in layers.parameters()))
+    return max(candidates, key=lambda found: sum(weight.numel() for weight in found[1].parameters()))
 
 
-def _linear_features(module: nn.Module) -> int:
-    return sum(m.in_features + m.out_features for m in module.modules() if isinstance(m, nn.Linear))
+def _is_vision(path: str) -> bool:
+    return "visual" in path or "vision" in path

@@ -23,7 +23,9 @@ def remedy(found: Computed, compute: Callable[[Setup], Computed], more_gpus: boo
         compute: what follows from another setup.
         more_gpus: more GPUs may be asked for.
     """
-    knobs = _knobs(found.setup) + (_more_gpus(found.setup) if more_gpus else [])
+    cheap = _knobs(found.setup)
+    costly: list[list[Change]] = [] if found.setup.offload_policy else [[{"offload_policy": True}]]
+    costly += _more_gpus(found.setup) if more_gpus else []
 
     def fitting(knobs: Sequence[list[Change]]) -> Change | None:
         for changes in product(*knobs):
@@ -32,11 +34,12 @@ def remedy(found: Computed, compute: Callable[[Setup], Computed], more_gpus: boo
                 return {field: value for field, value in change.items() if getattr(found.setup, field) != value}
         return None
 
-    for count in range(1, MOST_CHANGES + 1):
-        for chosen in combinations(knobs, count):
-            # The last value of a knob helps most, except for shares of the GPU: where it does not help, none does.
-            if fitting([knob if "utilization" in knob[0] else knob[-1:] for knob in chosen]):
-                return fitting(chosen)
+    for knobs in (cheap, cheap + costly):
+        for count in range(1, MOST_CHANGES + 1):
+            for chosen in combinations(knobs, count):
+                # The last value of a knob helps most, except for shares of the GPU: where it does not help, none does.
+                if fitting([knob if "utilization" in knob[0] else knob[-1:] for knob in chosen]):
+                    return fitting(chosen)
     return None
 
 
@@ -63,8 +66,6 @@ def _knobs(setup: Setup) -> list[list[Change]]:
         knobs.append([{"defer_gradients": False}])
     knobs.append(_shares(setup))
     knobs.append([{"tensor_parallel": tp} for tp in (2, 4, 8) if tp > setup.tensor_parallel and setup.gpus % tp == 0])
-    if not setup.offload_policy:
-        knobs.append([{"offload_policy": True}])
     return [knob for knob in knobs if knob]
 
 

@@ -23,6 +23,7 @@ class Rollout:
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     eager: bool = False  # no CUDA graphs
+    text_only: bool = False  # a vision tower is left out
     sleeps: bool = True  # weights and cache leave the GPU while the policy is trained
 
 
@@ -45,12 +46,14 @@ class RolloutMemory:
 def rollout_memory(shape: ModelShape, rollout: Rollout, gpu_bytes: int) -> RolloutMemory:
     """How vLLM divides its share."""
     tp = rollout.tensor_parallel
-    weights = int((shape.weights * rollout.weight + shape.adapter(rollout.lora_rank) * 2) / tp)
+    tower = shape.vision_weights if rollout.text_only else 0
+    weights = int(((shape.weights - tower) * rollout.weight + shape.adapter(rollout.lora_rank) * 2) / tp)
     fixed = int(CONTEXT + (0 if rollout.eager else GRAPHS))
     # A layer's widest moment: the stream, and gate, up and their product. Logits in bfloat16 and twice in float32.
     batch = rollout.max_num_batched_tokens * 2 * (3 * shape.hidden + 3 * shape.intermediate // tp)
     logits = rollout.max_num_seqs * shape.vocab * 10
-    vision = rollout.max_num_batched_tokens * 4 * 2 * 8 * shape.vision_hidden  # an image has four patches a token
+    patches = 0 if rollout.text_only else 4 * rollout.max_num_batched_tokens  # an image has four for each token
+    vision = patches * 2 * 8 * shape.vision_hidden
     token = max(2 * shape.layers * shape.key_value * rollout.cache_number // tp, 1)
     working = batch + logits + vision + fixed
     cache = int(gpu_bytes * rollout.utilization) - weights - working

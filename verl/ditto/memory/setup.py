@@ -79,7 +79,8 @@ class Setup:
     optimizer_states: int  # bytes of all states of one trained weight
     rollout_number: int  # bytes of a weight in vLLM
     merges_lora: bool  # vLLM gets merged weights instead of an adapter
-    reference: bool  # a second, frozen model gives the KL loss its log-probabilities
+    reference: int  # bytes of a weight of a second, frozen model for the KL loss; 0: there is none
+    text_only: bool  # vLLM leaves a vision tower out
     colocated: bool  # policy and vLLM share their GPUs
     exports_model: bool
 
@@ -97,19 +98,23 @@ class Setup:
         ref = config.actor_rollout_ref
         precision = ref.actor.fsdp_config.get("mixed_precision") or {}
         master = number_bytes(ref.actor.fsdp_config.get("model_dtype") or "fp32", "model_dtype")
+        compute = number_bytes(precision.get("param_dtype", "bf16"), "mixed_precision.param_dtype")
         lora = int(known["lora_rank"] or 0)
+        needs_reference = bool(ref.actor.use_kl_loss) and not lora
+        vllm = (ref.rollout.get("engine_kwargs") or {}).get("vllm") or {}
         known |= {
             "lora_rank": lora,
             "sleep_mode": known["sleep_mode"] is not False,  # verl's default, which its YAML leaves out
             "sequences": sequences,
             "master": master,
-            "frozen": master,
-            "compute": number_bytes(precision.get("param_dtype", "bf16"), "mixed_precision.param_dtype"),
+            "frozen": compute,  # ditto/model/engine.py
+            "compute": compute,
             "reduce": number_bytes(precision.get("reduce_dtype", "fp32"), "mixed_precision.reduce_dtype"),
             "optimizer_states": 2 if "8bit" in str(ref.actor.optim.get("optimizer", "AdamW")) else 2 * master,
             "rollout_number": 1 if ref.rollout.get("quantization") else number_bytes(ref.rollout.dtype, "dtype"),
             "merges_lora": bool((ref.model.get("lora") or {}).get("merge", False)),
-            "reference": bool(ref.actor.use_kl_loss) and not lora,
+            "reference": number_bytes(ref.ref.fsdp_config.model_dtype, "ref model_dtype") if needs_reference else 0,
+            "text_only": bool(vllm.get("language_model_only")),
             "colocated": "separate" not in str(config.trainer.v1.trainer_mode),
             "exports_model": "hf_model" in ref.actor.checkpoint.save_contents,
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ditto.memory.head import head_bytes
+from ditto.memory.head import GRADIENT_SUM, head_bytes
 from ditto.memory.model_shape import ModelShape
 
 
@@ -21,7 +21,7 @@ class Training:
     devices: int = 1  # weights are sharded over so many
     lora_rank: int = 0  # 0: every weight is trained
     master: int = 4  # a trained weight, as the optimizer sees it
-    frozen: int = 4  # a weight that LoRA leaves as it is
+    frozen: int = 2  # a weight that LoRA leaves as it is
     compute: int = 2  # a gathered weight, an activation
     reduce: int = 4  # a gradient on its way between devices
     optimizer: int = 8  # all states of one trained weight
@@ -29,7 +29,12 @@ class Training:
     reshard: bool = True  # a layer's gathered weights are freed after its forward pass
     keep_gathered_gradients: bool = False  # gradients are exchanged with the last micro-batch only
     offloaded: bool = False  # FSDP2's offload policy: shards, gradients and optimizer live on the host
-    head_chunk: int | None = 1024  # tokens whose logits exist at one time; None: all
+    full_logits: bool = False  # all logits of a micro-batch exist at one time, not a chunk of them
+
+    @property
+    def stored(self) -> int:
+        """Bytes of one of the model's own weights in a shard."""
+        return self.frozen if self.lora_rank else self.master
 
 
 @dataclass(frozen=True)
@@ -65,17 +70,15 @@ def forward_peak(shape: ModelShape, tokens: int, training: Training, optimizer_o
     optimizer = sizes.optimizer if optimizer_on_gpu else 0
     gathered = sizes.root + sizes.layer + max(sizes.layer, sizes.head)  # of the unit before, until the next has arrived
     layer = Memory(sizes.shard + gathered, 0, optimizer, tokens * width, 0)
-    logits = head_bytes(tokens, shape.vocab, training.head_chunk, backward=False)
-    head = Memory(sizes.shard + sizes.root + sizes.head, 0, optimizer, tokens * 8 * shape.hidden, logits)
+    logits = head_bytes(tokens, shape.vocab, training.full_logits, backward=False)
+    head = Memory(sizes.shard + _in_head(sizes, training), 0, optimizer, tokens * 8 * shape.hidden, logits)
     return max(layer, head, key=lambda memory: memory.total)
 
 
 def shard_bytes(shape: ModelShape, training: Training) -> int:
     """One device's part of the weights."""
     adapter = shape.adapter(training.lora_rank)
-    if training.lora_rank:
-        return (shape.weights * training.frozen + adapter * training.master) // training.devices
-    return shape.weights * training.master // training.devices
+    return (shape.weights * training.stored + adapter * training.master) // training.devices
 
 
 def trained_weights(shape: ModelShape, training: Training) -> int:
@@ -111,7 +114,7 @@ class _Sizes:
     """Bytes of the pieces that moments are made of."""
 
     shard: int  # this device's part of the weights
-    root: int  # gathered as long as the pass lasts
+    root: int  # gathered as long as a pass lasts
     layer: int  # one gathered decoder layer
     head: int  # the gathered head; 0 where it is tied and so part of the root
     gradients: int  # this device's part of all gradients
@@ -138,6 +141,14 @@ class _Sizes:
         )
 
 
+def _in_head(sizes: _Sizes, training: Training) -> int:
+    """Gathered weights while the head runs, which is the last unit: the buffer that it arrived in is still there.
+
+    Full logits become log-probs outside the model, where nothing is gathered.
+    """
+    return 0 if training.full_logits else sizes.root + 2 * sizes.head
+
+
 def _moments(shape: ModelShape, tokens: int, training: Training) -> Iterator[Memory]:
     """The moments of an update that can be the fullest, in their order."""
     sizes, c = _Sizes.of(shape, training), training.compute
@@ -150,13 +161,21 @@ def _moments(shape: ModelShape, tokens: int, training: Training) -> Iterator[Mem
     in_layer = kept + backward if training.checkpointing else backward
     tied_gradient = head_weights * c if shape.tied else 0  # the root's gradients are exchanged last
 
-    # The head's backward pass: all layers' inputs, one layer gathered ahead.
+    # The head's forward pass: all layers' inputs.
+    yield Memory(
+        weights=sizes.shard + _in_head(sizes, training),
+        gradients=sizes.kept,
+        optimizer=sizes.optimizer,
+        activations=tokens * (held + 4 * stream),
+        logits=head_bytes(tokens, shape.vocab, training.full_logits, backward=False),
+    )
+    # Its backward pass: one layer is gathered ahead.
     yield Memory(
         weights=sizes.shard + sizes.root + sizes.head + sizes.layer,
-        gradients=sizes.kept + head_weights * c,
+        gradients=sizes.kept + head_weights * (c if training.full_logits else GRADIENT_SUM),
         optimizer=sizes.optimizer,
         activations=tokens * (held + 5 * stream),
-        logits=head_bytes(tokens, shape.vocab, training.head_chunk, backward=True),
+        logits=head_bytes(tokens, shape.vocab, training.full_logits, backward=True),
     )
     # The last layer's: the head's gradient is still on its way to its shards.
     exchanged = 0 if shape.tied else head_weights * (training.reduce + training.master // training.devices)
