@@ -1,7 +1,7 @@
 """How fast one GPU trains: an optimizer update and a log-prob pass of a Qwen3 with random weights over packed tokens.
 
-What verl does in a worker, with torch, transformers and peft alone: FSDP2 on one device (float32 master weights,
-bfloat16 compute), LoRA on all linear layers, gradient checkpointing, attention over packs, the chunked head, AdamW.
+What verl does in a worker, with torch, transformers and peft alone: FSDP2 on one device (float32 for what is trained,
+bfloat16 for the frozen base and for computing), LoRA on all linear layers, gradient checkpointing, attention over packs, the chunked head, AdamW.
 
 MFU counts the model's own operations and no recomputation: per token and weight of the linear layers and the head 2 in
 the forward pass and 2 in the backward pass (4 where the weights themselves are trained), and those of causal attention.
@@ -97,6 +97,9 @@ def build(model: Model, device: str, lora_rank: int) -> nn.Module:
     module.gradient_checkpointing_enable({"use_reentrant": False})
     if lora_rank:
         module = get_peft_model(module, LoraConfig(r=lora_rank, lora_alpha=2 * lora_rank, target_modules="all-linear"))
+        for parameter in module.parameters():
+            if not parameter.requires_grad:  # as ditto/model/engine.py stores what is frozen
+                parameter.data = parameter.data.bfloat16()
     mesh = init_device_mesh(device, (1,))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     units = [m for m in module.modules() if type(m).__name__ == "Qwen3DecoderLayer"]

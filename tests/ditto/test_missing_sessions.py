@@ -39,7 +39,7 @@ def test_a_full_step_passes_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counted(Exception):
         """Raised by the first thing after the count."""
 
-    def after_the_count(_step: Any) -> None:
+    def after_the_count(_step: Any, _seed: str) -> None:
         raise Counted
 
     full = ["a_0", "a_1", "b_0", "b_1"]
