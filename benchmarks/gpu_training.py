@@ -1,7 +1,8 @@
 """How fast one GPU trains: an optimizer update and a log-prob pass of a Qwen3 with random weights over packed tokens.
 
 What verl does in a worker, with torch, transformers and peft alone: FSDP2 on one device (float32 for what is trained,
-bfloat16 for the frozen base and for computing), LoRA on all linear layers, gradient checkpointing, attention over packs, the chunked head, AdamW.
+bfloat16 for the frozen base and for computing), LoRA on all linear layers, gradient checkpointing, attention over
+packs, the chunked head, AdamW.
 
 MFU counts the model's own operations and no recomputation: per token and weight of the linear layers and the head 2 in
 the forward pass and 2 in the backward pass (4 where the weights themselves are trained), and those of causal attention.
