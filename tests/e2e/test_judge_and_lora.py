@@ -44,10 +44,17 @@ class Finished:
     """A run that its budget ended, what its judge and the nodes' saw of it, and what its processes looked like."""
 
     def __init__(
-        self, run: Run, fake: FakeOpenAI, of_the_nodes: FakeOpenAI, ray_logs: Path, code: int, command_lines: set[str]
+        self,
+        run: Run,
+        fake: FakeOpenAI,
+        of_the_nodes: FakeOpenAI,
+        ray_logs: Path,
+        code: int,
+        command_lines: set[str],
+        pids_of_the_nodes: set[int],
     ) -> None:
         self.run, self.fake, self.of_the_nodes, self.ray_logs = run, fake, of_the_nodes, ray_logs
-        self.code, self.command_lines = code, command_lines
+        self.code, self.command_lines, self.pids_of_the_nodes = code, command_lines, pids_of_the_nodes
         self.steps = len(run.metrics())
         self.checkpoint = run.dir / f"global_step_{self.steps}"
         self.usage: dict[str, dict[str, float]] = json.loads((run.dir / "usage.json").read_text())
@@ -88,18 +95,21 @@ def finished(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             f"run.dir={os.path.relpath(run.dir, ROOT)}",  # the nodes have another working directory
         ]
         lines: set[str] = set()
+        pids: set[int] = set()
         with Cluster(CPUS, {**OF_THE_NODES, "OPENAI_BASE_URL": of_the_nodes.url}) as cluster:
             run.environment = {"RAY_ADDRESS": cluster.address, **cluster.access}
             run.start()
 
             def seen() -> bool:
-                lines.update(command_lines([*run.descendants(), *cluster.processes()]))
+                of_the_cluster = cluster.processes()
+                pids.update(process.pid for process in of_the_cluster)
+                lines.update(command_lines([*run.descendants(), *of_the_cluster]))
                 return (run.dir / "metrics.jsonl").exists()
 
             run.until(seen, 420, "step 1")
             code = run.wait(300)
             cluster.stop()
-            yield Finished(run, fake, of_the_nodes, cluster.session, code, lines)
+            yield Finished(run, fake, of_the_nodes, cluster.session, code, lines, pids)
 
 
 def test_the_budget_ends_the_run_with_a_checkpoint_and_without_an_error(finished: Finished) -> None:
@@ -135,9 +145,10 @@ def test_the_nodes_of_a_cluster_that_runs_decide_nothing(finished: Finished) -> 
     assert finished.of_the_nodes.requests == []
     assert {request.headers["authorization"] for request in finished.fake.requests} == {f"Bearer {SENTINEL_KEY}"}
     assert "judge-of-the-nodes" not in {request.body["model"] for request in finished.fake.requests}
-    assert "Connecting to existing Ray cluster" in finished.run.log.read_text(errors="replace")
-    workers = {"ray::AgentLoopWorkerTQ", "ray::DittoTaskRunner"}
-    assert all(any(line.startswith(name) for line in finished.command_lines) for name in workers)
+    log = finished.run.log.read_text(errors="replace")
+    assert "Connecting to existing Ray cluster" in log
+    for name in ("DittoTaskRunner", "AgentLoopWorkerTQ"):
+        assert {int(pid) for pid in re.findall(rf"\({name} pid=(\d+)\)", log)} & finished.pids_of_the_nodes, name
 
 
 def test_equal_questions_were_asked_once(finished: Finished) -> None:
