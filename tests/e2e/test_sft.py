@@ -108,6 +108,7 @@ def test_it_learns_and_leaves_a_model_path(straight: Path, corpus: Path) -> None
     assert "<answer>" in answer  # the form is learnt
     log = straight.with_suffix(".log").read_text(errors="replace")
     assert SENTINEL_KEY not in log
+    assert "fused_kernels_backend is chunked" in log  # the head that GPUs train with
 
 
 def test_killed_twice_and_moved_from_two_processes_to_one_it_ends_as_one_that_was_not(
