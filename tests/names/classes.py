@@ -89,6 +89,8 @@ def _unfit(ours: Any, theirs: Any) -> str | None:
     mine, base = dict(inspect.signature(ours).parameters), dict(inspect.signature(theirs).parameters)
     base.pop("_ray_trace_ctx", None)  # Ray adds it to the methods of an actor
     kinds = {p.kind for p in mine.values()}
+    if inspect.Parameter.VAR_POSITIONAL in {p.kind for p in base.values()}:
+        return None  # the base says nothing of what it is called with
     if inspect.Parameter.VAR_POSITIONAL in kinds and inspect.Parameter.VAR_KEYWORD in kinds:
         return None
     if inspect.Parameter.VAR_POSITIONAL in {p.kind for p in base.values()}:  # as torch.autograd.Function's methods

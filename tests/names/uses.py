@@ -15,8 +15,11 @@ STACK = frozenset(
     "hydra omegaconf peft ray safetensors tensordict tokenizers torch torchdata transfer_queue transformers verl"
     " vllm".split()
 )
-# Callables that take less than their signature says.
-NOT_AS_THEY_SAY = {"NonTensorData": "a tensorclass fills in batch_size by itself"}
+# Callables whose signature is not what they take; of a class, its subclasses too.
+NOT_AS_THEY_SAY = {
+    "NonTensorData": "a tensorclass fills in batch_size by itself",
+    "PreTrainedConfig": "takes any keyword, and keeps those it does not know",
+}
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,8 @@ def check_call(target: Any, node: ast.Call, place: str, findings: Findings, boun
 
     Functions written in C say nothing of their parameters and are not counted.
     """
-    if not callable(target) or getattr(target, "__qualname__", "") in NOT_AS_THEY_SAY:
+    family = target.__mro__ if isinstance(target, type) else (target,)
+    if not callable(target) or any(getattr(one, "__qualname__", "") in NOT_AS_THEY_SAY for one in family):
         return
     if "PreTrainedConfig" in [base.__name__ for base in getattr(target, "__mro__", ())]:
         return  # transformers' configs keep what their signature does not name
