@@ -60,7 +60,7 @@ def test_a_loss_of_the_users_own_is_tried(tmp_path: Path, monkeypatch: pytest.Mo
 
     def said(name: str, library: str = "own_losses") -> str | None:
         config.actor_rollout_ref.actor.policy_loss.loss_mode = name
-        config.actor_rollout_ref.model.external_lib = library
+        config.actor_rollout_ref.model.external_lib = ["ditto.model.install", library]
         return wrong_policy_loss(config)
 
     try:

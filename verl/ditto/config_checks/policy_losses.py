@@ -31,6 +31,7 @@ def wrong_policy_loss(config: DictConfig) -> str | None:
     """Why `actor.policy_loss.loss_mode` cannot be used here; None where it can."""
     actor = config.actor_rollout_ref.actor
     name, library = str(actor.policy_loss.loss_mode), config.actor_rollout_ref.model.external_lib
+    libraries = [library] if isinstance(library, str) else list(library or [])
     use = f"Use one of {', '.join(SUPPORTED)}, or sapo."
     if name in SUPPORTED:
         return None
@@ -43,26 +44,26 @@ def wrong_policy_loss(config: DictConfig) -> str | None:
         )
     if name in UNSUPPORTED:
         return f"this loss {UNSUPPORTED[name]}: sequences would get wrong weights. {use}"
-    if library is None:
+    if not libraries:
         return (
             f"verl has no such policy loss. {use} A module named in actor_rollout_ref.model.external_lib may add one."
         )
-    return _wrong_own_loss(name, library, actor, use)
+    return _wrong_own_loss(name, libraries, actor, use)
 
 
-def _wrong_own_loss(name: str, library: Any, actor: DictConfig, use: str) -> str | None:
-    """The user's own loss: registered by the library, and found to follow the weights."""
+def _wrong_own_loss(name: str, libraries: list[str], actor: DictConfig, use: str) -> str | None:
+    """The user's own loss: registered by one of the modules, and found to follow the weights."""
     from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
     from verl.utils.config import omega_conf_to_dataclass
     from verl.utils.import_utils import import_external_libs
 
     try:
-        import_external_libs(library)
+        import_external_libs(libraries)
     except ImportError as error:
-        return f"actor_rollout_ref.model.external_lib={library} cannot be imported ({error})."
+        return f"actor_rollout_ref.model.external_lib={libraries} cannot be imported ({error})."
     if name not in POLICY_LOSS_REGISTRY:
         return (
-            f"neither verl nor actor_rollout_ref.model.external_lib={library} has such a policy loss. {use} A module "
+            f"neither verl nor actor_rollout_ref.model.external_lib={libraries} has such a policy loss. {use} A module "
             f"adds one by @register_policy_loss({name!r}) of verl.trainer.ppo.core_algos."
         )
     if not follows_weights(POLICY_LOSS_REGISTRY[name], omega_conf_to_dataclass(actor)):
