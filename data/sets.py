@@ -40,8 +40,15 @@ class Build(NamedTuple):
         importlib.import_module(f"data.{self.builder}").main(arguments)
 
 
-# What lies beside the sources in their folders and is no source of these builders.
-NO_SOURCE = {"SOURCE.txt", "mae_data.json", "percept_tomi_sample.csv"}
+# What lies beside the sources in their folders and is no source of these builders: other benchmarks' files, a second form
+# of the same records, the training side of an evaluation set.
+NO_SOURCE = {
+    "SOURCE.txt",
+    "mae_data.json",
+    "official_form_sample.json",
+    "percept_tomi_sample.csv",
+    "train_sample.txt",
+}
 ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 # Task -> its build.
 BUILDS: dict[str, Build] = {
