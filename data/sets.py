@@ -40,8 +40,8 @@ class Build(NamedTuple):
         importlib.import_module(f"data.{self.builder}").main(arguments)
 
 
-# What lies beside the sources in their folders and is no source of these builders: other benchmarks' files, a second form
-# of the same records, the training side of an evaluation set.
+# What lies beside the sources in their folders and is no source of these builders: files of other benchmarks, a second
+# form of the same records, the training side of an evaluation set.
 NO_SOURCE = {
     "SOURCE.txt",
     "mae_data.json",
