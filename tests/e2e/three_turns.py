@@ -99,7 +99,11 @@ async def play(model: str) -> dict[str, Any]:
     overrides = ["platform=cpu", "algorithm.objective=ditto", "data.train_files=[x]", "data.val_files=[x]"]
     config = load_config([*overrides, "data.max_prompt_length=600", "data.max_response_length=256"])
     agent_loop.restore_row = lambda _source, _packed: TaskRow(Talk(), TalkRow(index=0, topic="boxes"), "talk", 0)
-    agent_loop._gateway = lambda *_: fake_gateway(Json({}))
+
+    async def gateway(*_: str) -> Any:
+        return fake_gateway(Json({}))
+
+    agent_loop._gateway = gateway
     server = RecordingServer(engine)
     tokenizer = AutoTokenizer.from_pretrained(model)
     loop = agent_loop.SoulAgentLoop(
