@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-# `scripts/test --gpu-pins` leaves the variable empty: vLLM takes that as "a card may come later" and keeps its Triton code,
-# as it does where a card is. In any other run these tests have nothing to say.
+# `scripts/test --gpu-pins` leaves the variable empty: vLLM takes that as "a card may come later" and keeps its Triton
+# code, as it does where a card is. In any other run these tests have nothing to say.
 if "+cpu" in version("torch") or os.environ.get("CUDA_VISIBLE_DEVICES") != "":
     collect_ignore_glob = ["test_*.py"]
 
