@@ -7,7 +7,7 @@ is torch's variable-length kernel, of which fake tensors need the shapes only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,36 +44,48 @@ class Tracked:
 
 
 def peak_bytes(run: Tracked) -> int:
-    """The peak of the second update: the optimizer has its states, and DTensor has its sharding rules in its cache."""
+    """The peak of the second update: the optimizer has its states, and DTensor has its sharding rules in its cache.
+
+    The first is not tracked: under LoRA the tracker keeps the embedding's output of every pass that it saw alive.
+    """
     AttentionInterface.register(VARLEN, _attention)
     AttentionMaskInterface.register(VARLEN, lambda *args, **kwargs: None)
     with _fake_processes(run.devices) as mesh, FakeTensorMode(allow_non_fake_inputs=True):
         model, lm_head = _build(run)
         _shard(model, lm_head, mesh, run.config.tie_word_embeddings)
         optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-5)
-        tracker = FSDPMemTracker(model, optimizer)
         ids = torch.zeros((1, run.tokens), dtype=torch.long)
+        if not run.forward_only:
+            _update(run, model, optimizer, ids, None)
+        tracker = FSDPMemTracker(model, optimizer)
         tracker.track_inputs((ids,))
         if not (run.config.tie_word_embeddings or run.full_logits):
             _follow_head(tracker, lm_head)
-        for _ in range(1 if run.forward_only else 2):
-            tracker.reset_mod_stats()
-            for last in [False] * (run.micro_batches - 1) + [True]:
-                tracker.reset_mod_stats()
-                with tracker, torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(not run.forward_only):
-                    model.set_requires_gradient_sync(last)
-                    if run.full_logits:
-                        loss = _log_probs_row_by_row(model(ids, use_cache=False).logits[0]).mean()
-                    else:
-                        loss = model(ids, use_cache=False, temperature=1.0).log_probs.mean()
-                    if not run.forward_only:
-                        with torch.autocast("cpu", enabled=False):
-                            loss.backward()
-                    if last and not run.forward_only:
-                        optimizer.step()
-                        optimizer.zero_grad()
+        _update(run, model, optimizer, ids, tracker)
         (snapshot,) = tracker.get_tracker_snapshot("peak").values()
     return int(snapshot["Total"])
+
+
+def _update(
+    run: Tracked, model: Any, optimizer: torch.optim.Optimizer, ids: torch.Tensor, tracker: FSDPMemTracker | None
+) -> None:
+    """All micro-batches of an update; gradients are exchanged with the last one. Or one pass without gradients."""
+    for micro_batch in range(run.micro_batches):
+        last = micro_batch == run.micro_batches - 1
+        if tracker is not None:
+            tracker.reset_mod_stats()
+        with tracker or nullcontext(), torch.set_grad_enabled(not run.forward_only):
+            model.set_requires_gradient_sync(last)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                if run.full_logits:
+                    loss = _log_probs_row_by_row(model(ids, use_cache=False).logits[0]).mean()
+                else:
+                    loss = model(ids, use_cache=False, temperature=1.0).log_probs.mean()
+            if not run.forward_only:
+                loss.backward()
+                if last:
+                    optimizer.step()
+                    optimizer.zero_grad()
 
 
 @contextmanager

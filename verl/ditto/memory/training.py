@@ -186,8 +186,9 @@ def _moments(shape: ModelShape, tokens: int, training: Training) -> Iterator[Mem
         activations=tokens * (held + in_layer),
     )
     # The first layer's: one input is left, every layer has its gradients, and the embedding is gathered ahead.
+    ahead = sizes.head if training.devices > 1 else 0
     yield Memory(
-        weights=sizes.shard + sizes.root + sizes.layer + sizes.head,
+        weights=sizes.shard + sizes.root + sizes.layer + ahead,
         gradients=sizes.kept + sizes.gradients + layer_trained * (c + training.reduce) + tied_gradient,
         optimizer=sizes.optimizer,
         activations=tokens * (stream + in_layer + (0 if training.checkpointing else kept)),
