@@ -1,0 +1,196 @@
+"""A tiny step as the trainer and verl's engine compute it: the "ours" of test_update.py.
+
+Records -> layout -> plan -> the trainer's `_compute_advantage` -> the forward step of verl's FSDP engine and verl's
+`ppo_loss`, accumulated over micro-batches and (simulated) ranks, in float64.
+"""
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tiny_step
+import torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from torch import Tensor
+from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
+from verl.utils import tensordict_utils as tu
+from verl.utils.seqlen_balancing import rearrange_micro_batches
+from verl.utils.torch_functional import entropy_from_logits
+from verl.workers.config import FSDPActorConfig
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+import ditto.trainer
+from ditto.agent_loop import SequenceRecord
+from ditto.batch.counted_loss import COUNTED, counted_loss
+from ditto.layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.objectives import objective as objective_of
+from ditto.settings import RunSettings, Settings
+from ditto.step_batch import Columns, StepBatch
+from ditto.trainer import DittoTrainerSync
+
+ACTOR = {"clip_ratio": 0.2, "clip_ratio_low": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 10.0}
+
+
+class Batch:
+    """What the trainer uses of verl's KVBatchMeta."""
+
+    keys: tuple[str, ...] = ()
+    partition_id = "train"
+    fields: list[str] | None = None
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+class Trainer(DittoTrainerSync):
+    """The trainer without Ray: only what `_compute_advantage` needs."""
+
+    def __init__(
+        self, settings: Settings, step: StepBatch, loss_agg_mode: str, algorithm: dict[str, Any] | None = None
+    ) -> None:
+        self.settings = settings
+        self._step_batch = step
+        self.config = OmegaConf.create(
+            {"algorithm": algorithm or {}, "actor_rollout_ref": {"actor": {"loss_agg_mode": loss_agg_mode}}}
+        )
+
+    def _report(self, *_args: Any) -> None:
+        return None
+
+
+def nested(rows: list[Tensor]) -> Tensor:
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+def settings_of(objective: str, feedback_coef: float) -> Settings:
+    return Settings(objective=objective_of(objective), feedback_coef=feedback_coef, run=RunSettings(dir="unused"))
+
+
+def step_data(
+    rows: list[tiny_step.Sequence_],
+    old: list[list[float]],
+    settings: Settings,
+    loss_agg_mode: str,
+    ranks: int,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    algorithm: dict[str, Any] | None = None,
+    rollout_shift: float = 0.0,
+) -> tuple[StepBatch, TensorDict]:
+    """What the workers get: rows in layout order, with the trainer's advantages and weights."""
+    step = StepBatch([SequenceRecord(s.kind, s.prompt, s.session, s.episode, s.reward, s.valid) for s in rows], [])
+    mini_batch = assign_mini_batches([r.prompt for r in step.records], tiny_step.PROMPTS_PER_MINI_BATCH)
+    per_mini_batch, updates = padded_rows(mini_batch, ranks)
+    padding, _ = construct_minimal_padding_template({"position_ids": torch.zeros(1)}, {}, tiny_step.EOS)
+    samples = [
+        {
+            "prompts": torch.tensor(s.prompt_ids),
+            "responses": torch.tensor(s.response_ids),
+            "response_mask": torch.tensor(s.mask),
+            "old_log_probs": torch.tensor(values, dtype=torch.float64),
+        }
+        for s, values in zip(rows, old, strict=True)
+    ]
+    while len(samples) < per_mini_batch * updates:
+        samples.append(padding | {"old_log_probs": torch.zeros(1, dtype=torch.float64)})
+    lengths = [len(s["prompts"]) + len(s["responses"]) for s in samples]
+    layout = lay_out(mini_batch, lengths, ranks, per_mini_batch, balanced)
+    step.arrange(layout)
+    samples = [samples[i] for i in layout.order]
+    columns = {key: nested([s[key] for s in samples]) for key in ("prompts", "responses", "response_mask")}
+    columns["old_log_probs"] = nested([s["old_log_probs"] for s in samples])
+    columns["rollout_log_probs"] = nested([s["old_log_probs"] - rollout_shift for s in samples])
+
+    step.columns = Columns(columns["response_mask"], columns["old_log_probs"], columns["rollout_log_probs"])
+    written: dict[str, Tensor] = {key: columns["response_mask"] for key in ("response_mask", "loss_mask")}
+    queue = SimpleNamespace(kv_batch_put=lambda fields, **_: written.update(fields.items()))
+    monkeypatch.setattr(ditto.trainer, "tq", queue)
+    Trainer(settings, step, loss_agg_mode, algorithm)._compute_advantage(Batch(len(samples)), {})
+    ids = [torch.cat([s["prompts"], s["responses"]]) for s in samples]
+    data = tu.get_tensordict(
+        {
+            "input_ids": nested(ids),
+            "position_ids": nested([torch.arange(len(row)) for row in ids]),
+            "prompts": columns["prompts"],
+            "responses": columns["responses"],
+            "response_mask": written["response_mask"],
+            "loss_mask": written["loss_mask"],
+            "old_log_probs": columns["old_log_probs"],
+            "advantages": written["advantages"],
+            "rollout_is_weights": written["rollout_is_weights"],
+            COUNTED: written[COUNTED],
+        }
+    )
+    return step, data
+
+
+def actor_config(loss_agg_mode: str, **terms: Any) -> FSDPActorConfig:
+    return FSDPActorConfig(
+        **terms,
+        strategy="fsdp2",
+        rollout_n=1,
+        use_dynamic_bsz=True,
+        loss_agg_mode=loss_agg_mode,
+        use_torch_compile=False,
+        **ACTOR,
+    )
+
+
+def engine_of(model: torch.nn.Module) -> FSDPEngineWithLMHead:
+    """verl's engine around a plain float64 model: its forward step without FSDP."""
+    engine = object.__new__(FSDPEngineWithLMHead)
+    engine.module = model
+    engine.engine_config = SimpleNamespace(entropy_checkpointing=False, entropy_from_logits_with_chunking=False)
+    engine.compute_entropy_from_logits = entropy_from_logits
+    engine.use_ulysses_sp = engine.pad_to_length = False
+    engine._autocast_dtype = torch.float32  # no autocast
+    engine.get_data_parallel_group = lambda: None
+    return engine
+
+
+def ours(
+    model: torch.nn.Module,
+    step: StepBatch,
+    data: TensorDict,
+    loss_agg_mode: str,
+    *,
+    ranks: int,
+    splits: int,
+    update: int,
+    **terms: Any,
+) -> tuple[float, dict[str, Tensor]]:
+    """Loss and gradients of one mini-batch, as verl computes them: summed over micro-batches, averaged over ranks."""
+    assert step.layout is not None
+    engine = engine_of(model)
+    loss_function = partial(counted_loss, config=actor_config(loss_agg_mode, **terms))
+    model.zero_grad()
+    per_rank, size = len(data) // ranks, step.layout.rows // ranks
+    chunks = [
+        tu.index_select_tensor_dict(
+            data, torch.arange(r * per_rank + update * size, r * per_rank + (update + 1) * size)
+        )
+        for r in range(ranks)
+    ]
+    total = 0.0
+    for chunk in chunks:
+        micro_batches, _ = rearrange_micro_batches(chunk, max_token_len=1 << 20, min_num_micro_batch=splits)
+        assert len(micro_batches) == splits
+        for micro_batch in micro_batches:
+            tu.assign_non_tensor(
+                micro_batch,
+                use_remove_padding=True,
+                temperature=1.0,
+                calculate_entropy=bool(terms),
+                global_batch_size=step.layout.rows,
+                batch_num_tokens=int(sum(c["loss_mask"].values().sum() for c in chunks)),
+                dp_size=ranks,
+            )
+            loss, _ = engine.forward_step(micro_batch, loss_function=loss_function, forward_only=False)
+            (loss / ranks).backward()
+            total += loss.item() / ranks
+    return total, {name: p.grad.clone() for name, p in model.named_parameters()}
