@@ -105,7 +105,8 @@ def layer_activations(shape: ModelShape, training: Training) -> tuple[int, int]:
         attention += (2 if trained else 1) * c * (shape.query + shape.key_value)
     mlp = 4 * c * shape.intermediate
     adapters = 8 * c * training.lora_rank
-    backward = max(2 * c * shape.intermediate, 9 * c * shape.hidden) + (0 if trained else c * shape.hidden)
+    # Gradients of gate and up; or those of a norm, in float32, when what the MLP kept is gone.
+    backward = max(2 * c * shape.intermediate, 9 * c * shape.hidden - mlp) + (0 if trained else c * shape.hidden)
     return norms + attention + mlp + adapters, backward
 
 
