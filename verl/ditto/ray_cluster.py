@@ -88,7 +88,7 @@ def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:
         ray.shutdown()
         raise BadCluster(
             f"Ray's workers cannot run this program: {str(error).strip().splitlines()[-1]} Every node must be started "
-            "from the environment that the run is started from (.venv/bin/ray start ...)."
+            "from the environment that the run is started from (its own bin/ray start ...)."
         ) from error
 
 
