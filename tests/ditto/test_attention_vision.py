@@ -16,6 +16,7 @@ from varlen_reference import Kernel, kernel  # noqa: F401  (a fixture)
 from verl.models.transformers.monkey_patch import apply_monkey_patch
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+from verl_patches import undone_afterwards
 
 from ditto.model import attention
 
@@ -79,19 +80,8 @@ def sequences() -> list[dict[str, torch.Tensor]]:
 
 @pytest.fixture
 def patched_by_verl(model: torch.nn.Module) -> Iterator[None]:
-    """verl patches classes; afterwards they are as they were."""
-    from transformers.integrations import flash_attention
-    from transformers.models.qwen3_vl import modeling_qwen3_vl as dense
-    from transformers.models.qwen3_vl_moe import modeling_qwen3_vl_moe as sparse
-
-    with pytest.MonkeyPatch.context() as undo:
-        for module, prefix in ((dense, "Qwen3VL"), (sparse, "Qwen3VLMoe")):
-            for name in ("Model", "ForConditionalGeneration"):
-                changed = getattr(module, prefix + name)
-                undo.setattr(changed, "forward", changed.forward)
-            vision = getattr(module, prefix + "VisionModel")
-            undo.setattr(vision, "fast_pos_embed_interpolate", vision.fast_pos_embed_interpolate)
-        undo.setattr(flash_attention, "_flash_attention_forward", flash_attention._flash_attention_forward)
+    """Afterwards the classes are as they were."""
+    with undone_afterwards():
         apply_monkey_patch(model, use_remove_padding=True)
         yield
 

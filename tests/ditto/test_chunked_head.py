@@ -15,6 +15,7 @@ import torch
 import transformers
 from omegaconf import OmegaConf
 from torch import Tensor, nn
+from verl_patches import undone_afterwards
 
 from benchmarks import gpu_head
 from ditto.model import chunked_head, chunked_models
@@ -128,7 +129,8 @@ def run_engine(folder: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> dic
         monkeypatch.setattr(chunked_head, "LOGITS_PER_CHUNK", chunked_head.LOGITS_PER_CHUNK)  # undone at the end
         for name, value in {**variables, "RANK": "0"}.items():
             monkeypatch.setenv(name, value)
-        head_engine.main(folder)
+        with undone_afterwards():
+            head_engine.main(folder)
     else:
         command = [sys.executable, head_engine.__file__, str(folder)]
         logs = [(folder / f"{rank}.log").open("w+") for rank in range(ranks)]
