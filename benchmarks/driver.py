@@ -35,6 +35,7 @@ from verl.trainer.ppo.metric_utils import RolloutMoELoadBalanceMetricsAccumulato
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from agents import examples
+from agents.evaluate.collection import seldom_collected
 from agents.judge import Gateway, Judge
 from agents.refine import RefineSettings, run_session
 from agents.testing import FakeOpenAI, scripted_players
@@ -285,7 +286,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         tq.init(composed(Path("unused"), N).transfer_queue)
         measured(N, 2, 4, trace)  # imports and first uses
-        show({n: measured(n, given.turns, given.tokens, trace) for n in given.sessions}, given.turns, given.tokens)
+        with seldom_collected():  # as the trainer's loop runs
+            clocks = {n: measured(n, given.turns, given.tokens, trace) for n in given.sessions}
+        show(clocks, given.turns, given.tokens)
         tq.close()
     finally:
         ray.shutdown()

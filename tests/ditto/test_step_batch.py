@@ -4,9 +4,10 @@ import random
 
 import pytest
 import torch
+from verl.workers.utils.padding import response_from_nested
 
 from ditto.agent_loop import SequenceRecord
-from ditto.batch.jagged import jagged
+from ditto.batch.jagged import jagged, response_tokens
 from ditto.layout import assign_mini_batches, lay_out, padded_rows
 from ditto.step_batch import StepBatch
 
@@ -50,6 +51,15 @@ def test_the_order_does_not_depend_on_arrival_but_on_the_seed() -> None:
 def test_a_prompt_s_sessions_stay_together() -> None:
     sessions = order(3, "1:1")
     assert [s.split("_")[0] for s in sessions[::2]] == [s.split("_")[0] for s in sessions[1::2]]
+
+
+def test_the_responses_of_a_column_are_those_that_verl_cuts_out() -> None:
+    chance = random.Random(0)
+    sizes = [(chance.randint(1, 9), chance.randint(1, 7)) for _ in range(50)]
+    column = jagged([torch.rand(prompt + response) for prompt, response in sizes])
+    mask = jagged([torch.ones(response, dtype=torch.int64) for _, response in sizes])
+    found, expected = response_tokens(column, mask), response_from_nested(column, mask)
+    assert torch.equal(found.values(), expected.values()) and torch.equal(found.offsets(), expected.offsets())
 
 
 @pytest.mark.parametrize("failed", [False, True])

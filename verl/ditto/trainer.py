@@ -33,13 +33,14 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
-from verl.workers.utils.padding import response_from_nested, response_to_nested
+from verl.workers.utils.padding import response_to_nested
 
 from agents import tasks
+from agents.evaluate.collection import seldom_collected
 from ditto import checkpoint, plugin
 from ditto.batch import verl_metrics
 from ditto.batch.counted_loss import COUNTED, counted_column, counted_loss
-from ditto.batch.jagged import per_token, row_lengths, row_sums, with_values
+from ditto.batch.jagged import per_token, response_tokens, row_lengths, row_sums, with_values
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.export import export_model
 from ditto.judge_watch import BudgetSpent, JudgeWatch
@@ -121,7 +122,8 @@ class DittoTrainer(PPOTrainer):
         for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         try:
-            super().fit(agent_loop_manager)
+            with seldom_collected():  # a step's traces are a million objects: Python would walk them again and again
+                super().fit(agent_loop_manager)
         finally:
             self.watchdog.stop()
 
@@ -191,9 +193,9 @@ class DittoTrainer(PPOTrainer):
         names = ["entropy", "log_probs", "response_mask", "rollout_log_probs"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
         mask = data["response_mask"]
-        entropy = response_from_nested(data["entropy"], mask).values()[mask.values().bool()]
+        entropy = response_tokens(data["entropy"], mask).values()[mask.values().bool()]
         metrics["actor/entropy"] = entropy.mean().item() if len(entropy) else 0.0
-        recomputed = Columns(mask, response_from_nested(data["log_probs"], mask), data["rollout_log_probs"])
+        recomputed = Columns(mask, response_tokens(data["log_probs"], mask), data["rollout_log_probs"])
         self._compare_with_rollout(batch, recomputed, metrics)
         step.columns = recomputed
         if self.settings.refined_old_logp == "rollout":

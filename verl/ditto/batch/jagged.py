@@ -30,6 +30,22 @@ def row_lengths(column: torch.Tensor) -> torch.Tensor:
     return lengths
 
 
+def response_tokens(column: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """A model's outputs for the response tokens alone.
+
+    Args:
+        column: jagged, one value a token of prompt and response; the output at a token is about the next one.
+        mask: jagged, one value a response token.
+
+    Returns:
+        Jagged, with the rows of `mask`: what the model says of each response token, at the token before it.
+    """
+    lengths, starts = row_lengths(mask), mask.offsets()[:-1]
+    shift = column.offsets()[1:] - lengths - 1 - starts  # from a place in `mask` to the one in `column`
+    places = torch.arange(int(mask.offsets()[-1])) + shift.repeat_interleave(lengths)
+    return with_values(column.values()[places], mask)
+
+
 def per_token(row_values: Sequence[float] | Sequence[bool], like: torch.Tensor) -> torch.Tensor:
     """Each row's value at each of its tokens: float32 or bool of shape (all tokens,)."""
     values = torch.tensor(row_values, dtype=torch.bool if isinstance(row_values[0], bool) else torch.float32)
