@@ -33,7 +33,7 @@ PARTS = {"attention": gpu_attention.measure, "head": gpu_head.measure, "training
 def measure(device: str, parts: Sequence[str]) -> dict[str, Any]:
     """All parts on one device."""
     on_gpu = device == "cuda"
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
         "memory_gib": torch.cuda.get_device_properties(0).total_memory / 2**30 if on_gpu else None,
         "torch": torch.__version__,
@@ -41,8 +41,8 @@ def measure(device: str, parts: Sequence[str]) -> dict[str, Any]:
     }
     for name in parts:
         print(f"measuring {name} ...", flush=True)
-        found[name] = PARTS[name](device)
-    return found
+        results[name] = PARTS[name](device)
+    return results
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,14 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "baselines")
     given = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    found = measure(device, given.parts)
-    text = json.dumps(found, indent=1)
+    results = measure(device, given.parts)
+    text = json.dumps(results, indent=1)
     print(text)
     if device == "cpu":
         print("No GPU here: toy sizes, nothing is written.")
         return
     given.out.mkdir(parents=True, exist_ok=True)
-    file = given.out / (re.sub(r"[^a-z0-9]+", "-", found["device"].lower()).strip("-") + ".json")
+    file = given.out / (re.sub(r"[^a-z0-9]+", "-", results["device"].lower()).strip("-") + ".json")
     file.write_text(text + "\n", encoding="utf-8")
     print(f"written: {file}")
 

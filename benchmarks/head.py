@@ -45,11 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         if answer.returncode:
             sys.exit(answer.stderr)
-        found = json.loads(answer.stdout.splitlines()[-1])
+        measured = json.loads(answer.stdout.splitlines()[-1])
         if given.json:
-            print(json.dumps(found))
+            print(json.dumps(measured))
             continue
-        for head in found["heads"]:
+        for head in measured["heads"]:
             errors = (f"{head[name]:.1e}" for name in head if name.endswith("_error"))
             costs = f"{head['peak_gb']:.2f}", f"{head['seconds']:.1f}"
             drawn.add_row(f"{tokens:,}", head["head"], "yes" if head["trained"] else "no", *costs, *errors)

@@ -77,21 +77,21 @@ def computed(name: str, lora: bool, gpus: int, gib: float) -> tuple[Computed, Ch
         return compute(setup, shape(name), int(gib * GIB))
 
     setup = replace(recipe(), gpus=gpus, nodes=1, lora_rank=recipe().lora_rank if lora else 0)
-    found = needs(setup)
-    if not found.problems:
-        return found, {}
-    change = remedy(found, needs, more_gpus=False)
-    return (found, None) if change is None else (needs(replace(setup, **change)), change)
+    needed = needs(setup)
+    if not needed.problems:
+        return needed, {}
+    change = remedy(needed, needs, more_gpus=False)
+    return (needed, None) if change is None else (needs(replace(setup, **change)), change)
 
 
 def cell(name: str, lora: bool, gpus: int, gib: float) -> str:
     """What the table says of one combination."""
-    found, change = computed(name, lora, gpus, gib)
+    needed, change = computed(name, lora, gpus, gib)
     if change is None:
         return "no"
-    most = max(phase.total for phase in found.phases) / GIB
+    most = max(phase.total for phase in needed.phases) / GIB
     words = [f"{SHORT[field]} {value:,}" if value is not True else SHORT[field] for field, value in change.items()]
-    return f"{', '.join(words) or 'yes'} ({most:.0f}; {found.host.peak / GIB:.0f})"
+    return f"{', '.join(words) or 'yes'} ({most:.0f}; {needed.host.peak / GIB:.0f})"
 
 
 def fits() -> Iterator[str]:
@@ -130,9 +130,6 @@ def example() -> str:
 def page() -> str:
     """The page."""
     setup = recipe()
-    reserve = f"{phases.TRAINER / GIB:.1f} GiB, and {phases.FRAGMENTS:.0%} of activations and logits"
-    asleep = f"{rollout.CONTEXT / GIB:.1f} + {rollout.GRAPHS / GIB:.1f} GiB"
-    processes = f"{host.GPU_PROCESSES // GIB} GiB a GPU, {host.AGENT_WORKER // GIB} an agent-loop worker"
     tokens = f"{setup.tokens:,}"
     return f"""<!-- Made by docs/sizing.py. Change the code, not this page. -->
 
@@ -164,13 +161,22 @@ Qwen3-8B on a node with eight 80 GB cards:
 {example()}
 ```
 
-## Where the numbers come from
+{_sources()}"""
+
+
+def _sources() -> str:
+    """The sections on where the numbers come from."""
+    reserve = f"{phases.TRAINER / GIB:.1f} GiB, and {phases.FRAGMENTS:.0%} of activations and logits"
+    asleep = f"{rollout.CONTEXT / GIB:.1f} + {rollout.GRAPHS / GIB:.1f} GiB"
+    processes = f"{host.GPU_PROCESSES // GIB} GiB a GPU, {host.AGENT_WORKER // GIB} an agent-loop worker"
+    gradients = 4 * shape("Qwen3-8B").weights / GIB
+    return f"""## Where the numbers come from
 
 Weights are counted in the model that transformers builds on the meta device: exact for every dense decoder, with or
 without a vision tower. The plan places them as verl's FSDP2 engine does: sharded weights in `model_dtype`, one layer
 and the next gathered in `mixed_precision.param_dtype`, gradients in `mixed_precision.reduce_dtype` while they are
 exchanged. With `use_no_sync_for_gradient_accumulation=true`, every GPU would keep the gradients of the *whole* model in
-float32 until the last micro-batch: 31 GiB for a full 8B model.
+float32 until the last micro-batch: {gradients:.0f} GiB for a full 8B model.
 
 Activations follow transformers' decoder layers: gradient checkpointing keeps each layer's input, and the backward pass
 computes one layer again at a time. `tests/ditto/memory` compares the sum with torch's FSDP2 memory tracker, within

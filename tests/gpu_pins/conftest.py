@@ -27,14 +27,20 @@ def vllm_folder() -> Path:
     return Path(list(spec.submodule_search_locations)[0])
 
 
+def _driver_loads() -> bool:
+    """Load the machine's own driver, if there is one."""
+    try:
+        ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
+
+
 @pytest.fixture(scope="session")
 def cuda_driver(tmp_path_factory: pytest.TempPathFactory) -> None:
     """libcuda.so.1, which comes with a card's driver: the machine's own, or one that answers "no device" to all."""
-    try:
-        ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+    if _driver_loads():
         return
-    except OSError:
-        pass  # no driver here: build the stand-in
     libraries = [str(path) for path in vllm_folder().rglob("*.so")]
     symbols = subprocess.run(
         ["nm", "-D", "--undefined-only", *libraries], capture_output=True, text=True, check=True

@@ -62,10 +62,10 @@ def step_metrics(
         batch={"prompt_length": lengths("prompt_len"), "response_length": lengths("response_len")},
         meta_info={"global_token_num": [int(tag["seq_len"]) for tag in tags]},
     )
-    found: dict[str, Any] = compute_data_metrics(batch=batch, use_critic=False)
-    found |= compute_timing_metrics(batch=everything, timing_raw=dict(timing))
-    found |= compute_throughout_metrics(batch=everything, timing_raw=dict(timing), n_gpus=gpus)
-    return found
+    metrics: dict[str, Any] = compute_data_metrics(batch=batch, use_critic=False)
+    metrics |= compute_timing_metrics(batch=everything, timing_raw=dict(timing))
+    metrics |= compute_throughout_metrics(batch=everything, timing_raw=dict(timing), n_gpus=gpus)
+    return metrics
 
 
 def staleness_metrics(tags: Sequence[Mapping[str, Any]], step: int) -> dict[str, float]:

@@ -73,8 +73,10 @@ class SyncAlarm:
             raise WeightsOutOfSync(
                 f"Step {step}: the rollout engine and the actor give the same tokens log-probs that differ by "
                 f"{difference:.3g} on average, more than {self.bound:g}. Either a weight sync did not reach the "
-                "engine, or both compute something else (temperature, top_p, precision, attention). The last "
-                "checkpoint is good. If this distance is normal for your model, raise run.max_logprob_diff."
+                "engine, or both compute something else (temperature, top_p, precision, attention). "
+                "Checkpoints of the last steps may have learned from samples of older weights: resume from one before "
+                "training/rollout_logprob_diff_mean began to rise. If this distance is normal for your model, raise "
+                "run.max_logprob_diff."
             )
 
     def check_change(self, step: int, answers: Mapping[str, Answer], *, updated: bool) -> None:
