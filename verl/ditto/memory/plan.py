@@ -40,11 +40,12 @@ class MemoryPlan:
         host = self.computed.host.peak
         if problems:
             words = self.remedy()
+            lora = "" if self.computed.setup.lora_rank else "LoRA (actor_rollout_ref.model.lora_rank=32) "
             advice = (
                 f"This fits: {' '.join(words)}"
                 if words
-                else "No override of batches, offloading or devices makes it fit: use larger GPUs, more nodes, LoRA "
-                "(actor_rollout_ref.model.lora_rank=32) or a smaller model"
+                else "No override of batches, offloading or devices makes it fit: use larger GPUs, more nodes, "
+                f"{lora}or a smaller model"
             )
             raise BadConfig(
                 f"{self.shape.name} does not fit on {self._devices()}: {'; '.join(problems)}. {advice}. A GPU of "
