@@ -1,6 +1,6 @@
 """The checks of the composed config, before any row is read or engine started.
 
-`keys.py` says of every key who reads it; `overrides.py` refuses an override of a key that nobody reads, with the
+`keys.py` says which code reads each key; `overrides.py` refuses an override of a key that no code reads, with the
 reason in `fixed_keys.py`; `value_rules.py` is the table of values that cannot work; `resume.py` looks into the
 checkpoint that the run would resume from; `with_data.py` checks what needs the number of rows or the model. Each
 mistake is a BadConfig: one paragraph with key, value, reason and remedy.

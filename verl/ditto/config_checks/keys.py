@@ -1,4 +1,4 @@
-"""Every key of the config, and who reads it: the one table that says what an override does.
+"""Every key of the config and the code that reads it: the one table that says what an override does.
 
 verl's config has a thousand keys, and many are read by code that this trainer does not run: its older trainer, other
 engines, other rollout servers, its critic. An override of such a key would be accepted and change nothing. So each key
@@ -24,12 +24,12 @@ from ditto.config_checks.fixed_keys import FIXED
 
 
 class Reader(Enum):
-    """Who reads a key."""
+    """Which code reads a key."""
 
     VERL = "verl"
     DITTO = "ditto"
-    OUTSIDE = "nobody who trains"
-    FIXED = "nobody here"
+    OUTSIDE = "no code that trains"
+    FIXED = "no code of this trainer"
 
 
 # What one FSDP engine reads; the actor's and the reference policy's (verl/workers/engine/fsdp/transformer_impl.py).

@@ -1,7 +1,7 @@
 """Which of verl's policy losses are right with weights per sequence.
 
-An objective is told to verl by advantages and by one weight per sequence (`ditto/loss_weights.py`), which travels as
-verl's `rollout_is_weights`. A policy loss is right with it if it multiplies each token's loss by that weight and
+An objective reaches verl as advantages and as one weight per sequence (`ditto/loss_weights.py`), in the column
+`rollout_is_weights`. A policy loss is right with it if it multiplies each token's loss by that weight and
 aggregates by `actor.loss_agg_mode` over the whole mini-batch. Most of verl's do; some average in their own way or pick
 tokens by a statistic of the micro-batch, in which the parts of an objective are mixed.
 
@@ -78,7 +78,7 @@ def _wrong_own_loss(name: str, libraries: list[str], actor: DictConfig, use: str
 def follows_weights(loss: Any, config: Any) -> bool:
     """Whether a policy loss weighs and aggregates sequences as verl's own do, for the aggregation mode of the config.
 
-    Each row of a small batch repeats one token, so that a row's loss can be told from that of a row of one token. The
+    Each row of a small batch repeats one token, so that a row's loss follows from that of a row of one token. The
     batch's loss must be the weighted sum of those, each divided as the mode says.
 
     Args:

@@ -102,7 +102,7 @@ def _layer(model: DictConfig, name: str, device: str, dtype: str | None) -> Laye
 
 
 def _check_names(layer: Layer, section: str, key: str) -> None:
-    """What can be told without a device."""
+    """Check what needs no device."""
     from transformers import AttentionInterface
 
     for module in layer.modules:
