@@ -234,7 +234,9 @@ class DittoTrainer(PPOTrainer):
         metrics.update(numbers)
         if difference is not None:
             metrics["training/rollout_logprob_diff_mean"] = difference
-            self.alarm.check_distance(self.global_steps, difference)
+            # Prefetched rollouts are one sync behind (colocate_async): then the distance is no sign, `_check_sync` is.
+            if newest >= self.global_steps - 1:
+                self.alarm.check_distance(self.global_steps, difference)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Group advantages, loss weights and masks of every sequence; traces and metrics of every session."""
