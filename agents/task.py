@@ -69,6 +69,17 @@ class Metric:
         return self.low if self.higher_is_better else self.high
 
 
+class Strata(NamedTuple):
+    """The kind of group (`Task.groups`) by which evaluation draws a part of a set.
+
+    Attributes:
+        equal: every value of the kind gets the same number of rows; otherwise the share that it has of the set.
+    """
+
+    kind: str
+    equal: bool = False
+
+
 @dataclass(frozen=True)
 class Episode:
     """One play of a row.
@@ -136,6 +147,7 @@ class Task(ABC, Generic[RowT]):
     """A task of SOUL. Subclasses set `name`, `row_type` and `headline` and write play, judge and feedback."""
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1  # raise it when play or scoring change: an evaluation then takes its samples anew
     row_type: type[RowT]
     headline: ClassVar[Metric]
     episode_type: ClassVar[type[Episode]] = Episode  # what `play` returns, for who reads a saved one back
@@ -143,6 +155,7 @@ class Task(ABC, Generic[RowT]):
     # and for the check that every endpoint that will be asked can be.
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
     calls_per_feedback: ClassVar[float] = 0.0
+    strata: ClassVar[Strata | None] = None  # how a part of a set is drawn; None: plainly at random
     # Fields of the row that may be shortened when its prompt is too long, in this order, and which end of them stays:
     # a biography's start, a history's end (agents/cutting.py).
     cuts: ClassVar[tuple[tuple[str, Literal["start", "end"]], ...]] = ()
@@ -188,6 +201,14 @@ class Task(ABC, Generic[RowT]):
         episode (dimensions of a verdict) is a metric instead.
         """
         return {}
+
+    def target(self, row: RowT) -> str | None:
+        """The right answer, as a report shows it beside the given one; None where no single answer is right."""
+        return None
+
+    def given(self, row: RowT, episode: Episode) -> str | None:
+        """The answer that was read from an episode, in the words of `target`; None where none could be read."""
+        return None
 
     def check(self, row: RowT) -> None:
         """Check what the schema cannot: for instance that the gold answer is among the choices.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agents import tasks
 from agents.errors import BadSettings
+from agents.evaluate.drawing import drawing_order
 from agents.evaluate.naming import short_names
 from agents.judge import Endpoint, GatewaySettings
 from agents.rows import TaskRow, read_rows
@@ -119,8 +119,7 @@ def items(settings: EvaluationSettings) -> list[Item]:
         rows = read_rows([str(file)])
         if len({row.task.name for row in rows}) > 1:
             raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
-        order = random.Random(f"{settings.seed}:{name}").sample(range(len(rows)), len(rows))
-        chosen = sorted(order[: settings.limit])
+        chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
         of_set.append([Item(name, rows[i], k, stamp_of(rows[i])) for i in chosen for k in range(settings.n)])
     ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
