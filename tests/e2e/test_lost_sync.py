@@ -1,6 +1,7 @@
-"""A run whose weight syncs stop to arrive, without an error, ends by itself: at the recipe's learning rate, with LoRA.
+"""A run whose weight syncs stop arriving, without an error, ends by itself; rollouts that were prefetched do not end one.
 
-So small an update moves no log-prob beyond rounding; the engine's unchanging answers give it away.
+The first run trains LoRA at the recipe's learning rate: such small updates move no log-prob beyond rounding, and only
+the engine's unchanging answers give the lost syncs away. In the second run the weights move far in each step.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ from tests.e2e import lost_sync
 from tests.e2e.run import Run
 
 pytestmark = pytest.mark.slow
+TRAIN_ONLY = ["trainer.save_freq=-1", "trainer.test_freq=-1", "trainer.val_before_train=false"]
 
 
 def test_a_lost_weight_sync_ends_the_run(world: Path, tmp_path: Path) -> None:
     with FakeOpenAI(Json({"critique": "Ask what the character saw last.", "ready": True})) as judge:
         run = Run(tmp_path, world / "train.parquet", world / "heldback.parquet", world / "warm", judge.url)
         run.overrides = [
+            *TRAIN_ONLY,
             "trainer.v1.sampler.custom_sampler.path=pkg://tests.e2e.lost_sync",
             "actor_rollout_ref.actor.optim.lr=5e-6",
             "trainer.total_training_steps=20",
-            "trainer.save_freq=-1",
-            "trainer.test_freq=-1",
-            "trainer.val_before_train=false",
         ]
         run.start()
         assert run.wait(420) != 0
@@ -33,3 +33,17 @@ def test_a_lost_weight_sync_ends_the_run(world: Path, tmp_path: Path) -> None:
     last = lost_sync.LAST_SYNC + 3  # run.max_unchanged_syncs
     assert f"WeightsOutOfSync: Step {last}: rollout server 0 answers a fixed prompt" in log, run.tail()
     assert sorted(run.metrics()) == list(range(1, last))
+
+
+def test_prefetched_rollouts_raise_no_alarm(world: Path, tmp_path: Path) -> None:
+    with FakeOpenAI(Json({"critique": "Ask what the character saw last.", "ready": True})) as judge:
+        run = Run(tmp_path, world / "train.parquet", world / "heldback.parquet", world / "warm", judge.url)
+        run.overrides = [
+            *TRAIN_ONLY,
+            "trainer.v1.trainer_mode=ditto_colocate_async",
+            "actor_rollout_ref.actor.use_kl_loss=false",
+            "trainer.total_training_steps=4",
+        ]
+        run.start()
+        assert run.wait(420) == 0, run.tail()
+    assert sorted(run.metrics()) == [1, 2, 3, 4]
