@@ -13,7 +13,6 @@ is never copied.
 
 import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,8 @@ from typing import Any, NamedTuple
 
 from agents.records import described, seen
 from agents.tasks.alignx import AlignX, AlignXRow
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
+from data.rows import Record
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
 # What of the user the rows of each set hold, and how many pairs and comments they show.
@@ -36,47 +36,50 @@ SETS: dict[str, tuple[tuple[str, ...], int]] = {
 }
 
 
-class Converted(NamedTuple):
-    """The records, and how many records and pairs were left out, by the reason."""
+class Cleaned(NamedTuple):
+    """The records; how many rows were left out, by reason; and what was removed inside the rows that stayed."""
 
     records: list[Record]
     left_out: Counter[str]
+    removed: Counter[str]
 
 
-def convert(paths: Sequence[str | Path], name: str = "alignx") -> Converted:
+def convert(paths: Sequence[str | Path], name: str = "alignx") -> Cleaned:
     """The records of AlignX files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     Raises ValueError naming file, record (1 = first) and field.
     """
     records: list[Record] = []
     left_out: Counter[str] = Counter()
+    removed: Counter[str] = Counter()
     for path in sorted((Path(path) for path in paths), key=lambda path: path.name):
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, list):
             raise ValueError(f"{path}: expected a list of records, got {type(content).__name__}")
         for number, raw in enumerate(content, start=1):
             where = f"{path}: record {number}"
-            record = _record(where, raw, name, left_out)
-            if record:
+            record = _record(where, raw, name, removed)
+            if record is None:
+                left_out["a blank response, or twice the same"] += 1
+            else:
                 records.append({"index": len(records), **record, "source": f"{path.stem}:{number}"})
-    return Converted(records, left_out)
+    return Cleaned(records, left_out, removed)
 
 
-def _record(where: str, raw: dict[str, Any], name: str, left_out: Counter[str]) -> Record | None:
+def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -> Record | None:
     post, chosen, rejected = (seen(raw.get(key)) for key in ("prompt", "chosen", "rejected"))
     if not post:
         raise ValueError(f"{where}: field 'prompt' is missing or empty")
     if not chosen or not rejected or chosen == rejected:
-        left_out["records with a blank response or twice the same"] += 1
         return None
-    pairs = _entries(where, raw, _PAIRS, ("chosen", "rejected"), left_out)
-    comments = _entries(where, raw, _COMMENTS, ("comment",), left_out)
+    pairs = _entries(where, raw, _PAIRS, ("chosen", "rejected"), removed)
+    comments = _entries(where, raw, _COMMENTS, ("comment",), removed)
     # To have been told this very preference is no prediction.
     other = [pair for pair in pairs if (pair["prompt"], pair["chosen"]) != (post, chosen)]
-    left_out["pairs that are the question itself"] += len(pairs) - len(other)
+    removed["pairs that are the question itself"] += len(pairs) - len(other)
     persona = seen(raw.get("ground_truth_persona")).rstrip(".").lower()
     known = [pair for pair in other if not persona or persona not in f"{pair['chosen']} {pair['rejected']}".lower()]
-    left_out["pairs that repeat the user's preference in words"] += len(other) - len(known)
+    removed["pairs that repeat the user's preference in words"] += len(other) - len(known)
     holds, count = SETS[name]
     return {
         "question": post,
@@ -93,7 +96,7 @@ def _record(where: str, raw: dict[str, Any], name: str, left_out: Counter[str]) 
 
 
 def _entries(
-    where: str, raw: dict[str, Any], field: str, needed: tuple[str, ...], left_out: Counter[str]
+    where: str, raw: dict[str, Any], field: str, needed: tuple[str, ...], removed: Counter[str]
 ) -> list[dict[str, str]]:
     """The pairs or comments that say something."""
     entries = raw.get(field) or []
@@ -101,7 +104,7 @@ def _entries(
         raise ValueError(f"{where}: field '{field}' must be a list of objects")
     texts = [{key: seen(entry.get(key)) for key in ("prompt", *needed)} for entry in entries]
     kept = [entry for entry in texts if all(entry[key] for key in needed)]
-    left_out["pairs and comments with a blank text"] += len(texts) - len(kept)
+    removed["pairs and comments with a blank text"] += len(texts) - len(kept)
     return kept
 
 
@@ -110,20 +113,34 @@ def _answer_position(record: Record) -> int:
     return "AB".index(AlignX().gold(row))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.alignx", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
     converting.add_argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records, left_out = convert(args.sources, args.set)
-        lines = write_outputs(args, args.set, records, lambda record: str(record["question"]), _answer_position)
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.alignx: {error}")
-    print("\n".join([*lines, *(f"left out: {count} ({reason})" for reason, count in left_out.items() if count)]))
+    args = parser.parse_args(arguments)
+    cleaned = convert(args.sources, args.set)
+    return write_outputs(
+        args,
+        args.set,
+        Converted(cleaned.records, cleaned.left_out),
+        lambda record: str(record["question"]),
+        groups="posts",
+        answer_position=_answer_position,
+        notes=counted(cleaned.removed),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.alignx", build, arguments)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ that index it is nine tenths of its plots, as in the source.
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,18 +23,21 @@ from pydantic import ValidationError
 
 from agents.tasks.coser import CoSER
 from agents.tasks.coser_row import CoSERRow
-from data.rows import Record, add_output_arguments, split_groups, write_rows
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 TRAIN_SHARE = 0.9  # of a book's plots, where the book does not say which ones
 
 
-def convert(paths: Sequence[str | Path]) -> list[Record]:
+def convert(paths: Sequence[str | Path]) -> Converted:
     """The scenes of the files as `extra_info` dicts, in order.
 
-    Raises ValueError naming file, scene and field. Of a book, conversations that its own extraction left unusable (a
-    line without speaker or text, nobody who speaks) are skipped.
+    Raises ValueError naming file, scene and field. Two kinds of a book's conversations are left out: those that the
+    book's own extraction left unusable (a line without speaker or text, nobody who speaks), and those of plots from
+    which the test scenes were drawn.
     """
     records: list[Record] = []
+    left_out: Counter[str] = Counter()
     for path in map(Path, paths):
         try:
             source = json.loads(path.read_text(encoding="utf-8"))
@@ -47,18 +51,27 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
                 try:
                     records.append(_record(len(records), where, scene))
                 except ValueError as error:
+                    left_out["conversations that the book's extraction left unusable"] += 1
                     print(f"left out: {error}", file=sys.stderr)
+            held_out = source["plots"][_training_plots(source) :]
+            left_out["conversations of plots held out for the test set"] += sum(
+                len(plot.get("conversation") or []) for plot in held_out
+            )
         else:
             raise ValueError(f"{path}: expected a list of scenes, or a book with 'plots'; give the files of the source")
-    return records
+    return Converted(records, left_out)
+
+
+def _training_plots(book: Mapping[str, Any]) -> int:
+    """How many of a book's plots, from the first on, are for training."""
+    return int(book.get("split_plot_index", int(len(book["plots"]) * TRAIN_SHARE)))
 
 
 def _scenes(path: Path, book: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The conversations of a book's training plots, each in the form of the test set's scenes."""
     datasets = book.get("character_datasets") or {}
     profiles = {name: (data or {}).get("profile") or "" for name, data in datasets.items()}
-    plots = book["plots"]
-    for i_p, plot in enumerate(plots[: book.get("split_plot_index", int(len(plots) * TRAIN_SHARE))]):
+    for i_p, plot in enumerate(book["plots"][: _training_plots(book)]):
         for i_c, conversation in enumerate(plot.get("conversation") or []):
             scene = {
                 **conversation,
@@ -115,40 +128,27 @@ def _circumstance(row: CoSERRow) -> dict[str, Any]:
     }
 
 
-def _write(args: argparse.Namespace, records: list[Record]) -> list[str]:
-    """Writes the file(s) that `args` asks for; returns a line of counts for each. A plot's scenes stay on one side."""
-    if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
-        raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
-    if args.limit is not None:
-        kept = set(list(dict.fromkeys(record["plot_id"] for record in records))[: args.limit])
-        records = [record for record in records if record["plot_id"] in kept]
-    parts: list[tuple[Path, list[Record]]] = [(args.out, records)]
-    if not args.out:
-        sides = split_groups([record["plot_id"] for record in records], args.val_fraction, args.seed)
-        files = (args.train_out, args.val_out)
-        parts = [(path, [records[i] for i in side]) for path, side in zip(files, sides, strict=True)]
-    lines = []
-    for path, chosen in parts:
-        write_rows(path, "coser", chosen)
-        books, plots = (len({record[field] for record in chosen}) for field in ("book", "plot_id"))
-        lines.append(f"{path}: rows={len(chosen)} plots={plots} books={books}")
-    return lines
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
 
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.coser", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser(
         "convert", help="JSON files -> parquet"
     )
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        lines = _write(args, convert(args.sources))
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.coser: {error}")
-    print("\n".join(lines))
+    args = parser.parse_args(arguments)
+    # A plot's scenes stay on one side of a split.
+    return write_outputs(args, "coser", convert(args.sources), lambda r: str(r["plot_id"]), groups="plots")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.coser", build, arguments)
 
 
 if __name__ == "__main__":

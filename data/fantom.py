@@ -16,11 +16,12 @@ import csv
 import hashlib
 import random
 import re
-import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
 # Two people may both say "Absolutely, Jaiden!"; no two conversations share a line of this many characters.
@@ -110,19 +111,31 @@ def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.fantom", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="CSV files -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.csv")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records = convert(args.sources, args.seed)
-        lines = write_outputs(args, "fantom", records, lambda r: str(r["set_id"]), lambda r: int(r["correct_answer"]))
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.fantom: {error}")
-    print("\n".join(lines))
+    args = parser.parse_args(arguments)
+    return write_outputs(
+        args,
+        "fantom",
+        Converted(convert(args.sources, args.seed), Counter()),
+        lambda record: str(record["set_id"]),
+        groups="conversations",
+        answer_position=lambda record: int(record["correct_answer"]),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.fantom", build, arguments)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,16 @@ benchmark is for evaluation; training rows come from `generate` (see `data.hitom
 import argparse
 import json
 import re
-import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.hitom_stories import StoryConfig, generate_examples
-from data.rows import Record, add_output_arguments, write_outputs
+from data.rows import Record
 
+PROMPTING = "CoTP"  # of the benchmark's two prompting types the one whose stories stand alone
 _KEYS = {
     "story": str,
     "question": str,
@@ -29,8 +31,11 @@ _KEYS = {
 }
 
 
-def convert(path: str | Path, orders: Sequence[int] | None = None) -> list[Record]:
+def convert(path: str | Path, orders: Sequence[int] | None = None) -> Converted:
     """The records of a Hi-ToM JSON file as `extra_info` dicts, in the file's order.
+
+    The published file asks every question twice: with the prompting type CoTP, and with VP, where an instruction stands
+    in front of the story. The records of type VP are left out; the task writes its own instruction.
 
     `orders` keeps some question orders only. The file is {"data": [...]} or a bare list, each record with the
     keys of `_KEYS`. `index` counts the rows of the file before filtering, `story_id` the distinct stories.
@@ -44,12 +49,19 @@ def convert(path: str | Path, orders: Sequence[int] | None = None) -> list[Recor
     if not isinstance(raw, list):
         raise ValueError(f"{path}: expected a list of records or an object with a 'data' list; is it Hi-ToM_data.json?")
     story_ids: dict[str, int] = {}
-    records = []
+    records: list[Record] = []
+    left_out: Counter[str] = Counter()
     for index, item in enumerate(raw):
+        prompting = item.get("prompting_type", PROMPTING) if isinstance(item, dict) else PROMPTING
+        if prompting != PROMPTING:
+            left_out[f"prompting type {prompting}: the same questions as type {PROMPTING}"] += 1
+            continue
         record = _record(f"{path}: record {index}", index, item, story_ids)
         if orders is None or record["question_order"] in orders:
             records.append(record)
-    return records
+        else:
+            left_out["question order not asked for (--orders)"] += 1
+    return Converted(records, left_out)
 
 
 def _record(where: str, index: int, item: Any, story_ids: dict[str, int]) -> Record:
@@ -106,26 +118,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
-    args = _parser().parse_args(argv)
-    try:
-        if args.command == "convert":
-            records = convert(args.source, args.orders)
-        else:
-            config = StoryConfig(
-                agents=args.agents,
-                options_fixed=args.options,
-                distractor_probability=args.distractors,
-                orders=args.orders or (0, 1, 2, 3, 4)[: args.agents + 1],
-                lengths=args.lengths,
-                deceptions={"yes": (True,), "no": (False,), "both": (False, True)}[args.deception],
-            )
-            records = generate_examples(args.stories, args.seed, config)
-        lines = write_outputs(args, "hitom", records, lambda record: str(record["story_id"]), _answer_position)
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.hitom: {error}")
-    print("\n".join(lines))
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
+    args = _parser().parse_args(arguments)
+    if args.command == "convert":
+        converted = convert(args.source, args.orders)
+    else:
+        config = StoryConfig(
+            agents=args.agents,
+            options_fixed=args.options,
+            distractor_probability=args.distractors,
+            orders=args.orders or (0, 1, 2, 3, 4)[: args.agents + 1],
+            lengths=args.lengths,
+            deceptions={"yes": (True,), "no": (False,), "both": (False, True)}[args.deception],
+        )
+        converted = Converted(generate_examples(args.stories, args.seed, config), Counter())
+    return write_outputs(args, "hitom", converted, lambda r: str(r["story_id"]), answer_position=_answer_position)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.hitom", build, arguments)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ Posts without answers, as in the user study of github.com/zou-group/humanlm (an 
 import argparse
 import hashlib
 import json
-import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agents.tasks.humanual import HumanualRow
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 SETS = ("book", "chat", "email", "news", "opinion", "politics")
 
@@ -128,23 +129,28 @@ def _parsed(where: str, text: str) -> Any:
         raise ValueError(f"{where}: is not JSON: {error}") from error
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.humanual", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="records -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
     converting.add_argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")
     converting.add_argument("--replies", type=Path, help="JSON: id of a post -> completion and persona")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records = convert(args.sources, args.dataset, args.replies)
-        data_source = f"humanual-{args.dataset}" if args.dataset else "humanual"
-        # (No answer has a letter here.)
-        counts = write_outputs(args, data_source, records, lambda record: str(record["post"]), lambda _: 0)
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.humanual: {error}")
-    print("\n".join(line.partition(" answers:")[0].replace("stories=", "posts=") for line in counts))
+    args = parser.parse_args(arguments)
+    converted = Converted(convert(args.sources, args.dataset, args.replies), Counter())
+    data_source = f"humanual-{args.dataset}" if args.dataset else "humanual"
+    return write_outputs(args, data_source, converted, lambda record: str(record["post"]), groups="posts")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.humanual", build, arguments)
 
 
 if __name__ == "__main__":

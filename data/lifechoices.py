@@ -15,21 +15,14 @@ questions are left out and counted.
 
 import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.records import gold_letter, lettered, option_texts
-from data.rows import Record, add_output_arguments, write_outputs
-
-
-class Converted(NamedTuple):
-    """The records, and how many were left out, by the reason."""
-
-    records: list[Record]
-    left_out: Counter[str]
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 
 class _Asked(NamedTuple):
@@ -116,25 +109,31 @@ def _record(asked: _Asked) -> Record:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.lifechoices", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records, left_out = convert(args.sources)
-        lines = write_outputs(
-            args,
-            "lifechoices",
-            records,
-            lambda record: str(record["book"] or record["character_name"]),
-            lambda record: ord(record["correct_answer"]) - ord("A"),
-        )
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.lifechoices: {error}")
-    print("\n".join([*lines, *(f"left out: {count} ({reason})" for reason, count in left_out.items())]))
+    args = parser.parse_args(arguments)
+    return write_outputs(
+        args,
+        "lifechoices",
+        convert(args.sources),
+        lambda record: str(record["book"] or record["character_name"]),
+        groups="books",
+        answer_position=lambda record: ord(record["correct_answer"]) - ord("A"),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.lifechoices", build, arguments)
 
 
 if __name__ == "__main__":

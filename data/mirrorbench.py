@@ -13,12 +13,13 @@ user's words away: its `few_shot_user_examples` are chosen by similarity to them
 import argparse
 import hashlib
 import json
-import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 
 def convert(paths: Sequence[str | Path]) -> list[Record]:
@@ -87,20 +88,25 @@ def _group(metadata: Any, opening: str) -> str:
     return hashlib.sha256(" ".join(opening.lower().split()).encode()).hexdigest()[:12]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.mirrorbench", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="jsonl -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC_mirror.jsonl")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        lines = write_outputs(
-            args, "mirrorbench", convert(args.sources), lambda record: str(record["group"]), lambda record: 0
-        )
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.mirrorbench: {error}")
-    print("\n".join(line.partition(" answers:")[0] for line in lines))  # there is nothing to balance
+    args = parser.parse_args(arguments)
+    converted = Converted(convert(args.sources), Counter())
+    return write_outputs(args, "mirrorbench", converted, lambda record: str(record["group"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.mirrorbench", build, arguments)
 
 
 if __name__ == "__main__":

@@ -13,23 +13,15 @@ answers and no options, so it cannot be asked this way.)
 import argparse
 import csv
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 LETTERS = "ABCD"
 _COLUMNS = ("QuestionId", "QuestionText", "CorrectAnswer", *(f"Answer{letter}Text" for letter in LETTERS))
-
-
-class Converted(NamedTuple):
-    """The records, and how many cases were left out, by the reason."""
-
-    records: list[Record]
-    left_out: Counter[str]
 
 
 def convert(paths: Sequence[str | Path]) -> Converted:
@@ -101,25 +93,31 @@ def _cases(row: dict[str, str], names: dict[str, str], left_out: Counter[str]) -
             }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.mistakes", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="CSV -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.csv")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records, left_out = convert(args.sources)
-        lines = write_outputs(
-            args,
-            "mistakes",
-            records,
-            lambda record: str(record["question_id"]),
-            lambda record: LETTERS.index(record["TargetOption"]),
-        )
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.mistakes: {error}")
-    print("\n".join([*lines, *(f"left out: {count} ({reason})" for reason, count in left_out.items())]))
+    args = parser.parse_args(arguments)
+    return write_outputs(
+        args,
+        "mistakes",
+        convert(args.sources),
+        lambda record: str(record["question_id"]),
+        groups="questions",
+        answer_position=lambda record: LETTERS.index(record["TargetOption"]),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.mistakes", build, arguments)
 
 
 if __name__ == "__main__":

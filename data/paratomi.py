@@ -19,12 +19,13 @@ import csv
 import hashlib
 import random
 import re
-import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.hitom_world import ROOMS
-from data.rows import Record, add_output_arguments, write_outputs
+from data.rows import Record
 
 CONTAINERS = (
     "basket bathtub bottle box bucket container crate cupboard drawer envelope pantry suitcase treasure_chest"
@@ -150,25 +151,31 @@ def story_key(record: Record) -> str:
     return hashlib.sha256(" ".join([*sorted(names), "|", *sorted(places)]).encode()).hexdigest()[:12]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.paratomi", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="text -> parquet")
     converting.add_argument("source", type=Path, metavar="SRC.txt|SRC.csv")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records = convert(args.source, args.seed)
-        lines = write_outputs(
-            args,
-            "paratomi",
-            records,
-            story_key,
-            lambda record: record["cands"].index(record["correct_answer"]),
-        )
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.paratomi: {error}")
-    print("\n".join(lines))
+    args = parser.parse_args(arguments)
+    converted = Converted(convert(args.source, args.seed), Counter())
+    return write_outputs(
+        args,
+        "paratomi",
+        converted,
+        story_key,
+        answer_position=lambda record: record["cands"].index(record["correct_answer"]),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.paratomi", build, arguments)
 
 
 if __name__ == "__main__":

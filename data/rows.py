@@ -7,11 +7,9 @@ would otherwise turn a stray int or a missing key into a silent null that only s
 training run.
 """
 
-import argparse
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,42 +104,3 @@ def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple
     held_out = set(ranked[:n_val])
     rows = range(len(groups))
     return [i for i in rows if groups[i] not in held_out], [i for i in rows if groups[i] in held_out]
-
-
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what all builders share: one file (--out) or a split without leaks (--train-out, --val-out)."""
-    parser.add_argument("--out", type=Path, help="parquet file with all rows")
-    parser.add_argument("--train-out", type=Path, help="parquet file of the training side of a split")
-    parser.add_argument("--val-out", type=Path, help="parquet file of the validation side of a split")
-    parser.add_argument("--val-fraction", type=float, default=0.2, help="share of stories held out (default 0.2)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything random here (default 0)")
-    parser.add_argument("--limit", type=int, help="keep the first N stories (conversations) only")
-
-
-def write_outputs(
-    args: argparse.Namespace,
-    data_source: str,
-    records: Sequence[Record],
-    group_of: Callable[[Record], str],
-    answer_position: Callable[[Record], int],
-) -> list[str]:
-    """Writes the file(s) that `args` (see `add_output_arguments`) asks for; returns a line of counts for each."""
-    if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
-        raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
-    groups = [group_of(record) for record in records]
-    if args.limit is not None:
-        kept = set(list(dict.fromkeys(groups))[: args.limit])
-        records = [record for record, group in zip(records, groups, strict=True) if group in kept]
-        groups = [group for group in groups if group in kept]
-    parts: list[tuple[Path, list[int]]] = [(args.out, list(range(len(records))))]
-    if not args.out:
-        train, val = split_groups(groups, args.val_fraction, args.seed)
-        parts = [(args.train_out, train), (args.val_out, val)]
-    lines = []
-    for path, rows in parts:
-        chosen = [records[i] for i in rows]
-        write_rows(path, data_source, chosen)
-        letters = Counter(chr(ord("A") + answer_position(record)) for record in chosen)
-        balance = " ".join(f"{letter}={letters[letter]}" for letter in sorted(letters))
-        lines.append(f"{path}: rows={len(chosen)} stories={len({groups[i] for i in rows})} answers: {balance}")
-    return lines

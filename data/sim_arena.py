@@ -14,14 +14,15 @@ restored. A row without one names the problem's topic and concepts instead; the 
 
 import argparse
 import json
-import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from agents.tasks.sim_arena_rows import SimDocRow, SimMathRow
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 LEVELS = {
     "k-5": "elementary school",
@@ -229,30 +230,40 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written, and what the rows go without."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.sim_arena", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
     converting.add_argument("kind", choices=("math", "doc"))
     converting.add_argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it")
     converting.add_argument("--math-root", type=Path, help="the MATH data set (default: MATH in the data folder)")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records = convert(args.kind, args.source, args.math_root)
-        # (No answer has a letter here.)
-        counts = write_outputs(
-            args, f"sim_arena_{args.kind}", records, lambda record: str(record["person"]), lambda _: 0
-        )
-        lines = [line.partition(" answers:")[0].replace("stories=", "people=") for line in counts]
-        if absent := Source(args.kind, args.source).absent():
-            lines.append(f"not found beside the annotations, so not in the rows: {', '.join(absent)}")
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.sim_arena: {error}")
+    args = parser.parse_args(arguments)
+    records = convert(args.kind, args.source, args.math_root)
+    notes = []
+    if absent := Source(args.kind, args.source).absent():
+        notes.append(f"not found beside the annotations, so not in the rows: {', '.join(absent)}")
     without = sum(not record["problem"] for record in records) if args.kind == "math" else 0
     if without:
-        lines.append(f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root")
-    print("\n".join(lines))
+        notes.append(f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root")
+    return write_outputs(
+        args,
+        f"sim_arena_{args.kind}",
+        Converted(records, Counter()),
+        lambda record: str(record["person"]),
+        groups="people",
+        notes=notes,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.sim_arena", build, arguments)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,15 @@ reads, for the others; a few options carry letters of their own, and an answer m
 import argparse
 import hashlib
 import json
-import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agents.choice import letter_options
 from agents.records import gold_letter, lettered, option_texts, seen
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 # language -> the keys of story, question and option, and the word that introduces the question
 LANGUAGES = {"en": ("STORY", "QUESTION", "OPTION-{}", "Question: "), "zh": ("故事", "问题", "选项{}", "问题：")}
@@ -63,26 +64,31 @@ def _record(where: str, raw: dict[str, Any], language: str) -> Record:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.social_r1", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
     converting.add_argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records = convert(args.sources, args.language)
-        lines = write_outputs(
-            args,
-            "social_r1",
-            records,
-            lambda record: str(record["story_id"]),
-            lambda record: ord(record["answer_letter"]) - ord("A"),
-        )
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.social_r1: {error}")
-    print("\n".join(lines))
+    args = parser.parse_args(arguments)
+    return write_outputs(
+        args,
+        "social_r1",
+        Converted(convert(args.sources, args.language), Counter()),
+        lambda record: str(record["story_id"]),
+        answer_position=lambda record: ord(record["answer_letter"]) - ord("A"),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.social_r1", build, arguments)
 
 
 if __name__ == "__main__":

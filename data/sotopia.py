@@ -14,18 +14,19 @@ relationship_profiles.jsonl are left out: some tell the secrets of both, some ar
 
 import argparse
 import json
-import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from agents.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 Part = Literal["all", "hard", "rest"]
 
 
-def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position] = POSITIONS) -> list[Record]:
+def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position] = POSITIONS) -> Converted:
     """The encounters of a folder as `extra_info` dicts, in the order of the combinations.
 
     Args:
@@ -42,10 +43,12 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
     hard = _hard(folder / "env_ids.json") if part != "all" else set()
     path = folder / "env_agent_combo_storages.jsonl"
     records: list[Record] = []
+    left_out: Counter[str] = Counter()
     for number, combo in enumerate(_lines(path), start=1):
         where = f"{path}: row {number}"
         environment = _known(where, "env_id", combo.get("env_id"), environments)
         if part != "all" and (combo["env_id"] in hard) != (part == "hard"):
+            left_out[f"environment is {'not ' if part == 'hard' else ''}hard"] += len(positions)
             continue
         fields = _encounter(where, combo, environment, agents, relationships)
         for position in positions:
@@ -53,7 +56,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
             row = SotopiaRow.model_validate(record)
             # The column `prompt` is for people who browse the file: not what only the judge may read.
             records.append({**record, "question": row.shown(row.scenario, position)})
-    return records
+    return Converted(records, left_out)
 
 
 def _encounter(
@@ -160,8 +163,13 @@ def _known(where: str, field: str, name: Any, known: Mapping[str, Mapping[str, A
     return known[name]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.sotopia", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser(
         "convert", help="JSON lines -> parquet"
@@ -174,18 +182,22 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--position", choices=[*get_args(Position), "both"], default="both", help="whom the policy plays (default both)"
     )
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
+    args = parser.parse_args(arguments)
     positions: Sequence[Position] = POSITIONS if args.position == "both" else (args.position,)
-    try:
-        records = convert(args.folder, args.part or "all", positions)
+    return write_outputs(
+        args,
+        "sotopia",
+        convert(args.folder, args.part or "all", positions),
         # Variants of one situation (dividing other things) have one codename: they stay on one side of a split.
-        lines = write_outputs(
-            args, "sotopia", records, lambda r: str(r["codename"]), lambda r: POSITIONS.index(r["eval_position"])
-        )
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.sotopia: {error}")
-    print("\n".join(lines))
-    print("(A: the policy plays agent1, B: agent2)")
+        lambda record: str(record["codename"]),
+        answer_position=lambda record: POSITIONS.index(record["eval_position"]),
+        notes=["(A: the policy plays agent1, B: agent2)"],
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.sotopia", build, arguments)
 
 
 if __name__ == "__main__":

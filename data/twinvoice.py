@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.records import described, gold_letter, lettered, option_texts, seen
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
+from data.rows import Record
 
 UTTERANCES = 12  # of a character's history, in the benchmark's own evaluation
 _RUN = 6  # words in a row that two texts do not share by chance
@@ -33,11 +34,12 @@ _WORD = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff]|[^\W_\u2e80-\u9fff\uac00-\ud7f
 _SENTENCE = re.compile(r"[^.!?。！？“”\"\n]+[.!?。！？]*")
 
 
-class Converted(NamedTuple):
-    """The records, and how many rows, sentences and lines were left out, by the reason."""
+class Cleaned(NamedTuple):
+    """The records; how many rows were left out, by reason; and what was removed inside the rows that stayed."""
 
     records: list[Record]
     left_out: Counter[str]
+    removed: Counter[str]
 
 
 class _Person(NamedTuple):
@@ -46,7 +48,7 @@ class _Person(NamedTuple):
     history: list[tuple[int, str]]  # (place in the book, utterance), in order
 
 
-def convert(paths: Sequence[str | Path]) -> Converted:
+def convert(paths: Sequence[str | Path]) -> Cleaned:
     """The questions in these files as `extra_info` dicts, in the files' order.
 
     Raises ValueError naming file, line and field.
@@ -61,12 +63,15 @@ def convert(paths: Sequence[str | Path]) -> Converted:
             questions += _questions(path, text)
     records: list[Record] = []
     left_out: Counter[str] = Counter()
+    removed: Counter[str] = Counter()
     for where, raw in questions:
         record = _narrative(where, raw, people) if "mcq" in raw else _social(where, raw)
-        told = _without_answer(record, left_out)
-        if told is not None:
+        told = _without_answer(record, removed)
+        if told is None:
+            left_out["the occasion is the right reply itself"] += 1
+        else:
             records.append({"index": len(records), **told})
-    return Converted(records, left_out)
+    return Cleaned(records, left_out, removed)
 
 
 def _people(text: str) -> dict[str, _Person]:
@@ -161,16 +166,15 @@ def _occasion(where: str, raw: dict[str, Any], field: str) -> Record:
     return {"question": occasion, "anchor_post": occasion}
 
 
-def _without_answer(record: Record, left_out: Counter[str]) -> Record | None:
+def _without_answer(record: Record, removed: Counter[str]) -> Record | None:
     """The record with the right reply taken out of what precedes it; None where nothing would be left."""
     gold = record["answer_choices"][record["answer_idx"]]
     history = json.loads(record["conversation_history"])
     kept = [line for line in history if not tells(line, gold)]
-    left_out["lines of the history with the right reply"] += len(history) - len(kept)
+    removed["lines of the history with the right reply"] += len(history) - len(kept)
     anchor, blanked = blank_out(record["anchor_post"], gold)
-    left_out["sentences of the occasion with the right reply"] += blanked
+    removed["sentences of the occasion with the right reply"] += blanked
     if blanked and len(_words(anchor)) < _RUN:
-        left_out["rows whose occasion is the right reply"] += 1
         return None
     changed = {"question": anchor, "anchor_post": anchor}
     return {**record, **changed, "conversation_history": json.dumps(kept, ensure_ascii=False)}
@@ -207,21 +211,33 @@ def _words(text: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.twinvoice", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records, left_out = convert(args.sources)
-        lines = write_outputs(
-            args, "twinvoice", records, lambda record: str(record["group"]), lambda record: int(record["answer_idx"])
-        )
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.twinvoice: {error}")
-    print("\n".join([*lines, *(f"left out: {count} ({reason})" for reason, count in left_out.items() if count)]))
+    args = parser.parse_args(arguments)
+    cleaned = convert(args.sources)
+    return write_outputs(
+        args,
+        "twinvoice",
+        Converted(cleaned.records, cleaned.left_out),
+        lambda record: str(record["group"]),
+        groups="people",
+        answer_position=lambda record: int(record["answer_idx"]),
+        notes=counted(cleaned.removed),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.twinvoice", build, arguments)
 
 
 if __name__ == "__main__":

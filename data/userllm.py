@@ -24,14 +24,15 @@ import csv
 import hashlib
 import json
 import random
-import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agents.metrics.lexical import content_words
 from agents.tasks.userllm import choices_mentioned
-from data.rows import Record, add_output_arguments, write_outputs
+from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.rows import Record
 
 _TURN = {"turn", "role", "content"}
 
@@ -219,20 +220,26 @@ def _pick(texts: Sequence[str], seed: int, key: str) -> str:
     return texts[int(hashlib.sha256(f"{seed}:{len(texts)}:{texts[0]}:{key}".encode()).hexdigest(), 16) % len(texts)]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; prints one line of counts for each file written."""
+def build(arguments: Sequence[str] | None = None) -> Built:
+    """Writes the files that the command line asks for.
+
+    Raises:
+        ValueError: a source cannot be read; names file, record and field.
+        OSError: a source is absent.
+    """
     parser = argparse.ArgumentParser(prog="python -m data.userllm", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="sources -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
     converting.add_argument("--per-source", type=int, metavar="N", help="keep N rows of each source (paper: 600)")
     add_output_arguments(converting)
-    args = parser.parse_args(argv)
-    try:
-        records = convert(args.sources, args.per_source, args.seed)
-        lines = write_outputs(args, "userllm", records, lambda record: str(record["group"]), lambda record: 0)
-    except (OSError, ValueError) as error:
-        sys.exit(f"data.userllm: {error}")
-    print("\n".join(line.partition(" answers:")[0] for line in lines))  # there is nothing to balance
+    args = parser.parse_args(arguments)
+    converted = Converted(convert(args.sources, args.per_source, args.seed), Counter())
+    return write_outputs(args, "userllm", converted, lambda record: str(record["group"]), groups="questions")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; prints one line of counts for each file written, and what was left out."""
+    run("data.userllm", build, arguments)
 
 
 if __name__ == "__main__":

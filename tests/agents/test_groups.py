@@ -89,7 +89,10 @@ def test_the_scenes_of_a_chain_are_counted_where_the_record_lists_them():
 
 
 REAL = {
-    "hitom": (lambda p: hitom.convert(p("hitom", "Hi-ToM_data.json")), {"order": 5, "chapters": 3, "deception": 2}),
+    "hitom": (
+        lambda p: hitom.convert(p("hitom", "Hi-ToM_data.json")).records,
+        {"order": 5, "chapters": 3, "deception": 2},
+    ),
     "fantom": (
         lambda p: fantom.convert(sorted(p("fantom").glob("*.csv"))),
         {"question": 1, "access": 2, "order": 2},
@@ -108,8 +111,11 @@ REAL = {
         {"source": 2, "user known by": 1},
     ),
     "mirrorbench": (lambda p: mirrorbench.convert(sorted(p("mirrorbench").glob("*.jsonl"))), {"dataset": 4}),
-    "sotopia": (lambda p: sotopia.convert(p("sotopia"), "hard"), {"relationship": 4, "environment": 5, "position": 2}),
-    "coser": (lambda p: coser.convert([p("coser", "test_set_public_domain.json")]), {"books": 2}),
+    "sotopia": (
+        lambda p: sotopia.convert(p("sotopia"), "hard").records,
+        {"relationship": 4, "environment": 5, "position": 2},
+    ),
+    "coser": (lambda p: coser.convert([p("coser", "test_set_public_domain.json")]).records, {"books": 2}),
     "sim_arena_math": (lambda p: sim_arena.convert("math", p("sim_math")), {"subject": 6, "level": 3}),
     "sim_arena_doc": (lambda p: sim_arena.convert("doc", p("sim_doc")), {"document": 3}),
 }

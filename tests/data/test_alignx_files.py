@@ -34,10 +34,10 @@ def write(path, *records):
 
 
 def test_what_is_blank_or_tells_the_preference_is_left_out(tmp_path):
-    (record,), left_out = alignx.convert([write(tmp_path / "soup.json", RECORD)])
+    (record,), left_out, removed = alignx.convert([write(tmp_path / "soup.json", RECORD)])
     assert [pair["prompt"] for pair in json.loads(record["icl_pairs"])] == ["Tea?"]
     assert [comment["comment"] for comment in json.loads(record["ugc"])] == ["Hate them."]
-    assert left_out == {
+    assert not left_out and removed == {
         "pairs and comments with a blank text": 2,
         "pairs that are the question itself": 1,
         "pairs that repeat the user's preference in words": 1,
@@ -48,9 +48,9 @@ def test_what_is_blank_or_tells_the_preference_is_left_out(tmp_path):
 def test_records_without_two_responses_are_left_out(tmp_path):
     blank = {**RECORD, "chosen": "\u200b"}
     same = {**RECORD, "chosen": "Same.", "rejected": " Same. "}
-    records, left_out = alignx.convert([write(tmp_path / "soup.json", blank, RECORD, same)])
+    records, left_out, _ = alignx.convert([write(tmp_path / "soup.json", blank, RECORD, same)])
     assert [record["index"] for record in records] == [0]
-    assert left_out["records with a blank response or twice the same"] == 2
+    assert left_out["a blank response, or twice the same"] == 2
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_records_without_two_responses_are_left_out(tmp_path):
     ],
 )
 def test_each_set_tells_its_own_part_of_the_user(tmp_path, name, told):
-    (record,), _ = alignx.convert([write(tmp_path / "soup.json", RECORD)], name)
+    (record,), *_ = alignx.convert([write(tmp_path / "soup.json", RECORD)], name)
     (task,) = (cls() for cls in (AlignX, *AlignX.__subclasses__()) if cls.name == name)
     text = task.prompt(task.row_type.model_validate(record))[0]["content"]
     for part in ("Young.", "Likes blunt words", "Tea?", "Queues"):
@@ -90,7 +90,7 @@ def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
     out = tmp_path / "val.parquet"
     alignx.main(["convert", *map(str, SOURCES), "--set", "alignx_pair", "--out", str(out)])
     printed = capsys.readouterr().out
-    assert "left out: 3 (pairs and comments with a blank text)" in printed
+    assert "removed: 3 (pairs and comments with a blank text)" in printed
     assert "(pairs that repeat the user's preference in words)" in printed
     rows = pq.read_table(out).to_pylist()
     personas = {record["ground_truth_persona"] for path in SOURCES for record in json.loads(path.read_text())}

@@ -95,7 +95,7 @@ def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
 
 @needs_records
 def test_real_prompts_are_whole_and_hold_no_line_of_the_book():
-    for record in coser.convert([TEST_SET, TRAINING]):
+    for record in coser.convert([TEST_SET, TRAINING]).records:
         row = TASK.row_type.model_validate(record)
         prompts = {name: TASK._instructions(row, name, None)["content"] for name in row.cast}
         for name, prompt in prompts.items():
@@ -132,7 +132,7 @@ def test_a_plots_scenes_stay_on_one_side_of_a_split(tmp_path):
 
 
 def test_a_scene(tmp_path):
-    (record,) = coser.convert([written(tmp_path, [scene(tag="ood")])])
+    (record,) = coser.convert([written(tmp_path, [scene(tag="ood")])]).records
     assert (record["question"], record["plot_id"], record["tag"]) == ("The price of a light", "The Salt Road/3", "ood")
     circumstance = json.loads(record["circumstance"])
     assert circumstance["character_profiles"] == {"Ada": "Proud."}  # of those on stage
@@ -142,14 +142,15 @@ def test_a_scene(tmp_path):
 
 def test_a_book_gives_its_training_plots(tmp_path, capsys):
     path = written(tmp_path, book([CONVERSATION]), "The Salt Road.json")
-    (record,) = coser.convert([path])
+    (record,) = coser.convert([path]).records
     assert (record["book"], record["plot_id"]) == ("The Salt Road", "The Salt Road/0")
     circumstance = json.loads(record["circumstance"])
     assert circumstance["character_profiles"] == {"Ada": "Proud.", "Roe": ""}
     assert circumstance["plot"]["key_characters"] == [{"name": "Ada", "description": "A keeper."}]
     assert "raw text" not in str(record) and not capsys.readouterr().err
-    assert len(coser.convert([written(tmp_path, book([CONVERSATION], split_plot_index=10), "b.json")])) == 2
-    assert coser.convert([written(tmp_path, book([CONVERSATION], split_plot_index=0), "c.json")]) == []
+    assert len(coser.convert([written(tmp_path, book([CONVERSATION], split_plot_index=10), "b.json")]).records) == 2
+    nothing = coser.convert([written(tmp_path, book([CONVERSATION], split_plot_index=0), "c.json")])
+    assert nothing.records == [] and sum(nothing.left_out.values()) == 2
 
 
 def test_unusable_conversations_of_a_book_are_left_out_and_named(tmp_path, capsys):
@@ -158,7 +159,7 @@ def test_unusable_conversations_of_a_book_are_left_out_and_named(tmp_path, capsy
         {**CONVERSATION, "dialogues": [{"character": "Environment", "message": "Rain."}]},
         {**CONVERSATION, "scenario": None},
     ]
-    records = coser.convert([written(tmp_path, book([*broken, CONVERSATION]))])
+    records = coser.convert([written(tmp_path, book([*broken, CONVERSATION]))]).records
     assert [record["index"] for record in records] == [0]
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all("plot 0, conversation" in line for line in lines)

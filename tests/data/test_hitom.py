@@ -286,7 +286,7 @@ def test_convert_names_record_and_field(tmp_path):
         "question_order": 0,
     }
     source.write_text(json.dumps({"data": [good]}))
-    assert hitom.convert(source)[0]["story"] == "1 A entered the den."
+    assert hitom.convert(source).records[0]["story"] == "1 A entered the den."
     for field, value in (("answer", "red_bag"), ("deception", "no"), ("story", "not numbered")):
         source.write_text(json.dumps({"data": [good, good | {field: value}]}))
         with pytest.raises(ValueError, match=rf"bad\.json: record 1: field '{field}'"):

@@ -79,7 +79,7 @@ def rows_of(path):
 
 
 def test_a_combination_gives_a_row_for_each_side(tmp_path):
-    records = sotopia.convert(folder_of(tmp_path))
+    records = sotopia.convert(folder_of(tmp_path)).records
     assert [(r["combo_id"], r["eval_position"]) for r in records] == [
         ("c1", "agent1"),
         ("c1", "agent2"),
@@ -93,24 +93,24 @@ def test_a_combination_gives_a_row_for_each_side(tmp_path):
     assert first["agent1_goal"] == "Pay less" and first["agent2_goal"] == "Get <extra_info>it's $300</extra_info>"
     assert first["relationship"] == "friends" and records[2]["relationship"] == "strangers"
     assert records[2]["agent1_name"] == "Max Ray" and records[2]["agent2_name"] == "Leo Ray"
-    assert len(sotopia.convert(tmp_path, positions=("agent2",))) == 2
+    assert len(sotopia.convert(tmp_path, positions=("agent2",)).records) == 2
 
 
 def test_the_column_for_people_does_not_tell_what_the_judge_alone_may_read(tmp_path):
-    records = sotopia.convert(folder_of(tmp_path))
+    records = sotopia.convert(folder_of(tmp_path)).records
     assert records[0]["question"] == "Leo Ray meets Ida Ray. It's late."
     assert "Kim" in records[0]["scenario"]
 
 
 def test_stories_about_a_pair_are_left_out(tmp_path):
-    assert "told Ida" not in json.dumps(sotopia.convert(folder_of(tmp_path)))
+    assert "told Ida" not in json.dumps(sotopia.convert(folder_of(tmp_path)).records)
 
 
 def test_hard_environments_are_kept_apart(tmp_path):
     folder = folder_of(tmp_path)
-    assert {r["env_id"] for r in sotopia.convert(folder, "hard")} == {"e1"}
-    assert {r["env_id"] for r in sotopia.convert(folder, "rest")} == {"e2"}
-    assert [r["index"] for r in sotopia.convert(folder, "rest")] == [0, 1]
+    assert {r["env_id"] for r in sotopia.convert(folder, "hard").records} == {"e1"}
+    assert {r["env_id"] for r in sotopia.convert(folder, "rest").records} == {"e2"}
+    assert [r["index"] for r in sotopia.convert(folder, "rest").records] == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(4))

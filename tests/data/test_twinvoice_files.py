@@ -61,9 +61,9 @@ def write(folder, *choices, profiles=PROFILES):
 
 def test_a_character_is_known_by_traits_and_by_what_was_said_before(tmp_path):
     for order in (1, -1):
-        (record,), left_out = twinvoice.convert(write(tmp_path, CHOICE)[::order])
+        (record,), _, removed = twinvoice.convert(write(tmp_path, CHOICE)[::order])
         assert json.loads(record["conversation_history"]) == ["The mill is mine.", "Never."]
-        assert left_out["lines of the history with the right reply"] == 1
+        assert removed["lines of the history with the right reply"] == 1
         assert record["persona"] == "Traits: proud\nGoals: keep the mill\nDetails: Occupation: miller"
         assert (record["speaker"], record["dimension"], record["answer_idx"]) == ("Ada Brook", "3", 1)
         assert record["anchor_post"] == CHOICE["context"] and record["answer_choices"][1] == GOLD
@@ -115,21 +115,21 @@ def test_what_tells_the_reply(text, gold, told):
 
 
 def test_a_row_of_which_nothing_is_left_is_left_out(tmp_path):
-    records, left_out = twinvoice.convert(write(tmp_path, {**CHOICE, "context": f"Ada: “{GOLD}”"}, CHOICE))
+    records, left_out, _ = twinvoice.convert(write(tmp_path, {**CHOICE, "context": f"Ada: “{GOLD}”"}, CHOICE))
     assert len(records) == 1 and records[0]["index"] == 0
-    assert left_out["rows whose occasion is the right reply"] == 1
+    assert left_out["the occasion is the right reply itself"] == 1
 
 
 def test_the_other_dimensions(tmp_path):
     interpersonal = {**{k: v for k, v in SOCIAL.items() if k != "anchor_post"}, "context": "Coming?", "answer_idx": 3}
     (tmp_path / "d.jsonl").write_text(f"{json.dumps(SOCIAL)}\n\n{json.dumps(interpersonal)}\n")
-    records, left_out = twinvoice.convert([tmp_path / "d.jsonl"])
+    records, _, removed = twinvoice.convert([tmp_path / "d.jsonl"])
     assert [(r["dimension"], r["anchor_post"], r["answer_idx"]) for r in records] == [
         ("1", "The office moves.", 1),
         ("2", "Coming?", 3),
     ]
     assert json.loads(records[0]["conversation_history"]) == ["ugh, mondays"]
-    assert left_out["lines of the history with the right reply"] == 1 and records[0]["group"] == "u1"
+    assert removed["lines of the history with the right reply"] == 1 and records[0]["group"] == "u1"
 
 
 @pytest.mark.parametrize(

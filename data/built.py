@@ -1,0 +1,137 @@
+"""What a builder of task files returns: the files it wrote and, with the reason, every row it left out.
+
+A builder module has two functions. `build` parses the builder's command line, writes the files and returns a `Built`;
+it raises ValueError or OSError where a source cannot be read. `main` is `run("data.hitom", build, arguments)`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from data.rows import Record, split_groups, write_rows
+
+
+class Converted(NamedTuple):
+    """The records made from a source, and how many of its rows were left out, by reason."""
+
+    records: list[Record]
+    left_out: Counter[str]
+
+
+@dataclass(frozen=True)
+class BuiltFile:
+    """A task file that was written.
+
+    Attributes:
+        details: what else is worth knowing of it, for people: "stories=200 answers: A=31 B=29".
+    """
+
+    path: Path
+    rows: int
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The result of one builder.
+
+    Attributes:
+        files: the files that were written; two where the rows were split.
+        left_out: rows of the source that are in no file, by reason.
+        notes: whatever else the user must know: lines removed inside rows, files that were absent.
+    """
+
+    files: tuple[BuiltFile, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows written."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def rows_in(self) -> int:
+        """Rows that the source gave: those written and those left out."""
+        return self.rows + sum(self.left_out.values())
+
+    def lines(self) -> list[str]:
+        """What the builder's command line prints."""
+        files = [f"{file.path}: rows={file.rows} {file.details}".rstrip() for file in self.files]
+        reasons = [f"left out: {count} ({reason})" for reason, count in self.left_out.items() if count]
+        return [*files, *reasons, *self.notes]
+
+
+def counted(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Notes on parts of rows that were removed: "removed: 3 (pairs and comments with a blank text)"."""
+    return tuple(f"removed: {count} ({what})" for what, count in counts.items() if count)
+
+
+def run(name: str, build: Callable[[Sequence[str] | None], Built], arguments: Sequence[str] | None) -> None:
+    """The command line of a builder: print what was built; end with one line where a source cannot be read."""
+    try:
+        built = build(arguments)
+    except (OSError, ValueError) as error:
+        sys.exit(f"{name}: {error}")
+    print("\n".join(built.lines()))
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what all builders share: one file (--out) or a split without leaks (--train-out, --val-out)."""
+    parser.add_argument("--out", type=Path, help="parquet file with all rows")
+    parser.add_argument("--train-out", type=Path, help="parquet file of the training side of a split")
+    parser.add_argument("--val-out", type=Path, help="parquet file of the validation side of a split")
+    parser.add_argument("--val-fraction", type=float, default=0.2, help="share of stories held out (default 0.2)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random here (default 0)")
+    parser.add_argument("--limit", type=int, help="keep the first N stories (conversations) only")
+
+
+def write_outputs(
+    args: argparse.Namespace,
+    data_source: str,
+    converted: Converted,
+    group_of: Callable[[Record], str],
+    *,
+    groups: str = "stories",
+    answer_position: Callable[[Record], int] | None = None,
+    notes: Sequence[str] = (),
+) -> Built:
+    """Writes the file(s) that `args` (see `add_output_arguments`) asks for.
+
+    Args:
+        group_of: the group (story, conversation) of a record; a split keeps the records of one group together.
+        groups: what the groups are called in the counts.
+        answer_position: place of the right answer among the options, to count letters; None for tasks without letters.
+
+    Raises:
+        ValueError: a record does not fit the file, or the options name no file to write.
+    """
+    if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
+        raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
+    records, left_out = converted.records, Counter(converted.left_out)
+    names = [group_of(record) for record in records]
+    if args.limit is not None:
+        first = set(list(dict.fromkeys(names))[: args.limit])
+        records = [record for record, name in zip(records, names, strict=True) if name in first]
+        left_out[f"beyond the first {args.limit} {groups} (--limit)"] = len(names) - len(records)
+        names = [name for name in names if name in first]
+    parts: list[tuple[Path, list[int]]] = [(args.out, list(range(len(records))))]
+    if not args.out:
+        train, val = split_groups(names, args.val_fraction, args.seed)
+        parts = [(args.train_out, train), (args.val_out, val)]
+    files = []
+    for path, rows in parts:
+        chosen = [records[i] for i in rows]
+        write_rows(path, data_source, chosen)
+        details = f"{groups}={len({names[i] for i in rows})}"
+        if answer_position is not None:
+            letters = Counter(chr(ord("A") + answer_position(record)) for record in chosen)
+            details += f" answers: {' '.join(f'{letter}={letters[letter]}' for letter in sorted(letters))}"
+        files.append(BuiltFile(path, len(chosen), details))
+    return Built(tuple(files), left_out, tuple(notes))
