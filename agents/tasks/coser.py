@@ -19,7 +19,7 @@ from agents.metrics.ngram import rouge_l, sentence_bleu
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.records import present
-from agents.task import Episode, Message, Metric, Task, Verdict
+from agents.task import Episode, Message, Metric, Strata, Task, Verdict
 from agents.tasks.coser_row import CoSERRow
 from agents.tasks.coser_stage import (
     END,
@@ -101,6 +101,7 @@ class CoSER(Task[CoSERRow]):
     row_type = CoSERRow
     episode_type = Scene
     headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
+    strata = Strata("books")
     # The paper counts 14.2 turns of characters a scene: a next speaker after each, and a few turns of the narrator.
     calls_per_episode = {"judge": 1.0, "environment": 18.0}
     cuts = (("shown_profiles", "start"),)

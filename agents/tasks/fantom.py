@@ -18,7 +18,7 @@ from agents.judge import Judge
 from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt
 from agents.records import present
-from agents.task import Episode, Metric, NotBlank, Row, Verdict
+from agents.task import Episode, Metric, NotBlank, Row, Strata, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
 
@@ -112,6 +112,7 @@ class FanToM(OneTurnTask[FanToMRow]):
     name = "fantom"
     row_type = FanToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
+    strata = Strata("question")
     critic = load_prompt("choice/critique_of_a_mind_reader")
 
     def render(self, row: FanToMRow, feedback_block: str) -> str:

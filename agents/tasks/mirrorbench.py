@@ -49,7 +49,7 @@ from agents.metrics.lexical import Lexis, lexis, likeness
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.records import present
-from agents.task import Episode, Metric, NotBlank, Row, Task, Verdict
+from agents.task import Episode, Metric, NotBlank, Row, Strata, Task, Verdict
 
 Assistant = Literal["record", "model"]
 
@@ -129,6 +129,7 @@ class MirrorBench(Task[MirrorBenchRow]):
     name = "mirrorbench"
     row_type = MirrorBenchRow
     headline = Metric("overall", source="paper, section C.9, overall reward of the examples")
+    strata = Strata("dataset")
     calls_per_episode: Mapping[Role, float] = {"judge": 3.0}  # type: ignore[misc]  # differs with `assistant`
     substitute = load_prompt("mirrorbench/assistant")  # instructions of a model as assistant
 

@@ -31,7 +31,7 @@ from agents.message import Message
 from agents.metrics.lexical import content_words, jaccard_diversity, words
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
-from agents.task import Episode, Metric, NotBlank, Row, Scored, Task, Verdict
+from agents.task import Episode, Metric, NotBlank, Row, Scored, Strata, Task, Verdict
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
 
@@ -175,6 +175,7 @@ class UserLLM(Task[UserLLMRow]):
     name = "userllm"
     row_type = UserLLMRow
     headline = HEADLINE
+    strata = Strata("source", equal=True)  # the paper: 600 rows of each of the three
     calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # type: ignore[misc]  # one for two of three sources
     cuts = (("conversation_history", "end"),)
 
