@@ -190,8 +190,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         convert(args.folder, args.part or "all", positions),
         # Variants of one situation (dividing other things) have one codename: they stay on one side of a split.
         lambda record: str(record["codename"]),
-        answer_position=lambda record: POSITIONS.index(record["eval_position"]),
-        notes=["(A: the policy plays agent1, B: agent2)"],
+        groups="situations",
     )
 
 

@@ -1,0 +1,272 @@
+"""Where the rows of each evaluation set come from: the files as their authors publish them, and who builds them.
+
+`BUILDS` names for each set the folder below SOURCES, the files that the builder needs (a `Form`; the first one that is
+complete is used) and what to tell somebody who does not have them. Files of a form are glob patterns below the folder,
+so a clone of the authors' repository works as well as the bare files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form in which a source is published.
+
+    Attributes:
+        files: patterns below the folder; each must match at least one file.
+        options: of the builder, for this form.
+        stands_in: says so where these are not the rows that the paper evaluates.
+    """
+
+    files: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    stands_in: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What SOURCES holds for a set.
+
+    Attributes:
+        form: the form that is complete; None where none is.
+        files: those that the form's patterns match.
+        missing: patterns of the nearest form that match nothing; empty where a form is complete.
+        beside: files that the builder reads as well.
+    """
+
+    folder: Path
+    form: Form | None
+    files: tuple[Path, ...]
+    missing: tuple[str, ...] = ()
+    beside: tuple[Path, ...] = ()
+
+
+# Names of files that are never rows of an evaluation set.
+ASIDE = {
+    "SOURCE.txt": "",
+    "README*": "",
+    "LICENSE*": "",
+    ".*": "",
+    "*sample*": "a sample, not the published file",
+    "train*": "for training",
+    "val*": "for training",
+}
+
+
+@dataclass(frozen=True)
+class Build:
+    """How the file of a set is built: `python -m data.BUILDER convert FIRST FILES... OPTIONS --out FILE`.
+
+    Attributes:
+        builder: the module in data/.
+        folders: names that the folder below SOURCES may have.
+        forms: the forms of the source, the best one first.
+        where: the source in words, with its licence where that is known.
+        first: arguments before the files.
+        whole_folder: the builder takes the folder instead of its files.
+        beside: patterns of files that the builder looks for by itself, and does without.
+        aside: files of the folder that are no source of this set, and why.
+    """
+
+    builder: str
+    folders: tuple[str, ...]
+    forms: tuple[Form, ...]
+    where: str
+    first: tuple[str, ...] = ()
+    whole_folder: bool = False
+    beside: tuple[str, ...] = ()
+    aside: Mapping[str, str] = field(default_factory=dict)
+
+    def find(self, root: Path) -> Found:
+        """What SOURCES holds for this set: the first form that is complete, or else the one that lacks least."""
+        folder = next((root / name for name in self.folders if (root / name).is_dir()), root / self.folders[0])
+        matches = {form: [self._matching(folder, pattern) for pattern in form.files] for form in self.forms}
+        complete = next((form for form in self.forms if all(matches[form])), None)
+        best = complete or max(self.forms, key=lambda form: sum(map(bool, matches[form])))
+        files = tuple(dict.fromkeys(path for match in matches[best] for path in match))
+        missing = tuple(pattern for pattern, match in zip(best.files, matches[best], strict=True) if not match)
+        beside = (path for pattern in self.beside for path in self._matching(folder, pattern))
+        return Found(folder, complete, files, missing, tuple(beside))
+
+    def arguments(self, found: Found, out: Path) -> list[str]:
+        """The builder's command line; `found` must be complete."""
+        assert found.form is not None, found
+        sources = [found.folder] if self.whole_folder else found.files
+        return ["convert", *self.first, *map(str, sources), *found.form.options, "--out", str(out)]
+
+    def why_aside(self, path: Path) -> str | None:
+        """Why a file is put aside, by its path below the folder; None where nothing is known against it."""
+        known = {**self.aside, **ASIDE}.items()
+        return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
+
+    def _matching(self, folder: Path, pattern: str) -> list[Path]:
+        named = "*" not in pattern.removeprefix("**/")  # a file that is named in full is never put aside
+        found = (path for path in folder.glob(pattern) if path.is_file())
+        return sorted(path for path in found if named or self.why_aside(path.relative_to(folder)) is None)
+
+
+def in_words(patterns: Sequence[str]) -> str:
+    """The files of a form, for people."""
+    return ", ".join(pattern.removeprefix("**/") for pattern in patterns)
+
+
+ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
+HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
+_SIM_ARENA = "github.com/microsoft/SimulatorArena, folder data (MIT)"
+_CORPORA = ("chatbot_arena", "clariq", "oasst1", "qulac")
+
+
+def _humanual(kind: str) -> Build:
+    options = ("--set", kind)
+    return Build(
+        "humanual",
+        (f"humanual_{kind}", f"humanual-{kind}"),
+        tuple(Form((pattern,), options) for pattern in ("**/*test*.parquet", "**/*.parquet", "**/*.jsonl")),
+        f"huggingface.co/datasets/snap-stanford/humanual-{kind}; the texts belong to their sources",
+        aside={"*.json": "posts without answers, or another form than the published one"},
+    )
+
+
+def _alignx(name: str) -> Build:
+    psoups = "P-Soups, AlignX's out-of-distribution benchmark, stands in for AlignX-test"
+    return Build(
+        "alignx",
+        ("alignx",),
+        (Form(("**/P-Soups/*.json",), ("--set", name), psoups), Form(("*.json",), ("--set", name))),
+        "github.com/JinaLeejnl/AlignX, benchmark/P-Soups (no licence)",
+    )
+
+
+def _userllm(prism: str, stands_in: str = "") -> Form:
+    return Form(("**/*dev_rand_split.jsonl", "**/NQ-open.dev.jsonl", prism), ("--per-source", "600"), stands_in)
+
+
+# Set -> its build. AlignX's own name is there for training files.
+BUILDS: dict[str, Build] = {
+    "hitom": Build(
+        "hitom",
+        ("hitom",),
+        (Form(("**/Hi-ToM_data.json",)),),
+        "github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0)",
+    ),
+    "paratomi": Build(
+        "paratomi",
+        ("paratomi",),
+        (Form(("**/Percept-ToMi.csv",)),),
+        "github.com/chanijung/PercepToM, dataset/ (no licence)",
+        aside={
+            "train.t*": "for training: python -m data.paratomi convert train.txt",
+            "*test.t*": "paraphrases of the evaluation's stories: not for training",
+        },
+    ),
+    "fantom": Build(
+        "fantom",
+        ("fantom",),
+        (
+            Form(("**/fantom_v1.json",), ("--test-conversations", "18")),
+            Form(("**/FANToM_*_short_context_*.csv",), (), "AutoToM's CSVs: belief choices, 15 % of the questions"),
+        ),
+        "github.com/skywalker023/fantom, whose loader fetches the file (MIT; for evaluation only)",
+    ),
+    "mistakes": Build(
+        "mistakes",
+        ("mistakes", "eedi"),
+        (Form(("**/train.csv", "**/misconception_mapping.csv")),),
+        "kaggle.com/competitions/eedi-mining-misconceptions-in-mathematics (the competition's terms)",
+        aside={"mae_data.json": "open answers, no options to choose from", "*.csv": "no labelled questions"},
+    ),
+    "twinvoice": Build(
+        "twinvoice",
+        ("twinvoice",),
+        tuple(Form((pattern,)) for pattern in ("dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")),
+        "github.com/TwinVoice/TwinBench, dataset/ (no licence)",
+    ),
+    "social_r1": Build(
+        "social_r1",
+        ("social_r1",),
+        tuple(Form((pattern,), (), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
+        "github.com/zhchen18/ToMBench, data/ (MIT; for evaluation only)",
+    ),
+    "lifechoices": Build(
+        "lifechoices",
+        ("lifechoices",),
+        (
+            Form(("**/data.json",)),
+            Form(
+                ("**/motivation_dataset.json", "**/truth_persona_*.json"),
+                (),
+                "github.com/Joanna0123/character_profiling (MIT) stands in for LifeChoice",
+            ),
+        ),
+        "github.com/airaer1998/LifeChoice, data/ (Apache-2.0)",
+    ),
+    **{name: _alignx(name) for name in ALIGNX},
+    **{f"humanual_{kind}": _humanual(kind) for kind in HUMANUAL},
+    "userllm": Build(
+        "userllm",
+        ("userllm",),
+        (
+            _userllm("**/conversations.jsonl"),
+            _userllm("**/*opening_prompt_cluster*.csv", "of PRISM 115 openings alone, and no later turns"),
+        ),
+        "CommonsenseQA (MIT), github.com/google-research-datasets/natural-questions nq_open/ (CC BY-SA 3.0), "
+        "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0)",
+        aside={"*no_answers*": "without answers", "*.train.*": "for training"},
+    ),
+    "mirrorbench": Build(
+        "mirrorbench",
+        ("mirrorbench",),
+        (Form(tuple(f"**/{corpus}*_mirror.jsonl" for corpus in _CORPORA)),),
+        "github.com/SAP/mirrorbench, scratch_pad/data/ (Apache-2.0; not for commercial use)",
+    ),
+    "sim_math": Build(
+        "sim_arena",
+        ("sim_math", "sim_arena"),
+        # (The repository's own script restores the problems' texts and drops "redacted" from the name.)
+        tuple(
+            Form((f"**/math_tutoring_annotations{redacted}_for_benchmarking.json",)) for redacted in ("", "_redacted")
+        ),
+        _SIM_ARENA,
+        first=("math",),
+        beside=("**/*concepts.json", "**/math_tutoring/*.json", "*.json"),
+    ),
+    "sim_doc": Build(
+        "sim_arena",
+        ("sim_doc", "sim_arena"),
+        (Form(("**/document_creation_annotations_for_benchmarking.json",)),),
+        _SIM_ARENA,
+        first=("doc",),
+        beside=("**/*background.json", "**/document_creation/*.json", "*.json"),
+    ),
+    "sotopia": Build(
+        "sotopia",
+        ("sotopia",),
+        (
+            Form(
+                (
+                    *("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl"),
+                    *("env_agent_combo_storages.jsonl", "env_ids.json"),
+                ),
+                ("--hard",),
+            ),
+        ),
+        "github.com/sotopia-lab/sotopia-space, profiles/, and for env_ids.json, which names the hard environments, "
+        "github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/ (CC BY-SA 4.0)",
+        whole_folder=True,
+    ),
+    "coser": Build(
+        "coser",
+        ("coser",),
+        (Form(("**/test_set.json",)),),
+        "github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER (MIT; the texts are novels')",
+        aside={
+            "held_out_plots.json": "plots without conversations: no record",
+            "final/*.json": "for training: python -m data.coser convert final/*.json",
+        },
+    ),
+}

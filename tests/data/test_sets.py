@@ -1,0 +1,171 @@
+"""`python -m data.sets` on folders of sources as their authors publish them: what is built, left out and said."""
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agents import tasks
+from agents.evaluate.drawing import drawing_order
+from agents.rows import read_rows
+from data import sets
+from data.sources import BUILDS, Form
+from tests.agents.samples import DATA
+from tests.published import publish
+
+needs_records = pytest.mark.skipif(not DATA.is_dir(), reason=f"no benchmark records in {DATA} (SOUL_DATA_SOURCES)")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    publish(tmp_path / "sources", DATA)
+    return tmp_path / "sources"
+
+
+def build(sources: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, list[str]], str]:
+    """Exit code, the table (set -> state, rows, remarks) and all that was printed."""
+    code = sets.main([str(sources), "--out", str(sources.parent / "out")])
+    printed = capsys.readouterr().out
+    table: dict[str, list[str]] = {}
+    name = ""
+    for cells in (
+        [cell.strip() for cell in line.strip("│").split("│")] for line in printed.splitlines() if "│" in line
+    ):
+        name = cells[0] or name
+        if cells[0]:
+            table[name] = cells[1:]
+        else:
+            table[name][2] += f" {cells[3]}"
+    return code, table, printed
+
+
+def file_of(sources: Path, name: str) -> Path:
+    return sources.parent / "out" / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"
+
+
+@needs_records
+def test_published_folders_give_every_set_that_has_a_builder(sources, capsys):
+    code, table, printed = build(sources, capsys)
+    assert code == 0 and list(table) == list(tasks.SETS)
+    built = {name for name, (state, *_) in table.items() if state == "built"}
+    without = {"behaviorchain", "socsci210", "humanllm", *(f"humanual_{kind}" for kind in sets_without_answers())}
+    assert built == set(tasks.SETS) - without
+    for name in built:
+        rows = read_rows([str(file_of(sources, name))])
+        assert {row.task.name for row in rows} == {tasks.SETS[name].task}
+        assert len(rows) == int(table[name][1].replace(",", ""))
+    for name in without:
+        assert not file_of(sources, name).exists() and ("put " in table[name][2] or "write " in table[name][2])
+    assert "snap-stanford/humanual-book" in table["humanual_book"][2]
+    assert f"{len(built)} built, {len(without)} no source, 0 failed" in printed
+
+
+def sets_without_answers():
+    return ("book", "chat", "email", "news", "politics")
+
+
+@needs_records
+def test_each_source_gives_the_rows_of_the_paper(sources, capsys):
+    _, table, printed = build(sources, capsys)
+    # Sotopia: both sides of every combination in one of the hard environments, and nothing else.
+    hard = set(json.loads((DATA / "sotopia" / "env_ids.json").read_text())["sotopia_hard_env_id"])
+    combos = [json.loads(line)["env_id"] for line in (DATA / "sotopia" / "env_agent_combo_storages.jsonl").open()]
+    kept = 2 * sum(env_id in hard for env_id in combos)
+    assert table["sotopia"][1:] == [str(kept), f"left out {2 * len(combos) - kept}: environment is not hard"]
+    # Hi-ToM: one of the two prompting types; ParaToMi: the evaluation's own questions and not the paraphrases.
+    assert table["hitom"][1:] == ["6", "left out 6: prompting type VP: the same questions as type CoTP"]
+    questions = len((DATA / "paratomi" / "percept_tomi_sample.csv").read_text().splitlines()) - 1
+    assert table["paratomi"][1:] == [str(questions), ""]
+    assert int(table["mistakes"][1]) > 0
+    unused = printed.partition("Not used:")[2].replace("\n", " ")
+    assert re.search(r"held_out_plots\.json\s+\(plots without conversations", unused)
+    assert re.search(r"train\.txt\s+\(for training", unused) and re.search(r"test\.txt\s+\(paraphrases", unused)
+    assert "SOURCE.txt" in unused
+
+
+@needs_records
+def test_a_bad_source_costs_its_own_set_only(sources, capsys):
+    for name, text in {"hitom/Hi-ToM_data.json": "[{", "coser/data/test/test_set.json": "[3]"}.items():
+        (sources / name).unlink()
+        (sources / name).write_text(text)
+    replaced = sources / "lifechoices" / "motivation_dataset.json"
+    replaced.unlink()
+    replaced.write_text('{"Emma": 3}')  # a shape that no message of the builder foresees
+    (sources / "sotopia" / "env_ids.json").unlink()
+    code, table, printed = build(sources, capsys)
+    assert code == 1 and "Traceback" not in printed
+    failed = {name for name, (state, *_) in table.items() if state == "failed"}
+    assert failed == {"hitom", "coser", "lifechoices", "sotopia"}
+    assert re.search(r"Hi-ToM_data\.json ?: not a JSON file", table["hitom"][2])
+    assert "scene 0: expected an object, got int" in table["coser"][2]
+    assert "incomplete: put env_ids.json into" in table["sotopia"][2] and "sotopia-pi" in table["sotopia"][2]
+    assert not any(file_of(sources, name).exists() for name in failed)
+    assert {name for name, (state, *_) in table.items() if state == "built"} == {
+        *("userllm", "mirrorbench", "fantom", "paratomi", "mistakes", "twinvoice", "social_r1", "sim_math", "sim_doc"),
+        *("humanual_opinion", *(f"alignx_{kind}" for kind in ("demo", "pair", "ugc", "arbitrary", "history16"))),
+    }
+
+
+@needs_records
+def test_a_file_of_an_earlier_build_is_named_where_its_set_cannot_be_built(sources, capsys):
+    build(sources, capsys)
+    shutil.rmtree(sources / "coser")
+    code, table, _ = build(sources, capsys)
+    assert code == 0 and table["coser"][0] == "no source" and "an older " in table["coser"][2]
+
+
+def test_without_any_source_the_table_says_what_to_put_where(tmp_path, capsys):
+    (tmp_path / "sources" / "hi-tom").mkdir(parents=True)
+    (tmp_path / "sources" / "hi-tom" / "data.json").write_text("[]")
+    code, table, printed = build(tmp_path / "sources", capsys)
+    assert code == 0 and {state for state, *_ in table.values()} == {"no source"}
+    assert "Hi-ToM_data.json into" in table["hitom"][2] and "Apache-2.0" in table["hitom"][2]
+    assert "hi-tom: no set has a folder of this name" in printed
+
+
+def test_a_folder_that_is_absent_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        sets.main([str(tmp_path / "nowhere")])
+    assert f"there is no folder {tmp_path / 'nowhere'}" in capsys.readouterr().err
+
+
+def test_the_better_form_of_a_source_is_taken(tmp_path):
+    folder = tmp_path / "fantom"
+    folder.mkdir()
+    csv = folder / "FANToM_tom:belief:inaccessible_short_context_first-order.csv"
+    full = folder / "FANToM_tom:belief:inaccessible_full_context_first-order.csv"
+    for path in (csv, full):
+        path.touch()
+    assert BUILDS["fantom"].find(tmp_path).files == (csv,)
+    (folder / "fantom_v1.json").touch()
+    found = BUILDS["fantom"].find(tmp_path)
+    assert found.files == (folder / "fantom_v1.json",) and found.form.options == ("--test-conversations", "18")
+
+
+def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):
+    folder = tmp_path / "humanual-news" / "data"
+    folder.mkdir(parents=True)
+    for split in ("train", "val", "seen_test", "unseen_test"):
+        (folder / f"{split}-00000-of-00001.parquet").touch()
+    found = BUILDS["humanual_news"].find(tmp_path)
+    assert [path.name.partition("-")[0] for path in found.files] == ["seen_test", "unseen_test"]
+    assert found.form == Form(("**/*test*.parquet",), ("--set", "news"))
+
+
+@needs_records
+def test_a_draw_has_the_papers_strata(sources, capsys):
+    build(sources, capsys)
+    for name, kind, want in (
+        ("userllm", "source", {"commonsense_qa": 33, "natural_questions": 33, "prism": 33}),
+        ("coser", "books", None),
+        ("mirrorbench", "dataset", None),
+        ("fantom", "question", None),
+    ):
+        rows = read_rows([str(file_of(sources, name))])
+        drawn = [rows[i] for i in drawing_order(rows, f"0:{name}")[:100]]
+        counts, whole = (Counter(row.task.groups(row.row)[kind] for row in part) for part in (drawn, rows))
+        want = want or {value: len(drawn) * count / len(rows) for value, count in whole.items()}
+        assert set(counts) == set(want) and all(abs(counts[value] - want[value]) <= 1 for value in want), (name, counts)
