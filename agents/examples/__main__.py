@@ -1,27 +1,37 @@
-"""`python -m agents.examples TASK --rows N --out FILE` writes invented rows of a task to a parquet file.
+"""Write invented rows, to try things out before you have the data.
 
-For trying things out: the file has the form of a real task file, and nothing can be learned from it about people.
+    python -m agents.examples sotopia --rows 64 --out sotopia.parquet    # one file with the rows of the named tasks
+    python -m agents.examples all --rows 64 --out try                    # a folder with a file for each set
+    DATA_DIR=try bash recipe/ditto/eval.sh api                           # finds all 27 sets there
+
+The files have the form of real task files. Nothing can be learned from them about people. In a folder the evaluation
+sets stand under `sim_eval_data/` and the training files under `sim_rl_data/`, by the names that the launchers look for.
+Some tasks have so few invented stories that both files share them: train with `data.allow_overlap=true`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agents import examples
+from agents import examples, tasks
 
 
-def write(names: list[str], count: int, out: Path) -> None:
-    """Write `count` rows of each task to one file; what is no plain value, or not of one type, travels as JSON."""
+def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
+    """Write `count` rows of each task to one file, from number `first` of its example on.
+
+    What is no plain value, or not of one type, travels as JSON.
+    """
     columns: dict[str, list[Any]] = {"data_source": [], "prompt": [], "extra_info": []}
     for name in names:
         example = examples.load(name)
-        for number in range(count):
+        for number in range(first, first + count):
             record = {"index": number, **example.record(number)}
             columns["data_source"].append(name)
             columns["prompt"].append(example.task.prompt(example.row(number)))
@@ -41,16 +51,39 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool) else json.dumps(value, ensure_ascii=False)
 
 
+def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
+    """Write the training files and the evaluation sets of these tasks below a folder; returns what was written.
+
+    Training rows have other numbers than the rows of the sets.
+    """
+    sets = [(part.task, 0, f"sim_eval_data/{part.file}.parquet") for part in tasks.SETS.values()]
+    training = [(launch.task, count, f"sim_rl_data/{launch.train}.parquet") for launch in tasks.LAUNCHES.values()]
+    files = [(task, first, folder / file) for task, first, file in (*sets, *training) if task in names]
+    for task, first, path in files:
+        write([task], count, path, first)
+    return [path for _, _, path in files]
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Write the file."""
+    """Write the file or the folder."""
     parser = argparse.ArgumentParser(prog="python -m agents.examples", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("task", nargs="+", choices=[*examples.names(), "all"], metavar="TASK")
     parser.add_argument("--rows", type=int, default=64, help="rows of each task (default 64)")
-    parser.add_argument("--out", type=Path, required=True, help="the parquet file")
+    parser.add_argument("--out", type=Path, required=True, help="FILE.parquet for one file, or a folder for all sets")
     given = parser.parse_args(arguments)
     names = list(examples.names()) if "all" in given.task else given.task
-    write(names, given.rows, given.out)
-    print(f"{given.out}: {given.rows} invented rows of {', '.join(names)}")
+    if given.rows < 1:
+        parser.error(f"--rows: expected 1 or more, got {given.rows}")
+    if given.out.suffix == ".parquet":
+        write(names, given.rows, given.out)
+        print(f"{given.out}: {given.rows} invented rows of {', '.join(names)}")
+        return
+    if given.out.is_file():
+        parser.error(f"--out: {given.out} is a file; name a folder, or a file that ends in .parquet")
+    written = write_sets(names, given.rows, given.out)
+    if not written:
+        parser.error(f"{', '.join(names)} belongs to no evaluation set; name a file that ends in .parquet")
+    print(f"{given.out}: {len(written)} files with {given.rows} invented rows each")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """`python -m agents.examples`: what it writes can be read back, all tasks in one file."""
 
+from pathlib import Path
+
 import pytest
 
-from agents import examples
+from agents import examples, tasks
 from agents.examples.__main__ import main
 from agents.rows import read_rows
+from agents.tasks.__main__ import main as files_of_launch
 
 ROWS = 8  # enough for every kind of question of a task
 
@@ -18,3 +21,42 @@ def test_rows_come_back_as_they_were(name, tmp_path):
     assert [(item.task.name, item.row.index) for item in found] == wanted
     for item, (task, number) in zip(found, wanted, strict=True):
         assert item.row == examples.load(task).row(number)
+
+
+def test_a_folder_holds_every_set_and_training_file_under_the_launchers_names(tmp_path, capsys):
+    main(["all", "--rows", "3", "--out", str(tmp_path)])
+    assert "50 files with 3 invented rows each" in capsys.readouterr().out
+    for name, part in tasks.SETS.items():
+        rows = read_rows([str(tmp_path / "sim_eval_data" / f"{part.file}.parquet")])
+        assert {row.task.name for row in rows} == {part.task} and len(rows) == 3, name
+    for name in tasks.LAUNCHES:
+        assert files_of_launch(["files", name, str(tmp_path)]) == 0
+        train, val = ({row.row.index for row in read_rows([path])} for path in capsys.readouterr().out.split())
+        assert train == {3, 4, 5} and val == {0, 1, 2}, name
+
+
+def test_a_folder_for_named_tasks_holds_their_sets_only(tmp_path):
+    main(["hitom", "alignx_demo", "--rows", "1", "--out", str(tmp_path)])
+    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
+    sets = {"sim_eval_data/hitom_val.parquet", "sim_eval_data/alignx_demo_val.parquet"}
+    assert written == {*sets, "sim_rl_data/hitom_rl_train.parquet"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["alignx", "--rows", "0"], "--rows: expected 1 or more"),
+        (["humanual"], "humanual belongs to no evaluation set"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path, capsys, arguments, message):
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--out", str(tmp_path)])
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.pq").touch()
+    with pytest.raises(SystemExit, match="2"):
+        main(["hitom", "--out", str(tmp_path / "rows.pq")])
+    assert "is a file; name a folder" in capsys.readouterr().err
