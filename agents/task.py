@@ -7,6 +7,7 @@ drift apart. The driver (`refine.py`), evaluation, training, tests and docs use 
 
 from __future__ import annotations
 
+import re
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,30 @@ class Strata(NamedTuple):
 
     kind: str
     equal: bool = False
+
+
+BOOK = "book"  # the kind of `GroupKey` that is compared across tasks: CoSER and LifeChoices draw on the same novels
+
+
+class GroupKey(NamedTuple):
+    """One thing that ties rows together: GroupKey("story", "Mia entered the hall. ..."). See `Task.group_keys`."""
+
+    kind: str
+    value: str
+
+    @classmethod
+    def from_text(cls, kind: str, text: str) -> Self:
+        """A key that does not depend on case or white space."""
+        return cls(kind, " ".join(text.casefold().split()))
+
+    @classmethod
+    def from_title(cls, title: str) -> Self:
+        """The key of a book: "Emma" and "EMMA." are one book."""
+        return cls(BOOK, " ".join(re.findall(r"\w+", title.casefold())))
+
+    def __str__(self) -> str:
+        shown = self.value if len(self.value) <= 80 else f"{self.value[:77]}..."
+        return f'{self.kind} "{shown}"'
 
 
 @dataclass(frozen=True)
@@ -201,6 +226,20 @@ class Task(ABC, Generic[RowT]):
         episode (dimensions of a verdict) is a metric instead.
         """
         return {}
+
+    def group_keys(self, row: RowT) -> Sequence[GroupKey]:
+        """What ties the row to others: its story, conversation, book, user. Best name first.
+
+        Two rows that share a key must not stand on both sides of a split, however different their prompts are
+        (`agents.overlap`). Keys of the kind BOOK are compared across tasks, all others within a task.
+
+        Override this where rows come in groups. The default is the prompt: only equal prompts are one group.
+        """
+        return [GroupKey.from_text("prompt", " ".join(message["content"] for message in self.prompt(row)))]
+
+    def held_out_keys(self, row: RowT) -> Sequence[GroupKey]:
+        """The keys that no training row may have when this row is evaluated: a selection of `group_keys`."""
+        return self.group_keys(row)
 
     def target(self, row: RowT) -> str | None:
         """The right answer, as a report shows it beside the given one; None where no single answer is right."""

@@ -1,10 +1,17 @@
 """Validate task files and say what is in them: rows, lengths, answer balance, duplicates, overlap with evaluation.
 
     python -m data.check train.parquet [more.parquet ...] [--against val.parquet ...] [--json report.json]
+    python -m data.check train.parquet --against val.parquet --without-overlap clean.parquet
 
-Works on any task file, those that the original published included: each row goes through its task's own schema, and a
-bad row is named with file, row and field. Two rows are the same where their prompts are, whatever their other columns
-say. Exit code 0; 1 where a file and `--against` share prompts; 2 where a row is bad.
+Works on any task file, including those that the original published. Each row goes through its task's own schema, and
+a bad row is named with file, row and field.
+
+Duplicates are rows with equal prompts. Overlap is wider: a row overlaps when it shares a group with a row of
+`--against`, whatever its prompt says. A group is a story with all its paraphrases, a conversation, a book, a question,
+a user: each task names its own (`Task.group_keys`). Groups are compared within a task; books also between CoSER and
+LifeChoices.
+
+Exit code: 0, or 1 where groups overlap, or 2 where a row is bad.
 """
 
 from __future__ import annotations
@@ -19,11 +26,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 from agents.choice import LetterTask
-from agents.errors import SoulError
+from agents.errors import BadRow, SoulError
+from agents.overlap import HeldOut, Overlap
 from agents.rows import TaskRow, read_rows
 
 
@@ -34,7 +43,7 @@ class Report:
     Attributes:
         words: of the prompts: shortest, median, longest.
         duplicates: rows whose prompt an earlier row of the file has.
-        overlap: rows whose prompt a file of `--against` has.
+        overlap: the rows that share a group with a row of `--against`; None where there are none.
         answers: share of each gold letter, where the task has letters.
     """
 
@@ -43,7 +52,7 @@ class Report:
     rows: int
     words: tuple[int, int, int]
     duplicates: int
-    overlap: int
+    overlap: Overlap | None
     answers: dict[str, float]
 
 
@@ -53,20 +62,21 @@ def fingerprint(row: TaskRow) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def reports(file: str, against: frozenset[str] = frozenset()) -> list[Report]:
+def reports(file: str, held_out: HeldOut | None = None) -> list[Report]:
     """A report for each task in a file.
 
     Raises:
         SoulError: a row is bad; names file, row and field.
     """
+    rows = read_rows([file])
     by_task: dict[str, list[TaskRow]] = {}
-    for row in read_rows([file]):
+    for row in rows:
         by_task.setdefault(row.task.name, []).append(row)
-    return [_report(file, name, rows, against) for name, rows in sorted(by_task.items())]
+    overlaps = {overlap.task: overlap for overlap in (held_out or HeldOut()).overlaps(rows)}
+    return [_report(file, name, found, overlaps.get(name)) for name, found in sorted(by_task.items())]
 
 
-def _report(file: str, task: str, rows: Sequence[TaskRow], against: frozenset[str]) -> Report:
-    prints = [fingerprint(row) for row in rows]
+def _report(file: str, task: str, rows: Sequence[TaskRow], overlap: Overlap | None) -> Report:
     words = [sum(len(m["content"].split()) for m in row.task.prompt(row.row)) for row in rows]
     letters = Counter(row.task.gold(row.row) for row in rows if isinstance(row.task, LetterTask))
     return Report(
@@ -74,8 +84,8 @@ def _report(file: str, task: str, rows: Sequence[TaskRow], against: frozenset[st
         task,
         len(rows),
         (min(words), int(statistics.median(words)), max(words)),
-        len(prints) - len(set(prints)),
-        sum(print_ in against for print_ in prints),
+        len(rows) - len({fingerprint(row) for row in rows}),
+        overlap,
         {letter: count / len(rows) for letter, count in sorted(letters.items())},
     )
 
@@ -85,30 +95,62 @@ def table(found: Sequence[Report]) -> Table:
     view = Table(title="Task files", title_justify="left")
     for name in ("file", "task"):
         view.add_column(name, overflow="fold")
-    for name in ("rows", "words (min/median/max)", "duplicates", "overlap", "answers"):
+    for name in ("rows", "words (min/median/max)", "duplicates", "overlapping rows", "groups", "answers"):
         view.add_column(name, justify="right")
     for report in found:
         answers = " ".join(f"{letter} {share:.0%}" for letter, share in report.answers.items())
         lengths = "/".join(f"{count:,}" for count in report.words)
-        numbers = (f"{report.rows:,}", lengths, f"{report.duplicates:,}", f"{report.overlap:,}")
+        rows, groups = (len(report.overlap.rows), report.overlap.groups) if report.overlap else (0, 0)
+        counts = (report.duplicates, rows, groups)
+        numbers = (f"{report.rows:,}", lengths, *(f"{count:,}" for count in counts))
         view.add_row(Path(report.file).name, report.task, *numbers, answers)
     return view
+
+
+def write_without_overlap(report: Sequence[Report], out: Path) -> str:
+    """Copy the task file of these reports without its overlapping rows.
+
+    Returns:
+        A line with the counts.
+
+    Raises:
+        BadRow: no row would be left.
+    """
+    file = report[0].file
+    left_out = {number for part in report if part.overlap for number in part.overlap.rows}
+    source = pq.read_table(file)
+    kept = [number for number in range(source.num_rows) if number not in left_out]
+    if not kept:
+        raise BadRow(f"{file}: every row shares a group with --against, so {out} would be empty. Use other rows.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.partial")
+    pq.write_table(source.take(kept), partial)
+    partial.replace(out)
+    return f"{out}: {len(kept):,} rows; left out: {len(left_out):,} (they share a group with --against)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m data.check", description="Validate task files.")
     parser.add_argument("files", nargs="+", help="parquet files")
-    parser.add_argument("--against", nargs="+", default=[], help="files that must not share prompts with them")
+    parser.add_argument("--against", nargs="+", default=[], help="files that must not share groups with them")
     parser.add_argument("--json", type=Path, help="write the reports here")
+    parser.add_argument("--without-overlap", type=Path, metavar="OUT", help="copy FILE without its overlapping rows")
     args = parser.parse_args(arguments)
+    if args.without_overlap and (len(args.files) > 1 or not args.against):
+        parser.error("--without-overlap copies one file: name one FILE, and --against")
     try:
-        others = frozenset(fingerprint(row) for row in read_rows(args.against)) if args.against else frozenset()
-        found = [report for file in args.files for report in reports(file, others)]
+        held_out = HeldOut(read_rows(args.against))
+        found = [report for file in args.files for report in reports(file, held_out)]
+        if args.without_overlap:
+            print(write_without_overlap(found, args.without_overlap))
     except SoulError as error:
         print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
         return 2
     Console(width=max(110, Console().width)).print(table(found))
+    for report in found:
+        if report.overlap:
+            print(report.overlap)
     if args.json is not None:
         args.json.write_text(json.dumps([asdict(report) for report in found], indent=1) + "\n", encoding="utf-8")
     return 1 if any(report.overlap for report in found) else 0

@@ -19,7 +19,7 @@ from agents.metrics.ngram import rouge_l, sentence_bleu
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.records import present
-from agents.task import Episode, Message, Metric, Strata, Task, Verdict
+from agents.task import BOOK, Episode, GroupKey, Message, Metric, Strata, Task, Verdict
 from agents.tasks.coser_row import CoSERRow
 from agents.tasks.coser_stage import (
     END,
@@ -124,6 +124,18 @@ class CoSER(Task[CoSERRow]):
 
     def groups(self, row: CoSERRow) -> Mapping[str, str]:
         return present({"books": row.tag})
+
+    def group_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
+        plot = f"{row.book}: {row.plot_summary or row.scenario}"
+        return [
+            GroupKey.from_title(row.book),
+            GroupKey.from_text("plot", plot),
+            GroupKey.from_text("scene", row.scenario),
+        ]
+
+    def held_out_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
+        # Of in-distribution books other plots are training data; an out-of-distribution book is not.
+        return [key for key in self.group_keys(row) if key.kind != BOOK or row.tag.casefold() == "ood"]
 
     def prompt(self, row: CoSERRow, feedback: str | None = None) -> list[Message]:
         seats = [self._instructions(row, name, feedback) for name in row.cast]

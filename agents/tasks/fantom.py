@@ -18,7 +18,7 @@ from agents.judge import Judge
 from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt
 from agents.records import present
-from agents.task import Episode, Metric, NotBlank, Row, Strata, Verdict
+from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
 
@@ -35,6 +35,9 @@ FORMS: dict[Kind, str] = {
 
 
 UNLISTED_CHOICES = 4  # of a question that lists its choices itself
+# Two people may both say "Absolutely, Jaiden!"; no two conversations share a line of this many characters.
+TELLING_LINE = 60
+_OFFICIAL_ID = re.compile(r"(\d+)-\d+(?:-\d+)*")  # conversation, part, set: "12-0-1"
 _ACCESS = ("accessible", "inaccessible")  # to the person asked about; a part of the types of belief questions
 
 
@@ -156,6 +159,18 @@ class FanToM(OneTurnTask[FanToMRow]):
         access = row.missed_info_accessibility or next((part for part in named_so if part in _ACCESS), "")
         question = " ".join(part for part in named_so if part not in ("tom", *_ACCESS))
         return present({"question": question, "access": access, "order": row.tom_type})
+
+    def group_keys(self, row: FanToMRow) -> Sequence[GroupKey]:
+        # Excerpts of one conversation start and end at different lines, so every long line is a key of its own.
+        official = _OFFICIAL_ID.fullmatch(row.set_id)
+        lines = [line for line in row.context.split("\n") if len(line) >= TELLING_LINE] or [row.context]
+        # Questions about beliefs name people and subject; "Does Ann know this?" stands in many conversations.
+        belief = [GroupKey.from_text("question", row.question)] if row.question_type.startswith("tom:belief") else []
+        return [
+            *([GroupKey("conversation", official[1])] if official else []),
+            *(GroupKey.from_text("conversation with the line", line) for line in lines),
+            *belief,
+        ]
 
     def vote(self, row: FanToMRow, episode: Episode) -> str | None:
         answer = tagged_answer(episode.answer)

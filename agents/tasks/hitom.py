@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from agents.choice import OneTurnTask, parse_options, tagged_letter
 from agents.judge import Judge
 from agents.prompts import load_prompt
-from agents.task import Episode, Metric, NotBlank, Row, Verdict
+from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 Read the story and answer the question at its end. These rules hold in every story. A character sees everything that \
@@ -70,6 +70,9 @@ class HiToM(OneTurnTask[HiToMRow]):
         known = {"order": row.question_order, "chapters": row.story_length}
         deceives = {None: {}, True: {"deception": "yes"}, False: {"deception": "no"}}[row.deception]
         return {**{kind: str(value) for kind, value in known.items() if value is not None}, **deceives}
+
+    def group_keys(self, row: HiToMRow) -> Sequence[GroupKey]:
+        return [GroupKey.from_text("story", row.story)]
 
     def vote(self, row: HiToMRow, episode: Episode) -> str | None:
         return parse_options(row.choices).get(tagged_letter(episode.answer) or "")

@@ -6,7 +6,7 @@ A to D of any text for an answer; here the tag counts and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 from agents.choice import LetterTask, letter_options
 from agents.prompts import load_prompt
 from agents.records import gold_letter, lettered, option_texts, parsed
-from agents.task import Metric, NotBlank, Row
+from agents.task import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
 You get to know a character of a book by what happened so far, and then you stand where this character stood. Decide \
@@ -86,3 +86,8 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
             self.gold(row)
         except ValueError as error:
             raise ValueError(f"correct_answer: {error}") from error
+
+    def group_keys(self, row: LifeChoicesRow) -> Sequence[GroupKey]:
+        return [
+            GroupKey.from_title(row.book) if row.book.strip() else GroupKey.from_text("character", row.character_name)
+        ]

@@ -48,8 +48,8 @@ from agents.message import Message
 from agents.metrics.lexical import Lexis, lexis, likeness
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
-from agents.records import present
-from agents.task import Episode, Metric, NotBlank, Row, Strata, Task, Verdict
+from agents.records import Label, present
+from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Task, Verdict
 
 Assistant = Literal["record", "model"]
 
@@ -96,6 +96,9 @@ class MirrorBenchRow(Row):
     task_description: NotBlank
     turns: tuple[Turn, ...] = Field(validation_alias=AliasChoices("turns", "conversation"))
     dataset: str = ""  # the subset, a key of HUMANS; another has no z-scores
+
+    conversation_id: Label = ""  # of the source; Chatbot Arena adds "::MODEL"
+    group: Label = ""  # "topic-12" where the source has topics
 
     @field_validator("turns", mode="before")
     @classmethod
@@ -192,6 +195,11 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     def groups(self, row: MirrorBenchRow) -> Mapping[str, str]:
         return present({"dataset": row.dataset})
+
+    def group_keys(self, row: MirrorBenchRow) -> Sequence[GroupKey]:
+        source, topic = row.conversation_id.partition("::")[0], row.group if row.group.startswith("topic-") else ""
+        keys = {"opening": row.user_turns[0], "topic": topic, "source": f"{row.dataset} {source}" if source else ""}
+        return [GroupKey.from_text(kind, value) for kind, value in keys.items() if value]
 
     async def judge(self, row: MirrorBenchRow, episode: Episode, judge: Judge) -> Verdict:
         simulated = conversation(episode.seats["policy"])

@@ -17,7 +17,7 @@ from agents.choice import LetterTask, letter_options, tagged_letter
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import gold_letter, lettered, option_texts, seen
-from agents.task import Episode, Metric, NotBlank, Row, Verdict
+from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 You play a student who holds the misconception below and does not know it. Work the problem just as this student \
@@ -95,6 +95,9 @@ class Mistakes(LetterTask[MistakesRow]):
     def secrets(self, row: MistakesRow) -> Sequence[str]:
         # A critic writes "1/2" for "\( \frac{1}{2} \)".
         return tuple(dict.fromkeys(form for option in row.options for form in _spellings(option)))
+
+    def group_keys(self, row: MistakesRow) -> Sequence[GroupKey]:
+        return [GroupKey.from_text("question", row.question)]
 
     async def judge(self, row: MistakesRow, episode: Episode, judge: Judge) -> Verdict:
         verdict = await super().judge(row, episode, judge)

@@ -16,7 +16,8 @@ from agents.choice import OneTurnTask, listed, named, tagged_answer
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import present
-from agents.task import Episode, Metric, NotBlank, Row, Verdict
+from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from agents.tasks.paratomi_story import story_key
 
 RULES = """\
 You watch the scene from outside and see all of it. The characters see only what happens in the room where they are. \
@@ -74,6 +75,9 @@ class ParaToMi(OneTurnTask[ParaToMiRow]):
     def groups(self, row: ParaToMiRow) -> Mapping[str, str]:
         # Which of the two agents is asked about ("first_order_0_no_tom") makes no type.
         return present({"question": re.sub(r"_[01](?=_)", "", row.qType)})
+
+    def group_keys(self, row: ParaToMiRow) -> Sequence[GroupKey]:
+        return [GroupKey("story", story_key(row.story, row.question))]
 
     def vote(self, row: ParaToMiRow, episode: Episode) -> str | None:
         answer = tagged_answer(episode.answer)

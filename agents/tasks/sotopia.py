@@ -21,7 +21,7 @@ from agents.judge import Judge, Role
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.records import present
-from agents.task import Episode, Message, Metric, Task, Verdict
+from agents.task import Episode, GroupKey, Message, Metric, Task, Verdict
 from agents.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow, other_than
 
 Kind = Literal["speak", "non-verbal communication", "action", "leave", "none"]
@@ -184,6 +184,10 @@ class Sotopia(Task[SotopiaRow]):
     def groups(self, row: SotopiaRow) -> Mapping[str, str]:
         known = row.relationship if row.relationship in RELATIONSHIPS else ""  # others tell it in words of their own
         return present({"relationship": known, "environment": row.source, "position": row.eval_position})
+
+    def group_keys(self, row: SotopiaRow) -> Sequence[GroupKey]:
+        keys = {"codename": row.codename, "environment": row.env_id, "scenario": row.scenario}
+        return [GroupKey.from_text(kind, value) for kind, value in keys.items() if value]
 
     def prompt(self, row: SotopiaRow, feedback: str | None = None) -> list[Message]:
         return self._opening(row, row.eval_position, feedback)

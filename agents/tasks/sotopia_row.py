@@ -61,6 +61,8 @@ class SotopiaRow(Row):
     relationship: str = ""  # a text, or Sotopia's code from 0 to 5
     scenario: NotBlank
     eval_position: Position = "agent1"  # whom the policy plays
+    env_id: Label = ""
+    codename: Label = ""  # of the situation; its variants share it
     source: Label = ""  # of the environment: "craigslist_bargains", "social_iqa", ...
 
     @model_validator(mode="before")

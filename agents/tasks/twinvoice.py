@@ -16,8 +16,8 @@ from pydantic import AliasChoices, Field, field_validator
 from agents.choice import LetterTask, letter_options
 from agents.judge import Judge
 from agents.prompts import load_prompt
-from agents.records import described, lettered, option_texts, parsed, present
-from agents.task import Episode, Metric, NotBlank, Row, Verdict
+from agents.records import Label, described, lettered, option_texts, parsed, present
+from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 You get to know a person by earlier words of that person. Then you see a new occasion and several replies to it, of \
@@ -48,6 +48,7 @@ class TwinVoiceRow(Row):
     dimension: str = ""
     speaker: str = ""
     persona: str = ""
+    group: Label = ""  # the user, or "NOVEL:CHARACTER"
 
     @field_validator("conversation_history", mode="before")
     @classmethod
@@ -106,6 +107,13 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
 
     def groups(self, row: TwinVoiceRow) -> Mapping[str, str]:
         return present({"dimension": row.dimension})
+
+    def group_keys(self, row: TwinVoiceRow) -> Sequence[GroupKey]:
+        if row.group:
+            novel, _, speaker = row.group.partition(":")
+            return [GroupKey.from_text("novel" if speaker else "user", novel)]
+        history = " ".join(row.conversation_history)
+        return [GroupKey.from_text("user", history or row.anchor_post)]
 
     async def judge(self, row: TwinVoiceRow, episode: Episode, judge: Judge) -> Verdict:
         verdict = await super().judge(row, episode, judge)

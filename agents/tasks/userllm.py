@@ -31,7 +31,8 @@ from agents.message import Message
 from agents.metrics.lexical import content_words, jaccard_diversity, words
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
-from agents.task import Episode, Metric, NotBlank, Row, Scored, Strata, Task, Verdict
+from agents.records import Label
+from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Scored, Strata, Task, Verdict
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
 
@@ -66,6 +67,8 @@ class UserLLMRow(Row):
     question: str = ""
     choices: tuple[str, ...] = ()  # commonsense_qa: the texts of the options
     is_last_turn: bool = False  # prism
+    group: Label = ""  # names the conversation, or the question
+    user_id: Label = ""  # prism
 
     @model_validator(mode="before")
     @classmethod
@@ -201,6 +204,13 @@ class UserLLM(Task[UserLLMRow]):
         if row.source != "prism":
             return {"source": row.source}
         return {"source": row.source, "turn of prism": "later" if row.conversation else "first"}
+
+    def group_keys(self, row: UserLLMRow) -> Sequence[GroupKey]:
+        if row.source != "prism":
+            return [GroupKey.from_text("question", row.question or row.intent)]
+        opening = row.conversation_history.partition("\n")[0]
+        keys = {"conversation": row.group or opening or row.intent, "user": row.user_id}
+        return [GroupKey.from_text(kind, value) for kind, value in keys.items() if value]
 
     def prompt(self, row: UserLLMRow, feedback: str | None = None) -> list[Message]:
         place = f"The conversation so far:\n{row.conversation}\n\n{NEXT}" if row.conversation else FIRST

@@ -1,0 +1,43 @@
+"""What makes two ParaToMi stories the same story in other words: their people, their places and the object that moves.
+
+A paraphrase exchanges verbs and word order ("stepped into", "arrived at") and keeps names, rooms, containers and
+objects. ToMi draws those from fixed lists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+CONTAINERS = (
+    "basket bathtub bottle box bucket container crate cupboard drawer envelope pantry suitcase treasure_chest"
+).split()
+ROOMS = (
+    "TV_room attic back_yard basement bathroom bedroom cellar closet crawlspace den dining_room front_yard garage "
+    "garden hall hallway kitchen laundry living_room lounge master_bedroom office pantry patio playroom porch "
+    "staircase study sunroom workshop"
+).split()
+# Longest first and whole words only: "master_bedroom" is no bedroom, "hallway" no hall. Percept-ToMi writes blanks.
+_PLACE = re.compile(
+    rf"(?<![\w-])({'|'.join(sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)).replace('_', '[_ ]')})(?![\w-])"
+)
+# ToMi's names are the only other capitalised words.
+_NAME = re.compile(r"\b(?!(?:The|There|In|Inside|On|At|A|An|It|Where|TV)\b)[A-Z][a-z]+\b")
+_OBJECT = re.compile(r"(?:\bfor|\bwas|\bis) the ([a-z_ -]+?)(?= at\b| in\b| really\b|\s*\?|\s*$)")
+
+
+def places(story: Sequence[str]) -> list[str]:
+    """The containers and rooms that a story names, in order of first mention, as the story writes them."""
+    return list(dict.fromkeys(_PLACE.findall("\n".join(story))))
+
+
+def story_key(story: Sequence[str], question: str) -> str:
+    """Equal for all questions about a story and for all its paraphrases; the story's words where it names nobody."""
+    text = "\n".join(story)
+    names = sorted(set(_NAME.findall(text)))
+    where = sorted({place.replace(" ", "_") for place in places(story)})
+    if not names or not where:
+        return " ".join(text.casefold().split())
+    asked = _OBJECT.search(question)
+    thing = asked[1].replace(" ", "_") if asked else ""
+    return f"{', '.join(names)}; {', '.join(where)}; {thing}"
