@@ -211,6 +211,11 @@ def _words(text: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
 
 
+def _side(record: Record) -> str:
+    """What stays on one side of a split: a user, or a novel with all its characters."""
+    return str(record["group"]).rpartition(":")[0] if record["dimension"] == "3" else str(record["group"])
+
+
 def build(arguments: Sequence[str] | None = None) -> Built:
     """Writes the files that the command line asks for.
 
@@ -228,8 +233,8 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         args,
         "twinvoice",
         Converted(cleaned.records, cleaned.left_out),
-        lambda record: str(record["group"]),
-        groups="people",
+        _side,
+        groups="users and novels",
         answer_position=lambda record: int(record["answer_idx"]),
         notes=counted(cleaned.removed),
     )

@@ -194,7 +194,8 @@ def _commands(name: str) -> str:
     real = f"   # real ones: python -m data.{builder} --help" if known else ""
     return (
         f"```bash\npython -m agents.examples {task} --rows 64 --out rows.parquet{real}\n"
-        f"TRAIN_FILES=rows.parquet VAL_FILES=rows.parquet bash recipe/ditto/run_rl.sh {name}\n```"
+        "TRAIN_FILES=rows.parquet VAL_FILES=rows.parquet bash recipe/ditto/run_rl.sh "
+        f"{name} data.allow_overlap=true   # one file for both, to try it out\n```"
     )
 
 

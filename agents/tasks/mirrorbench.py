@@ -198,7 +198,10 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     def group_keys(self, row: MirrorBenchRow) -> Sequence[GroupKey]:
         source, topic = row.conversation_id.partition("::")[0], row.group if row.group.startswith("topic-") else ""
-        keys = {"opening": row.user_turns[0], "topic": topic, "source": f"{row.dataset} {source}" if source else ""}
+        # Where the assistant asks first, "no" alone is no opening: the question belongs to it.
+        first = next(place for place, turn in enumerate(row.turns) if turn.role == "user")
+        opening = " ".join(turn.content for turn in row.turns[: first + 1])
+        keys = {"opening": opening, "topic": topic, "source": f"{row.dataset} {source}" if source else ""}
         return [GroupKey.from_text(kind, value) for kind, value in keys.items() if value]
 
     async def judge(self, row: MirrorBenchRow, episode: Episode, judge: Judge) -> Verdict:

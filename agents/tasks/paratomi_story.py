@@ -34,10 +34,11 @@ def places(story: Sequence[str]) -> list[str]:
 def story_key(story: Sequence[str], question: str) -> str:
     """Equal for all questions about a story and for all its paraphrases; the story's words where it names nobody."""
     text = "\n".join(story)
-    names = sorted(set(_NAME.findall(text)))
+    asked = _OBJECT.search(question)
+    thing = asked[1].replace(" ", "_") if asked else ""
+    # "Gloves lie in the crate": an object may begin a sentence.
+    names = sorted(name for name in set(_NAME.findall(text)) if name.lower() not in {thing, *text.split()})
     where = sorted({place.replace(" ", "_") for place in places(story)})
     if not names or not where:
         return " ".join(text.casefold().split())
-    asked = _OBJECT.search(question)
-    thing = asked[1].replace(" ", "_") if asked else ""
     return f"{', '.join(names)}; {', '.join(where)}; {thing}"

@@ -109,11 +109,9 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
         return present({"dimension": row.dimension})
 
     def group_keys(self, row: TwinVoiceRow) -> Sequence[GroupKey]:
-        if row.group:
-            novel, _, speaker = row.group.partition(":")
-            return [GroupKey.from_text("novel" if speaker else "user", novel)]
-        history = " ".join(row.conversation_history)
-        return [GroupKey.from_text("user", history or row.anchor_post)]
+        if row.group and row.dimension == "3":
+            return [GroupKey.from_text("novel", row.group.rpartition(":")[0])]
+        return [GroupKey.from_text("user", row.group or " ".join(row.conversation_history) or row.anchor_post)]
 
     async def judge(self, row: TwinVoiceRow, episode: Episode, judge: Judge) -> Verdict:
         verdict = await super().judge(row, episode, judge)

@@ -3,23 +3,37 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from data.check import main, reports
+from agents.overlap import HeldOut
+from agents.rows import parse_row, read_rows
+from data import fantom
+from data.check import fingerprint, main, reports
+from data.paratomi import build as build_paratomi
 from data.rows import write_rows
+from tests.agents.samples import DATA
 
-STORY = {"story": "1 Mia and Tom entered the hall.", "choices": "A. box, B. crate", "correct_answer": "box"}
+HALL = {"story": "1 Mia and Tom entered the hall.", "choices": "A. box, B. crate", "correct_answer": "box"}
+DEN = {**HALL, "story": "1 Mia and Tom entered the den."}
+PARATOMI, FANTOM = DATA / "paratomi", sorted((DATA / "fantom").glob("*.csv"))
+needs_records = pytest.mark.skipif(not FANTOM, reason=f"no benchmark records at {DATA} (SOUL_DATA_SOURCES)")
 
 
-def questions(*texts: str) -> list[dict[str, object]]:
-    return [{"index": n, "question": text, **STORY} for n, text in enumerate(texts)]
+def questions(story: dict[str, str], *texts: str) -> list[dict[str, object]]:
+    return [{"index": n, "question": text, **story} for n, text in enumerate(texts)]
+
+
+def numbered(*records: dict[str, object]) -> list[dict[str, object]]:
+    return [{**record, "index": number} for number, record in enumerate(records)]
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    write_rows(train, "hitom", questions("Where is it?", "Where  is it?", "Where was it?"))
-    write_rows(val, "hitom", questions("Where was it?", "Where will it be?"))
+    asked = questions(HALL, "Where is it?", "Where  is it?", "Where was it?")
+    write_rows(train, "hitom", numbered(*asked, *questions(DEN, "Where is it?")))
+    write_rows(val, "hitom", questions(HALL, "Where will it be?"))
     return str(train), str(val)
 
 
@@ -27,9 +41,30 @@ def test_rows_duplicates_and_overlap_are_counted(files: tuple[str, str], tmp_pat
     train, val = files
     assert main([train, "--against", val, "--json", str(tmp_path / "report.json")]) == 1
     (report,) = json.loads((tmp_path / "report.json").read_text())
-    assert (report["task"], report["rows"], report["duplicates"], report["overlap"]) == ("hitom", 3, 1, 1)
+    assert (report["task"], report["rows"], report["duplicates"]) == ("hitom", 4, 1)
+    # No prompt of one file is in the other; three questions are about the story of the evaluation.
+    assert report["overlap"]["rows"] == [0, 1, 2] and report["overlap"]["groups"] == 1
     low, median, high = report["words"]
     assert 20 < low <= median <= high
+
+
+def test_overlapping_groups_are_named(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([files[0], "--against", files[1]]) == 1
+    shown = capsys.readouterr().out
+    assert 'hitom: 3 rows in 1 group that are evaluated: story "1 mia and tom entered the hall."' in shown
+
+
+def test_the_overlap_can_be_left_out(files: tuple[str, str], tmp_path: Path) -> None:
+    clean = tmp_path / "out" / "clean.parquet"
+    assert main([files[0], "--against", files[1], "--without-overlap", str(clean)]) == 1
+    assert main([str(clean), "--against", files[1]]) == 0
+    assert pq.read_table(clean).to_pylist() == pq.read_table(files[0]).to_pylist()[3:]
+
+
+def test_a_file_that_would_be_empty_is_not_written(files: tuple[str, str], tmp_path: Path) -> None:
+    clean = tmp_path / "clean.parquet"
+    assert main([files[1], "--against", files[1], "--without-overlap", str(clean)]) == 2
+    assert not clean.exists()
 
 
 def test_a_file_without_overlap_is_fine(files: tuple[str, str]) -> None:
@@ -37,8 +72,40 @@ def test_a_file_without_overlap_is_fine(files: tuple[str, str]) -> None:
     assert reports(files[1])[0].duplicates == 0
 
 
+@needs_records
+def test_paraphrases_of_evaluation_stories_are_found(tmp_path: Path) -> None:
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    build_paratomi(["convert", str(PARATOMI / "percept_tomi_sample.csv"), "--out", str(val)])
+    build_paratomi(["convert", str(PARATOMI / "paraphrased_tomi_test.txt"), "--out", str(train)])
+    (report,) = reports(str(train), HeldOut(read_rows([str(val)])))
+    # Six of the sample's twelve stories are in the part of the test file that we have; nobody else has their cast.
+    assert report.overlap is not None and (len(report.overlap.rows), report.overlap.groups) == (10, 6)
+    story: list[str] = []
+    records: list[dict[str, object]] = []
+    for line in (PARATOMI / "train_sample.txt").read_text().splitlines():
+        words, tab, answer = line.partition(" ")[2].partition("\t")
+        if tab:
+            records.append({"story": story, "question": words, "correct_answer": answer.partition("\t")[0]})
+        story = [] if tab else [*story, words]
+    rows = [parse_row("paratomi", record, "train", number) for number, record in enumerate(numbered(*records))]
+    assert len(rows) == 400
+    assert not HeldOut(read_rows([str(val)])).overlaps(rows)
+
+
+@needs_records
+def test_other_questions_about_an_evaluation_conversation_are_found(tmp_path: Path) -> None:
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    fantom.build(["convert", *map(str, FANTOM[:2]), "--out", str(val)])
+    fantom.build(["convert", *map(str, FANTOM[2:]), "--out", str(train)])
+    prompts = [{fingerprint(row) for row in read_rows([str(path)])} for path in (train, val)]
+    assert not prompts[0] & prompts[1]
+    (report,) = reports(str(train), HeldOut(read_rows([str(val)])))
+    assert report.overlap is not None
+    assert (report.rows, len(report.overlap.rows), report.overlap.groups) == (289, 194, 57)
+
+
 def test_a_bad_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.parquet"
-    write_rows(bad, "hitom", [{**questions("Where?")[0], "correct_answer": "moon"}])
+    write_rows(bad, "hitom", [{**questions(HALL, "Where?")[0], "correct_answer": "moon"}])
     assert main([str(bad)]) == 2
     assert "bad.parquet, row 0, field correct_answer" in capsys.readouterr().err

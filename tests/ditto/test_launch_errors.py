@@ -49,6 +49,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("errors")
     tiny_model.build(folder / "model", [ROW["story"], ROW["question"], "user assistant answer"], seed=0)
     write(folder / "good.parquet", *({**ROW, "index": i} for i in range(4)))
+    elsewhere = {**ROW, "story": "1 Mia entered the den.\n2 The lemon is in the red_box."}
+    write(folder / "val.parquet", *({**elsewhere, "index": i} for i in range(4)))
+    write(folder / "seen.parquet", elsewhere, {**ROW, "index": 1, "question": "Where was the lemon?"})
     nothing = {"data_source": pa.array([], pa.string()), "extra_info": pa.array([], pa.null())}
     pq.write_table(pa.table(nothing), folder / "empty.parquet")
     write(folder / "column.parquet", ROW, columns=("data_source",))
@@ -66,7 +69,7 @@ def words(world: Path, judge: FakeOpenAI, **changed: str) -> list[str]:
         "platform": "cpu",
         "algorithm.objective": "ditto",
         "data.train_files": f"[{world / 'good.parquet'}]",
-        "data.val_files": f"[{world / 'good.parquet'}]",
+        "data.val_files": f"[{world / 'val.parquet'}]",
         "data.train_batch_size": "4",
         "data.max_prompt_length": "4096",
         "data.max_response_length": "1024",
@@ -94,6 +97,14 @@ def test_a_good_dry_run_prints_the_plan(world: Path, judge: FakeOpenAI, capsys: 
     assert re.search(r"steps +7\n", shown), shown
 
 
+def test_an_overlap_that_is_allowed_stands_in_the_plan(
+    world: Path, judge: FakeOpenAI, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"data.val_files": f"[{world / 'seen.parquet'}]", "data.allow_overlap": "true"}
+    assert main(words(world, judge, **files, **{"trainer.total_training_steps": "null"})) == 0
+    assert "good.parquet: hitom: 4 rows in 1 group" in capsys.readouterr().out
+
+
 # what -> (changed values, what the message must name)
 # Keys that nothing reads, and values that no rule allows, are in test_config_keys.py.
 MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
@@ -108,6 +119,16 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "gold not among choices": (
         {"data.train_files": "[{w}/gold.parquet]"},
         ["row 0, field correct_answer", "'green_box' is not among the choices"],
+    ),
+    # Another question about the story: no prompt is equal.
+    "a story on both sides": (
+        {"data.val_files": "[{w}/seen.parquet]"},
+        [
+            "good.parquet: hitom: 4 rows in 1 group",
+            "1 ava entered the cellar",
+            "--without-overlap",
+            "allow_overlap=true",
+        ],
     ),
     "over-long row": (
         {"data.max_prompt_length": "20"},

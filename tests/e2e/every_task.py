@@ -42,6 +42,7 @@ OVERRIDES = [
     "data.max_feedback_length=512",
     "data.train_batch_size=4",
     "data.mixture.val_rows_per_task=2",
+    "data.allow_overlap=true",  # the invented rows of both files begin alike
     "actor_rollout_ref.actor.ppo_mini_batch_size=2",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384",
     "actor_rollout_ref.actor.optim.lr=1e-3",

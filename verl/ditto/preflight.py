@@ -8,7 +8,8 @@ remedy.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from agents import tasks
 from agents.errors import SoulError
 from agents.rows import TaskRow, read_rows
 from ditto import judge_plan
-from ditto.config_checks import check_config, check_model_length, training_steps
+from ditto.config_checks import check_config, check_model_length, check_overlap, training_steps
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
 from ditto.settings import BadConfig, Settings
@@ -44,6 +45,7 @@ class StepPlan:
     steps: int
     judging: list[judge_plan.RolePlan]
     memory: list[str]  # lines about the memory of GPUs and hosts; none where no GPU trains
+    overlaps: Sequence[str] = ()  # training rows in groups that are validated, where data.allow_overlap lets them pass
 
     def text(self) -> str:
         """The plan as people read it."""
@@ -61,6 +63,7 @@ class StepPlan:
         judging = judge_plan.describe(self.judging, self.steps)
         lines += [("judge" if i == 0 else "", line) for i, line in enumerate(judging)]
         lines += [("memory" if i == 0 else "", line) for i, line in enumerate(self.memory)]
+        lines += [("OVERLAP", f"{line} (data.allow_overlap=true)") for line in self.overlaps]
         return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
 
 
@@ -75,6 +78,7 @@ def check(config: DictConfig) -> StepPlan:
     check_config(config, settings)
     train = settings.mixture.training_rows(read_rows(_files(config, "train_files")))
     val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
+    overlaps = check_overlap(config, train, val)
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     tokenizer = load_tokenizer(model.path, bool(model.trust_remote_code), setting, model.custom_chat_template)
     check_attention(config)
@@ -82,7 +86,7 @@ def check(config: DictConfig) -> StepPlan:
     train, lengths = _fitting_rows(config, tokenizer, train, "train_max_samples")
     val, _ = _fitting_rows(config, tokenizer, val, "val_max_samples")
     check_model_length(config)
-    return _plan(config, settings, train, val, lengths, tokenizer)
+    return replace(_plan(config, settings, train, val, lengths, tokenizer), overlaps=overlaps)
 
 
 def _files(config: DictConfig, key: str) -> list[str]:

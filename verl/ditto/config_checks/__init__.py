@@ -13,10 +13,10 @@ from omegaconf import DictConfig
 from ditto.config_checks.overrides import refuse_unread
 from ditto.config_checks.resume import check_resume
 from ditto.config_checks.value_rules import check_values
-from ditto.config_checks.with_data import check_model_length, training_steps
+from ditto.config_checks.with_data import check_model_length, check_overlap, training_steps
 from ditto.settings import Settings
 
-__all__ = ["check_config", "check_model_length", "training_steps"]
+__all__ = ["check_config", "check_model_length", "check_overlap", "training_steps"]
 
 
 def check_config(config: DictConfig, settings: Settings) -> None:

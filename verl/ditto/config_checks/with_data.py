@@ -1,9 +1,16 @@
-"""What a config means for the rows and the model of a run: how many steps there are, how much the model can read."""
+"""What a config means for the rows and the model of a run.
+
+How many steps there are, whether training rows give validation rows away, how much the model can read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from omegaconf import DictConfig
 
+from agents.overlap import HeldOut
+from agents.rows import TaskRow
 from ditto.settings import BadConfig
 
 
@@ -35,6 +42,26 @@ def training_steps(config: DictConfig, rows: int) -> int:
             "trainer.total_epochs."
         )
     return int(trainer.total_training_steps)
+
+
+def check_overlap(config: DictConfig, train: Iterable[TaskRow], val: Iterable[TaskRow]) -> list[str]:
+    """Check that no training row shares a group (a story, a conversation, a book, a user) with a validation row.
+
+    Returns:
+        The overlaps as lines for the plan; only where `data.allow_overlap` lets them pass.
+
+    Raises:
+        BadConfig: there are some.
+    """
+    found = [str(overlap) for overlap in HeldOut(val).overlaps(train)]
+    if found and not config.data.allow_overlap:
+        raise BadConfig(
+            "data.train_files holds rows of the same stories, conversations, books or users as data.val_files, so "
+            f"validation would measure what the model remembers. {'. '.join(found)}. Leave these rows out: python -m "
+            "data.check TRAIN.parquet --against VAL.parquet --without-overlap CLEAN.parquet. To train on them "
+            "nevertheless, set data.allow_overlap=true."
+        )
+    return found
 
 
 def check_model_length(config: DictConfig) -> None:
