@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agents.judge import Judge, Role
     from agents.policy import Players
     from agents.prompts import Prompt
+    from agents.set_metrics import Outcome, SetMetric
 
 
 def _not_blank(text: str) -> str:
@@ -174,7 +175,8 @@ class Task(ABC, Generic[RowT]):
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raise it when play or scoring change: an evaluation then takes its samples anew
     row_type: type[RowT]
-    headline: ClassVar[Metric]
+    headline: ClassVar[Metric]  # what the reward of an episode is; a set's score is the mean of its rewards ...
+    set_headline: ClassVar[Metric | None] = None  # ... or this: the mean of `set_metrics`
     episode_type: ClassVar[type[Episode]] = Episode  # what `play` returns, for who reads a saved one back
     # Calls that each role gets for one episode (play and verdict), and for the feedback on it: for the plan of a run,
     # and for the check that every endpoint that will be asked can be.
@@ -265,6 +267,18 @@ class Task(ABC, Generic[RowT]):
     def saved(cls, attempt: Mapping[str, Any]) -> Scored:
         """Episode and verdict of an attempt that has one, as traces and journals keep it."""
         return Scored(cls.saved_episode(attempt), Verdict(attempt["reward"], attempt["metrics"]))
+
+    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
+        """The metrics whose mean is the score of a set; for tasks with a `set_headline` alone.
+
+        Which metrics are defined should depend on the rows and not on the answers, so that two models are scored by the
+        same ones. Every metric lies within the range of `set_headline`.
+
+        Args:
+            rows: how many rows the set has; `Outcome.place` counts them.
+            outcomes: samples of these rows, at least one for each.
+        """
+        raise NotImplementedError(f"{self.name} has no set_headline: its score of a set is the mean of the rewards")
 
     def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
         """Set-level metrics of the episodes with a verdict: the mean of every metric they report, and of the reward."""

@@ -2,7 +2,9 @@
 
 Rows are resampled as pairs: both scores of a row together, which is the bootstrap of the rows' differences. What makes
 a row hard is in both scores and falls out, so the interval is narrower than two intervals side by side suggest. Sets
-are averaged as sets, never pooled, and only those whose scores are comparable.
+are averaged as sets, never pooled, and only those whose scores are comparable. Where a task scores a set as a whole
+(`Task.set_headline`), both runs' scores are computed from the same drawn rows; wins and losses still count the rewards
+of single rows.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ from agents import tasks
 from agents.compare.pairs import Pair, Paired, pair_up
 from agents.compare.protocol import Deviation, deviations
 from agents.errors import SoulError
-from agents.evaluate.bootstrap import percentile_interval, resampled_means
+from agents.evaluate.bootstrap import percentile_interval, resampled_means, resampled_scores
+from agents.evaluate.row_result import Sample
 from agents.evaluate.run_folder import EvaluationRun
 from agents.evaluate.set_result import Interval
+from agents.evaluate.set_score import score_of
 from agents.evaluate.table import ordered
-from agents.task import Metric
+from agents.set_metrics import SetScore
+from agents.task import Metric, Task
 
 _EQUAL = 1e-12  # means of equal rewards may differ by less
 
@@ -41,6 +46,7 @@ class SetComparison:
     Attributes:
         paired: the rows; all numbers are over its pairs.
         deviations: in what the runs differ besides the model under test.
+        joint: the paired rows' scores as a set, of each run; None where the set's score is the mean of the rewards.
     """
 
     name: str
@@ -48,6 +54,7 @@ class SetComparison:
     paired: Paired
     deviations: Sequence[Deviation] = ()
     seed: int = 0
+    joint: tuple[SetScore, SetScore] | None = None
 
     @property
     def rows(self) -> int:
@@ -63,19 +70,29 @@ class SetComparison:
         """Of the baseline and of the other run, over the paired rows."""
         if not self.rows:
             return None
+        if self.joint is not None:
+            base_mean, other_mean = (score.mean for score in self.joint)
+            return None if base_mean is None or other_mean is None else (base_mean, other_mean)
         base, other = zip(*(pair.scores for pair in self.paired.pairs), strict=True)
         return statistics.fmean(base), statistics.fmean(other)
 
     @cached_property
     def difference(self) -> float | None:
-        """The mean over rows of the other run's score less the baseline's."""
+        """The other run's score less the baseline's, over the paired rows."""
+        if self.joint is not None:
+            return None if self.means is None else self.means[1] - self.means[0]
         return statistics.fmean(pair.difference for pair in self.paired.pairs) if self.rows else None
 
     @cached_property
     def resampled(self) -> Any:
         """The bootstrap's differences; None with fewer than two pairs."""
-        if self.rows < 2:
+        if self.rows < 2 or self.difference is None:
             return None
+        if self.joint is not None:
+            base, other = self.joint
+            return resampled_scores(
+                lambda weights: other.values(weights) - base.values(weights), self.rows, self.name, seed=self.seed
+            )
         return resampled_means([pair.difference for pair in self.paired.pairs], self.name, seed=self.seed)
 
     @property
@@ -193,7 +210,20 @@ def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> 
     if not left or not right:  # asked for, and nothing has come yet
         return SetComparison(name, Metric("unknown"), pair_up(left, right), (), seed)
     paired = pair_up(left, right)
-    return SetComparison(name, tasks.load(left[0]["task"]).headline, paired, deviations(base, other, left, right), seed)
+    task = tasks.load(left[0]["task"])
+    found = deviations(base, other, left, right)
+    return SetComparison(name, task.set_headline or task.headline, paired, found, seed, _joint(task, paired))
+
+
+def _joint(task: Task[Any], paired: Paired) -> tuple[SetScore, SetScore] | None:
+    """The scores of the paired rows as a set, over the metrics that both runs define."""
+    if task.set_headline is None:
+        return None
+    base, other = (
+        score_of(task, [[Sample.of(line) for line in lines] for lines in of_run])
+        for of_run in ([pair.base for pair in paired.pairs], [pair.other for pair in paired.pairs])
+    )
+    return base.only(other.parts.keys()), other.only(base.parts.keys())
 
 
 def _why(sets: Sequence[SetComparison]) -> str:

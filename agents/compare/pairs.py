@@ -1,7 +1,7 @@
 """The rows that two runs of one set share.
 
 Two rows are a pair where set, place in the file and record agree; the judge prompts may differ (`protocol.py` says so).
-A row's score is the mean over its valid samples, so runs with different N can be paired. What cannot be paired is
+A row's score is the mean reward of its valid samples, so runs with different N can be paired. What cannot be paired is
 counted by the reason and never filled in.
 """
 

@@ -6,7 +6,7 @@ its sample: where all rows score the same, the interval has no width, however fe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -40,6 +40,27 @@ def resampled_means(values: Sequence[float], name: str, *, seed: int = 0, resamp
     step = max(1, _AT_ONCE // data.size)
     sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
     return np.concatenate([data[generator.integers(data.size, size=(n, data.size))].mean(axis=1) for n in sizes])
+
+
+def resampled_scores(
+    score: Callable[[Any], Any], rows: int, name: str, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Any:
+    """The scores of resamples with replacement, of a score that is no mean of rows.
+
+    Args:
+        score: from weights, a line for each resample and a column for each row, to one score for each line. A weight is
+            how often the row was drawn.
+        rows: how many there are; at least one.
+        name: as in `resampled_means`.
+
+    Returns:
+        A float64 array of length `resamples`.
+    """
+    generator = np.random.default_rng([seed, crc32(name.encode())])
+    step = max(1, _AT_ONCE // rows)
+    sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
+    drawn = (generator.multinomial(rows, np.full(rows, 1 / rows), size=n).astype(np.float64) for n in sizes)
+    return np.concatenate([score(weights) for weights in drawn])
 
 
 def percentile_interval(means: Any, level: float = 0.95) -> tuple[float, float]:

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agents import tasks
 from agents.evaluate.results import Results
 from agents.evaluate.row_result import RowResult, Sample
 from agents.evaluate.run_folder import EvaluationRun
 from agents.evaluate.set_result import Interval, SetResult
+from agents.evaluate.set_score import set_scores
 from agents.task import Metric
 
 Breakdowns = Mapping[str, Mapping[str, Sequence["Group"]]]  # set -> kind -> its groups
@@ -28,7 +30,7 @@ class Group:
     Attributes:
         value: what they share.
         samples: all that are finished, valid or not; `invalid` of them gave no verdict.
-        mean: over rows of their valid samples' mean reward; None where nothing is valid.
+        mean: over rows of their valid samples' mean reward, or the task's score of a set; None where nothing is valid.
         interval: the 95% bootstrap interval of the mean, over rows; None with fewer than two valid rows.
         bounds: the mean if every invalid sample were the worst, and the best, of the headline's range.
     """
@@ -63,7 +65,7 @@ def breakdown(samples: Iterable[Mapping[str, Any]], headline: Metric, seed: int 
             rows.setdefault(kind, {}).setdefault(value, {}).setdefault(line["number"], []).append(read)
     return {
         kind: [
-            _group(f"{lines[0]['set']}: {kind} {value}", value, list(by_value[value].values()), headline, seed)
+            _group(lines[0], kind, value, list(by_value[value].values()), headline, seed)
             for value in sorted(by_value, key=natural)
         ]
         for kind, by_value in rows.items()
@@ -88,7 +90,10 @@ def natural(text: str) -> list[tuple[bool, float, str]]:
     ]
 
 
-def _group(name: str, value: str, rows: Sequence[Sequence[Sample]], headline: Metric, seed: int) -> Group:
+def _group(
+    line: Mapping[str, Any], kind: str, value: str, rows: Sequence[Sequence[Sample]], headline: Metric, seed: int
+) -> Group:
     # A group is a small set; its name enters the bootstrap's seed, so that groups are drawn independently.
-    of = SetResult(name, "", headline, tuple(RowResult.of(samples) for samples in rows), seed=seed)
+    name, joint = f"{line['set']}: {kind} {value}", set_scores(tasks.load(line["task"]), rows)
+    of = SetResult(name, line["task"], headline, tuple(map(RowResult.of, rows)), joint, seed=seed)
     return Group(value, of.rows, of.samples, of.mean, of.interval, of.invalid, of.bounds)

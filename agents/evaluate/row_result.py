@@ -16,7 +16,7 @@ from agents.task import Metric, Verdict
 
 
 class Sample(NamedTuple):
-    """What the numbers need of one line of the journal; `draft` and `usage` are as they stand there."""
+    """What the numbers need of one line of the journal; `draft`, `record` and `usage` are as they stand there."""
 
     number: int
     sample: int
@@ -27,6 +27,7 @@ class Sample(NamedTuple):
     seconds: Mapping[str, float]
     usage: Mapping[str, Mapping[str, Any]]
     draft: Mapping[str, Any]
+    record: Mapping[str, Any]
     vote: str | None = None
 
     @classmethod
@@ -36,7 +37,8 @@ class Sample(NamedTuple):
         verdict = Verdict(draft["reward"], draft["metrics"] or {}) if draft["valid"] else None
         cause = None if draft["valid"] else (draft["failure"] or {}).get("cause", "unknown")
         keys = line["number"], line["sample"], line["row"]
-        return cls(*keys, verdict, cause, draft["contentless"], draft["seconds"] or {}, line["usage"], draft, vote)
+        kept = draft["contentless"], draft["seconds"] or {}, line["usage"], draft, line["record"]
+        return cls(*keys, verdict, cause, *kept, vote)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ A failed sample is never a number and never forgotten: it is counted by cause, a
 had all failed samples been the worst or the best possible. Rows are averaged as rows: first a row's samples, then the
 rows, so that the mean and its interval, which resamples rows, speak of the same thing. With one sample a row this is
 the mean of the valid rewards. The order in which samples were finished changes nothing.
+
+A task may score a set as a whole (`Task.set_headline`): then mean, interval and bounds are those of that score, and the
+rewards remain what single episodes earned.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from functools import cached_property
 from typing import Any
 
 from agents.choice import Voting
-from agents.evaluate.bootstrap import percentile_interval, resampled_means
+from agents.evaluate.bootstrap import percentile_interval, resampled_means, resampled_scores
 from agents.evaluate.row_result import RowResult, Sample
+from agents.evaluate.set_score import SetScores, set_scores
 from agents.judge.ledger import numbers
 from agents.judge.usage import Usage
 from agents.task import Metric, Task
@@ -30,12 +34,15 @@ class SetResult:
     """The numbers of one set.
 
     Attributes:
+        headline: what `mean` is: the mean of the rewards, or the task's score of a set (`joint`).
         samples: all that are finished, valid or not.
+        joint: the score of the set as a whole; None where it is the mean of the rewards.
         causes: invalid samples by cause.
         contentless: valid samples in which the policy said nothing; they score the headline's worst.
         metrics: the task's other set-level metrics, over all valid samples.
         best: k -> (mean best@k, rows with at least k valid samples: it rests on them); for several samples a row. Where
-            rewards are 0 or 1 this is pass@k.
+            rewards are 0 or 1 this is pass@k. Empty where the set is scored as a whole: there is no best sample of a
+            row then.
         self_consistency: N -> (mean score of the majority's answer, rows with N valid samples), for several samples a
             row of a task whose answers can be counted.
         usage: by role.
@@ -46,6 +53,7 @@ class SetResult:
     task: str
     headline: Metric
     per_row: tuple[RowResult, ...] = ()
+    joint: SetScores | None = None
     causes: Mapping[str, int] = field(default_factory=dict)
     contentless: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -72,13 +80,19 @@ class SetResult:
 
     @cached_property
     def mean(self) -> float | None:
-        """The mean over rows of their valid samples' mean reward; None where nothing is valid."""
+        """The mean over rows of their valid samples' mean reward, or the set's score; None where nothing is valid."""
+        if self.joint is not None:
+            return self.joint.valid.mean
         means = [row.mean for row in self.per_row if row.mean is not None]
         return statistics.fmean(means) if means else None
 
     @cached_property
     def resampled(self) -> Any:
         """The bootstrap's means; None with fewer than two rows that have a valid sample."""
+        if self.joint is not None:
+            score = self.joint.valid
+            known = score.rows > 1 and score.metrics
+            return resampled_scores(score.values, score.rows, self.name, seed=self.seed) if known else None
         means = [row.mean for row in self.per_row if row.mean is not None]
         return resampled_means(means, self.name, seed=self.seed) if len(means) > 1 else None
 
@@ -92,6 +106,9 @@ class SetResult:
         """The mean if every invalid sample were the worst, and the best, of the headline's range."""
         if not self.per_row or not self.invalid:
             return None if self.mean is None else (self.mean, self.mean)
+        if self.joint is not None:
+            edges = self.joint.worst.mean, self.joint.best.mean
+            return None if edges[0] is None or edges[1] is None else (edges[0], edges[1])
         metric = self.headline
         best = metric.high if metric.higher_is_better else metric.low
         worst_case, best_case = (
@@ -103,7 +120,7 @@ class SetResult:
     def best(self) -> dict[int, tuple[float, int]]:
         most = self.per_row_samples
         found = {}
-        for k in sorted({*(2**i for i in range(most.bit_length())), most}) if most > 1 else ():
+        for k in sorted({*(2**i for i in range(most.bit_length())), most}) if most > 1 and self.joint is None else ():
             able = [row.best_at(k, self.headline) for row in self.per_row if len(row.rewards) >= k]
             if able:
                 found[k] = (statistics.fmean(able), len(able))
@@ -131,6 +148,7 @@ class SetResult:
         value: dict[str, Any] = {
             "task": self.task,
             "metric": {"name": metric.name, "low": metric.low, "high": metric.high, "source": metric.source},
+            **({} if self.joint is None else {"mean_of": self.joint.valid.parts}),
             "mean": self.mean,
             "interval": self.interval,
             "bounds": self.bounds,
@@ -175,10 +193,14 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sam
         for stage, spent in sample.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
     metrics = task.summarize([task.saved(sample.draft) for sample in ordered if sample.verdict])
+    joint = set_scores(task, list(by_row.values()))
+    if joint is not None:  # over rows, as the score is, where `summarize` takes samples
+        metrics |= joint.valid.parts
     return SetResult(
         name=name,
         task=task_name,
-        headline=task.headline,
+        headline=task.set_headline or task.headline,
+        joint=joint,
         per_row=tuple(RowResult.of(of_row, isinstance(task, Voting)) for of_row in by_row.values()),
         causes=dict(sorted(Counter(sample.cause for sample in ordered if sample.cause).items())),
         contentless=sum(sample.contentless for sample in ordered),

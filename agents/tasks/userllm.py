@@ -4,41 +4,67 @@
                         adherence: a turn that mentions no option, or all of them, stays in the role (1); else 0.
     natural_questions   The assistant does not know and proposes something else. Intent adherence: the judge says that
                         the user refused (1) or accepted (0).
-    prism               An open conversation. The mean of: 1 - the share of the turn's content words that the intent
-                        has too; whether the turn ended the conversation if and only if it is the last one; and
-                        human-likeness, by an AI detector.
+    prism               An open conversation. Intent decomposition: 1 - the share of the turn's content words that the
+                        intent has too. Termination: whether the turn ended the conversation if and only if it is the
+                        last one. Human-likeness: by an AI detector.
 
-The detector is a judge (the paper's Pangram is a paid service); `UserLLM(detector="package.module:function")` takes
-another. Where paper and original code differ, the paper holds (C.10): intent overlap counts against the turn, all
-options are a repeated question, and an end token stands behind a message: alone it says nothing.
+The score of a set is the paper's: the plain mean of six metrics, each over the rows that it concerns. These are role
+adherence, intent adherence, intent decomposition, human-likeness, the F1 of ending the conversation, and the diversity
+of first turns. A metric without rows in the set (no first turns, no last turns) is left out, and results.json says
+which are in. Two of the six exist for a whole set only, so the score is not the mean of the episodes' rewards.
+
+The reward of one episode is for training: role adherence, intent adherence, or the mean of what a prism turn can be
+scored for. It cannot see a policy that says the same thing in every conversation; the score of a set does.
+
+An intent is a high-level sentence, never the user's own words (`python -m data.userllm intents` writes them). The
+detector is a judge (the paper's Pangram is a paid service); `UserLLM(detector="package.module:function")` takes
+another. Where paper and original code differ, the paper holds (C.10): intent overlap counts against the turn, and all
+options are a repeated question.
+
+A prism turn may be the end token alone. On a true last turn that is right: the reward is 1, and there are no words to
+be scored for diversity, decomposition or human-likeness. On any other turn it is wrong, and scores 0 in all of them.
 """
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from pydantic import AliasChoices, BaseModel, Field, field_validator, model_validator
 
-from agents.choice import feedback_paragraph, listed, without_thinking
+from agents.choice import feedback_paragraph, listed
 from agents.judge import Judge, Role
 from agents.judge.untrusted import require_content
 from agents.message import Message
-from agents.metrics.lexical import content_words, jaccard_diversity, words
+from agents.metrics.lexical import jaccard_diversity, words
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.records import Label
 from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Scored, Strata, Task, Verdict
+from agents.set_metrics import Outcome, SetMetric
+from agents.tasks import userllm_set
+from agents.tasks.userllm_turn import END, Turn, choices_mentioned, intent_overlap, normalized, spoken
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
 
-HEADLINE = Metric("mean_score", source="paper, section C.10; the mean over the rows of all three sources")
-END = "<|endconversation|>"
+HEADLINE = Metric(
+    "episode_score",
+    source="paper, section C.10, for one episode: role adherence, intent adherence, or the mean of a prism turn's own "
+    "scores",
+)
+SET_HEADLINE = Metric(
+    "mean_of_metrics",
+    source="paper, sections 5 and C.10: the mean of role adherence, intent adherence, intent decomposition, "
+    "human-likeness, termination F1 and first-turn diversity over the whole set",
+)
 
+ENDED_WITHOUT_A_WORD = (
+    "You ended the conversation without a message. That is right only if this person has nothing more to say. Think "
+    "once more about whether this person would stop here or go on. If they go on, write their message."
+)
 RULES = """\
 You play a person who writes to an AI assistant. Write this person's next message and nothing else: no name before it, \
 no quotation marks around it, no remarks on it. Write as people type: in your own words, no longer than needed, with \
@@ -49,8 +75,6 @@ NEXT = f"""\
 Write your next message. If it is the last one that this person would send in this conversation, put {END} right \
 behind it."""
 
-_LABEL = re.compile(r"(?:\*\*)?(?:user|human)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
-_END = re.compile(re.escape(END), re.IGNORECASE)
 _INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
 _SPEAKERS = {"user": "User", "human": "User"}
 _COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # what F1 is made of
@@ -110,13 +134,6 @@ class UserLLMRow(Row):
         return f"{self.conversation_history}\nAssistant: {proposal}".strip()
 
 
-class Turn(NamedTuple):
-    """What the policy said, and whether it ended the conversation with it."""
-
-    text: str
-    ends: bool
-
-
 @dataclass(frozen=True)
 class Detection:
     """What an AI detector says of a turn.
@@ -170,6 +187,8 @@ async def ask_judge(row: UserLLMRow, turn: str, judge: Judge) -> Detection:
 class UserLLM(Task[UserLLMRow]):
     """Ask again who wrote the song, instead of hearing about its covers.
 
+    The reward of an episode (`episode_score`) is a stand-in for training: a set is scored by `set_metrics`.
+
     Args:
         detector: who tells how human a turn of the prism rows sounds: the "judge", or a `Detector` of one's own, as
             "package.module:function".
@@ -177,8 +196,10 @@ class UserLLM(Task[UserLLMRow]):
 
     name = "userllm"
     row_type = UserLLMRow
+    version = 2  # the score of a set; the end token alone
     headline = HEADLINE
     strata = Strata("source", equal=True)  # the paper: 600 rows of each of the three
+    set_headline = SET_HEADLINE
     calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # type: ignore[misc]  # one for two of three sources
     cuts = (("conversation_history", "end"),)
 
@@ -193,9 +214,9 @@ class UserLLM(Task[UserLLMRow]):
 
     def check(self, row: UserLLMRow) -> None:
         if row.source == "commonsense_qa":
-            if len({_normalized(choice) for choice in row.choices}) < 2:
+            if len({normalized(choice) for choice in row.choices}) < 2:
                 raise ValueError(f"choices: {list(row.choices)} are not at least two different options")
-            if not all(_normalized(choice) for choice in row.choices):
+            if not all(normalized(choice) for choice in row.choices):
                 raise ValueError(f"choices: {list(row.choices)} hold an option without a letter or digit")
         if row.source != "prism" and not row.conversation:
             raise ValueError(f"conversation_history: is empty, but a row of {row.source} answers an assistant turn")
@@ -224,6 +245,8 @@ class UserLLM(Task[UserLLMRow]):
 
     async def judge(self, row: UserLLMRow, episode: Episode, judge: Judge) -> Verdict:
         turn = spoken(episode.answer)
+        if row.source == "prism" and turn.only_ends:
+            return _ended_without_a_word(row)
         require_content([turn.text], 1)
         if row.source == "commonsense_qa":
             return _role_adherence(row, turn)
@@ -241,8 +264,11 @@ class UserLLM(Task[UserLLMRow]):
     async def feedback(self, row: UserLLMRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique
 
+    def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
+        return userllm_set.set_metrics(rows, outcomes)
+
     def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
-        """The means; of prism also the diversity of first turns, and F1 of ending the conversation.
+        """The means over episodes, for training; of prism also the diversity of first turns and the F1 of ending.
 
         Both are absent where they are undefined: fewer than two first turns, no last turn predicted or true.
         """
@@ -254,7 +280,7 @@ class UserLLM(Task[UserLLMRow]):
             means["first_turn_diversity"] = diversity
         tp, fp, fn = (sum(verdict.metrics.get(count, 0.0) for _, verdict in scored) for count in _COUNTS)
         if tp + fp + fn:
-            means["termination_f1"] = 2 * tp / (2 * tp + fp + fn)
+            means[userllm_set.F1] = 2 * tp / (2 * tp + fp + fn)
         return means
 
 
@@ -273,31 +299,6 @@ def _imported(name: str) -> Detector:
     raise ValueError(f"detector={name!r}: {reason}; use judge, or package.module:function")
 
 
-def spoken(text: str) -> Turn:
-    """The policy's turn without think block, label and end token."""
-    said = without_thinking(text).strip()
-    label = _LABEL.match(said)
-    said = said[label.end() :] if label else said
-    return Turn(_END.sub(" ", said).strip(), _END.search(said) is not None)
-
-
-def intent_overlap(intent: str, turn: str) -> float:
-    """The share of the turn's content words that the intent has too; 0 of a turn without any."""
-    of_intent, of_turn = set(content_words(intent)), content_words(turn)
-    return sum(word in of_intent for word in of_turn) / len(of_turn) if of_turn else 0.0
-
-
-def choices_mentioned(choices: Sequence[str], turn: str) -> tuple[int, int]:
-    """How many of the different options a turn mentions as substrings, case and punctuation aside; and how many there
-    are."""
-    options, said = {_normalized(choice) for choice in choices}, _normalized(turn)
-    return sum(option in said for option in options), len(options)
-
-
-def _normalized(text: str) -> str:
-    return " ".join(re.sub(r"[^\w\s]|_", "", text.lower()).split())
-
-
 def _role_adherence(row: UserLLMRow, turn: Turn) -> Verdict:
     mentioned, options = choices_mentioned(row.choices, turn.text)
     adheres = float(mentioned in (0, options))
@@ -312,20 +313,35 @@ def _role_adherence(row: UserLLMRow, turn: Turn) -> Verdict:
 
 def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Verdict:
     overlap = intent_overlap(row.intent, turn.text)
-    correct = float(turn.ends == row.is_last_turn)
-    scores = (1 - overlap, correct, detection.human_share)
-    reward = statistics.fmean(scores)
-    counts = (turn.ends and row.is_last_turn, turn.ends and not row.is_last_turn, row.is_last_turn and not turn.ends)
+    reward = statistics.fmean((1 - overlap, turn.ends == row.is_last_turn, detection.human_share))
     metrics = {
-        HEADLINE.name: reward,
-        "prism": reward,
+        **_termination(row, turn.ends, reward),
         "intent_overlap": overlap,
-        "termination_correct": correct,
         "human_likeness": detection.human_share,
-        **{name: float(value) for name, value in zip(_COUNTS, counts, strict=True)},
         **({} if row.conversation else {_FIRST_TURN: 1.0}),
     }
     return Verdict(reward, metrics, _critique(row, overlap, detection))
+
+
+def _ended_without_a_word(row: UserLLMRow) -> Verdict:
+    """The verdict on the end token alone. Nothing was said, so nobody is asked about it.
+
+    The critique is the same whether the turn was the last one or not: it would give the answer away.
+    """
+    reward = float(row.is_last_turn)
+    return Verdict(reward, _termination(row, True, reward), ENDED_WITHOUT_A_WORD)
+
+
+def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]:
+    """The metrics that every verdict on a prism turn has."""
+    last = row.is_last_turn
+    counts = zip(_COUNTS, (ends and last, ends and not last, last and not ends), strict=True)
+    return {
+        HEADLINE.name: reward,
+        "prism": reward,
+        "termination_correct": float(ends == last),
+        **{name: float(value) for name, value in counts},
+    }
 
 
 def _critique(row: UserLLMRow, overlap: float, detection: Detection) -> str:

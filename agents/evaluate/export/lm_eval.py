@@ -98,7 +98,9 @@ def results_json(run: EvaluationRun, results: Results) -> dict[str, Any]:
 
 
 def standard_error(result: SetResult) -> float | None:
-    """Of the mean over rows; None with fewer than two rows that have a valid sample."""
+    """Of the score, over rows; None with fewer than two rows that have a valid sample."""
+    if result.joint is not None:
+        return None if result.resampled is None else float(result.resampled.std(ddof=1))
     means = [row.mean for row in result.per_row if row.mean is not None]
     return statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
 
@@ -137,7 +139,13 @@ def _config(result: SetResult, n: int, sampling: Mapping[str, Any]) -> dict[str,
         "num_fewshot": 0,
         "repeats": n,
         "generation_kwargs": dict(sampling),
-        "metric_list": [{"metric": metric.name, "aggregation": "mean", "higher_is_better": metric.higher_is_better}],
+        "metric_list": [
+            {
+                "metric": metric.name,
+                "aggregation": "set" if result.joint else "mean",
+                "higher_is_better": metric.higher_is_better,
+            }
+        ],
         "metadata": {"version": _version(result), "soul_task": result.task, "range": [metric.low, metric.high]},
     }
 
@@ -175,12 +183,13 @@ def _failures(result: SetResult) -> dict[str, Any]:
 
 
 def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dict[str, Any]]:
-    """A line a row: its record, its prompt, what was said, and its mean score."""
+    """A line a row: its record, its prompt, what was said, and its mean reward."""
     by_row: dict[int, list[Mapping[str, Any]]] = {}
     for sample in run.samples:
         if sample["set"] == name:
             by_row.setdefault(sample["number"], []).append(sample)
     means = {row.number: row.mean for row in result.per_row}
+    reward = tasks.load(result.task).headline.name if result.per_row else ""
     for number, samples in by_row.items():
         prompt = json.dumps(_prompt(samples[0]), ensure_ascii=False)
         said = [_said(sample) for sample in samples]
@@ -193,11 +202,11 @@ def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dic
             "resps": [said],
             "filtered_resps": said,
             "filter": "none",
-            "metrics": [result.headline.name],
+            "metrics": [reward],
             "doc_hash": _hash(json.dumps(record, indent=2, ensure_ascii=False)),
             "prompt_hash": _hash(prompt),
             "target_hash": _hash(""),
-            result.headline.name: means[number],
+            reward: means[number],
             "valid": [sample["draft"]["valid"] for sample in samples],
             "rewards": [sample["draft"]["reward"] for sample in samples],
             "failures": [(sample["draft"]["failure"] or {}).get("cause") for sample in samples],

@@ -74,17 +74,10 @@ def test_failures_are_counted_by_cause_and_silence_is_valid():
     assert found.contentless == 1 and found.mean == 0.5
 
 
-def test_further_metrics_come_from_the_task_itself():
-    counts = [(1, 0, 1), (0, 1, 0), (1, 1, 0)]
-    rows = [
-        {"mean_score": 0.5, "termination_tp": tp, "termination_fp": fp, "termination_fn": fn} for tp, fp, fn in counts
-    ]
-    found = of(
-        [sample(0.5, n, of="userllm", metrics=m) for n, m in enumerate(rows)] + [sample(None, 9, of="userllm")],
-        "userllm",
-    )
-    tp, fp, fn = map(sum, zip(*counts, strict=True))
-    assert found.metrics == {"termination_f1": pytest.approx(2 * tp / (2 * tp + fp + fn))}
+def test_further_metrics_come_from_the_task_itself(monkeypatch):
+    summarize = lambda task, scored: {"reward": 0.0, "accuracy": 0.0, "share": float(len(scored))}  # noqa: E731
+    monkeypatch.setattr(type(tasks.load(TOM)), "summarize", summarize)
+    assert of(numbered([1.0, 0.0, None])).metrics == {"share": 2.0}  # the headline is the mean, and said there
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.booleans())
@@ -191,6 +184,9 @@ def test_averages_of_the_papers_ten_and_of_alignx_need_all_their_sets():
         want[name] = place / 100
         samples += [sample(want[name], n, of=name, task=tasks.SETS[name].task) for n in range(3)]
     found = summarise(samples, list(tasks.SETS))
+    joint = {name for name, result in found.sets.items() if result.joint}  # their score is no mean of rewards
+    assert joint == {"userllm"} and all(found.sets[name].mean == pytest.approx(want[name]) for name in {*want} - joint)
+    want["userllm"] = found.sets["userllm"].mean
     assert found.paper.mean == pytest.approx(sum(want[name] for name in tasks.PAPER) / 10)
     assert found.alignx.mean == pytest.approx(sum(want[name] for name in ALIGNX) / 5)
     assert len(ALIGNX) == 5 and (found.macro.sets, found.macro.of) == (27, 27)
