@@ -7,7 +7,9 @@ bootstrap (a row counts as often as it was drawn) and the comparison of two runs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
@@ -146,38 +148,40 @@ class SetScore:
     """The plain mean of a set's metrics. A metric that the rows do not define is left out.
 
     Attributes:
-        rows: how many rows the metrics are over.
         metrics: those that are defined where every row counts once.
+        parts: their values then.
+        rows: how many rows the metrics are over.
     """
 
-    rows: int
     metrics: tuple[SetMetric, ...]
+    parts: Mapping[str, float]
+    rows: int
 
     @classmethod
     def of(cls, rows: int, metrics: Sequence[SetMetric]) -> SetScore:
         """Keep the metrics that are defined."""
-        every = np.ones((1, rows))
-        return cls(rows, tuple(metric for metric in metrics if not np.isnan(metric.values(every)[0])))
+        values = [float(metric.values(np.ones((1, rows)))[0]) for metric in metrics]
+        known = [(metric, value) for metric, value in zip(metrics, values, strict=True) if not math.isnan(value)]
+        return cls(tuple(metric for metric, _ in known), {metric.name: value for metric, value in known}, rows)
 
     @property
     def mean(self) -> float | None:
         """The score; None where no metric is defined."""
-        return float(self.values(np.ones((1, self.rows)))[0]) if self.metrics else None
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """The value of every metric."""
-        return {metric.name: float(metric.values(np.ones((1, self.rows)))[0]) for metric in self.metrics}
+        return statistics.fmean(self.parts.values()) if self.parts else None
 
     def values(self, weights: Array) -> Array:
-        """One score for each line of weights, over the metrics that those rows define."""
-        found = np.array([metric.values(weights) for metric in self.metrics])
-        known = ~np.isnan(found)
-        return _divided(np.where(known, found, 0.0).sum(axis=0), known.sum(axis=0))
+        """One score for each line of weights.
+
+        A metric that those weights leave undefined (no last turn was drawn) keeps its value over all rows, so that
+        every score is over the same metrics.
+        """
+        drawn = [(metric.values(weights), self.parts[metric.name]) for metric in self.metrics]
+        return np.mean([np.where(np.isnan(values), known, values) for values, known in drawn], axis=0)
 
     def only(self, names: AbstractSet[str]) -> SetScore:
         """The same score over fewer metrics."""
-        return SetScore(self.rows, tuple(metric for metric in self.metrics if metric.name in names))
+        kept = [metric for metric in self.metrics if metric.name in names]
+        return SetScore(tuple(kept), {metric.name: self.parts[metric.name] for metric in kept}, self.rows)
 
 
 def _divided(top: Array, bottom: Array) -> Array:

@@ -148,7 +148,7 @@ class SetResult:
         value: dict[str, Any] = {
             "task": self.task,
             "metric": {"name": metric.name, "low": metric.low, "high": metric.high, "source": metric.source},
-            **({} if self.joint is None else {"mean_of": self.joint.valid.parts}),
+            **({} if self.joint is None else {"mean_of": dict(self.joint.valid.parts)}),
             "mean": self.mean,
             "interval": self.interval,
             "bounds": self.bounds,
