@@ -182,6 +182,9 @@ class Task(ABC, Generic[RowT]):
     # and for the check that every endpoint that will be asked can be.
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
     calls_per_feedback: ClassVar[float] = 0.0
+    # Options of this task that make it cheaper, and the calls of an episode under each: "option=value" -> as above. The
+    # plan of a run prints what they would cost.
+    cheaper: Mapping[str, Mapping[Role, float]] = {}
     strata: ClassVar[Strata | None] = None  # how a part of a set is drawn; None: plainly at random
     # Fields of the row that may be shortened when its prompt is too long, in this order, and which end of them stays:
     # a biography's start, a history's end (agents/cutting.py).

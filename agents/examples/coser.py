@@ -19,6 +19,7 @@ from agents.examples.filled import filled
 from agents.message import Message
 from agents.metrics.overlap import token_f1
 from agents.tasks.coser import MAX_ROUNDS, CoSER
+from agents.tasks.coser_review import CRITICS, MERGED_CRITIC
 from agents.tasks.coser_row import CoSERRow
 from agents.tasks.coser_stage import END, ENVIRONMENT, SILENCE
 from agents.testing.replies import ChatRequest, Json, Reply, Text
@@ -129,8 +130,11 @@ class CoSERExample(Example[CoSERRow]):
         return lambda messages: f"[{babble(rng, 3)}] {babble(rng, 12)}"
 
     def reply(self, request: ChatRequest) -> Reply | None:
-        if request.asks(CoSER.critic):
-            return _review(request)
+        if request.asks(MERGED_CRITIC):
+            return _merged_review(request)
+        for dimension, critic in CRITICS.items():
+            if request.asks(critic):
+                return _review(request, dimension)
         if request.asks(CoSER.predictor):
             return Json({"reasoning": "Whoever has said least.", "next_speaker": _next_speaker(request.data)})
         if request.asks(CoSER.narrator):
@@ -165,12 +169,30 @@ def _next_speaker(data: Mapping[str, Any]) -> str:
     return str([*others, *characters][0])
 
 
-def _review(request: ChatRequest) -> Reply:
-    """Four lists of flaws, from the words of both conversations."""
-    data = request.data
+def _merged_review(request: ChatRequest) -> Reply:
+    """Four lists of flaws."""
+    quality, turns = _qualities(request.data)
+    weakest = min(quality, key=lambda name: quality[name])
+    flaws = {name: _flaws(q, turns) for name, q in quality.items()}
+    return filled(request, 0.5, **flaws, critique=_advice(weakest))
+
+
+def _review(request: ChatRequest, dimension: str) -> Reply:
+    """The flaws of one dimension."""
+    quality, turns = _qualities(request.data)
+    flaws = _flaws(quality[dimension], turns)
+    return filled(request, 0.5, flaws=flaws, critique=_advice(dimension) if flaws else "")
+
+
+def _advice(dimension: str) -> str:
+    return f"The cast was weak in {dimension.replace('_', ' ')}. Let each character want something, and say it once."
+
+
+def _qualities(data: Mapping[str, Any]) -> tuple[dict[str, float], int]:
+    """How good the scene is in each dimension, from the words of both conversations; and its length in turns."""
     book = [line for line in _spoken(data["reference"]) if line[0] != ENVIRONMENT]
     played = [line for line in _spoken(data["simulation"]) if line[0] != ENVIRONMENT]
-    majors = data["major_characters"] or list(data["characters"])
+    majors = data.get("major_characters") or list(data["characters"])
     fidelity = [token_f1(_words_of(played, name), _words_of(book, name)) for name in majors]
     repeated = [line in played[:number] for number, line in enumerate(played)]
     dull = [again or bool(ASSISTANT.search(text)) for again, (_, text) in zip(repeated, played, strict=True)]
@@ -181,9 +203,7 @@ def _review(request: ChatRequest) -> Reply:
         "character_fidelity": statistics.fmean(fidelity) if fidelity else 1.0,
         "storyline_quality": 1 - statistics.fmean(weak),
     }
-    weakest = min(quality, key=lambda name: quality[name]).replace("_", " ")
-    critique = f"The cast's weakest side was this one: {weakest}. Let each character want something, and say it once."
-    return filled(request, 0.5, **{name: _flaws(q, len(played)) for name, q in quality.items()}, critique=critique)
+    return quality, len(played)
 
 
 def _words_of(lines: Sequence[tuple[str, str]], name: str | None = None) -> str:

@@ -23,8 +23,8 @@ def bleu(text: str, reference: str) -> float:
     """BLEU-4 in [0, 1]: NLTK 3's `sentence_bleu` (no smoothing) over the lower-cased tokens of its `word_tokenize`.
 
     It is 0 where the two texts have no four tokens in a row in common. The one difference from `word_tokenize`:
-    sentences end where Punkt says so with a list of abbreviations in place of its trained model. Without any list a real
-    scene's value moves by 0.02 at most.
+    sentences end where Punkt says so with a list of abbreviations in place of its trained model. Without any list a
+    real scene's value moves by 0.02 at most.
     """
     tokens, wanted = _tokens(text), _tokens(reference)
     if not tokens or not wanted:

@@ -1,8 +1,18 @@
 """CoSER: characters of a book act a scene of it (Wang et al., 2026, given-circumstance acting).
 
 The policy plays every character, one seat each. After each turn an environment model says who speaks next, and tells
-what happens around the characters. A judge compares the scene with the book's own and lists flaws with severities from
-1 to 5 in four dimensions. Protocol and score: paper, appendix C.7; row schema: original code base, section 4.2.
+what happens around the characters. No scene ends before the characters have had six turns together. A judge compares
+the scene with the book's own and lists flaws with severities from 1 to 5 in four dimensions, one call each. Protocol
+and score: paper, appendix C.7; row schema: original code base, section 4.2.
+
+`CoSER(merged_dimensions=True)` (in a run: `tasks.coser.merged_dimensions=true`) asks about all four dimensions in one
+call. It costs a quarter and agrees less well with people, so it is for cheap training runs: its scores do not compare
+with published ones.
+
+Two metrics need no judge. Both have the values of CoSER's public code, which joins the turns of the simulation without
+names and those of the reference with names: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the
+lower-cased tokens of `word_tokenize`), and `rouge_l` is the ROUGE-L F1 of the package `rouge` 1.0.1
+(`agents.metrics.ngram` says how they are computed).
 """
 
 from __future__ import annotations
@@ -10,16 +20,18 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, Field
 
-from agents.judge import Judge
-from agents.metrics.ngram import rouge_l, sentence_bleu
+from agents.judge import Judge, Role
+from agents.judge.untrusted import require_content
+from agents.metrics.ngram import bleu, rouge_l
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.records import present
 from agents.task import BOOK, Episode, GroupKey, Message, Metric, Strata, Task, Verdict
+from agents.tasks.coser_review import CRITICS, MERGED_CRITIC, merged_review, review
 from agents.tasks.coser_row import CoSERRow
 from agents.tasks.coser_stage import (
     END,
@@ -29,13 +41,16 @@ from agents.tasks.coser_stage import (
     Part,
     Scene,
     audible,
+    character_turns,
     named,
     same_name,
     stand_in,
 )
 
 MAX_ROUNDS = 20  # turns of anybody, the narrator's included
-MIN_ROUNDS = 5
+# Turns of characters before a scene may end: the paper's scenes have 6 to 20 of them. Its "minimum of 5 rounds" is
+# `i_round >= 5` in CoSER's public code, counted from 0, so it means six turns too (there the narrator's count as well).
+MIN_TURNS = 6
 MIN_WORDS = 10  # a cast that says less in a whole scene says nothing
 QUOTE_WORDS = 5  # so many words of the book's conversation in a row are a quotation of it
 
@@ -64,54 +79,37 @@ class NextSpeaker(BaseModel):
     next_speaker: str = Field(min_length=1)
 
 
-class Flaw(BaseModel):
-    """One flaw of a scene."""
-
-    flaw: str = Field(min_length=1)
-    severity: int = Field(ge=1, le=5)
-
-
-class Review(BaseModel):
-    """What the judge is asked for."""
-
-    storyline_consistency: list[Flaw]
-    anthropomorphism: list[Flaw]
-    character_fidelity: list[Flaw]
-    storyline_quality: list[Flaw]
-    critique: str = Field(min_length=1)
-
-
-DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")
-
-
-def dimension_score(severities: Iterable[int], turns: int) -> float:
-    """The score of one dimension in [0, 1]: clip(100 - 5 * (sum of severities - 0.3 * turns), 0, 100) / 100.
+class CoSER(Task[CoSERRow]):
+    """Mr Bennet has called Elizabeth into his study; act it.
 
     Args:
-        turns: how many turns the characters had. A longer scene may have more slips.
+        merged_dimensions: ask the judge about the four dimensions in one call and not in four.
     """
-    points = 100 - 5 * sum(severities) + 1.5 * turns
-    return min(max(points, 0.0), 100.0) / 100
-
-
-class CoSER(Task[CoSERRow]):
-    """Mr Bennet has called Elizabeth into his study; act it."""
 
     name = "coser"
+    version = 2
     row_type = CoSERRow
     episode_type = Scene
     headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
     strata = Strata("books")
     # The paper counts 14.2 turns of characters a scene: a next speaker after each, and a few turns of the narrator.
-    calls_per_episode = {"judge": 1.0, "environment": 18.0}
+    calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}  # type: ignore[misc]  # of an instance
+    cheaper = {"merged_dimensions=true": {"judge": 1.0, "environment": 18.0}}
     cuts = (("shown_profiles", "start"),)
-    critic = load_prompt("coser/judge")
     predictor = load_prompt("coser/next_speaker")
     narrator = load_prompt("coser/environment")
 
+    def __init__(self, *, merged_dimensions: bool = False) -> None:
+        if not isinstance(merged_dimensions, bool):
+            raise ValueError(f"merged_dimensions={merged_dimensions!r}: use true or false")
+        self.merged_dimensions = merged_dimensions
+        if merged_dimensions:
+            self.calls_per_episode, self.cheaper = self.cheaper["merged_dimensions=true"], {}
+
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (self.critic, self.predictor, self.narrator)
+        critics = (MERGED_CRITIC,) if self.merged_dimensions else tuple(CRITICS.values())
+        return (*critics, self.predictor, self.narrator)
 
     def check(self, row: CoSERRow) -> None:
         if not row.cast:
@@ -197,7 +195,7 @@ class CoSER(Task[CoSERRow]):
 
     async def _next_speaker(self, row: CoSERRow, lines: Sequence[Line], others: list[str], environment: Judge) -> str:
         """Who speaks after these lines, or `END`. Nobody speaks twice in a row."""
-        candidates = [*others, END] if len(lines) >= MIN_ROUNDS else others
+        candidates = [*others, END] if character_turns(lines) >= MIN_TURNS else others
         data = {
             "scenario": row.scenario,
             "conversation": [str(line) for line in lines],
@@ -214,23 +212,25 @@ class CoSER(Task[CoSERRow]):
     async def judge(self, row: CoSERRow, episode: Episode, judge: Judge) -> Verdict:
         if not isinstance(episode, Scene):
             raise TypeError(f"a CoSER episode is a Scene, as its play makes it, not a {type(episode).__name__}")
-        said = "\n".join(line.text for line in episode.lines if line.speaker != ENVIRONMENT)
-        data = {
+        require_content([line.text for line in episode.lines if line.speaker != ENVIRONMENT], MIN_WORDS)
+        reference = [str(line) for line in row.reference]
+        context = {
             "book": row.book,
             "plot_summary": row.plot_summary,
             "scenario": row.scenario,
             "characters": {name: row.portrait(name) for name in row.cast},
-            "major_characters": list(row.majors),
-            "reference": [str(line) for line in row.reference],
+            "reference": reference,
             "simulation": [str(line) for line in episode.lines],
         }
-        review = await judge.ask(Review, self.critic, data, said=[said], min_words=MIN_WORDS)
-        scores = {name: _score(getattr(review, name), episode.turns) for name in DIMENSIONS}
-        simulated, book = (" ".join(line.text for line in lines) for lines in (episode.lines, row.reference))
-        overlap = {"bleu": sentence_bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
+        ask = merged_review if self.merged_dimensions else review
+        found = await ask(judge, context, row.majors)
+        scores = found.scores(episode.turns)
+        # As the public code joins them: names in the reference alone.
+        simulated, book = "\n\n".join(line.text for line in episode.lines), "\n\n".join(reference)
+        overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())
         metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns)}
-        return Verdict(reward, metrics, review.critique)
+        return Verdict(reward, metrics, found.critique)
 
     async def feedback(self, row: CoSERRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique
@@ -238,10 +238,6 @@ class CoSER(Task[CoSERRow]):
 
 def _section(title: str, text: str) -> str:
     return f"## {title}\n{text}" if text else ""
-
-
-def _score(flaws: Sequence[Flaw], turns: int) -> float:
-    return dimension_score((flaw.severity for flaw in flaws), turns)
 
 
 async def _turn(part: Part, lines: Sequence[Line], players: Players) -> str:

@@ -54,7 +54,12 @@ class Scene(Episode):
     @property
     def turns(self) -> int:
         """How many turns the characters had; the narrator's do not count."""
-        return sum(line.speaker != ENVIRONMENT for line in self.lines)
+        return character_turns(self.lines)
+
+
+def character_turns(lines: Sequence[Line]) -> int:
+    """How many of the lines are turns of characters; the narrator's are not."""
+    return sum(line.speaker != ENVIRONMENT for line in lines)
 
 
 def without_thoughts(text: str) -> str:

@@ -42,7 +42,9 @@ def test_rouge_l_is_that_of_the_package(text, reference):
 
 def test_rouge_l_is_that_of_the_package_on_real_scenes():
     played, references = scenes()
-    pairs = list(zip(played, references, strict=True)) + list(zip(played, [*references[1:], references[0]], strict=True))
+    pairs = list(zip(played, references, strict=True)) + list(
+        zip(played, [*references[1:], references[0]], strict=True)
+    )
     values = [rouge_l(*pair) for pair in pairs]
     assert values == pytest.approx([by_package(*pair) for pair in pairs], abs=1e-12)
     assert min(values[: len(played)]) > 0.8 and 0.05 < max(values[len(played) :]) < 0.4
@@ -60,7 +62,7 @@ def test_bleu_is_nltks_on_real_scenes():
 
 def test_tokens_are_those_of_nltks_word_tokenize():
     """Worked by hand from NLTK's documentation: Treebank tokens, sentence by sentence, lower case."""
-    text = 'Mr. Bennet can\'t wait... "Go," he said. She didn\'t.'
+    text = "Mr. Bennet can't wait... \"Go,\" he said. She didn't."
     expected = ["mr.", "bennet", "ca", "n't", "wait", "...", "``", "go", ",", "''"]
     assert ngram._tokens(text) == [*expected, "he", "said", ".", "she", "did", "n't", "."]
 

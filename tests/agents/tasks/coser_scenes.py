@@ -7,7 +7,8 @@ import re
 from hypothesis import strategies as st
 
 from agents.refine import RefineSettings, run_session
-from agents.tasks.coser import DIMENSIONS, MAX_ROUNDS, CoSER
+from agents.tasks.coser import MAX_ROUNDS, CoSER
+from agents.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC
 from agents.tasks.coser_stage import END, ENVIRONMENT, Line, Scene
 from agents.testing import FakeOpenAI, Json, Text, fake_gateway, fake_judge, scripted_players
 
@@ -46,7 +47,7 @@ CIRCUMSTANCE = {
     "major_characters": ["Ada", "Captain Roe"],
 }
 CAST = ("Ada", "Captain Roe", "Sailors")
-TASK = CoSER()
+TASK, MERGED = CoSER(), CoSER(merged_dimensions=True)
 FLAWLESS = {name: [] for name in DIMENSIONS} | {"critique": "Captain Roe should threaten less."}
 
 
@@ -57,9 +58,24 @@ def row_of(index=7, **changes):
 
 
 def role(request):
-    prompts = dict(zip(("critic", "predictor", "narrator"), TASK.prompts, strict=True))
-    system = request.messages[0]["content"]
-    return next(name for name, prompt in prompts.items() if system.startswith(prompt))
+    """Who is asked: "predictor", "narrator", "critic" (merged), or the dimension whose critic it is."""
+    prompts = {"predictor": TASK.predictor, "narrator": TASK.narrator, "critic": MERGED_CRITIC, **CRITICS}
+    return next(name for name, prompt in prompts.items() if request.asks(prompt))
+
+
+def critics(review):
+    """What critics answer, of one dimension or merged. `review`: flaws by dimension, and one critique for all."""
+
+    def script(request):
+        name = role(request)
+        return Json(review if name == "critic" else {"flaws": review[name], "critique": review["critique"]})
+
+    return script
+
+
+def advice(critique):
+    """What the cast gets to hear where all four critics say the same."""
+    return "\n".join(f"{name.replace('_', ' ').capitalize()}: {critique}" for name in DIMENSIONS)
 
 
 def company(speakers, review=FLAWLESS, narration="Thunder rolls."):
@@ -69,7 +85,7 @@ def company(speakers, review=FLAWLESS, narration="Thunder rolls."):
         if role(request) == "predictor":
             answer = speakers[min(len(request.data["conversation"]), len(speakers)) - 1]
             return Json({"reasoning": "It is their turn.", "next_speaker": answer})
-        return Text(narration) if role(request) == "narrator" else Json(review)
+        return Text(narration) if role(request) == "narrator" else critics(review)(request)
 
     return FakeOpenAI(script)
 
@@ -103,9 +119,9 @@ def scene_of(turns, narrations=0, text="You will have to pay me for every single
 
 
 def judge_data(row, scene=None):
-    fake = FakeOpenAI(Json(FLAWLESS))
+    fake = FakeOpenAI(critics(FLAWLESS))
     asyncio.run(TASK.judge(row, scene or scene_of(6), fake_judge(fake)))
-    return fake.requests[0].data
+    return next(request.data for request in fake.requests if role(request) == "character_fidelity")
 
 
 def session_of(fake, policy=in_turn, row=None):

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import time
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from agents.errors import JudgeFailure
 from agents.judge import Contentless
-from agents.tasks.coser import MAX_ROUNDS, MIN_ROUNDS
+from agents.tasks.coser import MAX_ROUNDS, MIN_TURNS
+from agents.tasks.coser_review import DIMENSIONS
 from agents.tasks.coser_stage import (
     END,
     ENVIRONMENT,
@@ -23,6 +25,7 @@ from agents.tasks.coser_stage import (
     without_thoughts,
 )
 from agents.testing import FakeOpenAI, Refusal, fake_judge
+from tests.agents.samples import source
 from tests.agents.tasks.coser_scenes import (
     CAST,
     LESSON,
@@ -115,12 +118,27 @@ def test_a_scene_has_twenty_rounds_at_most_narration_included():
     assert list(episode.seats) == ["Ada", "Captain Roe"]  # who never spoke has no seat
 
 
-def test_nobody_ends_the_scene_before_round_five():
+def test_nobody_ends_the_scene_before_the_characters_had_six_turns():
+    """The paper's scenes have 6 to 20 turns of characters (C.7); what the narrator says does not count."""
     fake = company([END])
     episode, _ = play(fake)
-    assert len(episode.lines) == MIN_ROUNDS == 5 and episode.ended == "closed"
+    assert episode.turns == MIN_TURNS == 6 and episode.ended == "closed"
+    fake = company(["Captain Roe", ENVIRONMENT, END])
+    episode, _ = play(fake)
+    assert [line.speaker for line in episode.lines[:3]] == ["Ada", "Captain Roe", ENVIRONMENT]
+    assert episode.turns == 6 and len(episode.lines) > 6 and episode.ended == "closed"
     offered = [END in request.data["candidates"] for request in fake.requests if role(request) == "predictor"]
-    assert offered == [False] * 4 + [True]
+    assert offered == [False] * (len(episode.lines) - 1) + [True]
+
+
+def test_no_real_scene_ends_before_six_turns_of_characters():
+    """On real casts, with a predictor who always wants to end and one who calls the narrator first."""
+    records = json.loads(source("coser", "test_set_public_domain.json").read_text())
+    for number, record in enumerate(records):
+        row = TASK.row_type.model_validate({"index": number, "circumstance": record})
+        for wishes in ([END], [ENVIRONMENT, END]):
+            episode, _ = play(company(wishes), row, policy="I have something to say to you all.")
+            assert episode.turns == 6 and episode.ended == "closed"
 
 
 @pytest.mark.parametrize("answer", ["Ada", "Nobody", "Ada or Captain Roe", " ", "Sailors!?"])
@@ -187,7 +205,7 @@ def test_thoughts_stay_with_their_thinker_and_feedback_with_the_cast():
         assert "secret" not in listened and "plan of" not in listened and LESSON not in listened
         own = "".join(message["content"] for message in messages if message["role"] == "assistant")
         assert f"secret of {name}" in own
-    assert {role(request) for request in fake.requests} == {"critic", "predictor", "narrator"}
+    assert {role(request) for request in fake.requests} == {*DIMENSIONS, "predictor", "narrator"}
     for request in fake.requests:
         assert "secret of" not in request.text and "plan of" not in request.text and "too meek" not in request.text
         assert "Words 1 of Ada" in request.text
