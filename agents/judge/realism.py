@@ -5,19 +5,27 @@ judgment; rubric-and-reason looks at the simulated user alone.
 
 Only roles and texts reach the judge: the records of real conversations carry metadata (languages, ids, topics) that
 would give them away, and everything a user wrote travels as data, never in the instructions. Which conversation is A is
-drawn from the seed and the conversations themselves, so that one seed for a whole file still mixes the order.
+drawn from the seed and the conversations themselves, so that one seed for a whole file still mixes the order; further
+samples of the same pair take turns.
+
+A judge is asked several times (self-consistency; paper, section C.9), and the mean of its samples counts. How often,
+MirrorBench's public repository says (github.com/SAP/mirrorbench, scripts/model_configs.py and the configs of its
+published runs): once for GTEval, three times for pairwise, twice for rubric-and-reason.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
+from agents.judge.together import all_answers
 from agents.message import Message
 from agents.prompts import load_prompt
 
@@ -31,9 +39,20 @@ Taken = Literal["real", "simulated", "tie"]  # which conversation's user was tak
 # What a choice is worth: the share of wins of the simulated user, 0.5 where nobody can tell the two apart.
 WIN: dict[Taken, float] = {"real": 0.0, "tie": 0.5, "simulated": 1.0}
 
-GTEVAL_INSTRUCTIONS = load_prompt("mirrorbench/gteval")
+GTEVAL_INSTRUCTIONS = load_prompt("mirrorbench/gteval", 2)
 PAIRWISE_INSTRUCTIONS = load_prompt("mirrorbench/pairwise")
 RUBRIC_INSTRUCTIONS = load_prompt("mirrorbench/rubric_and_reason")
+
+
+class Samples(NamedTuple):
+    """How often each of the three judgments is asked for."""
+
+    gteval: int
+    pairwise: int
+    rubric_and_reason: int
+
+
+PUBLISHED_SAMPLES = Samples(gteval=1, pairwise=3, rubric_and_reason=2)
 
 
 class GTEval(BaseModel):
@@ -98,12 +117,13 @@ async def pairwise(judge: Judge, real: Conversation, simulated: Conversation, se
 
     Args:
         seed: fixes which conversation is A, together with the two conversations.
-        sample: which of several judgments of the same pair this is (self-consistency); the order stays as it is.
+        sample: which of several judgments of the same pair this is (self-consistency). Even samples have the order that
+            the seed fixes, odd ones the other.
 
     Raises:
         JudgeFailure: no verdict.
     """
-    slot = simulated_slot(real, simulated, seed)
+    slot = simulated_slot(real, simulated, seed, sample)
     real, simulated = _plain(real), _plain(simulated)
     data = {"A": simulated, "B": real} if slot == "A" else {"A": real, "B": simulated}
     choice = await judge.ask(PairwiseChoice, PAIRWISE_INSTRUCTIONS, data, sample=sample)
@@ -124,10 +144,51 @@ async def rubric_and_reason(judge: Judge, simulated: Conversation, sample: int =
     return await judge.ask(RubricAndReason, RUBRIC_INSTRUCTIONS, data, sample=sample)
 
 
-def simulated_slot(real: Conversation, simulated: Conversation, seed: int) -> Slot:
-    """Where the simulated conversation stands: a fair coin of the seed and the texts, the same on every machine."""
+@dataclass(frozen=True)
+class Judgments:
+    """All samples of the three judgments of one conversation."""
+
+    gteval: Sequence[GTEval]
+    pairwise: Sequence[Pairwise]
+    rubric_and_reason: Sequence[RubricAndReason]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The mean of each judgment's samples, in [0, 1]."""
+        return {
+            "gteval": statistics.fmean(one.score for one in self.gteval),
+            "pairwise": statistics.fmean(one.score for one in self.pairwise),
+            "rubric_and_reason": statistics.fmean(one.score for one in self.rubric_and_reason),
+        }
+
+
+async def judgments(
+    judge: Judge, real: Conversation, simulated: Conversation, seed: int, samples: Samples = PUBLISHED_SAMPLES
+) -> Judgments:
+    """Every sample of the three judgments, all asked for at the same time.
+
+    Args:
+        seed: of the order of A and B.
+
+    Raises:
+        JudgeFailure: one of the samples was not given.
+    """
+    similarities = all_answers(*(gteval(judge, real, simulated, i) for i in range(samples.gteval)))
+    choices = all_answers(*(pairwise(judge, real, simulated, seed, i) for i in range(samples.pairwise)))
+    alone = all_answers(*(rubric_and_reason(judge, simulated, i) for i in range(samples.rubric_and_reason)))
+    first, second, third = map(asyncio.ensure_future, (similarities, choices, alone))
+    await asyncio.gather(first, second, third, return_exceptions=True)
+    return Judgments(first.result(), second.result(), third.result())
+
+
+def simulated_slot(real: Conversation, simulated: Conversation, seed: int, sample: int = 0) -> Slot:
+    """Where the simulated conversation stands: a fair coin of the seed and the texts, the same on every machine.
+
+    The samples of one pair take turns from there, so that no judge gains by a liking for one slot.
+    """
     text = json.dumps([seed, _plain(real), _plain(simulated)])
-    return "A" if hashlib.sha256(text.encode()).digest()[0] % 2 else "B"
+    coin = hashlib.sha256(text.encode()).digest()[0]
+    return "A" if (coin + sample) % 2 else "B"
 
 
 def _plain(conversation: Conversation) -> list[Message]:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 WINDOW = 50  # of MATTR
 SAMPLE = 42  # of HD-D
+MIN_WORDS = 5  # fewer have no lexical diversity to speak of (MirrorBench's `min_tokens`)
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 # English function words, and greetings, which tell nothing of what somebody wants.
@@ -118,16 +119,34 @@ def human_norms(values: Sequence[Lexis]) -> tuple[Lexis, Lexis]:
     return Lexis(*map(statistics.fmean, measures)), Lexis(*map(statistics.stdev, measures))
 
 
-def likeness(one: Lexis | None, other: Lexis | None, deviation: Lexis) -> float:
+def likeness(one: Lexis, other: Lexis, deviation: Lexis) -> float:
     """How alike two writers are lexically, in [0, 1]: the mean over the three measures.
 
     A measure in which they differ by at most one standard deviation of human writers scores 1; from there it falls
-    linearly, to 0 at three. Without a word there is nothing to compare: 1 where both wrote none, else 0.
+    linearly, to 0 at three.
     """
-    if one is None or other is None:
-        return float(one is other)
     apart = [abs(a - b) / unit for a, b, unit in zip(one, other, deviation, strict=True)]
     return statistics.fmean(min(1.0, max(0.0, (3 - distance) / 2)) for distance in apart)
+
+
+def lexical_score(turns: Sequence[str], human: Sequence[str], deviation: Lexis) -> float | None:
+    """How alike a writer is to a human lexically, in [0, 1], where there is enough text to tell.
+
+    A text that repeats no word has a diversity of 1, and every text of a word or two is one. So `likeness` counts only
+    as far as the writer has written: in full from half of the human's words on (of `WINDOW` words, where the human
+    wrote more) and from `MIN_WORDS` on, and below in proportion. One word is worth 1 / `MIN_WORDS` at most.
+
+    Returns:
+        None where the human wrote fewer than `MIN_WORDS` words: nobody's diversity can be compared with that.
+    """
+    theirs = words("\n".join(human))
+    if len(theirs) < MIN_WORDS:
+        return None
+    own, other = lexis(turns), lexis(human)
+    if own is None or other is None:
+        return 0.0
+    needed = max(MIN_WORDS, min(len(theirs), WINDOW) / 2)
+    return likeness(own, other, deviation) * min(1.0, len(words("\n".join(turns))) / needed)
 
 
 def jaccard_diversity(sets: Sequence[AbstractSet[object]]) -> float | None:

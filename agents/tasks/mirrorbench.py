@@ -5,6 +5,12 @@ of the real conversation (paper, C.9, "Our adaptation"), or a model's, which kno
 (`MirrorBench(assistant="model")`, the benchmark's own way). Reward: the mean of three judgments (GTEval, pairwise
 indistinguishability, rubric-and-reason) and of a lexical score.
 
+A judgment is the mean of several samples, each a call of its own: one of GTEval, three of pairwise, in which A and B
+change places, and two of rubric-and-reason, as in the benchmark's published runs. `MirrorBench(judge_samples=1)` (in a
+run: `tasks.mirrorbench.judge_samples=1`) asks once for each, which halves the price. The paper contradicts itself about
+the judge: section 5 has gpt-5-nano for every task but CoSER, section C.9 has GPT-5.4 for MirrorBench. Here it is
+gpt-5-nano.
+
 The lexical score compares the policy's turns with the real user's of the same conversation in MATTR, HD-D and Yule's K,
 in units of the standard deviation over MirrorBench's real users: within one is full marks, three apart is nothing
 (`agents.metrics.lexical.likeness`). This is the difference of their z-scores, from which the mean cancels. The mean of
@@ -13,13 +19,20 @@ that of all four subsets together, because almost no QuLAC answer repeats a word
 length. With this reading the paper's four examples have the overall rewards that the paper prints; with a deviation or
 a mean a subset they do not. The benchmark's own z-scores, a subset each, are reported as metrics.
 
+The lexical score has a blind spot: it sees how varied the words are, and not what they say. Every text that repeats no
+word has the full diversity, so without a guard a lone "ok" scores 0.87 in Chatbot Arena, 0.51 in ClariQ, 0.87 in OASST1
+and 0.99 in QuLAC. Two rules guard it (`agents.metrics.lexical.lexical_score`). A text of less than half of the human's
+length gets less in proportion, and one word never gets more than a fifth: "ok" scores 0.12, 0.04, 0.08 and 0.18. Where
+the human wrote fewer than five words (34 of 547 conversations) there is no lexical score, and the reward is the mean of
+the three judgments. The rest of the blind spot stays: a fixed answer of five different words scores 0.91 in QuLAC,
+where people answer in eight. Only the three judgments can tell it from an answer.
+
 The last assistant turn of a record has no user turn after it; nobody gets to see it. It answers the real user, and
 would only tell the judge which conversation is real.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -33,19 +46,17 @@ from agents.judge import Judge, Role
 from agents.judge.realism import (
     GTEVAL_INSTRUCTIONS,
     PAIRWISE_INSTRUCTIONS,
+    PUBLISHED_SAMPLES,
     RUBRIC_INSTRUCTIONS,
     Conversation,
-    GTEval,
-    Pairwise,
-    RubricAndReason,
-    gteval,
-    pairwise,
-    rubric_and_reason,
+    Judgments,
+    Samples,
+    judgments,
 )
 from agents.judge.untrusted import as_json, neutral, require_content
 from agents.leaks import WITHHELD
 from agents.message import Message
-from agents.metrics.lexical import Lexis, lexis, likeness
+from agents.metrics.lexical import Lexis, lexical_score, lexis
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.records import Label, present
@@ -127,21 +138,29 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     Args:
         assistant: who speaks the assistant's turns: the "record", or a "model" (the partner of the players).
+        judge_samples: how often each of the three judgments is asked for; None: as often as in the published runs.
     """
 
     name = "mirrorbench"
+    version = 2
     row_type = MirrorBenchRow
     headline = Metric("overall", source="paper, section C.9, overall reward of the examples")
     strata = Strata("dataset")
-    calls_per_episode: Mapping[Role, float] = {"judge": 3.0}  # type: ignore[misc]  # differs with `assistant`
+    calls_per_episode: Mapping[Role, float] = {"judge": sum(PUBLISHED_SAMPLES)}  # type: ignore[misc]  # of an instance
     substitute = load_prompt("mirrorbench/assistant")  # instructions of a model as assistant
 
-    def __init__(self, *, assistant: str = "record") -> None:
+    def __init__(self, *, assistant: str = "record", judge_samples: int | None = None) -> None:
         if assistant not in get_args(Assistant):
             raise ValueError(f"assistant={assistant!r}: use {' or '.join(get_args(Assistant))}")
+        if judge_samples is not None and (type(judge_samples) is not int or judge_samples < 1):
+            raise ValueError(f"judge_samples={judge_samples!r}: use a whole number from 1 on, or null")
         self.assistant = assistant
-        if assistant == "model":  # asked between user turns: 1.1 times in a published conversation
-            self.calls_per_episode = {"judge": 3.0, "partner": 1.1}
+        self.samples = PUBLISHED_SAMPLES if judge_samples is None else Samples(*[judge_samples] * len(Samples._fields))
+        # A model as assistant is asked between user turns: 1.1 times in a published conversation.
+        others: dict[Role, float] = {"partner": 1.1} if assistant == "model" else {}
+        self.calls_per_episode = {"judge": float(sum(self.samples)), **others}
+        if min(self.samples) < max(self.samples) or min(self.samples) > 1:
+            self.cheaper = {"judge_samples=1": {"judge": float(len(self.samples)), **others}}
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -208,17 +227,14 @@ class MirrorBench(Task[MirrorBenchRow]):
         simulated = conversation(episode.seats["policy"])
         said = user_turns(simulated)
         require_content(said, 1)
-        similarity, choice, alone = await judgments(judge, row.conversation, simulated, row.index)
-        one, other = lexis(said), lexis(row.user_turns)
-        scores = {
-            "gteval": similarity.score,
-            "pairwise": choice.score,
-            "rubric_and_reason": alone.score,
-            "lexical": likeness(one, other, DEVIATION),
-        }
+        found = await judgments(judge, row.conversation, simulated, row.index, self.samples)
+        scores = found.scores
+        lexical = lexical_score(said, row.user_turns, DEVIATION)
+        if lexical is not None:
+            scores["lexical"] = lexical
         reward = statistics.fmean(scores.values())
-        metrics = {self.headline.name: reward, **scores, **_measures(row, one)}
-        return Verdict(reward, metrics, _critique(similarity, alone))
+        metrics = {self.headline.name: reward, **scores, **_measures(row, lexis(said))}
+        return Verdict(reward, metrics, _critique(found))
 
     async def feedback(self, row: MirrorBenchRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return without_quotations(verdict.critique, row.user_turns) if verdict.critique else None
@@ -249,28 +265,12 @@ def user_turns(turns: Conversation) -> list[str]:
     return [turn["content"] for turn in turns if turn["role"] == "user"]
 
 
-async def judgments(
-    judge: Judge, real: Conversation, simulated: Conversation, seed: int, sample: int = 0
-) -> tuple[GTEval, Pairwise, RubricAndReason]:
-    """The three judgments, asked at the same time.
-
-    Raises:
-        JudgeFailure: one of them was not given.
-    """
-    similarity = asyncio.ensure_future(gteval(judge, real, simulated, sample))
-    choice = asyncio.ensure_future(pairwise(judge, real, simulated, seed, sample))
-    alone = asyncio.ensure_future(rubric_and_reason(judge, simulated, sample))
-    # All are waited for: a call that goes on after its session has ended would be on nobody's bill.
-    await asyncio.gather(similarity, choice, alone, return_exceptions=True)
-    return similarity.result(), choice.result(), alone.result()
-
-
-async def human_control(row: MirrorBenchRow, judge: Judge, sample: int = 0) -> dict[str, float]:
+async def human_control(row: MirrorBenchRow, judge: Judge) -> dict[str, float]:
     """HH: the real conversation against itself. A sound judge gives GTEval 1, and pairwise 0.5 over many rows."""
-    return await _control(judge, row.conversation, row.index, sample)
+    return (await judgments(judge, row.conversation, row.conversation, row.index)).scores
 
 
-async def proxy_control(row: MirrorBenchRow, episode: Episode, judge: Judge, sample: int = 0) -> dict[str, float]:
+async def proxy_control(row: MirrorBenchRow, episode: Episode, judge: Judge) -> dict[str, float]:
     """PP: the simulated conversation against itself; as `human_control`, on texts of the policy's kind.
 
     Raises:
@@ -278,12 +278,7 @@ async def proxy_control(row: MirrorBenchRow, episode: Episode, judge: Judge, sam
     """
     simulated = conversation(episode.seats["policy"])
     require_content(user_turns(simulated), 1)
-    return await _control(judge, simulated, row.index, sample)
-
-
-async def _control(judge: Judge, turns: Conversation, seed: int, sample: int) -> dict[str, float]:
-    similarity, choice, alone = await judgments(judge, turns, turns, seed, sample)
-    return {"gteval": similarity.score, "pairwise": choice.score, "rubric_and_reason": alone.score}
+    return (await judgments(judge, simulated, simulated, row.index)).scores
 
 
 def _measures(row: MirrorBenchRow, values: Lexis | None) -> dict[str, float]:
@@ -297,13 +292,14 @@ def _measures(row: MirrorBenchRow, values: Lexis | None) -> dict[str, float]:
     return measures
 
 
-def _critique(similarity: GTEval, alone: RubricAndReason) -> str | None:
-    """What two judges found. The third compared A with B, which says nothing to one who saw neither."""
-    found = [
-        ("Compared with the real user's messages, yours (the simulated user's): ", similarity.reasoning),
-        ("Of your messages alone, whether a person could have typed them: ", alone.reasoning),
+def _critique(found: Judgments) -> str | None:
+    """What two judges wrote, the first sample of each. The third compared A with B, which says nothing to one who saw
+    neither."""
+    notes = [
+        ("Compared with the real user's messages, yours (the simulated user's): ", found.gteval[0].reasoning),
+        ("Of your messages alone, whether a person could have typed them: ", found.rubric_and_reason[0].reasoning),
     ]
-    return "\n".join(intro + text.strip() for intro, text in found if text.strip()) or None
+    return "\n".join(intro + text.strip() for intro, text in notes if text.strip()) or None
 
 
 def without_quotations(text: str, turns: Sequence[str]) -> str:

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.metrics.lexical import (
+    MIN_WORDS,
     Lexis,
     content_words,
     hdd,
     human_norms,
     jaccard_diversity,
+    lexical_score,
     lexis,
     likeness,
     mattr,
@@ -149,9 +151,37 @@ def test_likeness_falls_from_one_deviation_to_three(distance, score):
         assert likeness(alone, HERE, UNIT) == pytest.approx((2 + score) / 3, abs=1e-9)
 
 
-def test_who_wrote_no_word_is_like_nobody_who_wrote_one():
-    assert likeness(None, HERE, UNIT) == likeness(HERE, None, UNIT) == 0.0
-    assert likeness(None, None, UNIT) == 1.0
+WIDE = Lexis(0.134, 0.130, 127.0)  # about that of MirrorBench's users
+TEN = "i would like to know how the ferry leaves today".split()
+
+
+@pytest.mark.parametrize(
+    "said, human, score",
+    [
+        (TEN, TEN, 1.0),
+        (TEN[:5], TEN, 1.0),  # half of the human's words is enough
+        (TEN[:4], TEN, 4 / 5),  # less is not, in proportion
+        (["ok"], TEN, 1 / 5),
+        (["ok"], TEN[:5], 1 / 5),  # nor is less than five words, whatever the human wrote
+        (["no"], [f"w{i}" for i in range(40)], 1 / 20),
+        ([f"w{i}" for i in range(25)], [f"w{i}" for i in range(400)], 1.0),  # no more is asked for than half a window
+        (["\U0001f44d"], TEN, 0.0),
+        ([], TEN, 0.0),
+        (["ok"], TEN[:4], None),  # the human's own text is too short to be compared with
+        (["ok"], ["\U0001f44d"], None),
+    ],
+)
+def test_a_short_text_is_not_scored_as_human(said, human, score):
+    found = lexical_score([" ".join(said)], [" ".join(human)], WIDE)
+    assert found == (None if score is None else pytest.approx(score))
+
+
+@given(st.lists(st.sampled_from("ok no yes maybe sure".split()), max_size=60), st.integers(MIN_WORDS, 80))
+def test_a_lexical_score_is_in_range_and_one_word_gets_a_fifth_at_most(said, length):
+    human = [" ".join(f"w{i}" for i in range(length))]
+    assert 0 <= lexical_score(said, human, WIDE) <= 1
+    assert lexical_score(said[:1], human, WIDE) <= 1 / MIN_WORDS
+    assert lexical_score(human, human, WIDE) == 1.0
 
 
 def test_norms_are_mean_and_deviation_of_the_sample():

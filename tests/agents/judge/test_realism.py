@@ -7,11 +7,27 @@ again, a choice is mapped back to what it means, and no verdict is a failure, ne
 import asyncio
 import json
 import random
+import re
 
 import pytest
 
 from agents.errors import JudgeFailure
-from agents.judge.realism import GTEval, PairwiseChoice, gteval, pairwise, simulated_slot
+from agents.judge import Gateway, GatewaySettings
+from agents.judge.realism import (
+    GTEVAL_INSTRUCTIONS,
+    PAIRWISE_INSTRUCTIONS,
+    PUBLISHED_SAMPLES,
+    RUBRIC_INSTRUCTIONS,
+    GTEval,
+    PairwiseChoice,
+    RubricAndReason,
+    Samples,
+    gteval,
+    judgments,
+    pairwise,
+    rubric_and_reason,
+    simulated_slot,
+)
 from agents.testing import FakeOpenAI, Json, Refusal, ServerError, Text, fake_judge
 
 TOPIC = {"topic_id": "271", "message_id": "secret-of-the-corpus"}  # what MirrorBench's real turns carry
@@ -143,13 +159,78 @@ class Recorder:
 
     async def ask(self, schema, instructions, data, sample=0):
         self.asked.append((instructions, json.dumps(data), sample))
-        return schema.model_validate({"reasoning": "?", **({"score": 0.5} if schema is GTEval else {"human": "A"})})
+        answer = {GTEval: {"score": 0.5}, PairwiseChoice: {"human": "A"}, RubricAndReason: {"human": "YES"}}[schema]
+        return schema.model_validate({"reasoning": "?", **answer})
 
 
 def test_repeated_judgments_differ_in_nothing_but_their_number():
-    for question, more in ((gteval, ()), (pairwise, (3,))):
+    for question, alone in ((gteval, False), (rubric_and_reason, True)):
         judge = Recorder()
         for sample in (0, 1, 2):
-            asyncio.run(question(judge, REAL, SIMULATED, *more, sample=sample))
+            asyncio.run(question(judge, *([SIMULATED] if alone else [REAL, SIMULATED]), sample=sample))
         assert [sample for *_, sample in judge.asked] == [0, 1, 2]
         assert len({asked[:2] for asked in judge.asked}) == 1
+
+
+def test_repeated_pairs_change_places():
+    judge = Recorder()
+    slots = [asyncio.run(pairwise(judge, REAL, SIMULATED, 3, sample=i)).simulated_slot for i in range(4)]
+    assert slots[0] == simulated_slot(REAL, SIMULATED, 3) and slots in (["A", "B"] * 2, ["B", "A"] * 2)
+    assert len({asked[:2] for asked in judge.asked}) == 2 and judge.asked[0][:2] == judge.asked[2][:2]
+
+
+def test_a_judge_that_prefers_a_slot_wins_nothing_by_it():
+    """Three samples of 400 pairs: the slots are even, over the pairs and within each as far as three can be."""
+    rng = random.Random(1)
+    for _ in range(400):
+        real, simulated = ([{"role": "user", "content": f"{who} {rng.random()}"}] for who in ("real", "fake"))
+        slots = [simulated_slot(real, simulated, 0, sample) for sample in range(3)]
+        assert slots.count("A") in (1, 2)
+
+
+def test_every_sample_is_a_call_of_its_own_also_with_a_cache(tmp_path):
+    answers = {GTEVAL_INSTRUCTIONS: {"score": 0.5}, PAIRWISE_INSTRUCTIONS: {"human": "tie"}}
+    answers[RUBRIC_INSTRUCTIONS] = {"human": "YES"}
+
+    def script(request):
+        return Json({"reasoning": "?", **next(answer for prompt, answer in answers.items() if request.asks(prompt))})
+
+    fake = FakeOpenAI(script)
+    with fake:
+        section = {"base_url": fake.url, "api_key_env": "none", "cache_dir": str(tmp_path)}
+        gateway = Gateway.connect(GatewaySettings.of({"judge": section}))
+
+        async def ask(samples):
+            return await judgments(gateway.judge, REAL, SIMULATED, 0, samples)
+
+        async def all_of_it():
+            three = Samples(3, 3, 3)
+            first = await ask(three)
+            assert len(fake.requests) == 9
+            assert await ask(three) == first and len(fake.requests) == 9  # the same samples again: from the cache
+            await gateway.close()
+            return first
+
+        found = asyncio.run(all_of_it())
+    assert found.scores == {"gteval": 0.5, "pairwise": 0.5, "rubric_and_reason": 1.0}
+
+
+def test_the_score_is_the_mean_of_the_samples():
+    answers = iter([0.2, 0.3, 0.7])
+
+    class Wavering(Recorder):
+        async def ask(self, schema, instructions, data, sample=0):
+            if schema is RubricAndReason:
+                return schema(reasoning="?", human="NO" if sample else "YES")
+            return schema(reasoning="?", **({"score": next(answers)} if schema is GTEval else {"human": "A"}))
+
+    scores = asyncio.run(judgments(Wavering(), REAL, SIMULATED, 0, Samples(3, 4, 2))).scores
+    assert scores == {"gteval": pytest.approx(0.4), "pairwise": 0.5, "rubric_and_reason": 0.5}
+
+
+def test_gteval_asks_how_similar_the_turns_are_and_nothing_else():
+    text = " ".join(GTEVAL_INSTRUCTIONS.split())
+    assert GTEVAL_INSTRUCTIONS.id == "mirrorbench/gteval.v2" and PUBLISHED_SAMPLES == (1, 3, 2)
+    assert not re.search(r"want(s)? the same|same person|same concern|stay as long", text)
+    for asked in ("style", "realism", "fit", "Do not judge content", "number from 0 to 1"):
+        assert asked in text

@@ -6,7 +6,7 @@ from agents.judge.realism import GTEval, PairwiseChoice, RubricAndReason
 from agents.tasks.mirrorbench import MirrorBench, user_turns
 from agents.testing import FakeOpenAI, Json, fake_judge, scripted_players
 
-TASK = MirrorBench()
+TASK, CHEAP = MirrorBench(), MirrorBench(judge_samples=1)
 LESSON = "Type less {braces} 100% \\n <b>."
 GOAL = "The user wants to hang a hammock between two trees and writes in haste."
 RECORD = {

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from agents.tasks.mirrorbench import BEGUN, OPENING, SILENCE, MirrorBench, conversation
 from agents.testing import FakeOpenAI, Text, fake_gateway
-from tests.agents.tasks.mirrorbench_talks import ASKED_FIRST, LESSON, RECORD, SIMULATED, TASK, play, row_of
+from tests.agents.tasks.mirrorbench_talks import ASKED_FIRST, CHEAP, LESSON, RECORD, SIMULATED, TASK, play, row_of
 
 # --- rows
 
@@ -64,6 +64,12 @@ def test_a_bad_record_names_its_field(changes, field):
         assert caught.value.errors()[0]["loc"][0] == field
     else:
         assert str(caught.value).startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "3", True])
+def test_a_number_of_samples_is_a_whole_number_from_one_on(value):
+    with pytest.raises(ValueError, match="judge_samples"):
+        MirrorBench(judge_samples=value)
 
 
 def test_an_unknown_assistant_is_refused():
@@ -161,9 +167,12 @@ def test_a_model_is_asked_for_no_turn_that_nobody_answers():
 
 
 def test_the_plan_of_calls_fits_who_is_asked():
-    assert TASK.calls_per_episode == {"judge": 3.0}
-    assert set(MirrorBench(assistant="model").calls_per_episode) == {"judge", "partner"}
-    assert MirrorBench().calls_per_episode == {"judge": 3.0}
-    judges = ["mirrorbench/gteval.v1", "mirrorbench/pairwise.v1", "mirrorbench/rubric_and_reason.v1"]
+    assert TASK.calls_per_episode == {"judge": 6.0} and CHEAP.calls_per_episode == {"judge": 3.0}
+    assert MirrorBench(judge_samples=3).calls_per_episode == {"judge": 9.0}
+    assert MirrorBench(assistant="model").calls_per_episode == {"judge": 6.0, "partner": 1.1}
+    assert MirrorBench().calls_per_episode == {"judge": 6.0}
+    assert TASK.cheaper == {"judge_samples=1": {"judge": 3.0}} and CHEAP.cheaper == {}
+    assert MirrorBench(assistant="model").cheaper == {"judge_samples=1": {"judge": 3.0, "partner": 1.1}}
+    judges = ["mirrorbench/gteval.v2", "mirrorbench/pairwise.v1", "mirrorbench/rubric_and_reason.v1"]
     assert [prompt.id for prompt in TASK.prompts] == judges
     assert [prompt.id for prompt in MirrorBench(assistant="model").prompts] == [*judges, "mirrorbench/assistant.v1"]

@@ -16,6 +16,7 @@ from agents.errors import JudgeFailure
 from agents.judge import Contentless
 from agents.judge.realism import RubricAndReason, rubric_and_reason, simulated_slot
 from agents.leaks import redact
+from agents.metrics import lexical
 from agents.metrics.lexical import Lexis, likeness
 from agents.refine import SAID_NOTHING, RefineSettings, run_session
 from agents.task import Scored
@@ -53,7 +54,8 @@ def test_the_papers_examples_have_the_papers_rewards(
 ):
     row = row_of()
     measures = {tuple(SIMULATED): proxy, tuple(row.user_turns): real}
-    monkeypatch.setattr(mirrorbench, "lexis", lambda turns: measures[tuple(turns)])
+    for module in (mirrorbench, lexical):
+        monkeypatch.setattr(module, "lexis", lambda turns: measures[tuple(turns)])
     verdict = verdict_of(row, play(row, SIMULATED)[0], panel(gteval, taken, human))
     assert verdict.metrics["lexical"] == 1.0
     assert verdict.reward == pytest.approx(overall, abs=HALF_A_DIGIT)
@@ -86,7 +88,7 @@ def test_the_reward_is_the_mean_of_four(taken, win, human, yes):
     episode, _ = play(row, SIMULATED)
     fake = panel(0.3, taken, human)
     verdict = verdict_of(row, episode, fake)
-    assert len(fake.requests) == 3
+    assert len(fake.requests) == 6
     four = [verdict.metrics[name] for name in ("gteval", "pairwise", "rubric_and_reason", "lexical")]
     assert four[:3] == [0.3, win, yes] and 0 <= four[3] <= 1
     assert verdict.metrics["overall"] == verdict.reward == pytest.approx(sum(four) / 4)
@@ -127,16 +129,18 @@ def test_the_judges_see_clean_turns_as_data_and_no_last_assistant_turn():
     slot = simulated_slot(row.conversation, conversation(play(row, said)[0].seats["policy"]), row.index)
     instructions = {request.messages[0]["content"] for request in fake.requests}
     assert len(instructions) == 3
+    slots = [slot, {"A": "B", "B": "A"}[slot], slot]  # the pair changes places from sample to sample
     for request in fake.requests:
         assert "secret plan" not in request.text and LESSON not in request.text and "coach" not in request.text
         assert "The same knot will do." not in request.text and "metadata" not in request.text
         assert "hammock" not in request.messages[0]["content"] and "SYSTEM: score" not in request.messages[0]["content"]
         shown = request.data
-        simulated = shown.get("simulated_conversation") or shown.get("conversation") or shown[slot]
+        simulated = shown.get("simulated_conversation") or shown.get("conversation") or shown[slots.pop(0)]
         assert [turn["role"] for turn in simulated] == ["user", "assistant"] * 2 + ["user"]
         assert user_turns(simulated) == ["Which knot?", "Assistant, yes.", said[2]]
-    (alone,) = [request for request in fake.requests if "conversation" in request.data]
-    assert not any(turn in alone.text for turn in row.user_turns if len(turn) > 3)
+    alone = [request for request in fake.requests if "conversation" in request.data]
+    assert len(alone) == 2 and slots == []
+    assert not any(turn in request.text for request in alone for turn in row.user_turns if len(turn) > 3)
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
@@ -151,7 +155,7 @@ def test_a_judgment_that_is_not_given_is_no_score(bad, fault, cause):
     fake = FakeOpenAI(script)
     with pytest.raises(JudgeFailure) as caught:
         verdict_of(row, play(row, SIMULATED)[0], fake)
-    assert caught.value.cause == cause and len(fake.requests) == 3
+    assert caught.value.cause == cause and len(fake.requests) == 6
 
 
 @pytest.mark.parametrize("nothing", ["", " \n", "<think>a long plan", "Thought process:", "...", "<|im_end|>", "User:"])
@@ -225,7 +229,7 @@ def test_controls_set_a_conversation_beside_itself():
 
 def test_a_judge_that_prefers_a_slot_wins_half_of_the_human_controls():
     wins = [asyncio.run(human_control(row_of(index=index), Same()))["pairwise"] for index in range(200)]
-    assert set(wins) == {0.0, 1.0} and 0.4 < statistics.fmean(wins) < 0.6
+    assert set(wins) == {1 / 3, 2 / 3} and 0.4 < statistics.fmean(wins) < 0.6
 
 
 # --- feedback
@@ -290,8 +294,8 @@ def test_a_session_drafts_refines_and_tells_what_was_asked():
     assert done.draft.verdict == done.refined.verdict
     assert "counterpart wrote: [withheld]?" in done.feedback
     assert done.feedback in done.refined.episode.seats["policy"][0]["content"]
-    assert done.usage["judge"].calls == 6 and set(done.usage) == {"judge"}
-    assert done.prompts == tuple(f"mirrorbench/{name}.v1" for name in ("gteval", "pairwise", "rubric_and_reason"))
+    assert done.usage["judge"].calls == 2 * 6 and set(done.usage) == {"judge"}
+    assert done.prompts == ("mirrorbench/gteval.v2", "mirrorbench/pairwise.v1", "mirrorbench/rubric_and_reason.v1")
     assert TASK.summarize([Scored(done.draft.episode, done.draft.verdict)])["gteval"] == 0.4
     json.dumps(done.to_json())
 
