@@ -1,5 +1,6 @@
 """The plan of a run: which roles are checked, what a step will cost, and which limit bounds it."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from agents.errors import BadSettings, MissingKey
 from agents.judge import GatewaySettings, Usage
 from agents.judge.ledger import Ledger
 from agents.task import Task
+from agents.tasks.coser import CoSER
+from agents.tasks.mirrorbench import MirrorBench
 from agents.testing import FakeOpenAI, Json, Text, Unauthorized
 from ditto import judge_plan
-from ditto.judge_plan import BadJudge, RolePlan, describe, roles_asked
+from ditto.judge_plan import BadJudge, RolePlan, cheaper_options, describe, roles_asked
 from ditto.settings import BadConfig, Settings
 from tests.ditto.test_settings import config
 
@@ -66,6 +69,30 @@ def test_what_bounds_a_step() -> None:
     )
     assert "judge.requests_per_minute=500" in describe([role_plan(requests_per_minute=500)], 1)[-1]
     assert "at least 31.2 s because of 2.00 s a call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
+
+
+def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
+    rows: Any = [SimpleNamespace(task=CoSER()), SimpleNamespace(task=MirrorBench())]
+    step = (rows, True, 40, ["coser"])
+    asked = roles_asked(*step)
+    assert asked == {"judge.by_task.coser": 160, "environment": 720, "judge": 240}
+    cheaper = cheaper_options(*step)
+    assert cheaper == {
+        "tasks.coser.merged_dimensions=true": {**asked, "judge.by_task.coser": 40},
+        "tasks.mirrorbench.judge_samples=1": {**asked, "judge": 120},
+    }
+    endpoint = GatewaySettings.of({"judge": {"price_in": 2.5, "price_out": 15}}).judge
+    plans = [RolePlan("judge.by_task.coser", endpoint, 160, 160 * 3000, None)]
+    lines = describe(plans, 1, cheaper)
+    price = (3000 * 2.5 + judge_plan.TOKENS_OUT * 15) / 1e6
+    assert lines[1].startswith("up to 160 calls") and lines[1].endswith(f"${160 * price:,.3f}")
+    assert lines[2] == f"with tasks.coser.merged_dimensions=true up to 40 calls per step: ${40 * price:,.3f}"
+    assert sum("tasks." in line for line in lines) == 1  # of the judge of CoSER alone
+
+
+def test_a_task_that_is_cheap_already_has_no_cheaper_form() -> None:
+    rows: Any = [SimpleNamespace(task=task) for task in (CoSER(merged_dimensions=True), MirrorBench(judge_samples=1))]
+    assert cheaper_options(rows, True, 40) == {}
 
 
 def checked(asked: dict[str, float], **sections: Any) -> tuple[list[RolePlan], Any]:

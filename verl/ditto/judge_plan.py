@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agents.errors import JudgeFailure, SoulError
-from agents.judge import Endpoint, Gateway, GatewaySettings, Judge
+from agents.judge import Endpoint, Gateway, GatewaySettings, Judge, Role
 from agents.judge.ledger import Ledger
 from agents.judge.roles import BY_TASK, require_prices
 from agents.rows import TaskRow
@@ -61,6 +61,10 @@ class RolePlan:
             return None
         return self.endpoint.cost(int(self.tokens_in), 0, int(self.tokens_out))
 
+    def with_calls(self, calls: float) -> RolePlan:
+        """The same role with another number of calls of the same length."""
+        return replace(self, calls=calls, tokens_in=self.tokens_in * calls / self.calls)
+
     def bounds(self) -> dict[str, float]:
         """The least seconds that a step takes because of each limit."""
         endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out
@@ -76,21 +80,38 @@ class RolePlan:
 
 
 def roles_asked(
-    rows: Sequence[TaskRow], refines: bool, sessions: float, own_judge: Collection[str] = ()
+    rows: Sequence[TaskRow],
+    refines: bool,
+    sessions: float,
+    own_judge: Collection[str] = (),
+    instead: Mapping[str, Mapping[Role, float]] | None = None,
 ) -> dict[str, float]:
     """Calls of each role per step, expected: a session plays and judges one episode, and two where it refines.
 
     Args:
         own_judge: the tasks with a judge of their own; its calls are told apart.
+        instead: the calls of one episode, by role, for tasks that would be configured in another way.
     """
     asked: defaultdict[str, float] = defaultdict(float)
     for row in rows:
-        for role, calls in row.task.calls_per_episode.items():
+        other = instead.get(row.task.name) if instead else None
+        for role, calls in (other or row.task.calls_per_episode).items():
             own = role == "judge" and own_judge and row.task.name in own_judge
             asked[f"{BY_TASK}{row.task.name}" if own else role] += calls * (2 if refines else 1) * sessions / len(rows)
         if refines and row.task.calls_per_feedback:
             asked["feedback"] += row.task.calls_per_feedback * sessions / len(rows)
     return dict(asked)
+
+
+def cheaper_options(
+    rows: Sequence[TaskRow], refines: bool, sessions: float, own_judge: Collection[str] = ()
+) -> dict[str, dict[str, float]]:
+    """What each option that makes a task cheaper (`Task.cheaper`) would change: override -> calls as `roles_asked`."""
+    return {
+        f"tasks.{name}.{option}": roles_asked(rows, refines, sessions, own_judge, {name: calls})
+        for name, task in {row.task.name: row.task for row in rows}.items()
+        for option, calls in task.cheaper.items()
+    }
 
 
 def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[RolePlan]:
@@ -116,8 +137,14 @@ def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, c
     ]
 
 
-def describe(plans: Sequence[RolePlan], steps: int) -> list[str]:
-    """The plan as people read it."""
+def describe(
+    plans: Sequence[RolePlan], steps: int, cheaper: Mapping[str, Mapping[str, float]] | None = None
+) -> list[str]:
+    """The plan as people read it.
+
+    Args:
+        cheaper: options that would make it cheaper, as `cheaper_options` gives them; each gets a line with its price.
+    """
     if not plans:
         return ["not asked (rule-scored, no feedback)"]
     lines = []
@@ -128,6 +155,11 @@ def describe(plans: Sequence[RolePlan], steps: int) -> list[str]:
             f"up to {role.calls:,.0f} calls, about {role.tokens_in:,.0f} tokens in, {role.tokens_out:,.0f} out per "
             f"step: {cost}"
         )
+        for option, asked in (cheaper or {}).items():
+            if asked.get(role.section, 0.0) < role.calls:
+                less = role.with_calls(asked.get(role.section, 0.0))
+                price = "" if less.cost_usd is None else f": ${less.cost_usd:,.3f}"
+                lines.append(f"with {option} up to {less.calls:,.0f} calls per step{price}")
     tokens = steps * sum(role.tokens_in + role.tokens_out for role in plans)
     costs = [role.cost_usd for role in plans]
     whole = f"whole run: about {tokens:,.0f} tokens"

@@ -44,6 +44,7 @@ class StepPlan:
     updates: int
     steps: int
     judging: list[judge_plan.RolePlan]
+    cheaper: dict[str, dict[str, float]]  # options of tasks that need fewer calls, and the calls by role
     memory: list[str]  # lines about the memory of GPUs and hosts; none where no GPU trains
     overlaps: Sequence[str] = ()  # training rows in groups that are validated, where data.allow_overlap lets them pass
 
@@ -60,7 +61,7 @@ class StepPlan:
             ("per step", f"{self.prompts} prompts, {self.sessions} sessions, {generations} generations"),
             ("", f"{self.sequences} training sequences, {self.updates} optimizer updates"),
         ]
-        judging = judge_plan.describe(self.judging, self.steps)
+        judging = judge_plan.describe(self.judging, self.steps, self.cheaper)
         lines += [("judge" if i == 0 else "", line) for i, line in enumerate(judging)]
         lines += [("memory" if i == 0 else "", line) for i, line in enumerate(self.memory)]
         lines += [("OVERLAP", f"{line} (data.allow_overlap=true)") for line in self.overlaps]
@@ -149,7 +150,8 @@ def _plan(
     for row in train:
         counts[row.task.name] = counts.get(row.task.name, 0) + 1
     mean = statistics.fmean(lengths)
-    asked = judge_plan.roles_asked(train, settings.objective.refines, sessions, settings.gateway.by_task)
+    step = (train, settings.objective.refines, sessions, settings.gateway.by_task)
+    asked = judge_plan.roles_asked(*step)
     return StepPlan(
         objective=settings.objective.name,
         rows=len(train),
@@ -164,6 +166,7 @@ def _plan(
         * config.actor_rollout_ref.actor.ppo_epochs,
         steps=training_steps(config, len(train)),
         judging=judge_plan.plan(settings, asked, mean, config),
+        cheaper=judge_plan.cheaper_options(*step),
         memory=_memory(config),
     )
 
