@@ -1,7 +1,7 @@
-"""What the one-turn tasks with a definite answer share: the prompt's frame, the strict answer tag, the critique.
+"""What the one-turn tasks share: the prompt's frame, the answer that is read by rule, the critique.
 
-The answer is read from the tag that the prompt asks for and from nowhere else: a stray letter is not an answer.
-Such tasks score by rule and ask the judge for the critique alone.
+Tasks with a definite answer read it with `agents.answers`, in training and in evaluation. They score by rule and ask
+the judge for the critique alone.
 """
 
 from __future__ import annotations
@@ -10,55 +10,21 @@ import ast
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, runtime_checkable
 
 from pydantic import BaseModel, Field
 
+from agents.answers import named as named
+from agents.answers import tagged_answer as tagged_answer
+from agents.answers import tagged_letter as tagged_letter
 from agents.judge import Judge, Role
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.task import Episode, Message, RowT, Task, Verdict
+from agents.thinking import without_thinking as without_thinking
 
-_THINK_TAG = re.compile(r"<(/?)(?:seed:)?think>", re.IGNORECASE)
-_ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
-_LETTER = re.compile(r"\(?([A-Za-z])\)?\.?")
 _OPTION = re.compile(r"(?:^|,\s*|\n\s*)([A-Z])[.)]\s+(.*?)\s*(?=(?:,\s*|\n\s*)[A-Z][.)]\s|\Z)", re.DOTALL)
-
-
-def without_thinking(text: str) -> str:
-    """What was said: the text outside of think blocks.
-
-    An unclosed block swallows the rest, because no answer followed it. Before a lone closing tag everything is thought:
-    the chat templates of thinking models open the block in the prompt.
-    """
-    said: list[str] = []
-    position, inside, tags = 0, False, 0
-    for tag in _THINK_TAG.finditer(text):
-        closes = bool(tag.group(1))
-        if not closes and not inside:
-            said.append(text[position : tag.start()])
-            inside = True
-        elif closes:
-            if not inside and tags > 0:  # a stray tag after a proper block
-                said.append(text[position : tag.start()])
-            position, inside = tag.end(), False
-        tags += 1
-    return "".join(said) + ("" if inside else text[position:])
-
-
-def tagged_answer(text: str) -> str | None:
-    """The text of the last `<answer>` tag after thinking; None where there is none, or no letter or digit in it."""
-    found = _ANSWER.findall(without_thinking(text))
-    answer = found[-1].strip() if found else ""
-    return answer if any(character.isalnum() for character in answer) else None
-
-
-def tagged_letter(text: str) -> str | None:
-    """The option letter in the answer tag, upper case. "B", "(b)" and "B." are letters; "B because .." is not."""
-    answer = tagged_answer(text)
-    match = _LETTER.fullmatch(answer) if answer is not None else None
-    return match.group(1).upper() if match else None
 
 
 def parse_options(choices: str) -> dict[str, str]:
@@ -95,18 +61,6 @@ def listed(value: Any) -> Any:
     if isinstance(value, Mapping):
         raise ValueError("is an object, not a list")
     return list(value) if hasattr(value, "__iter__") and not isinstance(value, str) else value
-
-
-def named(answer: str, names: Iterable[str]) -> set[str]:
-    """Those of the names (places, people) that the answer holds, as whole words, without regard to case, blanks and
-    underscores. Where one name stands within another ("box", "red box"), the longer one is what was named."""
-    found = set()
-    for name in sorted(set(names), key=lambda name: (-len(name), name)):
-        words = r"[\s_]+".join(re.escape(word) for word in re.split(r"[\s_]+", name.strip()))
-        answer, count = re.subn(rf"(?<![\w]){words}(?![\w])", "\0", answer, flags=re.IGNORECASE)
-        if count:
-            found.add(name)
-    return found
 
 
 class Critique(BaseModel):
@@ -172,7 +126,36 @@ class Voting(Protocol):
         """The answer that an episode gave, without its wording; None where it gave none."""
 
 
-class LetterTask(OneTurnTask[RowT], Generic[RowT]):
+class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
+    """A one-turn task whose answer stands in `<answer>` and is read by rule: a letter, a place, names, a number.
+
+    Args:
+        strict_answers: read as the paper's code does (`tasks.NAME.strict_answers=true`): "B" and "(b)." are answers,
+            "**B**" and "B: green_box" are none. Every verdict reports both readings: `answered` says whether the reader
+            in use read an answer, `answered_strict` whether the strict one did (1.0 or 0.0 each).
+    """
+
+    version: ClassVar[int] = 2
+
+    def __init__(self, strict_answers: bool = False) -> None:
+        self.strict_answers = strict_answers
+
+    @abstractmethod
+    def read(self, row: RowT, text: str, strict: bool) -> str | None:
+        """Read the answer in what the policy wrote; None where there is none. Equal readings earn the same."""
+
+    def answer_of(self, row: RowT, episode: Episode) -> str | None:
+        """The answer of an episode, as the reader in use reads it."""
+        return self.read(row, episode.answer, self.strict_answers)
+
+    def reading_metrics(self, row: RowT, episode: Episode) -> dict[str, float]:
+        """`answered` and `answered_strict`, for the verdict."""
+        strict = self.read(row, episode.answer, True)
+        answer = strict if self.strict_answers else self.read(row, episode.answer, False)
+        return {"answered": float(answer is not None), "answered_strict": float(strict is not None)}
+
+
+class LetterTask(AnswerTask[RowT], Generic[RowT]):
     """A one-turn task whose answer is one option's letter in `<answer>`: exact match."""
 
     @abstractmethod
@@ -190,14 +173,15 @@ class LetterTask(OneTurnTask[RowT], Generic[RowT]):
     def secrets(self, row: RowT) -> Sequence[str]:
         return tuple(self.options(row).values())
 
+    def read(self, row: RowT, text: str, strict: bool) -> str | None:
+        return tagged_letter(text, self.options(row), strict=strict)
+
     def vote(self, row: RowT, episode: Episode) -> str | None:
-        letter = tagged_letter(episode.answer)
-        return letter if letter in self.options(row) else None
+        return self.answer_of(row, episode)
 
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
-        letter = tagged_letter(episode.answer)
-        correct = float(letter == self.gold(row))
-        return Verdict(correct, {"accuracy": correct, "answered": float(letter in self.options(row))})
+        correct = float(self.answer_of(row, episode) == self.gold(row))
+        return Verdict(correct, {"accuracy": correct, **self.reading_metrics(row, episode)})
 
 
 def feedback_paragraph(feedback: str | None) -> str:

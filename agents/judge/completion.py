@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, BeforeValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from agents.errors import JudgeFailure
 
@@ -41,8 +41,17 @@ class Tokens(BaseModel):
     completion_tokens_details: Annotated[_Reasoning | None, OrNone] = None
 
 
+def _text_parts(content: Any) -> Any:
+    """The text of a message that comes in parts; parts that hold thoughts are no text."""
+    if not isinstance(content, list):
+        return content
+    parts = (part for part in content if isinstance(part, dict) and part.get("type") == "text")
+    return "".join(str(part.get("text") or "") for part in parts)
+
+
 class _Said(BaseModel):
-    content: str | None = None
+    # Thoughts that an endpoint gives apart (`reasoning_content`, `reasoning`) are not read: they are no answer.
+    content: Annotated[str | None, BeforeValidator(_text_parts)] = None
     refusal: str | None = None
 
 

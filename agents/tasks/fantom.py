@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from agents.choice import OneTurnTask, letter_options, listed, named, tagged_answer, tagged_letter
+from agents.answers import names_given, undressed
+from agents.choice import AnswerTask, letter_options, listed, tagged_answer, tagged_letter
 from agents.judge import Judge
 from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt
@@ -109,7 +110,7 @@ class FanToMRow(Row):
         return kind_of(self.question_type)
 
 
-class FanToM(OneTurnTask[FanToMRow]):
+class FanToM(AnswerTask[FanToMRow]):
     """What does Veronica believe was said before she joined?"""
 
     name = "fantom"
@@ -172,47 +173,49 @@ class FanToM(OneTurnTask[FanToMRow]):
             *belief,
         ]
 
-    def vote(self, row: FanToMRow, episode: Episode) -> str | None:
-        answer = tagged_answer(episode.answer)
+    def read(self, row: FanToMRow, text: str, strict: bool) -> str | None:
+        answer = tagged_answer(text)
         if answer is None:
             return None
         if row.kind == "choice":
-            letter = tagged_letter(episode.answer)
-            offered = string.ascii_uppercase[: len(row.answer_choices) or UNLISTED_CHOICES]
-            return letter if letter is not None and letter in offered else None
+            texts = row.answer_choices or [""] * UNLISTED_CHOICES
+            return tagged_letter(text, dict(zip(string.ascii_uppercase, texts, strict=False)), strict=strict)
         if row.kind == "list":
-            return ", ".join(sorted(_listed_names(row, answer))) or None
+            return ", ".join(sorted(names_given(answer, _listed_names(row), strict=strict))) or None
         if row.kind == "binary":
-            return {True: "yes", False: "no", None: None}[_polarity(answer)]
+            return {True: "yes", False: "no", None: None}[_polarity(answer if strict else undressed(answer))]
         return " ".join(normalized_tokens(answer)) or None
 
+    def vote(self, row: FanToMRow, episode: Episode) -> str | None:
+        return self.answer_of(row, episode)
+
     async def judge(self, row: FanToMRow, episode: Episode, judge: Judge) -> Verdict:
-        answer = tagged_answer(episode.answer)
-        score = _score(row, episode.answer, answer) if answer else 0.0
-        metrics = {"accuracy": score, "answered": float(bool(answer)), f"accuracy_{row.kind}": score}
+        answer = self.answer_of(row, episode)
+        score = _score(row, answer) if answer is not None else 0.0
+        metrics = {"accuracy": score, **self.reading_metrics(row, episode), f"accuracy_{row.kind}": score}
         return Verdict(score, metrics)
 
 
 def _polarity(text: str) -> bool | None:
-    """True for yes, False for no, None where the text says neither or both. "Nobody" is not a no."""
-    yes, no = (re.search(rf"\b{word}\b", text, re.IGNORECASE) is not None for word in ("yes", "no"))
+    """True for yes, False for no, None where the text says neither, both or "not yes". "Nobody" is not a no."""
+    yes, no = (re.search(rf"(?<!\bnot )\b{word}\b", text, re.IGNORECASE) is not None for word in ("yes", "no"))
     return yes if yes != no else None
 
 
-def _listed_names(row: FanToMRow, answer: str) -> set[str]:
-    """Of the right and the wrong names those that the answer holds."""
+def _listed_names(row: FanToMRow) -> set[str]:
+    """The right and the wrong names."""
     lists = (row.correct_answer, row.wrong_answer)
-    return named(answer, {name for names in lists if isinstance(names, list) for name in names})
+    return {name for names in lists if isinstance(names, list) for name in names}
 
 
-def _score(row: FanToMRow, text: str, answer: str) -> float:
+def _score(row: FanToMRow, answer: str) -> float:
+    """What an answer earns, as `FanToM.read` gives it."""
     gold = row.correct_answer
     if row.kind == "choice":
-        letter = tagged_letter(text)
-        return float(letter is not None and ord(letter) - ord("A") == gold)
+        return float(ord(answer) - ord("A") == gold)
     if row.kind == "list":
         assert isinstance(gold, list)
-        return float(_listed_names(row, answer) == set(gold))
+        return float(answer == ", ".join(sorted(set(gold))))
     if row.kind == "binary":
-        return float(_polarity(answer) is not None and _polarity(answer) == _polarity(str(gold)))
+        return float(_polarity(answer) == _polarity(str(gold)))
     return token_f1(answer, str(gold))

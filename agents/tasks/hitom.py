@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agents.choice import OneTurnTask, parse_options, tagged_letter
+from agents.choice import AnswerTask, parse_options, tagged_letter
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
@@ -36,7 +36,7 @@ class HiToMRow(Row):
     extra_info: str = ""
 
 
-class HiToM(OneTurnTask[HiToMRow]):
+class HiToM(AnswerTask[HiToMRow]):
     """Where does A think B thinks the tomato is?"""
 
     name = "hitom"
@@ -74,13 +74,16 @@ class HiToM(OneTurnTask[HiToMRow]):
     def group_keys(self, row: HiToMRow) -> Sequence[GroupKey]:
         return [GroupKey.from_text("story", row.story)]
 
+    def read(self, row: HiToMRow, text: str, strict: bool) -> str | None:
+        options = parse_options(row.choices)
+        return options.get(tagged_letter(text, options, strict=strict) or "")
+
     def vote(self, row: HiToMRow, episode: Episode) -> str | None:
-        return parse_options(row.choices).get(tagged_letter(episode.answer) or "")
+        return self.answer_of(row, episode)
 
     async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
-        chosen = self.vote(row, episode)
-        correct = chosen == row.correct_answer
-        metrics = {"accuracy": float(correct), "answered": float(chosen is not None)}
+        correct = self.answer_of(row, episode) == row.correct_answer
+        metrics = {"accuracy": float(correct), **self.reading_metrics(row, episode)}
         if row.question_order is not None:
             metrics[f"accuracy_order_{row.question_order}"] = float(correct)
         return Verdict(float(correct), metrics)

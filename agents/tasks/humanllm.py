@@ -12,13 +12,16 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from agents.choice import OneTurnTask, letter_options, tagged_answer
+from agents.answers import folded, introduced, undressed
+from agents.choice import AnswerTask, letter_options, tagged_answer
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import gold_letter, lettered, option_texts, pointed_at, seen, user_text
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
 RANKS = 5
+_BETWEEN = re.compile(r"[\s,;>/|]+")  # the letters of an answer
+_LONGEST_ANSWER = 200  # characters; a longer text in the tag is an essay
 
 RULES = """\
 You get to know a user by what stands below: the user's person and what the user took before. Then you see a list of \
@@ -89,7 +92,7 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class HumanLLM(OneTurnTask[HumanLLMRow]):
+class HumanLLM(AnswerTask[HumanLLMRow]):
     """After two thrillers and a cookbook: which of these twenty books?"""
 
     name = "humanllm"
@@ -99,7 +102,7 @@ class HumanLLM(OneTurnTask[HumanLLMRow]):
     critic = load_prompt("humanllm/critique")
 
     def render(self, row: HumanLLMRow, feedback_block: str) -> str:
-        ranks = _ranks(row)
+        ranks = min(RANKS, len(row.candidates))
         example = ",".join(list(lettered(row.candidates))[:ranks])
         return (
             f"{RULES}\n\nThe user:\n{row.history}\n\n{feedback_block}Question: Which of these items did the user take "
@@ -136,26 +139,28 @@ class HumanLLM(OneTurnTask[HumanLLMRow]):
     def secrets(self, row: HumanLLMRow) -> Sequence[str]:
         return (*row.candidates, *pointed_at(("item", "candidate"), lettered(row.candidates)))
 
+    def read(self, row: HumanLLMRow, text: str, strict: bool) -> str | None:
+        """The letters of an answer, the likeliest first; None where they are not five different ones of the list."""
+        answer = tagged_answer(text) or ""
+        if strict:
+            letters = [letter.strip().upper() for letter in answer.rstrip(".").split(",")]
+        elif len(answer) <= _LONGEST_ANSWER:
+            letters = [folded(part).upper() for part in _BETWEEN.split(introduced(undressed(answer))) if folded(part)]
+        else:
+            return None
+        ranks = min(RANKS, len(row.candidates))
+        valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(lettered(row.candidates))
+        return ",".join(letters) if valid else None
+
     async def judge(self, row: HumanLLMRow, episode: Episode, judge: Judge) -> Verdict:
-        ranked = _ranked(row, episode.answer)
+        answer = self.answer_of(row, episode)
+        ranked = answer.split(",") if answer else []
         gold = self.gold(row)
         reward = 1.0 / (ranked.index(gold) + 1) if gold in ranked else 0.0
         metrics = {
             "mrr@5": reward,
             "hit@5": float(gold in ranked),
             "top1_acc": float(reward == 1.0),
-            "answered": float(bool(ranked)),
+            **self.reading_metrics(row, episode),
         }
         return Verdict(reward, metrics)
-
-
-def _ranks(row: HumanLLMRow) -> int:
-    return min(RANKS, len(row.candidates))
-
-
-def _ranked(row: HumanLLMRow, text: str) -> list[str]:
-    """The letters of an answer, the likeliest first; none where they are not five different ones of the list."""
-    answer = tagged_answer(text)
-    letters = [letter.strip().upper() for letter in (answer or "").rstrip(".").split(",")]
-    valid = len(letters) == len(set(letters)) == _ranks(row) and set(letters) <= set(lettered(row.candidates))
-    return letters if valid else []

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from agents.choice import LetterTask, letter_options, tagged_letter
+from agents.choice import LetterTask, letter_options
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import gold_letter, lettered, option_texts, seen
@@ -105,7 +105,7 @@ class Mistakes(LetterTask[MistakesRow]):
         if correct not in self.options(row):
             return verdict
         # How often the student's part is forgotten for the mathematician's.
-        slipped = float(tagged_letter(episode.answer) == correct)
+        slipped = float(self.answer_of(row, episode) == correct)
         return Verdict(verdict.reward, {**verdict.metrics, "right_in_mathematics": slipped})
 
 

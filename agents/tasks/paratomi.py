@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import field_validator
 
-from agents.choice import OneTurnTask, listed, named, tagged_answer
+from agents.answers import folded_place, names_given
+from agents.choice import AnswerTask, listed, tagged_answer
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import present
@@ -49,7 +50,7 @@ class ParaToMiRow(Row):
         return story
 
 
-class ParaToMi(OneTurnTask[ParaToMiRow]):
+class ParaToMi(AnswerTask[ParaToMiRow]):
     """Where will Isla look for the banana?"""
 
     name = "paratomi"
@@ -79,14 +80,20 @@ class ParaToMi(OneTurnTask[ParaToMiRow]):
     def group_keys(self, row: ParaToMiRow) -> Sequence[GroupKey]:
         return [GroupKey("story", story_key(row.story, row.question))]
 
+    def read(self, row: ParaToMiRow, text: str, strict: bool) -> str | None:
+        answer = tagged_answer(text)
+        if answer is None:
+            return None
+        places = names_given(answer, {row.correct_answer, *row.cands}, strict=strict)
+        if row.cands or (strict and places):
+            return places.pop() if len(places) == 1 else None  # an answer with two places does not say where
+        # The right place is the only one known, so the answer must be that place and say no more.
+        place = folded_place(answer)
+        return row.correct_answer if place == folded_place(row.correct_answer) else place or None
+
     def vote(self, row: ParaToMiRow, episode: Episode) -> str | None:
-        answer = tagged_answer(episode.answer)
-        if answer is None or not row.cands:
-            return re.sub(r"[\s_]+", " ", answer).strip(" .!").casefold() if answer else None
-        places = named(answer, row.cands)
-        return places.pop() if len(places) == 1 else None  # who names two has not said where
+        return self.answer_of(row, episode)
 
     async def judge(self, row: ParaToMiRow, episode: Episode, judge: Judge) -> Verdict:
-        answer = tagged_answer(episode.answer)
-        correct = answer is not None and named(answer, {row.correct_answer, *row.cands}) == {row.correct_answer}
-        return Verdict(float(correct), {"accuracy": float(correct), "answered": float(bool(answer))})
+        correct = float(self.answer_of(row, episode) == row.correct_answer)
+        return Verdict(correct, {"accuracy": correct, **self.reading_metrics(row, episode)})

@@ -16,10 +16,9 @@ from typing import Any
 from pydantic import field_validator, model_validator
 
 from agents.choice import LetterTask, tagged_letter
-from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import Label, gold_letter, present, seen, user_text
-from agents.task import Episode, Metric, NotBlank, Row, Verdict
+from agents.task import Metric, NotBlank, Row
 
 RULES = """\
 Read about a social situation and answer the question about it. Think of what each person knows, wants, feels and \
@@ -138,12 +137,8 @@ class SocialR1(LetterTask[SocialR1Row]):
     def groups(self, row: SocialR1Row) -> Mapping[str, str]:
         return present({"test": row.subtask, "ability": row.ability.partition(":")[0]})
 
-    def vote(self, row: SocialR1Row, episode: Episode) -> str | None:
-        letter = tagged_letter(episode.answer)
-        return letter if not self.options(row) or letter in _offered(row) else None
-
-    async def judge(self, row: SocialR1Row, episode: Episode, judge: Judge) -> Verdict:
-        verdict = await super().judge(row, episode, judge)
-        letter, options = tagged_letter(episode.answer), self.options(row)
-        answered = letter is not None and (not options or letter in options or letter == self.gold(row))
-        return Verdict(verdict.reward, {**verdict.metrics, "answered": float(answered)})
+    def read(self, row: SocialR1Row, text: str, strict: bool) -> str | None:
+        options = self.options(row)
+        # Where the list was read in part or not at all, letters count whose text nobody knows.
+        letters = _offered(row) | {self.gold(row)} if options else set(string.ascii_uppercase)
+        return tagged_letter(text, {letter: options.get(letter, "") for letter in letters}, strict=strict)

@@ -7,12 +7,13 @@ scale; binary and categorical answers are right or wrong. Row schema and formula
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from agents.choice import OneTurnTask, tagged_answer
+from agents.answers import chosen_option, folded, introduced, undressed
+from agents.choice import AnswerTask, tagged_answer
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import user_text
@@ -37,6 +38,7 @@ _LABEL = re.compile(
     r"(?<![\w.-])(-?[0-9]{1,3})\s*(?:=|:|\)|-|–|\()\s*([A-Za-z][^\n,;()=:]{0,60}?)"
     r"\s*(?=[\n,;().]|\Z|(?:to|and|or|through|until)?\s*-?[0-9]{1,3}\s*[=:(])"
 )
+_LONGEST_ANSWER = 200  # characters; a longer text in the tag is an essay
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _LONGEST_SCALE = 101  # 0 to 100; what is longer is no scale whose every step is blanked
 
@@ -77,7 +79,7 @@ class SocSci210Row(Row):
         return {number: label for number, label in labels_in(self.prompt_text).items() if number in self.scale}
 
 
-class SocSci210(OneTurnTask[SocSci210Row]):
+class SocSci210(AnswerTask[SocSci210Row]):
     """How likely would you be to vote for this candidate, from 1 to 7?"""
 
     name = "socsci210"
@@ -120,20 +122,30 @@ class SocSci210(OneTurnTask[SocSci210Row]):
     def groups(self, row: SocSci210Row) -> Mapping[str, str]:
         return {"response type": row.response_type}
 
-    def vote(self, row: SocSci210Row, episode: Episode) -> str | None:
-        answer = tagged_answer(episode.answer)
-        value = _value(row, answer) if answer is not None else None
+    def read(self, row: SocSci210Row, text: str, strict: bool) -> str | None:
+        answer = tagged_answer(text)
+        if answer is None:
+            return None
+        value = _value(row, answer, str.strip)
+        if value is None and not strict and len(answer) <= _LONGEST_ANSWER:
+            value = _value(row, introduced(undressed(answer)), folded)
+            if value is None:  # "5: very likely", where the text says so
+                step = chosen_option(answer, {str(n): label for n, label in row.labels.items()}, key=r"-?\d{1,3}")
+                value = float(step) if step is not None else None
         return None if value is None else str(value)
 
+    def vote(self, row: SocSci210Row, episode: Episode) -> str | None:
+        return self.answer_of(row, episode)
+
     async def judge(self, row: SocSci210Row, episode: Episode, judge: Judge) -> Verdict:
-        answer = tagged_answer(episode.answer)
-        value = _value(row, answer) if answer is not None else None
+        answer = self.answer_of(row, episode)
+        value = None if answer is None else float(answer)
         score = _score(row, value) if value is not None else 0.0
         name = self.headline.name
         metrics = {
             name: score,
             "exact": float(value is not None and value == row.response),
-            "answered": float(value is not None),
+            **self.reading_metrics(row, episode),
             f"{name}_{row.response_type}": score,
         }
         return Verdict(score, metrics)
@@ -151,8 +163,9 @@ def labels_in(text: str) -> dict[int, str]:
     return {int(number): label.strip() for number, label in _LABEL.findall(text)}
 
 
-def _value(row: SocSci210Row, answer: str) -> float | None:
-    """The number that an answer gives; yes and no for binary questions."""
+def _value(row: SocSci210Row, answer: str, bare: Callable[[str], str]) -> float | None:
+    """The number that an answer gives; yes and no for binary questions. `bare` takes off what may stand around it."""
+    answer = bare(answer)
     if number := _NUMBER.fullmatch(answer):
         return float(number.group(1))
     word = answer.strip(" .!").lower()

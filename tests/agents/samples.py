@@ -79,7 +79,7 @@ FANTOM_FACT = {
 
 SAMPLES: dict[str, Sample] = {
     "hitom": Sample(
-        "hitom", HITOM, ("B", "b", "(B)", "B."), ("A", "C", "Z", "red_crate", "B because she saw it", "A, B")
+        "hitom", HITOM, ("B", "b", "(B)", "B."), ("A", "C", "Z", "green_box", "B because she saw it", "A, B")
     ),
     "paratomi": Sample(
         "paratomi",

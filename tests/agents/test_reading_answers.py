@@ -3,29 +3,10 @@
 import pytest
 from samples import SAMPLES, load, tagged, verdict_of
 
-from agents.choice import listed, named, parse_options, tagged_answer, tagged_letter, without_thinking
+from agents.choice import listed, named, parse_options, tagged_answer, without_thinking
 from agents.errors import BadRow
 from agents.metrics.overlap import token_f1
 from agents.rows import parse_row
-
-
-@pytest.mark.parametrize(
-    "text, letter",
-    [
-        ("B", "B"),
-        ("b", "B"),
-        ("(b)", "B"),
-        ("B.", "B"),
-        ("(B).", "B"),
-        ("B)", "B"),
-        ("BB", None),
-        ("1", None),
-        ("ß", None),
-    ]
-    + [("B because", None), ("A B", None), ("**B**", None), ("", None), ("Б", None)],
-)
-def test_tagged_letter(text, letter):
-    assert tagged_letter(f"<answer>{text}</answer>") == letter
 
 
 # lower() can lengthen a text (the capital dotted I of Turkish becomes two characters): positions found in it are not

@@ -144,7 +144,7 @@ SAMPLES: dict[str, Sample] = {
         BehaviorChain(),
         BEHAVIOR_CHAIN,
         ("C", "c", "(C)."),
-        ("A", "D", "Z", "She refuses."),
+        ("A", "D", "Z", "She signs."),
         {"raw": BEHAVIOR_CHAIN["raw"].replace('letter": "C"', 'letter": "A"')},  # type: ignore[attr-defined]
     ),
     "alignx": _alignx(AlignX()),

@@ -31,7 +31,7 @@ def row_with(**fields):
 def test_reciprocal_rank(answer, reward, hit, top):
     verdict = verdict_of(TASK, row_with(), tagged(answer))
     assert verdict.reward == reward
-    assert verdict.metrics == {"mrr@5": reward, "hit@5": hit, "top1_acc": top, "answered": 1.0}
+    assert verdict.metrics == {"mrr@5": reward, "hit@5": hit, "top1_acc": top, "answered": 1.0, "answered_strict": 1.0}
 
 
 @settings(max_examples=30, deadline=None)
@@ -44,11 +44,32 @@ def test_reciprocal_rank_of_any_five(order, gold):
 
 @pytest.mark.parametrize(
     "answer",
-    ["D", "D,A,B,C", "D,A,B,C,E,F", "D,D,A,B,C", "D A B C E", "D;A;B;C;E", "DABCE", "D,A,B,C,U", "1. D,A,B,C,E"],
+    [
+        "D",
+        "D,A,B,C",
+        "D,A,B,C,E,F",
+        "D,D,A,B,C",
+        "DABCE",
+        "D,A,B,C,U",
+        "1. D,A,B,C,E",
+        "D or A,B,C,E",
+        "D,A,B,C,E first",
+    ],
 )
 def test_anything_but_five_different_letters_of_the_list_is_no_answer(answer):
     metrics = verdict_of(TASK, row_with(), tagged(answer)).metrics
-    assert metrics == {"mrr@5": 0.0, "hit@5": 0.0, "top1_acc": 0.0, "answered": 0.0}
+    assert metrics == {"mrr@5": 0.0, "hit@5": 0.0, "top1_acc": 0.0, "answered": 0.0, "answered_strict": 0.0}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["D A B C E", "D;A;B;C;E", "[D, A, B, C, E]", "**D, A, B, C, E**", "(D), (A), (B), (C), (E)", "D > A > B > C > E"]
+    + ["Answer: D, A, B, C, E", "\uff24\uff0c\uff21\uff0c\uff22\uff0c\uff23\uff0c\uff25", "D.\nA.\nB.\nC.\nE."],
+)
+def test_a_ranking_is_read_however_it_is_dressed_unless_strictly(answer):
+    metrics = verdict_of(TASK, row_with(), tagged(answer)).metrics
+    assert (metrics["mrr@5"], metrics["answered"], metrics["answered_strict"]) == (1.0, 1.0, 0.0)
+    assert verdict_of(HumanLLM(strict_answers=True), row_with(), tagged(answer)).metrics["answered"] == 0.0
 
 
 def test_a_list_shorter_than_five():

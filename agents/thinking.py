@@ -1,0 +1,70 @@
+"""Telling what a model thought from what it said.
+
+Models mark their thoughts in many ways. What stands in such a block is never an answer and reaches nobody.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Names of blocks in angle brackets, which may carry a prefix (`<seed:think>`) and attributes.
+_NAMES = {
+    "think": "think(?:ing)?",
+    "thought": "thoughts?",
+    "reason": "reason(?:ing)?",
+    "reflection": "reflection",
+    "analysis": "analysis",
+    "scratchpad": "scratch_?pad",
+}
+# Kind of block -> how it opens, how it closes.
+_BLOCKS: dict[str, tuple[str, str]] = {
+    kind: (
+        rf"<\s{{0,3}}(?:\w{{1,12}}:)?{name}(?:\s[^<>]{{0,80}})?>",
+        rf"<\s{{0,3}}/\s{{0,3}}(?:\w{{1,12}}:)?{name}\s{{0,3}}>",
+    )
+    for kind, name in _NAMES.items()
+} | {
+    "mistral": (r"\[THINK\]", r"\[/THINK\]"),
+    "kimi": ("\u25c1think\u25b7", "\u25c1/think\u25b7"),
+    "cohere": (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
+    "sky": (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    "harmony": (
+        r"<\|channel\|>\s{0,3}(?:analysis|commentary)\b",
+        r"<\|channel\|>\s{0,3}final\b(?:\s{0,3}<\|message\|>)?",
+    ),
+}
+_TAG = re.compile(
+    "(?=[<\\[\u25c1])(?:"  # tells the engine at once where no tag can begin: 25 times faster
+    + "|".join(f"(?P<open_{kind}>{opens})|(?P<close_{kind}>{closes})" for kind, (opens, closes) in _BLOCKS.items())
+    + ")",
+    re.IGNORECASE,
+)
+
+
+def without_thinking(text: str) -> str:
+    """Return what was said: the text outside of every block of thoughts.
+
+    An unclosed block swallows the rest, because no answer followed it. A tag of another kind within a block is part of
+    the thought. Before a closing tag whose block was never opened everything is thought: the chat templates of thinking
+    models open the block in the prompt. Takes time linear in the length of the text.
+    """
+    said: list[str] = []
+    position = 0
+    inside: str | None = None  # the kind of the block that is open
+    opened: set[str] = set()
+    for tag in _TAG.finditer(text):
+        action, _, kind = str(tag.lastgroup).partition("_")
+        if inside is None and action == "open":
+            said.append(text[position : tag.start()])
+            inside = kind
+            opened.add(kind)
+        elif inside == kind and action == "close":
+            position, inside = tag.end(), None
+        elif inside is None and action == "close":
+            if kind in opened:  # a stray tag after a proper block
+                said.append(text[position : tag.start()])
+            else:
+                said.clear()
+                opened.add(kind)
+            position = tag.end()
+    return "".join(said) + ("" if inside else text[position:])
