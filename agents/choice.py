@@ -138,6 +138,8 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
     version: ClassVar[int] = 2
 
     def __init__(self, strict_answers: bool = False) -> None:
+        if not isinstance(strict_answers, bool):
+            raise ValueError(f"strict_answers={strict_answers!r}: use true or false")
         self.strict_answers = strict_answers
 
     @abstractmethod
