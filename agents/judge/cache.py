@@ -2,8 +2,8 @@
 
 One SQLite file in WAL mode, which many processes of one machine may write at the same time. (SQLite's WAL needs shared
 memory: on a cluster every machine has its own file.) The key is a hash of everything that determines the answer. A call
-that is under way is claimed, so that a second process waits for its answer instead of paying for another one. Only
-answers that satisfied their schema are kept.
+that is under way is claimed, so that a second process waits for its answer instead of paying for another one. A claim
+ends with its process, however that ends (owner_lock.py). Only answers that satisfied their schema are kept.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import platform
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from agents import owner_lock
 from agents.errors import BadCache
 
 logger = logging.getLogger(__name__)
@@ -28,6 +27,7 @@ _FORMAT = 1  # part of every key: raise it when the meaning of an answer changes
 _CHECK_EVERY = 256  # writes between two looks at the size
 _EVICT = 0.2  # share of the size that goes when the file is full, the longest unused answers first
 _BUSY_S = 10.0  # how long one waits for another's lock
+_LOOK_EVERY_S = 1.0  # between two looks at whether the owner of a claim is alive, however many wait for it
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL);
@@ -57,7 +57,8 @@ class Cache:
 
     def __init__(self, path: Path, max_mb: float = 2048) -> None:
         self.path, self.max_bytes = path, int(max_mb * 1e6)
-        self.owner = f"{platform.node()}:{os.getpid()}:{id(self)}"
+        self._owners = path.with_name(f"{path.name}.owners")
+        self._seen_alive: dict[str, float] = {}  # owner -> when
         self._writes = 0
         self._warned = False
         try:
@@ -67,12 +68,16 @@ class Cache:
             self._use_wal()
             self._db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last answers, never the file
             self._db.executescript(_TABLES)
+            self._lock = owner_lock.OwnerLock(self._owners)
+            owner_lock.remove_gone(self._owners)
         except (OSError, sqlite3.Error) as error:
             raise BadCache(
                 f"The judge's cache {path} cannot be used: {error}. Remove the file, name another folder with "
                 "judge.cache_dir, or switch it off with judge.cache=false (--no-cache)."
             ) from error
+        self.owner = self._lock.name
         with self._forgiving():
+            self._db.execute("DELETE FROM claims WHERE until < ?", (time.time(),))
             self._shrink()  # short runs never come to the next look
 
     def _use_wal(self) -> None:
@@ -101,7 +106,11 @@ class Cache:
         return str(row[0])
 
     def claim(self, key: bytes, seconds: float) -> Literal["mine", "theirs"]:
-        """Say that this process fetches the answer. A claim whose owner died runs out by itself.
+        """Say that this process fetches the answer.
+
+        Args:
+            seconds: after which the claim runs out; at once where its process ends. (Of another host, or where the file
+                system has no locks, nobody can tell that a process has ended.)
 
         Returns:
             "theirs" where another process is at it or has just got it: look again in a while.
@@ -117,10 +126,27 @@ class Cache:
 
     def _is_theirs(self, key: bytes) -> bool:
         row = self._db.execute("SELECT owner, until FROM claims WHERE key = ?", (key,)).fetchone()
-        if row is not None and row[0] != self.owner and row[1] > time.time():
+        if row is not None and row[0] != self.owner and row[1] > time.time() and self._is_alive(row[0]):
             return True
         # Its text, so that an answer which cannot be read counts as none here too.
         return self._db.execute("SELECT text FROM answers WHERE key = ?", (key,)).fetchone() is not None
+
+    def _is_alive(self, owner: str) -> bool:
+        now = time.monotonic()
+        if now - self._seen_alive.get(owner, -_LOOK_EVERY_S) < _LOOK_EVERY_S:
+            return True
+        if not owner_lock.is_gone(self._owners, owner):
+            self._seen_alive[owner] = now
+            return True
+        self._db.execute("DELETE FROM claims WHERE owner = ?", (owner,))
+        return False
+
+    def seconds_left(self, key: bytes) -> float:
+        """How long a claim still lasts at most; 0 where there is none."""
+        row = None
+        with self._forgiving():
+            row = self._db.execute("SELECT until FROM claims WHERE key = ?", (key,)).fetchone()
+        return 0.0 if row is None else max(0.0, row[0] - time.time())
 
     def put(self, key: bytes, text: str) -> None:
         """Keep an answer, and give the claim up."""
@@ -138,7 +164,9 @@ class Cache:
             self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
 
     def close(self) -> None:
+        """Close the file; claims that are left are void."""
         self._db.close()
+        self._lock.close()
 
     def size(self) -> int:
         """Bytes in use."""

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from agents.errors import JudgeFailure
 from agents.judge.breaker import OK
 from agents.judge.limits import Grant, Limits, Report
+from agents.judge.waiting import Reason, WaitNotice, calls
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ class Gate:
         self._served = True  # the last grant covered everything that was asked for
         self._wake: asyncio.Event | None = None
         self._contact: asyncio.Task[None] | None = None
+        self._reason: Reason | None = None  # why calls wait, as the last grant said
+        self._notice = WaitNotice(self._explain)
 
     async def enter(self, tokens: float) -> None:
         """Wait until one more request may be sent.
@@ -73,7 +76,8 @@ class Gate:
         self._waiters.append(waiter)
         self._touch(urgent=self._served)
         try:
-            await waiter.admitted
+            with self._notice.waiting():
+                await waiter.admitted
         except asyncio.CancelledError:
             if waiter.admitted.done() and not waiter.admitted.cancelled() and not waiter.admitted.exception():
                 self._requests += 1.0  # admitted in the same moment, and nothing was sent
@@ -111,6 +115,10 @@ class Gate:
         """Where nothing is left to do the slots go back; not at once, for the next call is often near."""
         if self._in_flight == 0 and not self._waiters and self._wake is not None:
             asyncio.get_running_loop().call_later(LINGER_S, self._wake.set)
+
+    def _explain(self, waiting: int, _: Sequence[float]) -> Reason:
+        reason = self._reason or Reason("limits", f"for the run's limits of {self.line} to answer")
+        return Reason(reason.kind, f"{calls(waiting)} {reason.text}")
 
     def _fits(self) -> bool:
         return self._in_flight < self._grant.slots and self._requests >= 1.0 and self._tokens > 0.0
@@ -182,7 +190,7 @@ class Gate:
         return report
 
     def _apply(self, grant: Grant, report: Report) -> None:
-        self._grant = grant
+        self._grant, self._reason = grant, grant.reason
         self._requests += grant.requests
         self._tokens += grant.tokens  # what ended meanwhile has corrected it already
         self._served = (

@@ -197,7 +197,9 @@ class Judge(ChatModel):
                 self.usage.cache_hits += 1
                 return text
             if cache.claim(key, self.endpoint.deadline_s) == "theirs":
-                await asyncio.sleep(_CLAIM_POLL_S)
+                with self.line.claimed.waiting(partial(cache.seconds_left, key)):
+                    while cache.claim(key, self.endpoint.deadline_s) == "theirs" and cache.get(key) is None:
+                        await asyncio.sleep(_CLAIM_POLL_S)
                 continue
             return await self._lead(key, schema, instructions, data, cache)
 
@@ -291,5 +293,6 @@ def line_settings(endpoint: Endpoint, **more: Any) -> LineSettings:
         concurrency=endpoint.concurrency,
         requests_per_minute=endpoint.requests_per_minute,
         tokens_per_minute=endpoint.tokens_per_minute,
+        timeout_s=endpoint.timeout_s,
         **more,
     )

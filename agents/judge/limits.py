@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.judge.breaker import OK, BreakerSettings, CircuitBreaker
+from agents.judge.breaker import OK, BreakerSettings, CircuitBreaker, State
 from agents.judge.rates import AdaptiveCap, Bucket
+from agents.judge.waiting import Reason
 
 HEARTBEAT_S = 1.0
 POLL_S = 0.05  # how soon a process that could not be served asks again
@@ -36,6 +37,7 @@ class LineSettings:
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     breaker: BreakerSettings = BreakerSettings()
+    timeout_s: float | None = None  # of one request, for messages
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Grant:
         requests, tokens: how many more may be started (inf: no such limit).
         again_s: report again after this time at the latest.
         contended: others wait for slots; hand back at once what is not needed.
+        reason: why calls will wait that this grant does not cover; its text goes behind "5 calls wait".
     """
 
     slots: int
@@ -85,6 +88,7 @@ class Grant:
     again_s: float
     contended: bool = False
     stop: Stop | None = None
+    reason: Reason | None = None
 
 
 @dataclass(eq=False)
@@ -137,7 +141,8 @@ class _Line:
             detail = f"{self.settings.name} is down: {self.breaker.summary()}"
             return Grant(0, 0.0, 0.0, HEARTBEAT_S, stop=Stop("outage", detail))
         if state == "open":
-            return Grant(0, 0.0, 0.0, min(HEARTBEAT_S, max(POLL_S, self.breaker.until - now)))
+            again_s = min(HEARTBEAT_S, max(POLL_S, self.breaker.until - now))
+            return Grant(0, 0.0, 0.0, again_s, reason=self._paused(now))
         in_use = sum(p.held for p in self.processes.values())
         cap = self.cap.value
         if state == "probing":
@@ -149,7 +154,34 @@ class _Line:
         contended = any(p.demand > p.held for p in self.processes.values())
         served = slots >= process.demand and requests >= process.waiting and tokens >= process.tokens_waiting
         again_s = POLL_S if not served else CONTENDED_S if contended else HEARTBEAT_S
-        return Grant(slots, requests, tokens, again_s, contended)
+        reason = None if served else self._reason(process, state, slots, requests, tokens)
+        return Grant(slots, requests, tokens, again_s, contended, reason=reason)
+
+    def _paused(self, now: float) -> Reason:
+        left, summary = max(0.0, self.breaker.until - now), self.breaker.summary()
+        kind = f"pause {self.breaker.pauses}"
+        return Reason(kind, f"for {self.settings.name}, which is asked again in {left:.0f} s at most: {summary}")
+
+    def _reason(self, process: _Process, state: State, slots: int, requests: float, tokens: float) -> Reason:
+        """What a process waits for whose calls are not all let through."""
+        name, cap = self.settings.name, self.cap.value
+        within = f", for {self.settings.timeout_s:g} s at most" if self.settings.timeout_s else ""
+        if state == "probing":
+            return Reason("probe", f"for {name}: one request tries whether it answers again{within}")
+        at_once = slots > process.in_flight
+        for bucket, missing, setting in (
+            (self.requests, requests < process.waiting, "requests_per_minute"),
+            (self.tokens, tokens < process.tokens_waiting, "tokens_per_minute"),
+        ):
+            if bucket.rate != math.inf and missing and at_once:
+                total = self._total("waiting" if bucket is self.requests else "tokens_waiting")
+                seconds = max(0.0, total - bucket.level) / bucket.rate
+                text = (
+                    f"for {name}: the limit is {setting}={60 * bucket.rate:g}; all that wait now take {seconds:.0f} s"
+                )
+                return Reason(setting, text)
+        lowered = f" after rate-limit answers, of {self.cap.most}" if cap < self.cap.most else ""
+        return Reason("cap", f"for {name}: {cap} requests may be under way{lowered} (concurrency){within} each")
 
     def _slots(self, process: _Process, cap: int, now: float) -> int:
         """The slots that this process may use now: its share, and room to grow without asking first."""

@@ -26,6 +26,7 @@ from agents.judge.completion import Completion
 from agents.judge.endpoint import MODES, Endpoint, StructuredMode
 from agents.judge.gate import Gate
 from agents.judge.usage import Usage
+from agents.judge.waiting import Reason, WaitNotice, calls
 from agents.message import Message
 
 T = TypeVar("T")
@@ -119,6 +120,7 @@ class Line:
 
     Attributes:
         mode: how structured answers are asked for; `settled` once an answer has come that way (judge.py).
+        claimed: around waits for an answer that another process is asking for (judge.py).
     """
 
     def __init__(self, endpoint: Endpoint, gate: Gate, client: openai.AsyncOpenAI | None = None) -> None:
@@ -128,6 +130,9 @@ class Line:
         self._client = client
         self._url: str | None = None
         self._completion_tokens = _GUESSED_COMPLETION
+        self._failed: Cause | None = None  # why the last request that will be sent again failed
+        self.claimed = WaitNotice(self._explain_claimed)
+        self._retried = WaitNotice(self._explain_retried)
 
     @property
     def client(self) -> openai.AsyncOpenAI:
@@ -173,6 +178,8 @@ class Line:
         retrying = AsyncRetrying(
             stop=lambda state: stop_after_attempt(self.endpoint.max_attempts)(state) or deadline.passed(state),
             wait=_wait,
+            before_sleep=self._note_cause,
+            sleep=self._sleep,
             retry=retry_if_exception(lambda error: classify(error) in TRANSIENT),
             reraise=True,
         )
@@ -187,6 +194,23 @@ class Line:
                 raise
             raise JudgeFailure(cause, self._detail(error)) from None
         raise AssertionError("tenacity ends with a result or an exception")
+
+    def _note_cause(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self._failed = classify(error) if error is not None else None
+
+    async def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        with self._retried.waiting(lambda: end - time.monotonic()):
+            await asyncio.sleep(seconds)
+
+    def _explain_retried(self, waiting: int, left_s: Sequence[float]) -> Reason:
+        text = f"{calls(waiting)} to be sent again to {self.endpoint.name}, {max(left_s):.0f} s at most"
+        return Reason("retry", f"{text}; the last failure: {self._failed}")
+
+    def _explain_claimed(self, waiting: int, left_s: Sequence[float]) -> Reason:
+        text = f"{calls(waiting)} for answers of {self.endpoint.name} that another process is asking for"
+        return Reason("claimed", f"{text}, {max(left_s):.0f} s at most")
 
     def _path(self) -> str:
         """The whole URL: the SDK takes a tenth of its CPU for a call to join a path to its base URL."""

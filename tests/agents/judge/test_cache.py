@@ -7,6 +7,7 @@ holds all that determines an answer. Failures, and what is sampled, are never ke
 """
 
 import asyncio
+import errno
 import json
 import signal
 import sqlite3
@@ -27,7 +28,7 @@ import agents.judge.cache
 from agents.errors import BadCache
 from agents.judge import Judge
 from agents.judge.cache import Cache, key_of
-from agents.testing import BadRequest, FakeOpenAI, Json, Refusal, WrongSchema
+from agents.testing import BadRequest, FakeOpenAI, Hang, Json, Refusal, WrongSchema
 
 KEY = b"k" * 32
 
@@ -281,6 +282,69 @@ while True:
         assert healthy(path)
 
 
+CLAIMS = """
+cache.claim(b"first", 1e6), cache.claim(b"second", 1e6)
+print("claimed", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_claims_are_void_once_their_process_is_killed_and_not_before(path):
+    with workers(path, CLAIMS, 1) as (owner,):
+        assert owner.stdout.readline() == "claimed\n"
+        cache = Cache(path)
+        assert cache.claim(b"first", 100) == "theirs" and 100 < cache.seconds_left(b"first") <= 1e6
+        owner.kill()
+        owner.wait()
+        cache.close()
+        cache = Cache(path)  # another start
+        assert cache.claim(b"first", 100) == "mine" == cache.claim(b"second", 100)
+        assert [file.name for file in path.with_name(f"{path.name}.owners").iterdir()] == [
+            cache.owner.rpartition("/")[2]
+        ]
+
+
+def test_who_waits_notices_that_the_owner_was_killed(path, monkeypatch):
+    monkeypatch.setattr(agents.judge.cache, "_LOOK_EVERY_S", 0.05)
+    with workers(path, CLAIMS, 1) as (owner,):
+        assert owner.stdout.readline() == "claimed\n"
+        cache = Cache(path)
+        assert cache.claim(b"first", 100) == "theirs"
+        owner.kill()
+        owner.wait()
+        time.sleep(0.06)
+        assert cache.claim(b"first", 100) == "mine"
+
+
+def test_claims_of_a_cache_that_was_closed_are_void(path):
+    one, two = Cache(path), Cache(path)
+    one.claim(KEY, 1e6)
+    assert two.claim(KEY, 100) == "theirs"
+    one.close()
+    again = Cache(path)
+    assert again.claim(KEY, 100) == "mine"
+
+
+@pytest.mark.parametrize("owner", ["elsewhere/0123", "elsewhere:17:4711"])
+def test_a_claim_of_another_host_keeps_its_time(path, clock, owner):
+    cache = Cache(path)
+    cache._db.execute("INSERT INTO claims VALUES (?, ?, ?)", (KEY, owner, clock.now + 60))
+    assert cache.claim(KEY, 60) == "theirs"
+    clock.now += 61
+    assert cache.claim(KEY, 60) == "mine"
+
+
+def test_where_the_file_system_has_no_locks_claims_keep_their_time(path, clock, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("agents.owner_lock.fcntl.flock", no_locks)
+    one, two = Cache(path), Cache(path)
+    assert one.claim(KEY, 60) == "mine" and two.claim(KEY, 60) == "theirs"
+    clock.now += 61
+    assert two.claim(KEY, 60) == "mine"
+
+
 # --- the key
 
 ANY_CHARACTER = st.characters(exclude_categories=())  # halves of surrogate pairs too
@@ -399,8 +463,9 @@ def test_who_is_cancelled_leaves_the_question_to_the_next(path):
 
     async def main(judge):
         tasks = [asyncio.create_task(judge.ask(Score, "Score.", {})) for _ in range(6)]
-        for task in tasks[:3]:  # each leads, until he is cancelled
-            await asyncio.sleep(0.03)
+        for number, task in enumerate(tasks[:3]):  # each leads, until he is cancelled
+            while len(fake.requests) == number:
+                await asyncio.sleep(0.001)
             task.cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(each) for each in found] == [asyncio.CancelledError] * 3 + [Score] * 3 and not judge.asking
@@ -447,3 +512,44 @@ def test_a_broken_disk_does_not_lose_an_answer_that_was_paid(path):
     with asking(fake, path) as judge:
         assert [each.score for each in run(main(judge))] == [7] * 4
     assert len(fake.requests) == 1
+
+
+ASKS = """
+import asyncio, sys
+from pathlib import Path
+from agents.judge import Endpoint, Judge
+from agents.judge.cache import Cache
+from tests.agents.judge.test_cache import Score
+
+async def main():
+    judge = Judge.connect(Endpoint(model="fake", base_url=sys.argv[1], api_key_env=None, structured="json_schema"))
+    judge.cache = Cache(Path(sys.argv[2]))
+    await asyncio.gather(*(judge.ask(Score, "Score.", {"n": n}) for n in range(3)))
+
+asyncio.run(main())
+"""
+
+
+def test_after_kill_9_the_next_start_asks_at_once(path, caplog):
+    """The claims last 300 s; the second start waits for none of them, and has nothing to say about waiting."""
+
+    async def main(judge):
+        found = await asyncio.gather(*(judge.ask(Score, "Score.", {"n": n}) for n in range(3)))
+        await judge.close()
+        return found
+
+    with FakeOpenAI(lambda request: Hang(600) if request.number < 3 else Json({"score": 7})) as fake:
+        killed = subprocess.Popen([sys.executable, "-c", ASKS, fake.url, str(path)])
+        try:
+            while len(fake.requests) < 3:
+                assert killed.poll() is None
+                time.sleep(0.01)
+        finally:
+            killed.kill()
+            killed.wait()
+        judge = Judge.connect(fake.endpoint(structured="json_schema"))
+        judge.cache = Cache(path)
+        claims = sqlite3.connect(path).execute("SELECT until FROM claims").fetchall()
+        assert len(claims) == 3 and all(until > time.time() + 200 for (until,) in claims)
+        assert run(main(judge)) == [Score(score=7)] * 3
+    assert len(fake.requests) == 6 and "wait" not in caplog.text
