@@ -151,9 +151,9 @@ def take_missing(
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:
             if source:
-                work = rescore.rescore(settings, source, chosen, journal, folder, progress.add)
+                work = rescore.rescore(settings, source, chosen, journal, folder, progress.add, progress.follow)
             else:
-                work = engine.evaluate(settings, chosen, journal, folder, progress.add)
+                work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow)
             asyncio.run(work)
 
 

@@ -1,7 +1,8 @@
 """The evaluation itself: every sample is one session of the driver without feedback, as the trainer's validation is.
 
-All sets run at the same time. As many sessions are under way as keep the policy's endpoint busy while others wait for
-their judge; the caps of the endpoints hold below that (agents/judge/limits.py).
+All sets run at the same time, those with long samples first (schedule.py). As many sessions are under way as keep the
+policy's endpoint busy while others wait for their judge; the caps of the endpoints hold below that
+(agents/judge/limits.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from agents.errors import SYSTEMIC, Cause, JudgeFailure, SoulError
 from agents.evaluate.journal import Journal
+from agents.evaluate.schedule import Capacity, Schedule
 from agents.evaluate.settings import EvaluationSettings, Item
 from agents.judge import ChatModel, Gateway, GatewaySettings
 from agents.judge.gate import in_process
@@ -38,13 +40,19 @@ class Stopped(SoulError):
 
 
 async def evaluate(
-    settings: EvaluationSettings, todo: Sequence[Item], journal: Journal, folder: Path, on_sample: Listener
+    settings: EvaluationSettings,
+    todo: Sequence[Item],
+    journal: Journal,
+    folder: Path,
+    on_sample: Listener,
+    on_schedule: Callable[[Schedule], None] = lambda schedule: None,
 ) -> None:
     """Take the samples, and keep each as soon as it is there.
 
     Args:
         todo: what is still to be taken.
         on_sample: told of every finished sample, failed ones too.
+        on_schedule: given the schedule before the first sample; it estimates the time that is left.
 
     Raises:
         BadPolicy: the model under test does not answer at all.
@@ -58,21 +66,22 @@ async def evaluate(
     try:
         await _check(policy)
         at_once = SESSIONS_PER_SLOT * settings.policy.concurrency
-        await take_all(play, todo, at_once, settings.gateway, journal, folder, on_sample)
+        schedule = Schedule(todo, at_once, Capacity(settings.gateway, settings.policy))
+        on_schedule(schedule)
+        await take_all(play, schedule, settings.gateway, journal, folder, on_sample)
     finally:
         await policy.close()
 
 
 async def take_all(
     taken: Callable[[Item, Gateway], Awaitable[Sample]],
-    todo: Sequence[Item],
-    at_once: int,
+    schedule: Schedule,
     settings: GatewaySettings,
     journal: Journal,
     folder: Path,
     on_sample: Listener,
 ) -> None:
-    """Make a journal line of every item, so many at the same time, with the judges of one gateway.
+    """Make a journal line of every item of the schedule, with the judges of one gateway.
 
     Raises:
         Stopped: as in `evaluate`.
@@ -80,11 +89,11 @@ async def take_all(
     spent = sum(journal_cost(sample) for sample in journal.samples.values())
     limits = limits_of(settings, spent)  # a budget is for the run, not for each of its starts
     gateway = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
-    left = iter(todo)
 
     async def work() -> None:
-        for item in left:
+        while (item := schedule.start()) is not None:
             sample = await taken(item, gateway)
+            schedule.end(item, sample["usage"])
             failure = sample["draft"]["failure"]
             if failure and failure["cause"] in STOPPING:
                 raise Stopped(
@@ -95,7 +104,7 @@ async def take_all(
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(len(todo), at_once)):
+            for _ in range(schedule.at_once):
                 group.create_task(work())
     except* Stopped as stopped:
         raise stopped.exceptions[0] from None

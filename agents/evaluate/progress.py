@@ -5,6 +5,7 @@ On a terminal a live table, elsewhere a plain line now and then.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -13,8 +14,22 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
+
+from agents.evaluate.schedule import Schedule
 
 PLAIN_EVERY_S = 15.0
+
+
+class _OnConsole(logging.Handler):
+    """Warnings above the live table instead of through it: what calls wait for, above all (agents/judge/waiting.py)."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.console.print(Text(self.format(record)))
 
 
 class Progress:
@@ -33,6 +48,8 @@ class Progress:
         self.rewards: defaultdict[str, float] = defaultdict(float)
         self.cost_usd = 0.0
         self._fresh = 0
+        self._schedule: Schedule | None = None
+        self._warnings = _OnConsole(console)
         self._start = self._told = time.monotonic()
         self._live = (
             Live(console=console, refresh_per_second=4, get_renderable=self.table) if console.is_terminal else None
@@ -40,12 +57,18 @@ class Progress:
         for sample in known:
             self._count(sample)
 
+    def follow(self, schedule: Schedule) -> None:
+        """Take the time that is left from this schedule."""
+        self._schedule = schedule
+
     def __enter__(self) -> Progress:
+        logging.getLogger("agents").addHandler(self._warnings)
         if self._live:
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        logging.getLogger("agents").removeHandler(self._warnings)
         if self._live:
             self._live.stop()
         else:
@@ -78,7 +101,8 @@ class Progress:
     def line(self) -> str:
         """All in one line."""
         total, wanted = sum(self.done.values()), sum(self.wanted.values())
-        left = f", {(wanted - total) / self.rate():,.0f} s left" if self._fresh and total < wanted else ""
+        seconds = self._schedule.seconds_left() if self._schedule and total < wanted else None
+        left = f", {_duration(seconds)} left" if seconds is not None else ""
         cost = f", ${self.cost_usd:,.3f}" if self.cost_usd else ""
         return f"{total:,} of {wanted:,} samples, {self.rate():,.1f}/s{left}, {sum(self.failed.values())} failed{cost}"
 
@@ -92,3 +116,10 @@ class Progress:
             shown = "" if score is None else f"{100 * score:.1f}"
             made.add_row(name, f"{self.done[name]}/{wanted}", shown, str(self.failed[name] or ""))
         return made
+
+
+def _duration(seconds: float) -> str:
+    """ "50 s", "12 min", "3.5 h"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -6,7 +6,7 @@ has no episode, and stays the failure it was. Costs are those of the new verdict
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from agents import tasks
 from agents.evaluate.engine import SESSIONS_PER_SLOT, Listener, Sample, take_all
 from agents.evaluate.journal import FILE, Journal, Key
 from agents.evaluate.run_folder import EvaluationRun
+from agents.evaluate.schedule import Capacity, Schedule
 from agents.evaluate.settings import EvaluationSettings, Item, stamp_of
 from agents.judge import Endpoint, Gateway, GatewaySettings
 from agents.policy import Players, Seat
@@ -57,8 +58,9 @@ async def rescore(
     journal: Journal,
     folder: Path,
     on_sample: Listener,
+    on_schedule: Callable[[Schedule], None] = lambda schedule: None,
 ) -> None:
-    """Judge the saved episodes again.
+    """Judge the saved episodes again; the arguments are those of `engine.evaluate`.
 
     Raises:
         Stopped: a judge does not answer any more, or the budget is spent.
@@ -69,7 +71,9 @@ async def rescore(
         return await judge_again(item, saved[item.key], gateway)
 
     at_once = SESSIONS_PER_SLOT * settings.gateway.judge.concurrency
-    await take_all(judged, todo, at_once, settings.gateway, journal, folder, on_sample)
+    schedule = Schedule(todo, at_once, Capacity(settings.gateway))
+    on_schedule(schedule)
+    await take_all(judged, schedule, settings.gateway, journal, folder, on_sample)
 
 
 async def judge_again(item: Item, saved: Mapping[str, Any], gateway: Gateway) -> Sample:
