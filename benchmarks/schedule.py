@@ -1,0 +1,168 @@
+"""How long a run with long and short sets takes, and how right its expected time is: before and after, in one run.
+
+    python -m benchmarks.schedule [--short 240] [--long 48] [--latency 0.5] [--concurrency 8]
+
+`agents.evaluate`'s engine takes the samples of HiToM (one turn) and Sotopia (up to twenty, with a partner) from one
+FakeOpenAI server, whose answers take --latency seconds. It runs twice: with samples in the order of the files, all sets
+in turns, and the time left as samples left over samples a second (what it did before); and as it does now
+(agents/evaluate/schedule.py). A row of the table is one run; `tail` is the time from the moment at which less samples
+were under way than may be; the error of the expected time is the factor between it and the truth.
+
+The server shares the machine with the client: an answer must take much longer than the CPU it costs, or both runs
+measure the machine. The target: an error of at most 1.5 after a fifth of the samples and of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from rich.console import Console
+from rich.table import Table
+
+from agents.evaluate import engine
+from agents.evaluate.journal import Journal
+from agents.evaluate.schedule import Capacity, Schedule
+from agents.evaluate.settings import EvaluationSettings, Item, items
+from agents.examples.__main__ import write
+from agents.examples.endpoint import answer
+from agents.judge import Endpoint, GatewaySettings
+from agents.testing import ChatRequest, FakeOpenAI, Reply, Text
+
+UNDER_TEST = "under-test"
+TURNS = 8  # of the policy in a scene: it leaves after so many
+MOST = 1.5
+
+
+class InTurns(Schedule):
+    """The order and the expected time of before."""
+
+    def __init__(self, todo: Sequence[Item], at_once: int, capacity: Capacity) -> None:
+        super().__init__(todo, at_once, capacity)
+        self._order = iter(todo)
+        self._samples, self._taken, self._start = len(todo), 0, time.monotonic()
+
+    def start(self) -> Item | None:
+        item = next(self._order, None)
+        if item is not None:
+            one = self._sets[item.set]
+            one.left.remove(item)
+            one.running[item.key] = time.monotonic()
+        return item
+
+    def end(self, item: Item, usage: Any) -> None:
+        super().end(item, usage)
+        self._taken += 1
+
+    def seconds_left(self) -> float | None:
+        rate = self._taken / (time.monotonic() - self._start)
+        return (self._samples - self._taken) / rate if self._taken else None
+
+
+@dataclass
+class Run:
+    """What one run showed.
+
+    Attributes:
+        estimates: seconds since the start, and the seconds left that were shown then, at every sample's end.
+        tail_s: how long less than the allowed number of samples were under way.
+    """
+
+    at_once: int
+    estimates: list[tuple[float, float | None]] = field(default_factory=list)
+
+    @property
+    def total_s(self) -> float:
+        return self.estimates[-1][0]
+
+    @property
+    def tail_s(self) -> float:
+        return self.total_s - self.estimates[-self.at_once][0]
+
+    def error_after(self, samples: float = 0.0, of_time: float = 0.0) -> float:
+        """The factor between the expected time and the truth, at the first sample after this share of the run."""
+        from_sample = int(samples * len(self.estimates))
+        moment, left = next(
+            (when, left) for when, left in self.estimates[from_sample:] if when >= of_time * self.total_s and left
+        )
+        truth = self.total_s - moment
+        return max(left, truth) / min(left, truth)
+
+
+def script(latency: float) -> Any:
+    """Answers that take this many seconds; in a scene the policy leaves after TURNS turns."""
+
+    def reply(request: ChatRequest) -> Reply:
+        if request.body["model"] != UNDER_TEST:
+            return replace(answer(request), delay=latency)  # type: ignore[type-var]
+        own = sum(message["role"] == "assistant" for message in request.messages)
+        scene = '{"action_type": "speak", "argument": "I see, and what would you do about it?"}'
+        leave = '{"action_type": "leave", "argument": ""}'
+        if len(request.messages) == 1:
+            return Text("<answer>B</answer>", delay=latency)
+        return Text(leave if own >= TURNS else scene, delay=latency)
+
+    return reply
+
+
+@contextmanager
+def rows(short: int, long: int) -> Iterator[dict[str, Path]]:
+    """Both sets as files."""
+    with tempfile.TemporaryDirectory() as folder:
+        sets = {"hitom": Path(folder) / "hitom.parquet", "sotopia": Path(folder) / "sotopia.parquet"}
+        for (name, path), count in zip(sets.items(), (short, long), strict=True):
+            write([name], count, path)
+        yield sets
+
+
+def measured(sets: dict[str, Path], latency: float, concurrency: int, kind: type[Schedule]) -> Run:
+    """One evaluation, with this kind of schedule."""
+    with FakeOpenAI(script(latency)) as fake, tempfile.TemporaryDirectory() as folder:
+        gateway = GatewaySettings.of({"judge": {"base_url": fake.url, "api_key_env": "none"}})
+        policy = Endpoint(model=UNDER_TEST, base_url=fake.url, api_key_env=None, concurrency=concurrency)
+        settings = EvaluationSettings(policy=policy, gateway=gateway, sets=sets)
+        run, schedules = Run(engine.SESSIONS_PER_SLOT * concurrency), list[Schedule]()
+        journal = Journal(Path(folder))
+        start = time.monotonic()
+
+        def ended(sample: engine.Sample) -> None:
+            run.estimates.append((time.monotonic() - start, schedules[0].seconds_left()))
+
+        with mock.patch.object(engine, "Schedule", kind):
+            asyncio.run(engine.evaluate(settings, items(settings), journal, Path(folder), ended, schedules.append))
+        journal.close()
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--short", type=int, default=240, help="rows of one turn")
+    parser.add_argument("--long", type=int, default=48, help="rows of twenty turns")
+    parser.add_argument("--latency", type=float, default=0.5, help="seconds of an answer")
+    parser.add_argument("--concurrency", type=int, default=8, help="requests to the policy in flight")
+    given = parser.parse_args()
+    table = Table(title=f"{given.short} samples of one turn, {given.long} of {TURNS + 1} and a partner's {TURNS}")
+    for column in ("", "seconds", "tail", "error at 20 % of samples", "error at 20 % of time"):
+        table.add_column(column, justify="right" if column else "left")
+    runs = {}
+    with rows(given.short, given.long) as sets:
+        for name, kind in {"before": InTurns, "now": Schedule}.items():
+            runs[name] = run = measured(sets, given.latency, given.concurrency, kind)
+            errors = run.error_after(samples=0.2), run.error_after(of_time=0.2)
+            table.add_row(name, f"{run.total_s:.1f}", f"{run.tail_s:.1f}", *(f"{error:.2f}" for error in errors))
+    Console().print(table)
+    print(f"now / before: {runs['now'].total_s / runs['before'].total_s:.2f} of the time")
+    worst = max(runs["now"].error_after(samples=0.2), runs["now"].error_after(of_time=0.2))
+    print(f"error of the expected time: {worst:.2f}, target at most {MOST}: {'met' if worst <= MOST else 'missed'}")
+
+
+if __name__ == "__main__":
+    main()
