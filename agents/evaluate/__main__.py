@@ -11,6 +11,11 @@ a run has: `python -m agents.evaluate --rescore RUN judge.model=...`.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from agents.evaluate.ctrl_c import end_silently
+
+    end_silently()
+
 import argparse
 import sys
 from collections.abc import Sequence

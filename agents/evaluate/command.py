@@ -8,16 +8,17 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from agents.errors import SoulError
-from agents.evaluate import engine, rescore, table
+from agents.evaluate import ctrl_c, engine, rescore, table
 from agents.evaluate.collection import seldom_collected
+from agents.evaluate.ctrl_c import Interrupted
 from agents.evaluate.export import ExportOptions, check, export
 from agents.evaluate.journal import Journal
 from agents.evaluate.outputs import write_outputs
@@ -116,18 +117,37 @@ def run(
     targets = check(given.export)
     wanted = rescore.items(settings, source) if source else items(settings)
     folder = generation(folder, wanted)
-    with closing(Journal(folder)) as journal:
+    with closing(Journal(folder)) as journal, _interruptible(wanted, journal):
         write_choice(folder, settings, wanted)
         try:
             take_missing(settings, wanted, journal, folder, given.retry_failed, served, source)
-        finally:
-            finished = EvaluationRun.load(folder, journal.samples)
-            found = write_outputs(finished)
-            console.print(table.rich_table(found, width=console.width))
-            console.print(f"Report: {folder / REPORT}")
+        except (Exception, SystemExit):
+            _write_outputs(folder, journal)
+            raise
+        finished, found = _write_outputs(folder, journal)
     for target, place in zip(targets, export(finished, found, targets, ExportOptions(step=given.step)), strict=True):
         console.print(f"{target}: {place}")
     return found
+
+
+@contextmanager
+def _interruptible(wanted: Sequence[Item], journal: Journal) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = sum(journal.has(item.key, item.stamp, retry_failed=False) for item in wanted)
+        raise Interrupted(
+            f"Interrupted: {kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; the same command "
+            "goes on."
+        ) from None
+
+
+def _write_outputs(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
+    finished = EvaluationRun.load(folder, journal.samples)
+    found = write_outputs(finished)
+    console.print(table.rich_table(found, width=console.width))
+    console.print(f"Report: {folder / REPORT}")
+    return finished, found
 
 
 def take_missing(
@@ -158,9 +178,16 @@ def take_missing(
 
 
 def guarded(main: Callable[[], object]) -> int:
-    """Returns the exit code: 0; 2 where the user can mend it."""
+    """Returns the exit code: 0; 2 where the user can fix it; 130 after Ctrl-C."""
+    ctrl_c.raise_again()
     try:
         main()
+    except Interrupted as interrupted:
+        print(f"\n{interrupted}", file=sys.stderr)
+        return ctrl_c.EXIT_CODE
+    except KeyboardInterrupt:
+        print("\nInterrupted. The same command goes on.", file=sys.stderr)
+        return ctrl_c.EXIT_CODE
     except SoulError as error:
         print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
         return USER_ERROR

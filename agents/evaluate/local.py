@@ -9,6 +9,11 @@ as long as it is asked, and then everything is as with a model behind an API. Se
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from agents.evaluate.ctrl_c import end_silently
+
+    end_silently()
+
 import argparse
 import json
 import os

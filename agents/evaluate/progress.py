@@ -67,11 +67,11 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         logging.getLogger("agents").removeHandler(self._warnings)
         if self._live:
             self._live.stop()
-        else:
+        elif error is not KeyboardInterrupt:  # that one has a line of its own
             self.console.print(self.line())
 
     def add(self, sample: dict[str, Any]) -> None:

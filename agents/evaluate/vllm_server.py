@@ -145,15 +145,16 @@ def _healthy(port: int) -> bool:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server and everything it started."""
-    for sign, patience in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
+    """End the server and everything it started; at once where Ctrl-C comes meanwhile."""
+    try:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, sign)
+            os.killpg(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(patience)
-            break
-    with suppress(ProcessLookupError):  # whoever outlived the server
-        os.killpg(process.pid, signal.SIGKILL)
+            process.wait(STOP_S)
+    finally:
+        with suppress(ProcessLookupError):  # the server, or what outlived it
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(STOP_S)
 
 
 def _lora_rank(checkpoint: Checkpoint) -> int:

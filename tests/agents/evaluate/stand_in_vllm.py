@@ -1,7 +1,8 @@
 """What `vllm` is in the tests of the server's life: the same command line, and processes that can be looked for.
 
-It writes its command line and its process ids (its own and a child's) to $STAND_IN_FOLDER, loads for a moment, and
-answers as vLLM's routes do. With $STAND_IN_FAILS it ends while it loads; with $STAND_IN_STUBBORN it ignores SIGTERM.
+It writes its command line and its process ids (its own and a child's) to $STAND_IN_FOLDER, loads for a moment
+($STAND_IN_LOADS_S seconds), and answers as vLLM's routes do. With $STAND_IN_FAILS it ends while it loads; with
+$STAND_IN_STUBBORN it ignores SIGTERM.
 """
 
 import json
@@ -57,6 +58,6 @@ if os.environ.get("STAND_IN_FAILS"):
 signal.signal(signal.SIGTERM, end)
 if os.environ.get("STAND_IN_STUBBORN"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-time.sleep(0.3)
+time.sleep(float(os.environ.get("STAND_IN_LOADS_S", "0.3")))
 port = int(sys.argv[sys.argv.index("--port") + 1])
 ThreadingHTTPServer(("127.0.0.1", port), Routes).serve_forever()

@@ -1,0 +1,26 @@
+"""Ctrl-C ends an evaluation with one line and exit code 130; what was taken is kept."""
+
+from __future__ import annotations
+
+import signal
+
+from agents.errors import SoulError
+
+EXIT_CODE = 128 + signal.SIGINT
+
+
+class Interrupted(SoulError):
+    """The user ended the run; the message says what is kept and how to go on."""
+
+
+def end_silently() -> None:
+    """From here on Ctrl-C ends the process at once: for the seconds in which modules are imported, where Python would
+    print where it was. A process that ignores Ctrl-C, in the background of a shell, goes on ignoring it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def raise_again() -> None:
+    """From here on Ctrl-C is a KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
