@@ -85,8 +85,8 @@ class EvaluationRun:
 def generation(folder: Path, items: Sequence[Item]) -> Path:
     """The folder in which these samples are to be taken: the latest of its kind (`NAME-HASH`, `NAME-HASH.2`, ...).
 
-    Where a record or a judge prompt changed since, a new one is begun and the older stays as it is. The samples that
-    still hold are taken over: they are not asked for twice.
+    Where a record, a prompt or a task's version changed since, a new one is begun and the older stays as it is. The
+    samples that still hold are taken over: they are not asked for twice.
     """
     number, latest = 1, folder
     while (following := folder.with_name(f"{folder.name}.{number + 1}")).exists():

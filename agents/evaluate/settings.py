@@ -2,7 +2,7 @@
 
 A run folder is named after the settings that determine answers and verdicts, so a rerun goes on where it stopped and a
 changed model or judge never mixes with the samples of another. How many rows are evaluated is no part of it: more rows
-are more of the same. (Prompt versions and records are checked sample by sample: `Item.stamp`.)
+are more of the same. Records, prompts and versions of tasks are compared sample by sample (`Item.stamp`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Item:
     """One sample to be taken.
 
     Attributes:
-        stamp: of the record and the judge prompts: a sample of another stamp is not this one.
+        stamp: of the record, the prompts and the task's version (`stamp_of`). A sample of another stamp is not this one.
         shortened: fields of the record that were cut to fit the model's context (local.py).
     """
 
@@ -120,15 +120,22 @@ def items(settings: EvaluationSettings) -> list[Item]:
         if len({row.task.name for row in rows}) > 1:
             raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
         chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
-        of_set.append([Item(name, rows[i], k, stamp_of(rows[i])) for i in chosen for k in range(settings.n)])
+        stamps = {i: stamp_of(rows[i]) for i in chosen}  # once a row: every sample of it has the same
+        of_set.append([Item(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
     ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def stamp_of(row: TaskRow) -> str:
-    """Of a record and the judge prompts of its task."""
-    prompts = [prompt.id for prompt in row.task.prompts]
-    text = json.dumps([row.row.model_dump(mode="json"), prompts], sort_keys=True, ensure_ascii=False)
+    """A hash of what a sample of this row depends on, beside the run's settings.
+
+    That is the record, the prompt that the policy sees first, the texts of the judge prompts, and the task's version.
+    What a task renders later in a dialogue is not known before it is played: a change of it raises `Task.version`.
+    """
+    task = row.task
+    prompts = [[prompt.id, str(prompt)] for prompt in task.prompts]
+    parts = [row.row.model_dump(mode="json"), task.prompt(row.row), prompts, task.version]
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
