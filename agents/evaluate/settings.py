@@ -86,7 +86,8 @@ class Item:
     """One sample to be taken.
 
     Attributes:
-        stamp: of the record, the prompts and the task's version (`stamp_of`). A sample of another stamp is not this one.
+        stamp: of the record, the prompts and the task's version (`stamp_of`): a sample with another stamp was made
+            of something else.
         shortened: fields of the record that were cut to fit the model's context (local.py).
     """
 

@@ -9,7 +9,8 @@
 A setting comes from the role's own section, else from the environment variable that the original used for it, else
 from the judge. What belongs to a model (effort, temperature, rates, prices) is inherited only by a role that keeps the
 judge's model and address; a role with an address of its own never gets the judge's key: name one with `api_key_env`.
-A task may have a judge of its own (`judge.by_task`), which inherits in the same way.
+A task may have a judge of its own (`judge.by_task`), which inherits in the same way. Where you name no judge at all,
+neither a model nor a jury, each task is judged as in the paper (`PAPER_JUDGES`), in training and in evaluation alike.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from agents.errors import BadSettings
 from agents.judge.breaker import BreakerSettings
-from agents.judge.endpoint import NO_KEY, Endpoint
+from agents.judge.endpoint import DEFAULT_MODEL, NO_KEY, Endpoint
 
 Role = Literal["judge", "feedback", "partner", "environment"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -36,6 +37,8 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "reasoning_effort": "OPENAI_AGENT_REASONING_EFFORT",
     },
 }
+# The paper's judges (section 5): gpt-5-nano, which is `endpoint.DEFAULT_MODEL`, for every task that is not listed here.
+PAPER_JUDGES: Mapping[str, str] = {"coser": "gpt-5.4"}
 BY_TASK = "judge.by_task."  # what stands before the task in the name of its judge's section
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # What holds for any model: inherited in every case.
@@ -116,7 +119,8 @@ class GatewaySettings(BaseModel):
         given = {role: _without_nulls(sections.get(role) or {}) for role in ROLES}
         policy_keys = {key: given["judge"].pop(key) for key in JudgePolicy.model_fields if key in given["judge"]}
         policy = _validated(JudgePolicy, "judge", policy_keys)
-        judge = _validated(Endpoint, "judge", _from_environment("judge") | given["judge"])
+        own_judge = _from_environment("judge") | given["judge"]
+        judge = _validated(Endpoint, "judge", own_judge)
         roles: dict[Role, Endpoint] = {"judge": judge}
         for role in ROLES[1:]:
             roles[role] = _inherit(role, given[role], judge)
@@ -124,10 +128,18 @@ class GatewaySettings(BaseModel):
             _inherit(f"judge.jury[{i}]", {"model": m} if isinstance(m, str) else _without_nulls(m), judge)
             for i, m in enumerate(policy.jury)
         )
-        by_task = {t: _inherit(f"{BY_TASK}{t}", _without_nulls(own), judge) for t, own in policy.by_task.items()}
-        settings = cls(roles=roles, jury=jury, by_task=by_task, policy=policy)
+        by_task = {task: _without_nulls(own) for task, own in policy.by_task.items()}
+        if "model" not in own_judge and not jury:
+            by_task |= {task: {"model": model, **by_task.get(task, {})} for task, model in PAPER_JUDGES.items()}
+        judges = {task: _inherit(f"{BY_TASK}{task}", own, judge) for task, own in by_task.items()}
+        settings = cls(roles=roles, jury=jury, by_task=judges, policy=policy)
         _check(settings)
         return settings
+
+
+def paper_judge(task: str) -> str:
+    """The model that judged this task in the paper."""
+    return PAPER_JUDGES.get(task, DEFAULT_MODEL)
 
 
 def policy_endpoint(overrides: Mapping[str, Any] | None = None) -> Endpoint | None:

@@ -12,6 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from agents.judge.roles import paper_judge
+from agents.tasks import PAPER
 from ditto.config_checks import check_config
 from ditto.config_checks.keys import reader_of
 from ditto.config_checks.overrides import leaves
@@ -57,9 +59,19 @@ def test_the_recipe_is_the_papers() -> None:
     assert actor.optim.lr == 5e-6 and actor.optim.lr_scheduler_type == "constant"
     assert (config.data.train_batch_size, rollout.n) == (64, 8)
     assert (config.data.max_prompt_length, config.data.max_response_length) == (8192, 8192)
-    assert config.trainer.total_training_steps == 100 and Settings.of(config).gateway.judge.model == "gpt-5-nano"
+    assert config.trainer.total_training_steps == 100
     shipped = yaml.safe_load((ROOT / "recipe/ditto/config/ditto.yaml").read_text())
     assert shipped["actor_rollout_ref"]["model"]["path"] == "Qwen/Qwen3-VL-8B-Instruct"
+
+
+def test_training_asks_the_papers_judges_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JUDGE_MODEL_NAME", raising=False)
+    for name in ("run_rl", "ditto"):
+        gateway = Settings.of(compose(name, "gpu")).gateway
+        judges = {task: (gateway.by_task.get(task) or gateway.judge).model for task in PAPER}
+        assert judges == {task: paper_judge(task) for task in PAPER} and judges["coser"] == "gpt-5.4"
+        assert gateway.judge.model == gateway.roles["environment"].model == "gpt-5-nano"
+        assert not Settings.of(compose(name, "gpu", "judge.model=mine")).gateway.by_task
 
 
 def test_run_rl_has_the_original_scripts_values() -> None:

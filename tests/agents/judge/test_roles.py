@@ -10,11 +10,12 @@ import itertools
 import pytest
 from pydantic import BaseModel
 
+from agents import tasks
 from agents.errors import BadSettings
 from agents.judge import ROLES, Endpoint, Gateway, GatewaySettings
 from agents.judge.endpoint import DEFAULT_MODEL, DEFAULT_URL
 from agents.judge.gateway import lines_of
-from agents.judge.roles import JudgePolicy, policy_endpoint
+from agents.judge.roles import PAPER_JUDGES, JudgePolicy, paper_judge, policy_endpoint
 from agents.testing import FakeOpenAI, Json
 
 HERE, THERE = "http://judge.invalid/v1", "http://elsewhere.invalid/v1"
@@ -53,7 +54,41 @@ def test_without_settings_all_roles_are_the_judge_of_the_paper():
     settings = of()
     assert settings.roles == {role: Endpoint() for role in ROLES} and settings.jury == ()
     assert (settings.judge.model, settings.judge.url) == (DEFAULT_MODEL, DEFAULT_URL) == ("gpt-5-nano", DEFAULT_URL)
-    assert settings.policy == JudgePolicy() and len(settings.endpoints) == len(lines_of(settings)) == 1
+    assert settings.by_task == {"coser": Endpoint(model="gpt-5.4")}  # the paper's judge of CoSER, section 5
+    assert settings.policy == JudgePolicy() and len(settings.endpoints) == len(lines_of(settings)) == 2
+
+
+@pytest.mark.parametrize("judge", [{"model": "mine"}, {"jury": ["a", "b"]}, {"model": DEFAULT_MODEL}])
+def test_one_judge_that_you_name_holds_for_all_tasks(judge):
+    assert of(judge=judge).by_task == {}
+
+
+def test_judge_model_name_holds_for_all_tasks(monkeypatch):
+    monkeypatch.setenv("JUDGE_MODEL_NAME", "mine")
+    assert of().by_task == {} and of(judge={"by_task": {"coser": {"model": "other"}}}).by_task["coser"].model == "other"
+
+
+def test_a_tasks_own_section_changes_the_papers_judge():
+    assert of(judge={"by_task": {"coser": {"price_in": 1.5}}}).by_task["coser"] == Endpoint(
+        model="gpt-5.4", price_in=1.5
+    )
+    found = of(judge={"by_task": {"coser": {"model": "other"}, "sotopia": {"model": "third"}}}).by_task
+    assert {task: endpoint.model for task, endpoint in found.items()} == {"coser": "other", "sotopia": "third"}
+    # An address without a model's name: the paper's judges are looked for there, with no key of another server.
+    here = of(judge={"base_url": HERE, "api_key_env": "none"}).by_task["coser"]
+    assert (here.model, here.url, here.api_key_env) == ("gpt-5.4", HERE, None)
+
+
+def test_workers_get_the_judges_that_the_launcher_resolved(monkeypatch):
+    settings = of().resolved()
+    monkeypatch.setenv("JUDGE_MODEL_NAME", "of-a-node")
+    again = GatewaySettings.model_validate(settings.model_dump(mode="json"))
+    assert again.by_task["coser"].model == "gpt-5.4" and again.judge.model == DEFAULT_MODEL
+
+
+def test_the_papers_judges_are_of_tasks_that_there_are():
+    assert set(PAPER_JUDGES) <= set(tasks.PAPER) and paper_judge("coser") == "gpt-5.4"
+    assert {paper_judge(name) for name in tasks.PAPER if name != "coser"} == {"gpt-5-nano"}
 
 
 def test_a_role_that_sets_nothing_is_the_judge():
@@ -188,7 +223,8 @@ def test_the_environment_names_the_judge(monkeypatch):
 def test_an_empty_variable_is_none(monkeypatch):
     for name in VARIABLES:
         monkeypatch.setenv(name, "")
-    assert of() == GatewaySettings(roles={role: Endpoint() for role in ROLES})
+    coser = {"coser": Endpoint(model="gpt-5.4")}
+    assert of() == GatewaySettings(roles={role: Endpoint() for role in ROLES}, by_task=coser)
     assert of().judge.url == DEFAULT_URL and policy_endpoint() is None
 
 
