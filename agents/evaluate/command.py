@@ -15,8 +15,8 @@ from typing import Any
 
 from rich.console import Console
 
-from agents.errors import SoulError
-from agents.evaluate import ctrl_c, engine, rescore, table
+from agents.errors import BadSettings, SoulError
+from agents.evaluate import ctrl_c, engine, notes, rescore, table
 from agents.evaluate.collection import seldom_collected
 from agents.evaluate.ctrl_c import Interrupted
 from agents.evaluate.export import ExportOptions, check, export
@@ -26,7 +26,8 @@ from agents.evaluate.progress import Progress
 from agents.evaluate.report import FILE as REPORT
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun, generation, write_choice
-from agents.evaluate.settings import EvaluationSettings, Item, choose_sets, items
+from agents.evaluate.settings import EvaluationSettings, Item, find_sets, how_to_build, items
+from agents.evaluate.suites import ALIASES, SUITES, suite
 from agents.judge import Endpoint, GatewaySettings
 
 USER_ERROR = 2
@@ -43,6 +44,8 @@ def options(program: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data")), help="DATA_DIR")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUTPUT_DIR", "outputs")), help="OUTPUT_DIR")
     parser.add_argument("--name", default=os.environ.get("EXPERIMENT_NAME"), help="of the run; default: the model's")
+    suites = " | ".join([*SUITES, *ALIASES])
+    parser.add_argument("--suite", metavar=suites, help="the sets and rows of a suite (agents/evaluate/suites.py)")
     parser.add_argument("--limit", type=int, help="rows of each set, drawn by the seed (the paper: 100)")
     parser.add_argument("--n", type=int, default=1, help="samples of each row")
     parser.add_argument("--seed", type=int, default=0, help="which rows")
@@ -76,15 +79,24 @@ def settings_of(
         served: what stands behind the policy's address where it is ours.
 
     Raises:
-        BadSettings: a section or a set is unknown.
+        BadSettings: a section or a set is unknown, or no set has a file.
     """
     options = sections.pop("tasks", {})
+    chosen = suite(given.suite) if given.suite else None
+    if chosen and names:
+        raise BadSettings(f"Name sets ({', '.join(names)}) or a suite ({given.suite}), not both (TASKS and SUITE).")
+    files = find_sets(names or (chosen.sets if chosen else ()), given.data)
+    if files.missing:
+        console.print(f"{len(files.missing)} of {len(files.found) + len(files.missing)} sets are left out:")
+        print("\n".join(how_to_build(files.missing)))
     return EvaluationSettings(
         policy=policy,
         gateway=GatewaySettings.of(sections),
-        sets=choose_sets(names, given.data),
+        sets=files.found,
+        missing=tuple(files.missing),
+        suite=chosen.name if chosen else None,
         tasks=options,
-        limit=given.limit,
+        limit=given.limit or (chosen.rows if chosen else None),
         n=given.n,
         seed=given.seed,
         deadline_s=given.deadline,
@@ -145,9 +157,17 @@ def _interruptible(wanted: Sequence[Item], journal: Journal) -> Iterator[None]:
 def _write_outputs(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
     finished = EvaluationRun.load(folder, journal.samples)
     found = write_outputs(finished)
-    console.print(table.rich_table(found, width=console.width))
+    show(finished, found)
     console.print(f"Report: {folder / REPORT}")
     return finished, found
+
+
+def show(run: EvaluationRun, results: Results) -> None:
+    """Print the table of a run, with its judges above it and what to beware of below."""
+    title = "\n".join(["Results", *notes.header(run, results)])
+    console.print(table.rich_table(results, table.columns_of(run.suite), title, width=console.width))
+    for warning in notes.warnings(run, results):
+        console.print(warning, markup=False, highlight=False)
 
 
 def take_missing(

@@ -37,6 +37,8 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
         n=run.n,
         seed=run.seed,
         deadline_s=run.settings["deadline_s"],
+        missing=tuple(run.missing),
+        suite=run.suite,
         source={"policy": run.settings["policy"], "episodes_of": run.folder.name},
     )
 

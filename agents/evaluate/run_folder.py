@@ -33,6 +33,8 @@ class EvaluationRun:
         settings: of settings.json: policy, roles, jury, ... (`EvaluationSettings.identity`).
         wanted: set -> how many samples were asked for, in the order in which the sets were asked for.
         limit, n, seed: of the last start.
+        missing: sets that the last start asked for and that have no file.
+        suite: the suite that the last start named.
         samples: the journal's lines of these, in the order of sets, rows and samples; those that are there.
     """
 
@@ -43,6 +45,8 @@ class EvaluationRun:
     n: int
     seed: int
     samples: Sequence[Mapping[str, Any]]
+    missing: Sequence[str] = ()
+    suite: str | None = None
 
     @property
     def name(self) -> str:
@@ -79,6 +83,8 @@ class EvaluationRun:
             n=chosen["n"],
             seed=chosen["seed"],
             samples=[found[key] for key in keys if key in found],
+            missing=chosen.get("missing", ()),
+            suite=chosen.get("suite"),
         )
 
 
@@ -110,6 +116,7 @@ def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[Ite
     samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for item in items:
         samples[item.set].append((item.row.number, item.sample))
-    chosen = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
+    chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
+    chosen |= {"suite": settings.suite, "missing": settings.missing}
     by_set = {name: sorted(samples[name]) for name in settings.sets}
     (folder / "chosen.json").write_text(json.dumps({**chosen, "samples": by_set}), encoding="utf-8")

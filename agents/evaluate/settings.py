@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -38,6 +38,8 @@ class EvaluationSettings(BaseModel):
         n: samples of each row.
         served: what stands behind the policy's address where we serve it ourselves (local.py): it takes the place of
             the address, which is another one each time.
+        missing: sets that were asked for and have no file: they are in no average, and the table says so.
+        suite: the suite that was asked for by name.
         source: the run whose episodes are judged again, and its policy, instead of playing (rescore.py).
         deadline_s: the play of one episode; None: no deadline.
     """
@@ -54,6 +56,8 @@ class EvaluationSettings(BaseModel):
     deadline_s: float | None = Field(default=None, gt=0)
     served: dict[str, Any] | None = None
     source: dict[str, Any] | None = None
+    missing: tuple[str, ...] = ()
+    suite: str | None = None
 
     def identity(self) -> dict[str, Any]:
         """What determines answers and verdicts; no key and no name of one."""
@@ -140,16 +144,27 @@ def stamp_of(row: TaskRow) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
-    """The files of these sets; of all 27 where none is named. A parquet file may stand for a set of one's own: its name
-    is the file's, with the folders above where that is another's.
+class SetFiles(NamedTuple):
+    """The files of the sets that were asked for: those that are there, and those that are not."""
+
+    found: dict[str, Path]
+    missing: dict[str, Path]
+
+
+def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
+    """The files of these sets; of all 27 where none is named.
+
+    A parquet file may stand for a set of your own. Its name is the file's, with the folders above it where two files
+    have the same name.
 
     Raises:
-        BadSettings: no such set, or its file is missing.
+        BadSettings: there is no such set, a parquet file that is named is not there, or no file is there at all.
     """
     files: dict[Path, tuple[str, ...]] = {}
     for name in names or list(tasks.SETS):
         if name.endswith(".parquet"):
+            if not Path(name).is_file():
+                raise BadSettings(f"There is no file {name}.")
             files[Path(name)] = Path(name).resolve().with_suffix("").parts[1:]
         elif name in tasks.SETS:
             files[data_dir / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"] = (name,)
@@ -157,11 +172,39 @@ def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
             files[data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"] = (name,)
         else:
             raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(tasks.SETS)}.")
-    found = dict(zip(short_names(list(files.values())), files, strict=True))
-    missing = [f"{name} ({file})" for name, file in found.items() if not file.is_file()]
-    if missing:
+    wanted = dict(zip(short_names(list(files.values())), files, strict=True))
+    found = {name: file for name, file in wanted.items() if file.is_file()}
+    missing = {name: file for name, file in wanted.items() if name not in found}
+    if not found:
+        listed = ", ".join(f"{name} ({file.name})" for name, file in missing.items())
         raise BadSettings(
-            f"No file for {', '.join(missing)}. Set DATA_DIR, build the files (python -m data.<task>), or name the "
-            "sets that you have (TASKS=...)."
+            f"No file for {listed} in {data_dir / 'sim_eval_data'}. Set DATA_DIR, or build the files: "
+            f"python -m data.sets SOURCES --out {data_dir} (docs/tasks says where the records come from)."
         )
+    return SetFiles(found, missing)
+
+
+def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
+    """The files of these sets, where every one of them is needed; see `find_sets`.
+
+    Raises:
+        BadSettings: there is no such set, or a file is missing.
+    """
+    found, missing = find_sets(names, data_dir)
+    if missing:
+        raise BadSettings("A set has no file.\n" + "\n".join(how_to_build(missing)))
     return found
+
+
+def how_to_build(missing: Mapping[str, Path]) -> list[str]:
+    """For each set without a file one line: what is missing, and how to build it."""
+    lines = []
+    for name, file in missing.items():
+        page = "alignx" if name.startswith("alignx_") else name
+        how = (
+            f"docs/tasks/{page}.md says how to build it"
+            if name in tasks.SETS
+            else "write it as docs/add_a_task.md says"
+        )
+        lines.append(f"  {name}: no {file} ({how})")
+    return lines

@@ -16,16 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from agents import tasks
-from agents.evaluate.published import Column, column, rows
+from agents.evaluate.published import Column, rows
 from agents.evaluate.results import ALIGNX, Average, Results
 from agents.evaluate.set_result import Interval, SetResult, total
+from agents.evaluate.suites import SUITES
 from agents.judge.ledger import money
 
 # The base and the trained model of both sources, and the card's strongest proprietary one.
-SHOWN: tuple[Column, ...] = (
-    *(column("card", model) for model in ("Qwen3 8B Inst", "Ditto-8B", "GPT 5.5")),
-    *(column("paper", model) for model in ("Base 8B", "Ditto 8B")),
-)
+SHOWN: tuple[Column, ...] = SUITES["card"].columns
 OWN = ("set", "score [95 %]", "n", "invalid (bounds)", "cost")
 NONE = "-"
 
@@ -43,6 +41,11 @@ class Line:
     dimension: str
     cells: tuple[str, ...]
     published: tuple[str, ...]
+
+
+def columns_of(suite: str | None) -> tuple[Column, ...]:
+    """The published columns beside a run: those of its suite; the usual ones where it named none."""
+    return SUITES[suite].columns if suite in SUITES else SHOWN
 
 
 def ordered(names: Sequence[str]) -> list[str]:

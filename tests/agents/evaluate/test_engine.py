@@ -12,7 +12,7 @@ from agents import examples
 from agents.errors import BadSettings
 from agents.evaluate import engine
 from agents.evaluate.journal import Journal, RunInUse
-from agents.evaluate.settings import EvaluationSettings, choose_sets, items
+from agents.evaluate.settings import EvaluationSettings, choose_sets, find_sets, how_to_build, items
 from agents.examples.__main__ import write
 from agents.examples.endpoint import answer
 from agents.judge import GatewaySettings
@@ -203,8 +203,22 @@ def test_a_line_that_a_crash_cut_short_is_dropped(data, tmp_path):
 def test_an_unknown_set_and_a_missing_file_are_named(tmp_path):
     with pytest.raises(BadSettings, match="no evaluation set 'hitomm'"):
         choose_sets(["hitomm"], tmp_path)
-    with pytest.raises(BadSettings, match="No file for hitom .*TASKS="):
+    with pytest.raises(BadSettings, match="No file for hitom .*DATA_DIR.*data.sets"):
         choose_sets(["hitom"], tmp_path)
+    with pytest.raises(BadSettings, match="no file mine.parquet"):
+        choose_sets(["mine.parquet"], tmp_path)
+
+
+def test_sets_without_a_file_are_left_out_where_that_is_allowed(data):
+    found, missing = find_sets(["hitom", "coser", "alignx_ugc"], data)
+    assert list(found) == ["hitom"] and list(missing) == ["coser", "alignx_ugc"]
+    (coser, alignx) = how_to_build(missing)
+    assert str(data / "sim_eval_data" / "coser_val.parquet") in coser and "docs/tasks/coser.md" in coser
+    assert all(
+        (ROOT / line.partition("(")[2].split()[0]).is_file() for line in how_to_build(find_sets([], data).missing)
+    )
+    with pytest.raises(BadSettings, match="coser: no "):
+        choose_sets(["hitom", "coser"], data)  # whoever needs all of them
 
 
 def test_kill_9_at_any_moment_loses_nothing_and_asks_nothing_twice(data, tmp_path):
