@@ -1,10 +1,12 @@
 """A run as one HTML file that needs nothing else: `write_html`, or `python -m agents.evaluate.report RUN`.
 
-overview.py        the head: model, judges, settings, first numbers
-results_table.py   the table, with set_detail.py (what a line shows when opened) and interval_bar.py
+overview.py        the head: model, judges, settings, first numbers, warnings
+results_table.py   the table, with set_detail.py (what a line shows when opened), interval_bar.py, costs.py
+answers.py         question, right answer and given answer of a sample; group_names.py: groups in words
 packing.py         the samples, as the page carries them
-report.html .css   the page; markup.py writes what is put into it
-script/            store.js (unpacks them), results.js (the table), browser.js and list.js (samples), sample.js (one),
+report.html .css   the page; markup.py writes what is put into it; page_parts.py puts script and style into it
+script/            store.js (unpacks the samples), elements.js, link.js (filters and order in the address), results.js
+                   (the table), browser.js and list.js (samples), sample.js (one), scene.js (who said what in order),
                    page.js (links and keys)
 
 The page fetches nothing and its policy (CSP) lets it fetch nothing. Its script and its style are allowed by their
@@ -13,27 +15,27 @@ hashes, so that nothing a model wrote could ever run, and texts reach the page a
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from agents.evaluate import table
 from agents.evaluate.breakdown import Breakdowns
+from agents.evaluate.report.answers import answers_of
+from agents.evaluate.report.group_names import names_of
 from agents.evaluate.report.markup import element, join
 from agents.evaluate.report.overview import overview
-from agents.evaluate.report.packing import embedded, index, packed, parts, to_json
+from agents.evaluate.report.packing import embedded, index, packed, parts, sample_lines, to_json
+from agents.evaluate.report.page_parts import filled, policy, read, script_of
 from agents.evaluate.report.results_table import chooser, notes, results_table
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun
+from agents.task import Metric
 
 FILE = "report.html"
-SCRIPTS = ("store", "results", "list", "sample", "browser", "page")
-_HERE = Path(__file__).parent
+SCRIPTS = ("store", "elements", "link", "results", "list", "scene", "sample", "browser", "page")
 
 
 def html(run: EvaluationRun, results: Results, groups: Breakdowns) -> str:
@@ -67,47 +69,35 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
         by_set[sample["set"]].append(sample)
     names = table.ordered(list(results.sets))
     ordered = [sample for name in names for sample in by_set[name]]
-    style, script = _read("report.css"), "\n".join(_read(f"script/{name}.js") for name in SCRIPTS)
-    head, tail = _read("report.html").split("$parts\n")
-    yield _filled(
+    answers = answers_of(ordered)
+    style, script = read("report.css"), script_of(SCRIPTS)
+    head, tail = read("report.html").split("$parts\n")
+    yield filled(
         head,
-        policy=_policy(style, script),
+        policy=policy(style, script),
         title=join(f"{run.name} on SOUL"),
         style=style,
         overview=overview(run, results),
         chooser=chooser(),
         table=results_table(results, groups),
-        notes=notes(),
+        notes=notes(results),
         count=f"{len(ordered):,}",
     )
     starts = []
-    for place, (start, body) in enumerate(parts(ordered)):
+    for place, (start, body) in enumerate(parts(sample_lines(ordered, answers))):
         starts.append(start)
         yield element("script", body, type="application/gzip", id=f"part-{place}") + "\n"
     known = {
         "model": run.name,
-        "sets": [{"name": name, "metric": results.sets[name].headline.name} for name in names],
+        "sets": [set_facts(name, results.sets[name].headline) for name in names],
         "n": run.n,
+        "names": names_of(sample["groups"] for sample in ordered),
     }
-    yield _filled(tail, known=embedded(known), index=packed(to_json(index(ordered, names, starts))), script=script)
+    of_list = index(ordered, answers, names, starts)
+    yield filled(tail, known=embedded(known), index=packed(to_json(of_list)), script=script)
 
 
-def _filled(template: str, **values: str) -> str:
-    text = Template(template).substitute(values)
-    return text.encode("utf-8", "replace").decode("utf-8")  # a name may hold half of a surrogate pair
-
-
-def _read(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    """What the page may do: run this script, use this style, and nothing else."""
-
-    def digest(text: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
-
-    return (
-        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-    )
+def set_facts(name: str, metric: Metric) -> dict[str, Any]:
+    """What the page's script knows of a set."""
+    best = metric.high if metric.higher_is_better else metric.low
+    return {"name": name, "metric": metric.name, "best": best, "worst": metric.worst}

@@ -10,9 +10,11 @@ from typing import Any
 from agents.evaluate import table
 from agents.evaluate.journal import FILE
 from agents.evaluate.report.markup import Markup, element, join
+from agents.evaluate.report.set_detail import samples_link
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun
 from agents.evaluate.set_result import total
+from agents.evaluate.set_warnings import grouped
 from agents.judge.ledger import money
 
 _SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "seed")
@@ -39,6 +41,7 @@ def overview(run: EvaluationRun, results: Results) -> Markup:
         element("h1", run.name),
         element("dl", *listed, class_="facts"),
         _first_numbers(results),
+        _warnings(results),
         _settings(run.settings),
     )
 
@@ -54,6 +57,17 @@ def _first_numbers(results: Results) -> Markup:
     shown = ((score, f"{name} {interval}".strip()), (share, "without a verdict"), (cost, "policy and judges"))
     tiles = [element("div", element("dd", value), element("dt", label)) for value, label in shown]
     return element("dl", *tiles, class_="tiles")
+
+
+def _warnings(results: Results) -> Markup | None:
+    """What makes one doubt a score, with links to the samples to look at."""
+    ordered = {name: results.sets[name] for name in table.ordered(list(results.sets))}
+    lines = []
+    for warning, by_set in grouped(ordered).items():
+        links = [join(element("a", name, href=samples_link(name)), f" ({detail})") for name, detail in by_set.items()]
+        listed = [join(", " if place else None, link) for place, link in enumerate(links)]
+        lines.append(element("p", element("strong", f"{warning.title}: "), *listed, f". {warning.advice}"))
+    return element("section", *lines, class_="warnings", aria_label="Warnings") if lines else None
 
 
 def _settings(settings: Mapping[str, Any]) -> Markup:

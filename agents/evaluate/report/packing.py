@@ -13,21 +13,27 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agents.evaluate.report.answers import Answers
+
 PART_CHARACTERS = 1_000_000
-SHOWN_CHARACTERS = 160  # of the last turn, in the list
+SHOWN_CHARACTERS = 160  # of a question or the last turn, in the list
+SHOWN_OF_ANSWERS = 80  # of the right and of the given answer
 LARGEST_EXACT = 2**53  # of JavaScript's numbers
 # As long as that one, before a point; a text may hold such too. (A number stands behind one of these signs: to look for
 # them first takes a tenth of the time.)
 _LONG_NUMBER = re.compile(r"[:,\[]-?[0-9]{16}")
 
 
-def index(samples: Sequence[Mapping[str, Any]], sets: Sequence[str], starts: Sequence[int]) -> dict[str, Any]:
+def index(
+    samples: Sequence[Mapping[str, Any]], answers: Sequence[Answers], sets: Sequence[str], starts: Sequence[int]
+) -> dict[str, Any]:
     """What the list of samples shows, sorts by and filters by: a column each, in the order of `samples`.
 
     Args:
+        answers: of the samples, in their order.
         sets: in the table's order; a sample names its set by the place in it.
         starts: at which sample each part begins.
     """
@@ -43,7 +49,14 @@ def index(samples: Sequence[Mapping[str, Any]], sets: Sequence[str], starts: Seq
             "cause": [None if draft["valid"] else (draft["failure"] or {}).get("cause", "unknown") for draft in drafts],
             "contentless": [int(draft["contentless"]) for draft in drafts],
             "ended": [draft["ended"] for draft in drafts],
-            "said": [last_turn(draft["seats"])[:SHOWN_CHARACTERS] for draft in drafts],
+            "question": [_start(of.question, SHOWN_CHARACTERS) for of in answers],
+            "target": [_start(of.target, SHOWN_OF_ANSWERS) for of in answers],
+            "given": [_start(of.given, SHOWN_OF_ANSWERS) for of in answers],
+            # Shown where no answer was read; nothing else needs it.
+            "said": [
+                "" if of.given is not None else last_turn(draft["seats"])[:SHOWN_CHARACTERS]
+                for of, draft in zip(answers, drafts, strict=True)
+            ],
             "groups": [sample["groups"] for sample in samples],
             "cost": [_cost(sample["usage"]) for sample in samples],
             "seconds": [round(sum((draft["seconds"] or {}).values()), 3) for draft in drafts],
@@ -51,12 +64,17 @@ def index(samples: Sequence[Mapping[str, Any]], sets: Sequence[str], starts: Seq
     )
 
 
-def parts(samples: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
-    """The samples' lines, packed: at which sample a part begins, and the part."""
+def sample_lines(samples: Sequence[Mapping[str, Any]], answers: Sequence[Answers]) -> Iterator[str]:
+    """The samples as the page carries them: the journal's lines with the two answers."""
+    for sample, of in zip(samples, answers, strict=True):
+        yield to_json({**_line(sample), "target": of.target, "given": of.given})
+
+
+def parts(whole: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Lines of JSON, packed: at which line a part begins, and the part."""
     lines: list[str] = []
     start = size = 0
-    for place, sample in enumerate(samples):
-        line = to_json(_line(sample))
+    for place, line in enumerate(whole):
         if lines and size + len(line) > PART_CHARACTERS:
             yield start, packed("\n".join(lines))
             lines, start, size = [], place, 0
@@ -70,6 +88,11 @@ def last_turn(seats: Mapping[str, Sequence[Mapping[str, str]]] | None) -> str:
     """What the policy said last, in one line."""
     said = [m["content"] for messages in (seats or {}).values() for m in messages if m["role"] == "assistant"]
     return " ".join(said[-1].split()) if said else ""
+
+
+def _start(text: str | None, most: int) -> str | None:
+    """The beginning of a text, on one line."""
+    return None if text is None else " ".join(text.split())[:most]
 
 
 def packed(text: str) -> str:

@@ -13,11 +13,13 @@ from itertools import groupby
 from agents.evaluate import published, table
 from agents.evaluate.breakdown import Group
 from agents.evaluate.published import Column
-from agents.evaluate.report.interval_bar import interval_bar
+from agents.evaluate.report.costs import NOTE, UNKNOWN, any_known, cell
+from agents.evaluate.report.interval_bar import USUAL, interval_bar, scale
 from agents.evaluate.report.markup import Markup, element, join
 from agents.evaluate.report.set_detail import set_detail
 from agents.evaluate.results import Average, Results
 from agents.evaluate.set_result import SetResult
+from agents.evaluate.set_warnings import warnings_of
 from agents.evaluate.table import Line
 
 COLUMNS: tuple[Column, ...] = tuple(
@@ -37,15 +39,22 @@ def results_table(results: Results, groups: Groups) -> Markup:
     Args:
         groups: what each set is broken down by.
     """
-    titles = table.titles(results)
+    titles = _titles(results)
     lines = table.lines(results, COLUMNS)
     bodies = []
     for dimension, of in groupby(lines, lambda line: line.dimension):
-        drawn = [row for line in of for row in _rows(line, results, groups)]
+        drawn = [row for line in of for row in _rows(line, results, groups, len(titles))]
         name = element("tr", element("th", dimension or "other", scope="rowgroup", colspan=99), class_="dimension")
         average = dimension == "average"
         bodies.append(element("tbody", None if average else name, *drawn, class_="averages" if average else "sets"))
     return element("table", _head(titles), *bodies, id="results-table")
+
+
+def _titles(results: Results) -> tuple[str, ...]:
+    """The run's own columns; no cost where the price of nothing is known, which the head of the report says."""
+    titles = table.titles(results)
+    priced = any_known(usage for result in results.sets.values() for usage in result.usage.values())
+    return titles if priced else titles[:-1]
 
 
 def chooser() -> Markup:
@@ -70,7 +79,7 @@ def _head(titles: Sequence[str]) -> Markup:
         _title("set", "set"),
         _title("score", "score [95 %]"),
         element("th", element("span", "0 to 100", class_="scale"), scope="col"),
-        *(_title(name, name) for name in titles[2:]),
+        *(_title(name.partition(" ")[0], name) for name in titles[2:]),
         _title("time", "time"),
     ]
     theirs = [
@@ -81,6 +90,7 @@ def _head(titles: Sequence[str]) -> Markup:
             aria_sort="none",
             class_="published",
             data_column=place,
+            data_key=c.title,
             hidden=c not in table.SHOWN,
         )
         for place, c in enumerate(COLUMNS)
@@ -94,32 +104,37 @@ def _title(key: str, text: str) -> Markup:
         element("button", text, type="button"),
         scope="col",
         aria_sort="none",
+        data_key=key,
         title=MEANS.get(text),
         class_="set" if key == "set" else None,
     )
 
 
-def _rows(line: Line, results: Results, groups: Groups) -> list[Markup]:
-    """A line of the table; for a set also what it shows when it is opened."""
-    name, shown, *others = line.cells
+def _rows(line: Line, results: Results, groups: Groups, columns: int) -> list[Markup]:
+    """A line of the table, with so many of the run's own columns; for a set also what it shows when it is opened."""
+    name, shown, *others = line.cells[:columns]
     found = _behind(line, results)
-    bar = interval_bar(found.mean, found.interval, found.bounds)
+    range_ = (found.headline.low, found.headline.high) if isinstance(found, SetResult) else USUAL
+    bar = interval_bar(found.mean, found.interval, found.bounds, range_)
     cells = [
         _number("strong", shown),
-        element("td", bar, class_="drawn"),
-        *(_number("span", cell) for cell in others),
+        element(
+            "td", bar, None if range_ == USUAL else element("small", scale(range_), class_="range"), class_="drawn"
+        ),
+        *(_number("span", cell(text)) for text in others),
         element("td", _time(found, results)),
         *(
-            element("td", cell, class_="published", data_column=place, hidden=COLUMNS[place] not in table.SHOWN)
-            for place, cell in enumerate(line.published)
+            element("td", text, class_="published", data_column=place, hidden=COLUMNS[place] not in table.SHOWN)
+            for place, text in enumerate(line.published)
         ),
     ]
     if not isinstance(found, SetResult):
         return [element("tr", element("th", name, scope="row", class_="set"), *cells, class_="average")]
     opener = element("button", name, type="button", aria_expanded="false", class_="opener")
+    kind = "set-line warned" if warnings_of(found) else "set-line"
     detail = element("td", set_detail(found, groups.get(name, {})), colspan=99)
     return [
-        element("tr", element("th", opener, scope="row", class_="set"), *cells, class_="set-line", data_set=name),
+        element("tr", element("th", opener, scope="row", class_="set"), *cells, class_=kind, data_set=name),
         element("tr", detail, class_="detail", hidden=True),
     ]
 
@@ -157,12 +172,14 @@ def _seconds(value: float) -> str:
     return f"{value:,.1f} s"
 
 
-def notes() -> Markup:
+def notes(results: Results) -> Markup:
     """What the reader should know of the numbers."""
+    costs = [line.cells[-1] for line in table.lines(results)]
     return join(
         element(
             "p",
-            "Scores are the headline's mean times 100, the card's scale. Intervals are 95 % bootstrap intervals over "
+            "Scores are the headline's mean times 100, the card's scale. A bar is drawn on the range of its metric: "
+            "0 to 100, or what stands below it. Intervals are 95 % bootstrap intervals over "
             "rows. An average is the mean of its sets' means; samples of several sets are never pooled.",
         ),
         element(
@@ -170,4 +187,5 @@ def notes() -> Markup:
             "Published numbers are the model card's and the paper's own: other judges and other rows, so a "
             "neighbourhood and no comparison.",
         ),
+        element("p", NOTE) if UNKNOWN in costs and set(costs) != {UNKNOWN} else None,
     )

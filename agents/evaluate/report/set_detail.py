@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 from agents.evaluate.breakdown import Group
-from agents.evaluate.report.interval_bar import interval_bar
+from agents.evaluate.report.costs import any_known, cell
+from agents.evaluate.report.group_names import kind_name, value_name
+from agents.evaluate.report.interval_bar import interval_bar, scale
 from agents.evaluate.report.markup import Markup, element, join
 from agents.evaluate.set_result import SetResult
+from agents.evaluate.set_warnings import warnings_of
 from agents.evaluate.table import invalid_share, score
 from agents.judge.ledger import money, numbers
 from agents.judge.usage import Usage
@@ -27,19 +31,25 @@ def set_detail(result: SetResult, groups: Mapping[str, Sequence[Group]]) -> Mark
         browse("Browse its samples", result.name) if result.samples else None,
         class_="meaning",
     )
+    warnings = [element("p", str(warning), class_="warning") for warning in warnings_of(result)]
     parts = [
-        *(_groups(result.name, kind, of_kind) for kind, of_kind in groups.items()),
+        *(_groups(result, kind, of_kind) for kind, of_kind in groups.items()),
         _metrics(result),
         _several(result),
         _failures(result),
         _took(result),
     ]
-    return element("div", head, element("div", *parts, class_="parts"), class_="opened")
+    return element("div", head, *warnings, element("div", *parts, class_="parts"), class_="opened")
 
 
 def browse(text: str, set_: str, **filters: str) -> Markup:
     """A button that shows the samples of a set; `filters` as the browser over samples knows them (browse.js)."""
     return element("button", text, type="button", class_="link", data_browse=json.dumps({"set": set_, **filters}))
+
+
+def samples_link(set_: str) -> str:
+    """The address of the samples of a set, within the page (script/link.js)."""
+    return f"#samples?set={quote(set_, safe='', errors='replace')}"
 
 
 def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Markup | None:
@@ -54,18 +64,20 @@ def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -
     return element("table", element("caption", caption), element("thead", head), element("tbody", *body), class_="part")
 
 
-def _groups(name: str, kind: str, groups: Sequence[Group]) -> Markup | None:
+def _groups(result: SetResult, kind: str, groups: Sequence[Group]) -> Markup | None:
+    range_ = result.headline.low, result.headline.high
     lines = [
         (
-            browse(group.value, name, kind=kind, value=group.value),
+            browse(value_name(kind, group.value), result.name, kind=kind, value=group.value),
             score(group.mean, group.interval),
-            interval_bar(group.mean, group.interval, group.bounds),
+            interval_bar(group.mean, group.interval, group.bounds, range_),
             f"{group.samples:,}",
             invalid_share(group.invalid, group.samples, group.bounds),
         )
         for group in groups
     ]
-    return _table(f"By {kind}", (kind, "score [95 %]", "", "n", "invalid (bounds)"), lines)
+    name = kind_name(kind)
+    return _table(f"By {name}", (name, "score [95 %]", scale(range_), "n", "invalid (bounds)"), lines)
 
 
 def _metrics(result: SetResult) -> Markup | None:
@@ -95,9 +107,11 @@ def _took(result: SetResult) -> Markup | None:
     if not result.samples:
         return None
     roles = {"policy": result.policy, **{role: use for role, use in result.usage.items() if role != "policy"}}
-    heads = ("role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", "cost")
+    priced = any_known(roles.values())  # else there is no column for it
+    heads = ("role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", *(("cost",) if priced else ()))
+    lines = [_usage(role, usage)[: len(heads)] for role, usage in roles.items()]
     return join(
-        _table("Calls and cost", heads, [_usage(role, usage) for role, usage in roles.items()]),
+        _table("Calls and cost" if priced else "Calls", heads, lines),
         _table(
             "Seconds a sample",
             ("stage", "mean"),
@@ -110,4 +124,4 @@ def _usage(role: str, usage: Usage) -> tuple[str, ...]:
     known = numbers(usage)
     latency = [f"{known[key]:.2f}" if key in known else "-" for key in ("latency_p50_s", "latency_p95_s")]
     counts = [f"{count:,}" for count in (usage.calls, usage.prompt_tokens, usage.completion_tokens)]
-    return role, *counts, *latency, money(usage)
+    return role, *counts, *latency, cell(money(usage))

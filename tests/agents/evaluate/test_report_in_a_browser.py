@@ -4,16 +4,14 @@ Promise under test: it sorts, filters, opens and links; hostile text stays text;
 in the dark, on a narrow screen and on paper.
 """
 
-import os
 import re
-import shutil
-import time
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import quote
 
 import pytest
+from browser_pages import chromium, column, found, needs_a_browser, opener, until
 from finished_run import finished_run
 from finished_samples import TOM
 from hostile_samples import HOSTILE, MINE, lines
@@ -24,8 +22,7 @@ from agents.evaluate.report import write_html
 from agents.evaluate.results import summarise
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser: install chromium, or name one with CHROMIUM=...")
+pytestmark = needs_a_browser
 
 
 @pytest.fixture(scope="module")
@@ -37,44 +34,15 @@ def report(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture
 def opened(browser, report):
     """Opens the report; at the end nothing has been asked for but the file, and nothing went wrong in it."""
-    pages, asked, wrong = [], [], []
-
-    def open_(link="", width=1400, height=900, **options):
-        page = browser.new_page(viewport={"width": width, "height": height}, **options)
-        pages.append(page)
-        page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
-        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda message: wrong.append(message.text))
-        page.goto(f"{report.as_uri()}{link}")
-        return page
-
-    yield open_
-    for page in pages:
-        page.close()
-    assert asked == [report.as_uri()] * len(asked) and not wrong
-
-
-def until(condition, seconds=8.0):
-    """Wait without a script in the page, which its policy would refuse."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
-
-
-def found(page, text):
-    """Wait until the list says this."""
-    until(lambda: page.inner_text("#found") == text)
+    with opener(browser, report) as open_:
+        yield open_
 
 
 def samples(page, **filters):
@@ -89,10 +57,6 @@ def samples(page, **filters):
 
 def sets_shown(page):
     return [name for name in page.locator("#results-table .opener:visible").all_inner_texts()]
-
-
-def column(page, name):
-    return page.locator(f"#list tbody td.{name}").all_inner_texts()
 
 
 # ---- the table
@@ -126,7 +90,7 @@ def test_an_opened_line_shows_its_groups_and_leads_to_their_samples(opened):
     page.keyboard.press("Enter")
     assert opener.get_attribute("aria-expanded") == "true"
     detail = page.locator("tr.detail:visible")
-    groups = detail.locator("table", has_text="By order").locator("tbody th").all_inner_texts()
+    groups = detail.locator("table", has_text="By order of belief").locator("tbody th").all_inner_texts()
     assert groups == [str(value) for value in range(12)]
     page.click("#results-table > thead >> text=score")  # what is open moves with its line
     assert page.locator("tr.set-line", has_text="hitom").evaluate("row => row.nextElementSibling.hidden") is False
@@ -235,8 +199,8 @@ def test_a_link_opens_one_sample(opened):
     page.wait_for_selector("#sample .score")
     assert page.inner_text("#sample .score strong") == "75.0"
     page.click("#sample [aria-label=Close]")
-    assert page.url.endswith("#samples") and not page.locator("#sample").is_visible()
-    page.goto(page.url.replace("#samples", f"#{TOM}/259/0"))
+    assert page.url.endswith("#samples?page=3") and not page.locator("#sample").is_visible()
+    page.goto(page.url.replace("#samples?page=3", f"#{TOM}/259/0"))
     page.wait_for_selector("#sample .score")
     assert page.inner_text("#page") == "3 / 3"  # the list turns to it
     assert page.locator("#list tr[aria-current=true] td.number").inner_text() == "259"
@@ -249,13 +213,13 @@ def test_the_keys_move_close_and_search(opened):
     found(page, "261 of 267 samples")
     page.locator("[name=set]").blur()
     page.keyboard.press("ArrowDown")
-    until(lambda: page.url.endswith(f"#{TOM}/0/0"))
+    until(lambda: page.url.endswith(f"#{TOM}/0/0?set={TOM}"))
     page.click("#list tbody tr:nth-child(98) a")
     until(lambda: "row 97" in page.inner_text("#sample h2"))
     for _ in range(3):
         page.keyboard.press("ArrowDown")
     until(lambda: "row 100" in page.inner_text("#sample h2"))
-    assert page.inner_text("#page") == "2 / 3" and page.url.endswith(f"#{TOM}/100/0")
+    assert page.inner_text("#page") == "2 / 3" and page.url.endswith(f"#{TOM}/100/0?set={TOM}")
     page.keyboard.press("ArrowLeft")
     until(lambda: "row 99" in page.inner_text("#sample h2"))
     page.keyboard.press("Escape")
@@ -302,7 +266,7 @@ def test_text_can_be_read_in_light_and_dark(opened, scheme):
         "#sample .score strong",
         "#sample .tags",
         ".small",
-        "#list td.said",
+        "#list td.given .last",
         "#filters label",
     ):
         ink = luminance(page.locator(where).first.evaluate("element => getComputedStyle(element).color"))

@@ -6,20 +6,38 @@ class Browser {
   constructor(store) {
     this.store = store;
     this.list = new List(store);
+    this.following = true; // the address of the page, before all
+    this.list.drawn = () => this.remember();
     this.setOptions();
     this.drawHeads();
     form.addEventListener("input", (event) => this.changed(event));
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("reset", (event) => {
       event.preventDefault();
-      this.show({});
+      this.show(new URLSearchParams());
     });
     document.getElementById("page-back").addEventListener("click", () => this.turn(-1));
     document.getElementById("page-on").addEventListener("click", () => this.turn(1));
     rowsOfList.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
-      if (row && !event.target.closest("a")) location.hash = this.store.link(Number(row.dataset.place));
+      if (row && !event.target.closest("a")) location.hash = this.address(Number(row.dataset.place));
     });
+  }
+
+  // ---- the address
+
+  // The link to a sample within this list, or to the list.
+  address(i) {
+    const query = queryOf(this.list);
+    if (i === undefined) return linkTo("samples", query);
+    query.delete("page"); // the sample knows its page
+    return linkTo(this.store.link(i), query);
+  }
+
+  // Puts into the address what is shown, unless it is the address that is being followed.
+  remember() {
+    document.getElementById("to-samples").href = this.address();
+    if (!this.following && document.body.dataset.view === "samples") history.replaceState(null, "", this.address(this.list.open));
   }
 
   // ---- filters
@@ -30,7 +48,7 @@ class Browser {
     form.elements.set.replaceChildren(...options([["", "all"], ...sets]));
     const counts = new Map();
     for (const cause of index.cause) if (cause) counts.set(cause, (counts.get(cause) ?? 0) + 1);
-    const causes = [...counts].sort().map(([cause, n]) => [`cause:${cause}`, `failed: ${cause.replaceAll("_", " ")} (${counted(n)})`]);
+    const causes = [...counts].sort().map(([cause, n]) => [`cause:${cause}`, `failed: ${words(cause)} (${counted(n)})`]);
     const states = [["", "all"], ["valid", "with a verdict"], ["failed", "failed"], ["contentless", "said nothing"], ...causes];
     form.elements.state.replaceChildren(...options(states));
   }
@@ -51,7 +69,7 @@ class Browser {
       const select = h("select", {}, options([["", "all"], ...[...values].sort(natural).map((value) => [value, value])]));
       select.dataset.kind = kind;
       select.value = this.list.filters.groups[kind] ?? "";
-      return h("label", {}, `${kind} `, select);
+      return h("label", {}, `${kindName(kind)} `, select);
     });
     document.getElementById("groups").replaceChildren(...choices);
   }
@@ -69,13 +87,14 @@ class Browser {
     this.soon = setTimeout(() => this.list.filter(), name === "text" ? 250 : 0);
   }
 
-  // Show the samples that pass these filters and no others: what a button of the table asks for.
-  show({ set = "", state = "", cause, kind, value }) {
-    const groups = kind === undefined ? {} : { [kind]: value };
-    this.list.filters = { text: "", low: "", high: "", set, state: cause === undefined ? state : `cause:${cause}`, groups };
-    for (const name of ["text", "low", "high", "set", "state"]) form.elements[name].value = this.list.filters[name];
+  // Show what a query asks for, and nothing else (link.js).
+  show(query) {
+    const { filters, order, page } = choiceOf(query);
+    this.list.filters = filters;
+    this.list.order = COLUMNS.some(({ key }) => key === order.key) ? order : { key: "", descending: false };
+    for (const name of FIELDS) form.elements[name].value = filters[name];
     this.drawGroups();
-    return this.list.filter();
+    return this.list.filter(page);
   }
 
   // ---- the list
@@ -109,6 +128,9 @@ class Browser {
   // ---- one sample
 
   async open(i) {
+    const opening = pane.hidden;
+    document.body.classList.add("open"); // first: it decides where the list scrolls
+    pane.hidden = false;
     this.list.mark(i);
     const line = await this.store.line(i);
     if (this.list.open !== i) return; // another one was opened meanwhile
@@ -119,14 +141,14 @@ class Browser {
     next.addEventListener("click", () => this.move(1));
     close.addEventListener("click", () => this.close());
     const which = `${this.store.set(i)}, row ${line.number}${known.n > 1 ? `, sample ${line.sample}` : ""}`;
-    const title = h("h2", {}, h("a", { href: `#${this.store.link(i)}`, title: "Link to this sample" }, which));
+    const title = h("h2", {}, h("a", { href: this.address(i), title: "Link to this sample" }, which));
     const bar = h("div", { className: "bar" }, title, h("span", { className: "turn" }, previous, next, close));
     const [first, ...others] = drawSample(line);
     pane.replaceChildren(bar, first, ...others);
     pane.setAttribute("aria-label", which);
-    pane.hidden = false;
     pane.scrollTop = 0;
-    document.body.classList.add("open");
+    if (opening) document.querySelector(".panes").scrollIntoView({ block: "nearest" }); // not below the bar
+    this.remember();
     if (getComputedStyle(pane).position === "fixed") pane.focus(); // it covers the list
   }
 
@@ -134,17 +156,13 @@ class Browser {
   move(step) {
     const i = this.list.neighbour(step);
     if (i === undefined) return;
-    const link = `#${this.store.link(i)}`;
-    if (this.list.open === undefined) location.hash = link;
-    else {
-      history.replaceState(null, "", link);
-      this.open(i);
-    }
+    if (this.list.open === undefined) location.hash = this.address(i);
+    else this.open(i);
   }
 
   close() {
     this.hide();
-    history.replaceState(null, "", "#samples");
+    this.remember();
   }
 
   hide() {
@@ -155,8 +173,4 @@ class Browser {
     this.list.mark(undefined);
     row?.querySelector("a").focus({ preventScroll: true });
   }
-}
-
-function options(pairs) {
-  return pairs.map(([value, text]) => h("option", { value }, text));
 }

@@ -9,38 +9,24 @@ const COLUMNS = [
   { key: "sample", title: "sample", shown: known.n > 1 },
   { key: "reward", title: "score" },
   { key: "state", title: "ended" },
-  { key: "said", title: "said last", sorts: false },
+  { key: "question", title: "question" },
+  { key: "target", title: "expected" },
+  { key: "given", title: "given" },
   { key: "cost", title: "cost" },
   { key: "seconds", title: "time" },
 ].filter((column) => column.shown !== false);
 
-// A new element with these properties and children; texts are texts, whatever is in them.
-function h(name, properties, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(properties ?? {})) {
-    if (key in made && key !== "list") made[key] = value;
-    else made.setAttribute(key, value);
-  }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return made;
-}
-
-const scoreText = (reward) => (reward === null ? "–" : (100 * reward).toFixed(1));
-const costText = (cost) => (cost === null ? "?" : `$${cost.toFixed(cost && cost < 0.01 ? 5 : 2)}`);
-const secondsText = (seconds) => `${seconds.toFixed(seconds < 10 ? 2 : 0)} s`;
-
 function stateText(index, i) {
-  if (index.cause[i]) return index.cause[i].replaceAll("_", " ");
-  return index.contentless[i] ? "said nothing" : index.ended[i].replaceAll("_", " ");
+  if (index.cause[i]) return words(index.cause[i]);
+  return index.contentless[i] ? "said nothing" : words(index.ended[i]);
 }
 
 class List {
   constructor(store) {
     this.store = store;
-    this.filters = { text: "", set: "", state: "", low: "", high: "", groups: {} };
-    this.order = { key: "", descending: false };
-    this.page = 0;
+    Object.assign(this, choiceOf(new URLSearchParams())); // filters, order, page
     this.shown = []; // samples that pass the filters, in their order
+    document.getElementById("list").classList.toggle("no-price", store.index.cost.includes(null) && !store.index.cost.some((cost) => cost > 0));
     this.run = 0; // counts searches: an older one stops when a newer one has begun
   }
 
@@ -59,9 +45,9 @@ class List {
     return Object.entries(groups).every(([kind, value]) => value === "" || index.groups[i][kind] === value);
   }
 
-  async filter() {
+  async filter(page = 0) {
     const run = ++this.run;
-    this.page = 0;
+    this.page = page;
     let found = Array.from({ length: this.store.size }, (_, i) => i).filter((i) => this.passes(i));
     if (this.filters.text.trim()) {
       const among = found;
@@ -81,8 +67,10 @@ class List {
   sort() {
     const { key, descending } = this.order;
     const { index } = this.store;
-    const value = key === "state" ? (i) => stateText(index, i) : (i) => index[key][i];
+    const values = { state: (i) => stateText(index, i), given: (i) => index.given[i] ?? (index.said[i] || null) };
+    const value = values[key] ?? ((i) => index[key][i]);
     this.shown.sort((a, b) => (key ? compare(value(a), value(b), descending) : 0) || a - b);
+    this.page = Math.min(this.page, this.pages - 1);
     this.draw();
   }
 
@@ -108,7 +96,17 @@ class List {
       const direction = this.order.descending ? "descending" : "ascending";
       head.setAttribute("aria-sort", head.dataset.key === this.order.key ? direction : "none");
     }
+    this.drawGivenHead();
     this.mark(this.open, false);
+    this.drawn?.(); // whoever wants to know of it: the address
+  }
+
+  // Over the last words of samples that have no single right answer "given" would mislead.
+  drawGivenHead() {
+    const withTarget = this.shown.filter((i) => this.store.index.target[i] !== null).length;
+    const title = withTarget === 0 ? "said last" : withTarget === this.shown.length ? "given" : "given, or said last";
+    document.querySelector("#list thead th.given button").textContent = title;
+    document.getElementById("list").classList.toggle("no-target", withTarget === 0);
   }
 
   row(i) {
@@ -119,13 +117,24 @@ class List {
       sample: String(index.sample[i]),
       reward: scoreText(index.reward[i]),
       state: h("span", { className: index.cause[i] ? "failed" : "" }, stateText(index, i)),
-      said: h("bdi", {}, index.said[i]),
+      question: h("bdi", {}, index.question[i]),
+      target: h("bdi", {}, index.target[i] ?? ""),
+      given: this.given(i),
       cost: costText(index.cost[i]),
       seconds: secondsText(index.seconds[i]),
     };
     const row = h("tr", {}, COLUMNS.map(({ key }) => h("td", { className: key }, cells[key])));
     row.dataset.place = i;
     return row;
+  }
+
+  // The answer that was read, with a sign for right and wrong; where there is none, the last words.
+  given(i) {
+    const { index } = this.store;
+    const said = h("bdi", { className: "last" }, index.said[i]);
+    if (index.target[i] === null) return [said];
+    const mark = markOf(rightness(index.reward[i], known.sets[index.set[i]]));
+    return [mark, index.given[i] === null ? [h("em", {}, "not readable: "), said] : h("bdi", {}, index.given[i])];
   }
 
   // Mark the sample that is open, turning to its page.

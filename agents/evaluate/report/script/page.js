@@ -3,7 +3,7 @@
 const views = { results: document.getElementById("results-view"), samples: document.getElementById("samples-view") };
 const ready = Store.open().then(async (store) => {
   const browser = new Browser(store);
-  await browser.show({});
+  await browser.show(new URLSearchParams());
   return browser;
 });
 ready.catch((error) => {
@@ -26,32 +26,53 @@ function view(name) {
   scrollTo(0, scrolled[name]);
 }
 
-// #results, #samples, or #SET/NUMBER/SAMPLE: one sample.
 async function follow() {
-  const link = location.hash.slice(1);
-  if (link.split("/").length !== 3) {
-    view(link === "samples" ? "samples" : "results");
+  const { place, query } = readLink();
+  const isSample = place.split("/").length === 3;
+  if (!isSample && place !== "samples") {
+    view("results");
+    showResults(query);
     const browser = await ready;
     if (!pane.hidden) browser.hide();
+    browser.following = false;
     return;
   }
   view("samples");
   const browser = await ready;
-  const i = browser.store.find(link);
-  if (i === undefined) {
-    browser.hide();
-    browser.list.say(`This run has no sample ${decodeURIComponent(link)}.`);
-  } else {
-    if (!browser.list.shown.includes(i)) await browser.show({});
-    await browser.open(i);
-  }
+  browser.following = true;
+  const arrived = await followTo(browser, isSample ? place : null, query);
+  browser.following = false;
+  if (arrived) browser.remember();
 }
 
-document.addEventListener("click", async (event) => {
+// Shows what a link asks for; false where there is no such sample.
+async function followTo(browser, link, query) {
+  const { store, list } = browser;
+  // A link to a sample that says nothing of a list keeps the list, if it can.
+  const asked = link === null || query.size > 0;
+  if (asked && query.toString() !== queryOf(list).toString()) await browser.show(query);
+  if (link === null) {
+    if (!pane.hidden) browser.hide();
+    return true;
+  }
+  const i = store.find(link);
+  if (i === undefined) {
+    browser.hide();
+    list.say(`This run has no sample ${decodeURIComponent(link)}.`);
+    return false;
+  }
+  if (!list.shown.includes(i)) await browser.show(new URLSearchParams());
+  await browser.open(i);
+  return true;
+}
+
+document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-browse]");
   if (!button) return;
-  location.hash = "#samples";
-  await (await ready).show(JSON.parse(button.dataset.browse));
+  const { kind, value, cause, ...fields } = JSON.parse(button.dataset.browse);
+  const query = new URLSearchParams(cause === undefined ? fields : { ...fields, state: `cause:${cause}` });
+  if (kind !== undefined) query.set(GROUP + kind, value);
+  location.hash = linkTo("samples", query);
 });
 
 const STEPS = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 };
@@ -61,7 +82,7 @@ document.addEventListener("keydown", async (event) => {
   const typing = event.target.closest("input, select, textarea");
   if (event.key === "/" && !typing) {
     event.preventDefault();
-    if (views.samples.hidden) location.hash = "#samples";
+    if (views.samples.hidden) location.hash = document.getElementById("to-samples").hash;
     view("samples");
     form.elements.text.focus();
     return;

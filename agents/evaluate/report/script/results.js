@@ -11,19 +11,14 @@ function numberIn(text) {
   return found ? Number(found[0]) : null;
 }
 
-// Compares two values so that those without one come last, whatever the direction.
-function compare(a, b, descending) {
-  if (a === null || b === null) return (a === null) - (b === null);
-  const order = typeof a === "string" ? a.localeCompare(b) : a - b;
-  return descending ? -order : order;
-}
-
-function sortResults(column, direction) {
-  for (const head of heads) if (head.hasAttribute("aria-sort")) head.setAttribute("aria-sort", "none");
+// Sorts by a column of this key, or as the card does where the key is "".
+function sortResults({ key, descending }) {
   original.forEach((rows, place) => bodies[place].append(...rows)); // as it was
-  table.classList.toggle("sorted", direction !== "none");
-  if (direction === "none") return;
-  heads[column].setAttribute("aria-sort", direction);
+  const column = heads.findIndex((head) => head.dataset.key === key && key !== "");
+  table.classList.toggle("sorted", column >= 0);
+  for (const head of heads) if (head.hasAttribute("aria-sort")) head.setAttribute("aria-sort", "none");
+  if (column < 0) return;
+  heads[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
   const lines = original.flat().filter((row) => row.matches(".set-line, .average"));
   const value = (row) => {
     const text = row.cells[column].textContent.trim();
@@ -31,23 +26,57 @@ function sortResults(column, direction) {
   };
   const ranked = lines
     .map((row) => [value(row), row, row.matches(".set-line") ? row.nextElementSibling : null])
-    .sort(([a], [b]) => compare(a, b, direction === "descending"));
+    .sort(([a], [b]) => compare(a, b, descending));
   for (const [, row, detail] of ranked) bodies[0].append(row, ...(detail ? [detail] : []));
 }
 
-heads.forEach((head, column) => {
+function openLine(row, open) {
+  row.nextElementSibling.hidden = !open;
+  row.querySelector(".opener").setAttribute("aria-expanded", String(open));
+}
+
+const setLines = () => [...table.querySelectorAll(".set-line")];
+const isOpen = (row) => !row.nextElementSibling.hidden;
+
+// What is sorted and opened, as the query of a link.
+function resultsQuery() {
+  const query = new URLSearchParams();
+  const sorted = heads.find((head) => ["ascending", "descending"].includes(head.getAttribute("aria-sort")));
+  if (sorted) query.set("sort", (sorted.getAttribute("aria-sort") === "descending" ? "-" : "") + sorted.dataset.key);
+  for (const row of setLines()) if (isOpen(row)) query.append("open", row.dataset.set);
+  return query;
+}
+
+// Shows what a link asks for; the first line that it opens comes into view.
+function showResults(query) {
+  if (query.toString() === resultsQuery().toString()) return;
+  sortResults(choiceOf(query).order);
+  const open = new Set(query.getAll("open"));
+  for (const row of setLines()) openLine(row, open.has(row.dataset.set));
+  setLines().find(isOpen)?.scrollIntoView({ block: "start" });
+}
+
+function rememberResults() {
+  replaceLink("results", resultsQuery());
+  document.getElementById("to-results").href = linkTo("results", resultsQuery());
+}
+
+heads.forEach((head) => {
   head.querySelector("button")?.addEventListener("click", () => {
-    const turns = column === 0 ? ["none", "ascending", "descending"] : ["none", "descending", "ascending"];
-    sortResults(column, turns[(turns.indexOf(head.getAttribute("aria-sort")) + 1) % turns.length]);
+    const key = head.dataset.key;
+    const turns = key === "set" ? ["none", "ascending", "descending"] : ["none", "descending", "ascending"];
+    const next = turns[(turns.indexOf(head.getAttribute("aria-sort")) + 1) % turns.length];
+    sortResults(next === "none" ? { key: "" } : { key, descending: next === "descending" });
+    rememberResults();
   });
 });
 
 table.addEventListener("click", (event) => {
   const opener = event.target.closest("button.opener");
   if (!opener) return;
-  const detail = opener.closest("tr").nextElementSibling;
-  detail.hidden = !detail.hidden;
-  opener.setAttribute("aria-expanded", String(!detail.hidden));
+  const row = opener.closest("tr");
+  openLine(row, !isOpen(row));
+  rememberResults();
 });
 
 document.getElementById("published").addEventListener("change", (event) => {

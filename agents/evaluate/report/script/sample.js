@@ -1,23 +1,16 @@
-// One sample: what was said, seat by seat, and what was judged. Every text is set as text.
+// One sample: what was asked, said and judged. Every text is set as text.
 
 const LONG = 1500; // characters of a message that are shown at first
 const SHOWN_OF_LONG = 1000;
 
-const counted = (count) => Number(count ?? 0).toLocaleString("en");
-
-function drawSample(line, store, i) {
-  const { draft } = line;
+function drawSample(line) {
   return [
     verdict(line),
-    ...(draft.seats ? Object.entries(draft.seats).map(([seat, turns]) => seatOf(seat, turns, draft)) : [notPlayed()]),
+    ...conversation(line),
     part("Cost and time", took(line)),
     h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(line.record)),
     h("p", { className: "small" }, `Judge prompts: ${line.prompts.join(", ") || "none"}. Stamp ${line.stamp}.`),
   ];
-}
-
-function part(title, ...content) {
-  return h("section", {}, h("h3", {}, title), ...content);
 }
 
 const notPlayed = () => h("p", { className: "small" }, "The play failed: no conversation was kept.");
@@ -26,23 +19,32 @@ const notPlayed = () => h("p", { className: "small" }, "The play failed: no conv
 
 function verdict(line) {
   const { draft } = line;
-  const metric = known.sets.find((set) => set.name === line.set)?.metric ?? "reward";
-  const ended = (draft.ended ?? "not played").replaceAll("_", " ");
-  const facts = [`record ${line.row}`, `ended: ${ended}`, ...Object.entries(line.groups).map(([k, v]) => `${k}: ${v}`)];
+  const set = known.sets.find(({ name }) => name === line.set);
+  const ended = words(draft.ended ?? "not played");
+  const groups = Object.entries(line.groups).map(([kind, value]) => `${kindName(kind)}: ${valueName(kind, value)}`);
+  const facts = [`record ${line.row}`, `ended: ${ended}`, ...groups];
   if (line.shortened.length) facts.push(`shortened to fit the model: ${line.shortened.join(", ")}`);
   const head = draft.valid
-    ? h("p", { className: "score" }, h("strong", {}, scoreText(draft.reward)), ` ${metric}`)
-    : h("p", { className: "score failed" }, h("strong", {}, "No verdict"), ` ${(draft.failure?.cause ?? "unknown").replaceAll("_", " ")}`);
+    ? h("p", { className: "score" }, h("strong", {}, scoreText(draft.reward)), ` ${set?.metric ?? "reward"}`)
+    : h("p", { className: "score failed" }, h("strong", {}, "No verdict"), ` ${words(draft.failure?.cause ?? "unknown")}`);
   return h(
     "section",
     { className: "verdict" },
     head,
     h("ul", { className: "tags" }, facts.map((fact) => h("li", {}, fact)), draft.contentless ? h("li", { className: "failed" }, "said nothing: scored the worst") : null),
+    line.target === null ? null : answersOf(line.target, [{ title: "Given", given: line.given, mark: rightness(draft.valid ? draft.reward : null, set) }]),
     draft.failure ? failureOf(draft.failure) : null,
     draft.critique ? h("blockquote", { dir: "auto" }, draft.critique) : null,
     draft.metrics && Object.keys(draft.metrics).length ? metricsOf(draft.metrics) : null,
     draft.jury?.length ? juryOf(draft.jury) : null,
   );
+}
+
+// The right answer, and beside it those that were given.
+function answersOf(target, answers) {
+  const box = (title, mark, text) => h("div", {}, h("dt", {}, title), h("dd", { dir: "auto" }, mark, text));
+  const given = answers.map(({ title, given, mark }) => box(title, markOf(mark), given ?? h("em", {}, "no answer could be read")));
+  return h("dl", { className: "answers" }, box("Expected", null, target), given);
 }
 
 function failureOf({ stage, cause, detail }) {
@@ -54,11 +56,6 @@ function metricsOf(metrics) {
   return h("dl", { className: "metrics" }, cells);
 }
 
-function shortNumber(value) {
-  const exact = typeof value !== "number" || Number.isInteger(value);
-  return exact ? String(value) : String(Number(value.toPrecision(4)));
-}
-
 function juryOf(jury) {
   const lines = jury.map((opinion) => [
     opinion.judge,
@@ -68,19 +65,21 @@ function juryOf(jury) {
   return smallTable("Jury", ["judge", "score", "metrics"], lines);
 }
 
-function smallTable(caption, titles, lines) {
-  const head = h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title)));
-  const body = lines.map(([name, ...cells]) => h("tr", {}, h("th", { scope: "row" }, name), cells.map((cell) => h("td", {}, cell))));
-  return h("table", { className: "part" }, caption ? h("caption", {}, caption) : null, h("thead", {}, head), h("tbody", {}, body));
-}
-
 // ---- the conversation
 
-function seatOf(seat, turns, draft) {
-  const several = Object.keys(draft.seats).length > 1;
-  const title = several ? h("span", { className: "seat" }, `Seat ${seat}`) : "Conversation";
-  return part(title, h("ol", { className: "turns" }, turns.map(turnOf)));
+// A scene of several people as one, with each seat's own view below; else the seats as they are.
+function conversation({ draft, record }) {
+  if (!draft.seats) return [notPlayed()];
+  const seats = Object.entries(draft.seats);
+  const scene = sceneOf(draft, record);
+  if (!scene) return seats.map(([seat, turns]) => part(seats.length > 1 ? h("span", { className: "seat" }, `Seat ${seat}`) : "Conversation", turnsOf(turns)));
+  const views = seats.map(([seat, turns]) =>
+    h("details", { className: "seat-view" }, h("summary", {}, `Seat ${seat}`, h("small", {}, ` ${counted(turns.length)} messages, as the model saw and wrote them`)), turnsOf(turns)),
+  );
+  return [part("Scene", drawScene(scene)), part("Each seat's own view", views)];
 }
+
+const turnsOf = (turns) => h("ol", { className: "turns" }, turns.map(turnOf));
 
 function turnOf({ role, content }) {
   const who = { assistant: "policy", user: "to the policy", system: "system prompt" }[role] ?? role;
@@ -110,20 +109,20 @@ function turnOf({ role, content }) {
 // ---- what it took, and what it was about
 
 function took(line) {
-  const roles = Object.entries(line.usage).map(([role, use]) => [
+  const uses = Object.entries(line.usage);
+  const priced = uses.some(([, use]) => !use.unpriced); // else there is no column for it
+  const roles = uses.map(([role, use]) => [
     role,
     counted(use.calls),
     counted(use.prompt_tokens),
     counted(use.completion_tokens),
     Object.entries(use.failures ?? {}).map(([cause, count]) => `${cause} ${count}`).join(", ") || "0",
     secondsText(use.seconds ?? 0),
-    use.unpriced ? "price unknown" : costText(use.cost_usd ?? 0),
+    ...(priced ? [use.unpriced ? "–" : costText(use.cost_usd ?? 0)] : []),
   ]);
   const stages = Object.entries(line.draft.seconds ?? {}).map(([stage, seconds]) => `${stage} ${secondsText(seconds)}`);
-  return [
-    smallTable(null, ["role", "calls", "tokens in", "tokens out", "failed", "in requests", "cost"], roles),
-    h("p", { className: "small" }, stages.join(", ")),
-  ];
+  const titles = ["role", "calls", "tokens in", "tokens out", "failed", "in requests", ...(priced ? ["cost"] : [])];
+  return [smallTable(null, titles, roles), h("p", { className: "small" }, stages.join(", "))];
 }
 
 function recordOf(record) {
