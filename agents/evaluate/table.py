@@ -19,6 +19,7 @@ from agents import tasks
 from agents.evaluate.published import Column, rows
 from agents.evaluate.results import ALIGNX, Average, Results
 from agents.evaluate.set_result import Interval, SetResult, total
+from agents.evaluate.set_warnings import warning_lines
 from agents.evaluate.suites import SUITES
 from agents.judge.ledger import money
 
@@ -109,12 +110,13 @@ def rich_table(
         kept -= 1
         view = _drawn(results, columns[:kept], title)
     if left_out := [c.title for c in columns[kept:]]:
-        view.caption = Text(f"Too narrow for: {', '.join(left_out)}")
+        view.caption = Text("\n".join([f"Too narrow for: {', '.join(left_out)}", *warning_lines(results.sets)]))
     return view
 
 
 def _drawn(results: Results, columns: Sequence[Column], title: str) -> Table:
-    view = Table(title=Text(title), title_justify="left", caption_justify="left")
+    warnings = Text("\n".join(warning_lines(results.sets)))
+    view = Table(title=Text(title), caption=warnings or None, title_justify="left", caption_justify="left")
     for name in titles(results):
         whole = name in OWN[:2]  # a broken name or interval reads badly; what is too narrow is broken elsewhere
         view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold", no_wrap=whole)
@@ -132,9 +134,8 @@ def markdown(results: Results, columns: Sequence[Column] = SHOWN) -> str:
     head = [*titles(results), *(c.title for c in columns)]
     body = [[*line.cells, *line.published] for line in lines(results, columns)]
     rules = ["---", *["---:"] * (len(head) - 1)]
-    return "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in (head, rules, *body)
-    )
+    lines_ = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in (head, rules, *body)]
+    return "".join(f"{line}\n" for line in (*lines_, *(f"\n> {text}" for text in warning_lines(results.sets))))
 
 
 def score(mean: float | None, interval: Interval | None) -> str:
