@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -101,12 +101,14 @@ def write_outputs(
     groups: str = "stories",
     answer_position: Callable[[Record], int] | None = None,
     notes: Sequence[str] = (),
+    drawn: Set[str] | None = None,
 ) -> Built:
     """Writes the file(s) that `args` (see `add_output_arguments`) asks for.
 
     Args:
         group_of: the group (story, conversation) of a record; a split keeps the records of one group together.
         groups: what the groups are called in the counts.
+        drawn: the only groups of --out; of a split the validation side, in place of --val-fraction.
         answer_position: place of the right answer among the options, to count letters; None for tasks without letters.
 
     Raises:
@@ -121,9 +123,12 @@ def write_outputs(
         records = [record for record, name in zip(records, names, strict=True) if name in first]
         left_out[f"beyond the first {args.limit} {groups} (--limit)"] = len(names) - len(records)
         names = [name for name in names if name in first]
-    parts: list[tuple[Path, list[int]]] = [(args.out, list(range(len(records))))]
-    if not args.out:
-        train, val = split_groups(names, args.val_fraction, args.seed)
+    parts: list[tuple[Path, list[int]]]
+    if args.out:
+        parts = [(args.out, [i for i, name in enumerate(names) if drawn is None or name in drawn])]
+        left_out[f"in {groups} that were not drawn"] += len(records) - len(parts[0][1])
+    else:
+        train, val = _sides(names, drawn) if drawn else split_groups(names, args.val_fraction, args.seed)
         parts = [(args.train_out, train), (args.val_out, val)]
     files = []
     for path, rows in parts:
@@ -135,3 +140,19 @@ def write_outputs(
             details += f" answers: {' '.join(f'{letter}={letters[letter]}' for letter in sorted(letters))}"
         files.append(BuiltFile(path, len(chosen), details))
     return Built(tuple(files), left_out, tuple(notes))
+
+
+def _sides(names: Sequence[str], drawn: Set[str]) -> tuple[list[int], list[int]]:
+    """The rows of the training side and those of the validation side, which is the drawn groups.
+
+    Raises:
+        ValueError: nothing is left for training.
+    """
+    sides: tuple[list[int], list[int]] = ([], [])
+    for row, name in enumerate(names):
+        sides[name in drawn].append(row)
+    if not sides[0]:
+        raise ValueError(
+            f"all {len(set(names))} groups are drawn for --val-out and --train-out would be empty; draw fewer"
+        )
+    return sides

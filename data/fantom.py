@@ -1,13 +1,18 @@
-"""FanToM task files (belief, multiple choice) from the CSV files of the AutoToM repository.
+"""FanToM task files from the official file, or questions about beliefs from the CSV files of the AutoToM repository.
 
-    python -m data.fantom convert FANToM_tom_belief_*.csv --out data/sim_eval_data/fantom_val.parquet
+    python -m data.fantom convert fantom_v1.json --test-conversations 18 --out data/sim_eval_data/fantom_val.parquet
+    python -m data.fantom convert fantom_v1.json --test-conversations 18 \\
+        --train-out data/sim_rl_data/fantom_rl_train.parquet --val-out data/sim_eval_data/fantom_val.parquet
+    python -m data.fantom convert FANToM_tom_belief_*.csv --out beliefs.parquet
 
-Source of the conversations: FanToM (github.com/skywalker023/fantom, MIT), "only for evaluation purposes";
-the CSV form: github.com/SCAI-JHU/AutoToM (Apache-2.0), benchmarks/full_data_formatted. A file's name
-carries what its rows do not: first or second order, and whether the person asked about could have heard the
-information.
+Source: FanToM (github.com/skywalker023/fantom, MIT), "only for evaluation purposes". The official file holds all
+scored questions, 10,422 of them (`data.fantom_json`). The paper's test set is 18 conversations of it, drawn here by
+--seed because the paper does not name them; the rest is training data. A conversation is on one side with all its
+questions, those about its short excerpts included.
 
-In these files the right answer is always the first choice, so the choices are shuffled here.
+The CSV files (github.com/SCAI-JHU/AutoToM, Apache-2.0, benchmarks/full_data_formatted) hold 15 % of the questions, all
+about beliefs. A file's name carries what its rows do not: first or second order, and whether the person asked about
+could have heard the information. There the right answer is always the first choice, so choices are shuffled here.
 """
 
 import argparse
@@ -20,12 +25,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from agents.tasks.fantom import TELLING_LINE
+from data import fantom_json
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
-from data.rows import Record
+from data.rows import Record, draw_groups
 
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
-# Two people may both say "Absolutely, Jaiden!"; no two conversations share a line of this many characters.
-_TELLING_LINE = 60
 _COLUMNS = ("context", "question", "answer_choices", "gt_answer")
 
 
@@ -67,7 +72,7 @@ def conversation_ids(contexts: Sequence[str]) -> dict[str, str]:
     sharing: dict[str, list[str]] = {}
     for context in ids:
         for line in context.split("\n"):
-            if len(line) >= _TELLING_LINE:
+            if len(line) >= TELLING_LINE:
                 sharing.setdefault(line, []).append(context)
     changed = True
     while changed:  # the smallest id spreads along chains of overlapping excerpts; two or three rounds in practice
@@ -119,18 +124,53 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         OSError: a source is absent.
     """
     parser = argparse.ArgumentParser(prog="python -m data.fantom", description=(__doc__ or "").splitlines()[0])
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="CSV files -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.csv")
+    converting = parser.add_subparsers(dest="command", required=True).add_parser(
+        "convert", help="JSON or CSV files -> parquet"
+    )
+    converting.add_argument("sources", type=Path, nargs="+", metavar="fantom_v1.json | SRC.csv")
+    converting.add_argument(
+        "--test-conversations",
+        type=int,
+        metavar="N",
+        help="draw N whole conversations for --out or --val-out; the others go to --train-out, if given (paper: 18)",
+    )
+    converting.add_argument(
+        "--context", choices=("short", "full"), default="short", help="of the official file: the excerpt, or everything"
+    )
     add_output_arguments(converting)
     args = parser.parse_args(arguments)
+    if args.test_conversations is not None and args.test_conversations < 1:
+        raise ValueError(f"--test-conversations must be 1 or more, got {args.test_conversations}")
+    official = [path for path in args.sources if path.suffix == ".json"]
+    if official and len(args.sources) > 1:
+        raise ValueError("give fantom_v1.json alone, or CSV files: the questions of the CSVs are all in the JSON file")
+    if not official and args.context == "full":
+        raise ValueError("--context is for fantom_v1.json; the CSV files of full contexts have it in their names")
+    converted = (
+        fantom_json.convert(official[0], args.seed, args.context)
+        if official
+        else Converted(convert(args.sources, args.seed), Counter())
+    )
+    conversations = [_conversation(record) for record in converted.records]
     return write_outputs(
         args,
         "fantom",
-        Converted(convert(args.sources, args.seed), Counter()),
-        lambda record: str(record["set_id"]),
+        converted,
+        _conversation,
         groups="conversations",
-        answer_position=lambda record: int(record["correct_answer"]),
+        drawn=draw_groups(conversations, args.seed, count=args.test_conversations) if args.test_conversations else None,
+        notes=[*_kinds(converted.records), *([] if official else ["the CSV files hold questions about beliefs only"])],
     )
+
+
+def _conversation(record: Record) -> str:
+    return fantom_json.conversation(str(record["set_id"]))
+
+
+def _kinds(records: Sequence[Record]) -> list[str]:
+    """A note with the number of questions of each kind."""
+    counts = Counter(str(record["question_type"]).removeprefix("tom:") for record in records)
+    return ["questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,6 +9,7 @@ training run.
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,26 @@ def _kind(path: Path, row: int, name: str, value: Any) -> str:
     )
 
 
+def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, rows: int | None = None) -> set[str]:
+    """Draws whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all where there are fewer.
+
+    `groups` names the group (story, conversation) of each row. Like the split, the draw depends on names and seed and
+    not on the order of the rows.
+    """
+    sizes = Counter(groups)
+    drawn: set[str] = set()
+    left = len(groups) if rows is None else rows
+    for group in _ranked(groups, seed)[:count]:
+        if sizes[group] <= left:
+            drawn.add(group)
+            left -= sizes[group]
+    return drawn
+
+
+def _ranked(groups: Sequence[str], seed: int) -> list[str]:
+    return sorted(set(groups), key=lambda group: hashlib.sha256(f"{seed}:{group}".encode()).digest())
+
+
 def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple[list[int], list[int]]:
     """Splits row numbers into (train, validation) so that all rows of one group land on one side.
 
@@ -97,7 +118,7 @@ def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple
     """
     if not 0 < val_fraction < 1:
         raise ValueError(f"--val-fraction must lie between 0 and 1, got {val_fraction}")
-    ranked = sorted(set(groups), key=lambda group: hashlib.sha256(f"{seed}:{group}".encode()).digest())
+    ranked = _ranked(groups, seed)
     if len(ranked) < 2:
         raise ValueError(f"a split needs at least 2 stories or conversations, got {len(ranked)}; use --out instead")
     n_val = min(max(1, round(len(ranked) * val_fraction)), len(ranked) - 1)

@@ -1,7 +1,13 @@
 """FanToM: who knows what in a conversation that people join and leave (Kim et al., 2023).
 
-One turn, an answer in `<answer>`. Four kinds of question: choice (letter), list (names), yes/no, and fact (token F1).
-Row schema: original code base, section 4.6.
+One turn, an answer in `<answer>`, scored by rule as the benchmark's own code scores it:
+
+    choice   a belief, first or second order: the letter of the right one
+    list     who can answer a question, or has a piece of information: all the right names and no other
+    yes/no   the same for one person
+    fact     token F1; the official evaluation keeps these questions apart, and the builder does not make rows of them
+
+Row schema: original code base, section 4.6. `extra_info` holds what a list or yes/no question is about.
 """
 
 from __future__ import annotations
@@ -155,12 +161,6 @@ class FanToM(AnswerTask[FanToMRow]):
             return tuple(row.correct_answer) if isinstance(row.correct_answer, list) else ()
         return ("yes", "no") if row.kind == "binary" else (str(row.correct_answer),)
 
-    def groups(self, row: FanToMRow) -> Mapping[str, str]:
-        named_so = row.question_type.split(":")
-        access = row.missed_info_accessibility or next((part for part in named_so if part in _ACCESS), "")
-        question = " ".join(part for part in named_so if part not in ("tom", *_ACCESS))
-        return present({"question": question, "access": access, "order": row.tom_type})
-
     def group_keys(self, row: FanToMRow) -> Sequence[GroupKey]:
         # Excerpts of one conversation start and end at different lines, so every long line is a key of its own.
         official = _OFFICIAL_ID.fullmatch(row.set_id)
@@ -172,6 +172,12 @@ class FanToM(AnswerTask[FanToMRow]):
             *(GroupKey.from_text("conversation with the line", line) for line in lines),
             *belief,
         ]
+
+    def groups(self, row: FanToMRow) -> Mapping[str, str]:
+        named_so = row.question_type.split(":")
+        access = row.missed_info_accessibility or next((part for part in named_so if part in _ACCESS), "")
+        question = " ".join(part for part in named_so if part not in ("tom", *_ACCESS))
+        return present({"question": question, "access": access, "order": row.tom_type})
 
     def read(self, row: FanToMRow, text: str, strict: bool) -> str | None:
         answer = tagged_answer(text)

@@ -66,13 +66,13 @@ class HiToM(AnswerTask[HiToMRow]):
     def secrets(self, row: HiToMRow) -> Sequence[str]:
         return tuple(parse_options(row.choices).values())
 
+    def group_keys(self, row: HiToMRow) -> Sequence[GroupKey]:
+        return [GroupKey.from_text("story", row.story)]
+
     def groups(self, row: HiToMRow) -> Mapping[str, str]:
         known = {"order": row.question_order, "chapters": row.story_length}
         deceives = {None: {}, True: {"deception": "yes"}, False: {"deception": "no"}}[row.deception]
         return {**{kind: str(value) for kind, value in known.items() if value is not None}, **deceives}
-
-    def group_keys(self, row: HiToMRow) -> Sequence[GroupKey]:
-        return [GroupKey.from_text("story", row.story)]
 
     def read(self, row: HiToMRow, text: str, strict: bool) -> str | None:
         options = parse_options(row.choices)

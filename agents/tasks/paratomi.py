@@ -73,12 +73,12 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
     def secrets(self, row: ParaToMiRow) -> Sequence[str]:
         return (row.correct_answer, *row.cands)
 
+    def group_keys(self, row: ParaToMiRow) -> Sequence[GroupKey]:
+        return [GroupKey("story", story_key(row.story, row.question))]
+
     def groups(self, row: ParaToMiRow) -> Mapping[str, str]:
         # Which of the two agents is asked about ("first_order_0_no_tom") makes no type.
         return present({"question": re.sub(r"_[01](?=_)", "", row.qType)})
-
-    def group_keys(self, row: ParaToMiRow) -> Sequence[GroupKey]:
-        return [GroupKey("story", story_key(row.story, row.question))]
 
     def read(self, row: ParaToMiRow, text: str, strict: bool) -> str | None:
         answer = tagged_answer(text)

@@ -1,0 +1,152 @@
+"""FANToM's official file: all scored kinds, whole conversations on one side, what is left out counted."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.overlap import HeldOut
+from agents.rows import TaskRow, parse_row, read_rows
+from data import fantom, fantom_json
+from tests.agents.samples import tagged, verdict_of
+from tests.data.fantom_official import entries, entry
+
+KINDS = {
+    "tom:belief:inaccessible:multiple-choice": 2,
+    "tom:answerability:list": 1,
+    "tom:answerability:binary": 3,
+    "tom:info_accessibility:list": 1,
+    "tom:info_accessibility:binary": 3,
+}
+LONG = "a yes-or-no question whose no only the full conversation shows (--context full)"
+
+
+def saved(folder: Path, found: list[dict[str, Any]]) -> Path:
+    path = folder / "fantom_v1.json"
+    path.write_text(json.dumps(found))
+    return path
+
+
+def rows(folder: Path, *arguments: str, conversations: int = 1) -> list[TaskRow]:
+    out = folder / "out.parquet"
+    fantom.build(["convert", str(saved(folder, entries(conversations))), *arguments, "--out", str(out)])
+    return read_rows([str(out)])
+
+
+def test_all_scored_kinds_are_read(tmp_path: Path) -> None:
+    records, left_out = fantom_json.convert(saved(tmp_path, [entry(7)]))
+    assert Counter(record["question_type"] for record in records) == KINDS
+    assert left_out == {LONG: 2}
+    records, left_out = fantom_json.convert(saved(tmp_path, [entry(7)]), context="full")
+    assert len(records) == 12 and not left_out
+    assert sum(record["correct_answer"] == "no" for record in records) == 4  # Carl and Dora, of both binary kinds
+
+
+def test_the_builder_prints_what_it_read_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(tmp_path, entries(3))
+    fantom.main(["convert", str(path), "--test-conversations", "2", "--out", str(tmp_path / "out.parquet")])
+    shown = capsys.readouterr().out
+    assert "rows=40 conversations=2" in shown
+    assert f"left out: 12 ({LONG})" in shown
+    assert "left out: 20 (in conversations that were not drawn)" in shown
+    assert "questions read: 18 answerability:binary, 6 answerability:list, 12 belief:inaccessible" in shown
+
+
+def test_questions_stand_with_what_they_are_about(tmp_path: Path) -> None:
+    subject = "the boat that Ann has painted in year 0, 0 and 0"
+    prompts = {row.row.question_type: row.task.prompt(row.row)[0]["content"] for row in reversed(rows(tmp_path))}  # type: ignore[attr-defined]
+    for kind, prompt in prompts.items():
+        assert (f"Target: What is the colour of {subject}?" in prompt) == ("answerability:" in kind), kind
+        information = f"Information: What is the colour of {subject}? {subject} is deep green."
+        assert (information in prompt) == ("info_accessibility" in kind), kind
+
+
+def test_each_kind_is_scored_as_the_official_code_scores_it(tmp_path: Path) -> None:
+    for row in rows(tmp_path):
+        record: Any = row.row
+        if record.kind == "choice":
+            right = "AB"[record.correct_answer]
+            assert "does not know" in record.answer_choices[record.correct_answer]
+            cases = {right: 1, f"({right})": 1, "BA"[record.correct_answer]: 0, "C": 0}
+        elif record.kind == "list":  # all who know and nobody else
+            cases = {"Ann, Bob": 1, "Bob and Ann": 1, "Ann": 0, "Ann, Bob, Carl": 0, "Carl": 0}
+        else:
+            right, wrong = (record.correct_answer, {"yes": "no", "no": "yes"}[record.correct_answer])
+            cases = {right: 1, right.capitalize(): 1, wrong: 0, "maybe": 0}
+        for answer, want in cases.items():
+            assert verdict_of(row, tagged(answer)).reward == want, (record.question_type, answer)
+
+
+def test_the_place_of_the_right_belief_is_shuffled_by_seed(tmp_path: Path) -> None:
+    path = saved(tmp_path, entries(60))
+
+    def places(seed: int) -> list[str]:
+        records = fantom_json.convert(path, seed).records
+        return [r["correct_answer"] for r in records if r["question_type"].endswith("choice")]
+
+    assert places(0) == places(0) != places(1)
+    assert 0.4 < sum(map(int, places(0))) / len(places(0)) < 0.6
+
+
+def test_conversations_are_drawn_whole(tmp_path: Path) -> None:
+    drawn = rows(tmp_path, "--test-conversations", "4", conversations=9)
+    counts = Counter(row.row.set_id.partition("-")[0] for row in drawn)  # type: ignore[attr-defined]
+    assert list(counts.values()) == [20] * 4
+    again = rows(tmp_path, "--test-conversations", "4", conversations=9)
+    assert [row.row for row in again] == [row.row for row in drawn]
+    other = rows(tmp_path, "--test-conversations", "4", "--seed", "1", conversations=9)
+    assert {row.row.set_id for row in other} != {row.row.set_id for row in drawn}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("context", ["short", "full"])
+def test_a_split_shares_no_conversation(tmp_path: Path, context: str) -> None:
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    arguments = ["convert", str(saved(tmp_path, entries(9))), "--context", context, "--test-conversations", "4"]
+    built = fantom.build([*arguments, "--train-out", str(train), "--val-out", str(val)])
+    assert [file.details.split()[0] for file in built.files] == ["conversations=5", "conversations=4"]
+    assert not HeldOut(read_rows([str(val)])).overlaps(read_rows([str(train)]))
+
+
+def test_short_and_full_contexts_are_one_conversation(tmp_path: Path) -> None:
+    short, full = (fantom_json.convert(saved(tmp_path, [entry(3)]), context=c).records for c in ("short", "full"))
+    held_out = HeldOut([parse_row("fantom", {**record, "set_id": ""}) for record in short])
+    assert all(held_out.shared(parse_row("fantom", {**record, "set_id": ""})) for record in full)
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "no list": ({"set_id": "1-0-0"}, "field 'entry'"),
+    "a key is missing": ([entry(0), {k: v for k, v in entry(1).items() if k != "factQA"}], "entry 1: field 'factQA'"),
+    "a wrong type": ([{**entry(0), "beliefQAs": "none"}], "entry 0: field 'beliefQAs'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_not_the_official_file_is_named(tmp_path: Path, name: str) -> None:
+    found, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        fantom_json.convert(saved(tmp_path, found))
+
+
+def test_questions_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
+    odd = entry(0)
+    odd["answerabilityQA_list"]["correct_answer"] = []
+    odd["infoAccessibilityQAs_binary"][0]["correct_answer"] = "error"
+    odd["infoAccessibilityQA_list"] = None
+    records, left_out = fantom_json.convert(saved(tmp_path, [odd]))
+    assert len(records) == 7
+    assert left_out == {
+        LONG: 2,
+        "a list question whose answer is nobody": 1,
+        "a yes-or-no question whose answer is 'error'": 1,
+    }
+
+
+def test_the_official_file_stands_alone(tmp_path: Path) -> None:
+    path = str(saved(tmp_path, [entry(0)]))
+    with pytest.raises(ValueError, match="give fantom_v1.json alone"):
+        fantom.build(["convert", path, "FANToM.csv", "--out", str(tmp_path / "x.parquet")])
+    with pytest.raises(ValueError, match="--train-out would be empty"):
+        split = ["--train-out", str(tmp_path / "t"), "--val-out", str(tmp_path / "v")]
+        fantom.build(["convert", path, "--test-conversations", "1", *split])
