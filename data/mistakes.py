@@ -1,13 +1,17 @@
-"""Mistakes task files: the wrong option that a misconception leads to, one row a (question, misconception).
+"""Mistakes task files: the wrong option that a misconception leads to, one row for each labelled wrong option.
 
-    python -m data.mistakes convert train.csv misconception_mapping.csv --out data/sim_rl_data/mistakes_rl_train.parquet
+    python -m data.mistakes convert train.csv misconception_mapping.csv --rows 600 \\
+        --out data/sim_eval_data/mistakes_val.parquet
+    python -m data.mistakes convert train.csv misconception_mapping.csv --rows 600 \\
+        --train-out data/sim_rl_data/mistakes_rl_train.parquet --val-out data/sim_eval_data/mistakes_val.parquet
 
 Source: the Kaggle competition "Eedi - Mining Misconceptions in Mathematics" (2024): its questions, and the file that
 gives each misconception's number a name. Mind the competition's terms (non-commercial, as far as is known).
 
-Where two or three options of a question bear the same misconception, no one of them is the student's: these cases are
-left out and counted, as are misconceptions without a name. (MaE, the other public source of misconceptions, has open
-answers and no options, so it cannot be asked this way.)
+Where one misconception stands on several options of a question, each of them is a right answer: `AcceptedOptions` holds
+them all, and each is a row, as each is labelled. Questions whose options are all images are left out, because the
+images are not in the files; those that describe an image in words stay, and evaluation counts them apart. (MaE, the
+other public source of misconceptions, has open answers and no options, so it cannot be asked this way.)
 """
 
 import argparse
@@ -17,8 +21,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from agents.tasks.mistakes import IMAGE
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
-from data.rows import Record
+from data.rows import Record, draw_groups
 
 LETTERS = "ABCD"
 _COLUMNS = ("QuestionId", "QuestionText", "CorrectAnswer", *(f"Answer{letter}Text" for letter in LETTERS))
@@ -45,6 +50,9 @@ def convert(paths: Sequence[str | Path]) -> Converted:
             continue
         for number, row in enumerate(rows, start=1):
             _check(f"{path}: row {number}", row)
+            if all(not IMAGE.sub("", row[f"Answer{letter}Text"]).strip() for letter in LETTERS):
+                left_out["all options are images"] += sum(1 for _ in _labels(row))
+                continue
             for record in _cases(row, names, left_out):
                 records.append({"index": len(records), **record})
     return Converted(records, left_out)
@@ -69,13 +77,9 @@ def _check(where: str, row: dict[str, str]) -> None:
 
 
 def _cases(row: dict[str, str], names: dict[str, str], left_out: Counter[str]) -> Iterator[Record]:
-    numbers = {letter: _number(row.get(f"Misconception{letter}Id", "")) for letter in LETTERS}
-    for letter, number in numbers.items():
-        if not number:
-            continue
-        if list(numbers.values()).count(number) > 1:
-            left_out["the misconception leads to several options"] += 1
-        elif letter == row["CorrectAnswer"]:
+    right = row["CorrectAnswer"]
+    for letter, number in _labels(row):
+        if letter == right:
             left_out["the option is the correct one"] += 1
         elif not names.get(number):
             left_out["the misconception has no name"] += 1
@@ -88,9 +92,17 @@ def _cases(row: dict[str, str], names: dict[str, str], left_out: Counter[str]) -
                 "MisconceptionId": number,
                 "MisconceptionName": names[number],
                 "TargetOption": letter,
+                "AcceptedOptions": [other for other, same in _labels(row) if same == number and other != right],
                 "TargetAnswer": row[f"Answer{letter}Text"].strip(),
-                "CorrectAnswer": row["CorrectAnswer"],
+                "CorrectAnswer": right,
             }
+
+
+def _labels(row: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """The options with a misconception, and its number."""
+    for letter in LETTERS:
+        if number := _number(row.get(f"Misconception{letter}Id", "")):
+            yield letter, number
 
 
 def build(arguments: Sequence[str] | None = None) -> Built:
@@ -103,16 +115,43 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     parser = argparse.ArgumentParser(prog="python -m data.mistakes", description=(__doc__ or "").splitlines()[0])
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="CSV -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.csv")
+    converting.add_argument(
+        "--rows",
+        type=int,
+        metavar="N",
+        help="draw whole questions of up to N rows for --out or --val-out; the others go to --train-out, if given",
+    )
     add_output_arguments(converting)
     args = parser.parse_args(arguments)
+    if args.rows is not None and args.rows < 1:
+        raise ValueError(f"--rows must be 1 or more, got {args.rows}")
+    converted = convert(args.sources)
+    questions = [_question(record) for record in converted.records]
     return write_outputs(
         args,
         "mistakes",
-        convert(args.sources),
-        lambda record: str(record["question_id"]),
+        converted,
+        _question,
         groups="questions",
         answer_position=lambda record: LETTERS.index(record["TargetOption"]),
+        drawn=draw_groups(questions, args.seed, rows=args.rows) if args.rows else None,
+        notes=_notes(converted.records),
     )
+
+
+def _question(record: Record) -> str:
+    # By its text, as `data.check` compares them: a few questions stand in Eedi's file under two numbers.
+    return " ".join(str(record["question"]).casefold().split())
+
+
+def _notes(records: Sequence[Record]) -> list[str]:
+    """What the rows that were read hold besides one question with one right answer in words."""
+    several = sum(len(record["AcceptedOptions"]) > 1 for record in records)
+    images = sum(any(IMAGE.search(str(value)) for value in record.values()) for record in records)
+    return [
+        f"rows read with several right options: {several}",
+        f"rows read with the description of an image: {images}",
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

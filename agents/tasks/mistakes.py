@@ -1,8 +1,10 @@
 """Mistakes: the wrong answer that a student with a given misconception chooses (Ross and Andreas, 2025).
 
-One turn, a letter in `<answer>`, exact match with the option that comes of the misconception. Row schema: original
-code base, section 4.9; `CorrectAnswer` is ours. The original showed the gold option to the writer of its hints and the
-hints to the policy; here the critique coaches the student's thinking and keeps the option back.
+One turn, a letter in `<answer>`, exact match with the option that comes of the misconception. A misconception may lead
+to several options of a question; `AcceptedOptions` then names them, and each of them is right. Row schema: original
+code base, section 4.9; `CorrectAnswer` and `AcceptedOptions` are ours. The original showed the gold option to the
+writer of its hints and the hints to the policy; here the critique coaches the student's thinking and keeps the option
+back.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ FORM = (
 )
 
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+IMAGE = re.compile(r"!\[.*?\]\([^)]*\)", re.DOTALL)  # "![A graph of a line]()": Eedi's files hold the description alone
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
 
 
@@ -43,6 +46,9 @@ class MistakesRow(Row):
     )
     target_option: str = Field(default="", validation_alias=AliasChoices("TargetOption", "target_option"))
     target_answer: str = Field(default="", validation_alias=AliasChoices("TargetAnswer", "target_answer"))
+    accepted_options: list[str] = Field(
+        default=[], validation_alias=AliasChoices("AcceptedOptions", "accepted_options")
+    )  # letters of all right options; absent: the target alone
     correct_option: str = Field(default="", validation_alias=AliasChoices("CorrectAnswer", "correct_option"))
 
     @model_validator(mode="before")
@@ -91,6 +97,24 @@ class Mistakes(LetterTask[MistakesRow]):
             raise ValueError(f"target_option: {error}") from error
         if gold == row.correct_option.strip().upper():
             raise ValueError(f"target_option: {gold} is the correct answer, which no misconception leads to")
+        others = {letter.strip().upper() for letter in row.accepted_options}
+        if others and gold not in others:
+            raise ValueError(f"accepted_options: {sorted(others)} must hold the target, {gold}")
+        if wrong := sorted(letter for letter in others if letter not in self.options(row)):
+            raise ValueError(f"accepted_options: {wrong[0]!r} is no option")
+        if row.correct_option.strip().upper() in others:
+            raise ValueError(f"accepted_options: {row.correct_option} is the correct answer")
+
+    def accepted(self, row: MistakesRow) -> tuple[str, ...]:
+        """The letters of all options that the misconception leads to, in order."""
+        return tuple(sorted({self.gold(row), *(letter.strip().upper() for letter in row.accepted_options)}))
+
+    def reference(self, row: MistakesRow) -> str:
+        return " or ".join(f"{letter}. {self.options(row)[letter]}" for letter in self.accepted(row))
+
+    def groups(self, row: MistakesRow) -> Mapping[str, str]:
+        described = IMAGE.search("\n".join((row.question, *row.options))) is not None
+        return {"image": "described" if described else "none"}
 
     def secrets(self, row: MistakesRow) -> Sequence[str]:
         # A critic writes "1/2" for "\( \frac{1}{2} \)".
@@ -101,6 +125,8 @@ class Mistakes(LetterTask[MistakesRow]):
 
     async def judge(self, row: MistakesRow, episode: Episode, judge: Judge) -> Verdict:
         verdict = await super().judge(row, episode, judge)
+        right = float(self.vote(row, episode) in self.accepted(row))
+        verdict = Verdict(right, {**verdict.metrics, "accuracy": right})
         correct = row.correct_option.strip().upper()
         if correct not in self.options(row):
             return verdict

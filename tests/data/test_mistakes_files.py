@@ -1,10 +1,12 @@
-"""Mistakes task files from Eedi's tables: one row a (question, misconception), and none with two right answers."""
+"""Mistakes task files from Eedi's tables: a row for each labelled option, with all options that are right."""
 
 import csv
 
 import pyarrow.parquet as pq
 import pytest
 
+from agents.overlap import HeldOut
+from agents.rows import read_rows
 from agents.tasks.mistakes import Mistakes
 from data import mistakes
 from tests.agents.samples import DATA
@@ -48,14 +50,57 @@ def test_each_misconception_is_a_row(tmp_path):
     assert not left_out and records[0]["CorrectAnswer"] == "A" and records[0]["question"] == "What is 2 + 3 x 4?"
 
 
-def test_cases_without_one_answer_or_without_a_name_are_left_out(tmp_path):
-    twice = {**QUESTION, "MisconceptionCId": "1507"}
+def test_a_misconception_on_two_options_makes_both_right(tmp_path):
+    records, left_out = mistakes.convert(tables(tmp_path, {**QUESTION, "MisconceptionCId": "1507"}))
+    assert not left_out
+    assert [(r["TargetOption"], r["AcceptedOptions"]) for r in records] == [
+        ("B", ["B", "C"]),
+        ("C", ["B", "C"]),
+        ("D", ["D"]),
+    ]
+
+
+def test_a_misconception_on_the_correct_option_too_is_right_on_the_other_alone(tmp_path):
+    records, left_out = mistakes.convert(tables(tmp_path, {**QUESTION, "MisconceptionAId": "1507"}))
+    assert [(r["TargetOption"], r["AcceptedOptions"]) for r in records] == [("B", ["B"]), ("D", ["D"])]
+    assert left_out == {"the option is the correct one": 1}
+
+
+def test_questions_whose_options_are_images_are_left_out(tmp_path, capsys):
+    image = "![A line through [0, 1]](x.png)"
+    pictures = {f"Answer{letter}Text": f" {image}\n" for letter in "ABCD"}
+    half = {**QUESTION, "AnswerAText": image, "QuestionId": "8", "QuestionText": "Which line?"}
+    sources = tables(tmp_path, {**QUESTION, **pictures}, half)
+    records, left_out = mistakes.convert(sources)
+    assert left_out == {"all options are images": 2}
+    assert [record["id"] for record in records] == ["8_B", "8_D"]
+    mistakes.main(["convert", *map(str, sources), "--out", str(tmp_path / "out.parquet")])
+    shown = capsys.readouterr().out
+    assert "left out: 2 (all options are images)" in shown and "with the description of an image: 2" in shown
+    rows = read_rows([str(tmp_path / "out.parquet")])
+    assert [row.task.groups(row.row) for row in rows] == [{"image": "described"}] * 2
+
+
+def test_whole_questions_are_drawn(tmp_path):
+    questions = [{**QUESTION, "QuestionId": str(n), "QuestionText": f"What is {n}?"} for n in range(9)]
+    sources = [*map(str, tables(tmp_path, *questions))]
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    built = mistakes.build(["convert", *sources, "--rows", "7", "--train-out", str(train), "--val-out", str(val)])
+    assert [file.rows for file in built.files] == [12, 6]
+    assert not HeldOut(read_rows([str(val)])).overlaps(read_rows([str(train)]))
+    alone = mistakes.build(["convert", *sources, "--rows", "7", "--out", str(tmp_path / "out.parquet")])
+    assert pq.read_table(tmp_path / "out.parquet") == pq.read_table(val)
+    assert alone.left_out["in questions that were not drawn"] == 12
+    mistakes.build(["convert", *sources, "--rows", "7", "--seed", "5", "--out", str(tmp_path / "out.parquet")])
+    assert pq.read_table(tmp_path / "out.parquet") != pq.read_table(val)
+
+
+def test_cases_without_a_wrong_option_or_without_a_name_are_left_out(tmp_path):
     unnamed = {**QUESTION, "MisconceptionDId": "99"}
     on_the_right_one = {**QUESTION, "MisconceptionAId": "1416", "MisconceptionDId": ""}
-    records, left_out = mistakes.convert(tables(tmp_path, twice, unnamed, on_the_right_one))
-    assert [record["TargetOption"] for record in records] == ["D", "B", "B"]
+    records, left_out = mistakes.convert(tables(tmp_path, unnamed, on_the_right_one))
+    assert [record["TargetOption"] for record in records] == ["B", "B"]
     assert left_out == {
-        "the misconception leads to several options": 2,
         "the misconception has no name": 1,
         "the option is the correct one": 1,
     }
@@ -76,18 +121,19 @@ def test_the_names_are_needed(tmp_path):
 def test_real_records_through_the_command_line_and_the_task(tmp_path, capsys):
     out = tmp_path / "train.parquet"
     mistakes.main(["convert", *map(str, SOURCES), "--out", str(out)])
-    assert "left out: 7 (the misconception leads to several options)" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "left out" not in shown and "rows read with several right options: 7" in shown
     task, rows = Mistakes(), pq.read_table(out).to_pylist()
     # 33 annotated options in the sample, of which seven share their misconception with another
-    assert len(rows) == 26
-    asked = set()
+    assert len(rows) == 33
+    several = 0
     for record in rows:
         row = task.row_type.model_validate(record["extra_info"])
         task.check(row)
         assert row.options[ord(task.gold(row)) - ord("A")] == record["extra_info"]["TargetAnswer"]
-        asked.add((row.question, row.misconception))
+        several += len(task.accepted(row)) > 1
         assert row.misconception in task.prompt(row)[0]["content"]
-    assert len(asked) == len(rows)
+    assert several == 7
 
 
 @needs_records

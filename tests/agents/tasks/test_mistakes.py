@@ -51,6 +51,34 @@ def test_the_correct_answer_is_no_mistake():
         TASK.check(row_with(TargetOption="A"))
 
 
+SEVERAL = {"AcceptedOptions": ["C", "B"]}
+
+
+@pytest.mark.parametrize("letter, reward", [("A", 0), ("B", 1), ("C", 1), ("D", 0), ("E", 0), ("B or C", 0)])
+def test_each_of_several_right_options_is_accepted(letter, reward):
+    TASK.check(row_with(**SEVERAL))
+    verdict = verdict_of(TASK, row_with(**SEVERAL), tagged(letter))
+    assert verdict.reward == verdict.metrics["accuracy"] == reward
+    assert verdict_of(TASK, row_with(), tagged("C")).reward == 0
+
+
+def test_the_critic_knows_all_right_options_and_gives_none_away():
+    row = row_with(**SEVERAL)
+    assert TASK.reference(row) == f"B. {row.options[1]} or C. {row.options[2]}"
+    for option in row.options[1:3]:
+        assert redact(f"You should have come to {option}.", TASK.secrets(row))[1]
+    assert redact("Choose option C here.", TASK.secrets(row))[1]
+
+
+@pytest.mark.parametrize(
+    "accepted, message",
+    [(["C"], "must hold the target, B"), (["B", "E"], "'E' is no option"), (["B", "A"], "A is the correct answer")],
+)
+def test_accepted_options_that_cannot_be(accepted, message):
+    with pytest.raises(ValueError, match=f"^accepted_options: .*{message}"):
+        TASK.check(row_with(AcceptedOptions=accepted))
+
+
 def test_to_forget_the_part_is_counted():
     assert verdict_of(TASK, row_with(), tagged("A")).metrics == {
         "accuracy": 0.0,
