@@ -30,7 +30,7 @@ class ExpertJournal:
         name: of the expert, as given.
         sets: set -> its parquet file.
         settings: what determined answers and verdicts (`EvaluationSettings.identity`).
-        rows: set -> number of the row -> fingerprints of record and prompt.
+        rows: set -> number of the row -> its `fingerprints`.
         wanted: the samples that the last command asked for.
     """
 

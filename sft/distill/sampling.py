@@ -3,7 +3,7 @@
 Each expert has a run folder under DIR/samples, as an evaluation has (`agents.evaluate.run_folder`): the same command
 goes on where it stopped, and nothing is asked twice. Beside its journal:
 
-    rows.json        of every row that was looked at: digests of its record and prompt, before anything was shortened
+    row_groups.json  of every row that was looked at: digests of its record and groups, before anything was shortened
     DIR/sources.json the experts of the last command, for a selection without sampling
 """
 
@@ -31,7 +31,7 @@ from agents.judge.words import sections_of
 from sft.distill.experts import SAMPLED, Expert
 from sft.distill.unseen import Unseen, fingerprints
 
-SOURCES, ROWS, SAMPLES = "sources.json", "rows.json", "samples"
+SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
 
 
 @dataclass(frozen=True)

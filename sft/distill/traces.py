@@ -70,7 +70,7 @@ class RunTraces:
         Raises:
             BadTraces: rows are to be held against evaluations, and their file is not there any more.
         """
-        known: dict[str, Sequence[tuple[str, str]]] = {}  # file of rows -> their fingerprints
+        known: dict[str, Sequence[tuple[str, ...]]] = {}  # file of rows -> their fingerprints
         counts: Counter[str] = Counter()
         found = []
         for file in self.files:
@@ -83,7 +83,7 @@ class RunTraces:
         return found
 
     def _row(
-        self, line: Mapping[str, Any], known: dict[str, Sequence[tuple[str, str]]], unseen: Unseen
+        self, line: Mapping[str, Any], known: dict[str, Sequence[tuple[str, ...]]], unseen: Unseen
     ) -> tuple[str, ...]:
         """The fingerprints of a session's row; of its place alone where its file has gone."""
         file, _, number = line["where"].rpartition(", row ")

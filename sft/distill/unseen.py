@@ -1,7 +1,7 @@
-"""Rows that an evaluation asks about: none of them may be trained on (`--not-in`).
+"""Rows that an evaluation asks about: nothing of them may be trained on (`--not-in`).
 
-A training row is such a row if its record holds the same values, whatever its place in its file, or if it shows the
-policy the very same prompt: training and evaluation files do not always have the same columns.
+A training row is held out if it shares a group with an evaluation row: a story and its paraphrases, a conversation, a
+book, a user, as `agents.overlap` compares them everywhere.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 from agents import tasks
 from agents.errors import BadSettings
 from agents.evaluate.settings import choose_sets
+from agents.overlap import group_keys, held_out_keys
 from agents.rows import TaskRow, read_rows
 
 
 class Unseen:
-    """The rows of evaluations, by what tells rows apart."""
+    """The groups that evaluations hold out from training."""
 
     def __init__(self, rows: Iterable[TaskRow] = ()) -> None:
-        self._known = {print_ for row in rows for print_ in fingerprints(row)}
+        self._known = {_hash(key) for row in rows for key in held_out_keys(row)}
 
     @classmethod
     def read(cls, words: Sequence[str], data_dir: Path) -> Unseen:
@@ -35,17 +36,17 @@ class Unseen:
         return cls(read_rows([str(file) for word in words for file in _files(word, data_dir)]))
 
     def holds(self, prints: Iterable[str]) -> bool:
-        """Whether a row with these fingerprints is one of an evaluation."""
+        """Whether a row with these fingerprints shares a group with a row of an evaluation."""
         return not self._known.isdisjoint(prints)
 
     def __bool__(self) -> bool:
         return bool(self._known)
 
 
-def fingerprints(row: TaskRow) -> tuple[str, str]:
-    """Of the record without its index, and of the prompt that the policy sees first."""
+def fingerprints(row: TaskRow) -> tuple[str, ...]:
+    """Of the record without its index, which tells rows apart, and of each group that the row belongs to."""
     record = row.row.model_dump(mode="json", exclude={"index"})
-    return _hash(["record", record]), _hash(["prompt", row.task.prompt(row.row)])
+    return _hash(["record", record]), *(_hash(key) for key in group_keys(row))
 
 
 def _hash(value: Any) -> str:
