@@ -39,8 +39,9 @@ class Overlap:
 
     def __str__(self) -> str:
         names = "; ".join([*self.examples, *(["..."] if self.groups > len(self.examples) else [])])
-        groups = f"{self.groups:,} {'group' if self.groups == 1 else 'groups'}"
-        return f"{self.file}: {self.task}: {len(self.rows):,} rows in {groups} that are evaluated: {names}"
+        rows = f"{len(self.rows):,} {'row' if len(self.rows) == 1 else 'rows'}"
+        groups = f"{self.groups:,} {'group that is' if self.groups == 1 else 'groups that are'}"
+        return f"{self.file}: {self.task}: {rows} in {groups} evaluated too: {names}"
 
 
 class HeldOut:

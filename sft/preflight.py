@@ -5,6 +5,7 @@ The corpus is opened here as the training opens it: it is tokenised once, by one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from sft.checkpoints import check_resume
 from sft.corpus import Corpus, open_corpus
 from sft.corpus_settings import SftDataSettings
 from sft.memory_plan import check_memory
+from sft.sources import find_files
+from sft.tested_rows import check_overlap
 
 
 def data_settings(config: DictConfig) -> SftDataSettings:
@@ -87,7 +90,7 @@ def check(config: DictConfig) -> str:
     tested = str(trainer.rl_test_files or "").split() if trainer.rl_test_freq else []
     if trainer.rl_test_freq and not tested:
         raise BadConfig("trainer.rl_test_freq asks for a generative test: name files with trainer.rl_test_files.")
-    choose_sets(tested, Path("data")) if tested else None
+    compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
@@ -99,8 +102,15 @@ def check(config: DictConfig) -> str:
         f"run folder {config.run.dir}, " + (f"goes on after step {resumed}" if resumed else "from the beginning"),
     ]
     if tested:
-        lines.append(f"a generative test of {', '.join(tested)} every {trainer.rl_test_freq} steps")
+        lines += [f"a generative test of {', '.join(tested)} every {trainer.rl_test_freq} steps", *compared]
     return "\n".join([*lines, *memory, _table(train, "train"), *([_table(val, "val")] if val else [])])
+
+
+def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
+    """Check the rows of the generative test against the training corpus; lines for the plan."""
+    settings = data_settings(config)
+    files = [file for group in find_files(settings.train_files, settings.dir, "train") for file in group.files]
+    return check_overlap(files, choose_sets(tested, Path("data")).values(), bool(config.data.allow_overlap))
 
 
 def _table(corpus: Corpus, split: str) -> str:

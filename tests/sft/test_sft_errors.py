@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from agents import examples
+from agents.examples.__main__ import write as write_examples
 from recipe.demo import tiny_model
 from sft.launch import main
 
@@ -95,3 +97,33 @@ def test_a_dry_run_shows_what_becomes_of_the_rows(
     assert run(tmp_path, model, "trainer.total_training_steps=3") == 0
     plan = capsys.readouterr().out
     assert "3 steps of 2 sequences: 3.00 epochs of 2 sequences" in plan and plan.count("boxes") == 2
+
+
+def distilled(folder: Path) -> list[str]:
+    """A corpus of two conversations, and a test that asks another question about the story of the second."""
+    write_examples(["hitom"], 2, folder / "rows.parquet")
+    columns = {"train_role": "assistant", "record": "x", "file": str(folder / "rows.parquet")}
+    rows = [{"messages": TALK, "data_source": "hitom", "row": number, **columns} for number in range(2)]
+    write(folder / "train_shard_0.parquet", rows)
+    asked = {"index": 0, **examples.load("hitom").record(1), "question": "Where is everybody?"}
+    write(folder / "asked.parquet", [{"data_source": "hitom", "extra_info": asked}])
+    return ["trainer.rl_test_freq=5", f"trainer.rl_test_files={folder}/asked.parquet"]
+
+
+def test_a_corpus_about_tested_stories_is_refused(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = distilled(tmp_path)
+    assert run(tmp_path, model, *words) == 2
+    shown = capsys.readouterr().err
+    for part in ("trainer.rl_test_files", "rows.parquet: hitom: 1 row in 1 group", "--not-in", "allow_overlap=true"):
+        assert part in shown, shown
+    assert run(tmp_path, model, *words, "data.allow_overlap=true") == 0
+    assert "OVERLAP" in capsys.readouterr().out
+
+
+def test_a_corpus_whose_rows_are_gone_says_so(tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = distilled(tmp_path)
+    (tmp_path / "rows.parquet").unlink()
+    assert run(tmp_path, model, *words) == 0
+    assert "not compared with the test: conversations on" in capsys.readouterr().out
