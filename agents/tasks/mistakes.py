@@ -112,6 +112,10 @@ class Mistakes(LetterTask[MistakesRow]):
     def reference(self, row: MistakesRow) -> str:
         return " or ".join(f"{letter}. {self.options(row)[letter]}" for letter in self.accepted(row))
 
+    def given(self, row: MistakesRow, episode: Episode) -> str | None:
+        letter = self.vote(row, episode)
+        return None if letter is None else f"{letter}. {self.options(row)[letter]}"
+
     def groups(self, row: MistakesRow) -> Mapping[str, str]:
         described = IMAGE.search("\n".join((row.question, *row.options))) is not None
         return {"image": "described" if described else "none"}

@@ -4,7 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from agents.leaks import redact
+from agents.rows import parse_row
 from agents.tasks.mistakes import Mistakes, MistakesRow
+from tests.agents.samples import episode_of
 from tests.agents.tasks.one_turn_samples import MISTAKES, tagged, verdict_of
 
 TASK = Mistakes()
@@ -68,6 +70,12 @@ def test_the_critic_knows_all_right_options_and_gives_none_away():
     for option in row.options[1:3]:
         assert redact(f"You should have come to {option}.", TASK.secrets(row))[1]
     assert redact("Choose option C here.", TASK.secrets(row))[1]
+
+
+@pytest.mark.parametrize("said, given", [("C", "C. 24"), ("A", "A. 14"), ("E", None)])
+def test_a_report_shows_the_option_that_was_chosen(said, given):
+    row = parse_row("mistakes", {**MISTAKES, **SEVERAL, "AnswerAText": "14", "AnswerCText": "24"})
+    assert TASK.given(row.row, episode_of(row, tagged(said))) == given
 
 
 @pytest.mark.parametrize(
