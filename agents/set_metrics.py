@@ -129,7 +129,7 @@ def _jaccard_blocks(sets: Sequence[AbstractSet[str] | Edge]) -> Any:
     known = [frozenset() if isinstance(found, str) else found for found in sets]
     vocabulary = {word: i for i, word in enumerate(sorted({word for found in known for word in found}))}
     columns = [vocabulary[word] for found in known for word in sorted(found)]
-    lines = np.repeat(np.arange(len(known)), [len(found) for found in known])
+    lines: Array = np.repeat(np.arange(len(known)), [len(found) for found in known])
     holds = sparse.csr_matrix((np.ones(len(columns)), (lines, columns)), shape=(len(known), max(1, len(vocabulary))))
     sizes = np.array([len(found) for found in known], dtype=float)
     best = np.array([found == "best" for found in sets])

@@ -1,6 +1,7 @@
 """UserLLM task files from CommonsenseQA, Natural Questions (open) and PRISM.
 
-    python -m data.userllm convert csqa.jsonl NQ-open.jsonl conversations.jsonl --per-source 600 --out userllm.parquet
+    python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl judge.model=gpt-5-nano
+    python -m data.userllm convert csqa.jsonl NQ-open.jsonl conversations.jsonl intents.jsonl --per-source 600 --out F
 
 Each source file is known by its fields:
 
@@ -8,34 +9,49 @@ Each source file is known by its fields:
     Natural Questions  .jsonl with question, answer (nq_open): CC BY-SA 3.0
     PRISM              conversations.jsonl of github.com/HannahKirk/prism-alignment, or its table of opening prompts
                        by cluster (.csv with top_texts): texts of people CC BY 4.0, of models under their own terms
+    intents            .jsonl that the first command wrote
 
 What the assistant says before the user's turn is made here, by template and seed, for the first two. PRISM's
 conversations give an opening and a second turn, whose `is_last_turn` is the record's; the table gives openings alone,
-so that nothing of it tests when to end. An intent is the record's `intent` or `intent_summary`; PRISM has none of its
-own (the paper's were written by a model), so the opening prompt stands in for it.
+so that nothing of it tests when to end.
 
-Left out: questions of CommonsenseQA that hold one of their own options, as in "airplane" or "seaweed", where no way of
-asking again could stay clear of the options; and intents of less than two content words, which cannot be put otherwise.
+PRISM has no intents, and the person's own message is none: whoever is told it can only copy it, and is then marked down
+for the copy. A record's own `intent` or `intent_summary` is kept. For all others a model writes a high-level sentence
+(`intents`, see data/intents.py), once, into a file that `convert` takes. Without a sentence a conversation is left out.
+
+Left out as well: questions of CommonsenseQA that hold one of their own options, as in "airplane" or "seaweed", where no
+way of asking again could stay clear of the options; and intents of less than two content words, which cannot be put
+otherwise. The summary counts every row that is left out.
 """
 
+from __future__ import annotations
+
 import argparse
-import ast
-import csv
 import hashlib
 import json
 import random
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from agents.metrics.lexical import content_words
 from agents.tasks.userllm import choices_mentioned
+from data import intents
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.prism import Conversation, adds_nothing, is_conversation, json_lines, read_conversation, read_openings
 from data.rows import Record
 
-_TURN = {"turn", "role", "content"}
-
+OWN_OPTION = "CommonsenseQA: the question holds one of its own options"
+NO_INTENT = (
+    "PRISM: no intent; write intents with `python -m data.userllm intents` (it needs a judge) and give that file too"
+)
+NO_GOOD_INTENT = "PRISM: no sentence of the model passed the checks on intents"
+SHORT_INTENT = "PRISM: the intent has less than two content words"
+TWICE = "the same row again"
+NOT_DRAWN = "beyond the {count:,} rows that --per-source keeps of each source"
 UNSURE = (
     "Hmm, I could not say for certain which of these fits best. What would you pick yourself?",
     "Several of them seem possible to me. Can you tell me more, or which one you have in mind?",
@@ -60,68 +76,72 @@ PROPOSALS = (
 )
 
 
-def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: int = 0) -> list[Record]:
-    """The rows of the files as `extra_info` dicts: file after file, by name, whatever the order of `paths`.
+def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: int = 0) -> Converted:
+    """The rows of the files as `extra_info` dicts, file after file, by name, whatever the order of `paths`.
 
-    `per_source` keeps so many rows of each source, drawn by `seed`; the wording of the assistant depends on `seed` and
-    the record's own text. Raises ValueError naming file, line and field.
+    Args:
+        per_source: keep so many rows of each source, drawn by `seed`; of PRISM half first and half later turns.
+        seed: the wording of the assistant depends on it too, and on the record's own text.
+
+    Raises:
+        ValueError: naming file, line and field.
     """
-    rows: list[Record] = []
-    for path in sorted((Path(path) for path in paths), key=lambda path: path.name):
-        rows += _file_rows(path, seed)
-    keys = [json.dumps(row, sort_keys=True) for row in rows]
-    if len(set(keys)) < len(keys):
-        again = next(row for key, row in zip(keys, rows, strict=True) if keys.count(key) > 1)
-        raise ValueError(f"a record is there twice ({again['source']}: {again['intent']!r}); give each file once")
+    files = sorted((Path(path) for path in paths), key=lambda path: path.name)
+    written = intents.read(chain.from_iterable(json_lines(path) for path in files if path.suffix != ".csv"))
+    left_out: Counter[str] = Counter()
+    rows: dict[str, Record] = {}
+    for row in chain.from_iterable(_file_rows(path, written, seed, left_out) for path in files):
+        key = json.dumps(row, sort_keys=True)
+        left_out[TWICE] += key in rows
+        rows[key] = row
+    kept = list(rows.values())
     if per_source is not None:
-        rows = [
-            row for source in dict.fromkeys(r["source"] for r in rows) for row in _drawn(rows, source, per_source, seed)
-        ]
-    return [{"index": index, **row} for index, row in enumerate(rows)]
+        kept = _drawn(kept, per_source, seed)
+        left_out[NOT_DRAWN.format(count=per_source)] = len(rows) - len(kept)
+    return Converted([{"index": index, **row} for index, row in enumerate(kept)], +left_out)
 
 
-def _drawn(rows: Sequence[Record], source: str, count: int, seed: int) -> list[Record]:
-    """`count` rows of a source in their order, or all where there are no more."""
-    places = [place for place, row in enumerate(rows) if row["source"] == source]
-    drawn = random.Random(f"userllm:{seed}:{source}").sample(places, min(count, len(places)))
-    return [rows[place] for place in sorted(drawn)]
+def _drawn(rows: Sequence[Record], count: int, seed: int) -> list[Record]:
+    """`count` rows of each source, in their order; or all where there are no more."""
+    places: list[int] = []
+    for source in dict.fromkeys(row["source"] for row in rows):
+        draw = random.Random(f"userllm:{seed}:{source}")
+        first, later = (
+            [place for place, row in enumerate(rows) if row["source"] == source and (row["turn"] > 0) is wanted]
+            for wanted in (False, True)
+        )
+        half = max(min(len(later), count // 2), count - len(first))  # where one kind runs short, more of the other
+        for of_kind, share in ((later, half), (first, count - half)):
+            places += draw.sample(of_kind, min(max(0, share), len(of_kind)))
+    return [rows[place] for place in sorted(places)]
 
 
-def _file_rows(path: Path, seed: int) -> Iterator[Record]:
+def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Counter[str]) -> Iterator[Record]:
     if path.suffix == ".csv":
-        yield from _prism_openings(path)
+        yield from _prism(read_openings(path), written, left_out)
         return
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {number}"
-        try:
-            raw = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{where}: not JSON ({error}); take the file from its source anew") from error
-        yield from _reader(where, raw)(where, raw, seed)
+    for where, raw in json_lines(path):
+        fields = set(raw) if isinstance(raw, dict) else set()
+        if {"question", "choices"} <= fields:
+            yield from _commonsense(where, raw, seed, left_out)
+        elif {"question", "answer"} <= fields:
+            yield _natural(where, raw, seed)
+        elif is_conversation(raw):
+            yield from _prism([read_conversation(where, raw)], written, left_out)
+        elif not intents.is_written(raw) and not adds_nothing(raw):
+            raise ValueError(
+                f"{where}: fields {sorted(fields)} are none of the known: question and choices (CommonsenseQA), "
+                "question and answer (nq_open), conversation_history (PRISM), conversation and intent (intents)"
+            )
 
 
-def _reader(where: str, raw: Any) -> Callable[[str, Mapping[str, Any], int], Iterator[Record]]:
-    fields = set(raw) if isinstance(raw, dict) else set()
-    if {"question", "choices"} <= fields:
-        return _commonsense
-    if {"question", "answer"} <= fields:
-        return _natural
-    if "conversation_history" in fields:
-        return _prism
-    raise ValueError(
-        f"{where}: fields {sorted(fields)} are none of the known: question and choices (CommonsenseQA), question and "
-        "answer (nq_open), conversation_history (PRISM)"
-    )
-
-
-def _commonsense(where: str, raw: Mapping[str, Any], seed: int) -> Iterator[Record]:
+def _commonsense(where: str, raw: Mapping[str, Any], seed: int, left_out: Counter[str]) -> Iterator[Record]:
     question = _text(where, raw, "question")
     choices = raw["choices"].get("text") if isinstance(raw["choices"], dict) else raw["choices"]
     if not (isinstance(choices, list) and len(choices) > 1 and all(isinstance(c, str) and c.strip() for c in choices)):
         raise ValueError(f"{where}: field 'choices' must hold at least two texts, got {choices!r:.80}")
     if choices_mentioned(choices, question)[0]:
+        left_out[OWN_OPTION] += 1
         return
     history = f"User: {question} The choices: {', '.join(choices)}.\nAssistant: {_pick(UNSURE, seed, question)}"
     concept = str(raw.get("question_concept") or question).lower()
@@ -135,11 +155,11 @@ def _commonsense(where: str, raw: Mapping[str, Any], seed: int) -> Iterator[Reco
     )
 
 
-def _natural(where: str, raw: Mapping[str, Any], seed: int) -> Iterator[Record]:
+def _natural(where: str, raw: Mapping[str, Any], seed: int) -> Record:
     question = _text(where, raw, "question")
     answer = f"{_pick(NO_IDEA, seed, question)} {_pick(PROPOSALS, seed, question)}"
     history = f"User: {question}\nAssistant: {answer}"
-    yield _row(
+    return _row(
         "natural_questions",
         f"Get an answer to this question: {question}",
         f"nq-{question.lower()}",
@@ -148,41 +168,28 @@ def _natural(where: str, raw: Mapping[str, Any], seed: int) -> Iterator[Record]:
     )
 
 
-def _prism(where: str, raw: Mapping[str, Any], seed: int) -> Iterator[Record]:
-    turns = raw["conversation_history"]
-    if not (isinstance(turns, list) and all(isinstance(t, dict) and _TURN <= set(t) for t in turns)):
-        raise ValueError(f"{where}: field 'conversation_history' must be a list of turns with turn, role and content")
-    opening = min((t["turn"] for t in turns), default=0)
-    users = {t["turn"] - opening: str(t["content"]).strip() for t in turns if t["role"] == "user"}
-    # (Of the replies to one turn the participant chose one, and went on from there.)
-    chosen = {
-        t["turn"] - opening: str(t["content"]).strip() for t in turns if t["role"] == "model" and t.get("if_chosen")
-    }
-    if not users.get(0):
-        raise ValueError(f"{where}: field 'conversation_history' does not begin with a turn of the user")
-    intent = str(raw.get("intent") or raw.get("intent_summary") or users[0]).strip()
-    if len(content_words(intent)) < 2:
-        return
-    group = f"prism-{raw.get('conversation_id') or users[0].lower()}"
-    yield _row("prism", intent, group, is_last_turn=max(users) == 0)
-    if users.get(1) and chosen.get(0):
-        history = f"User: {users[0]}\nAssistant: {chosen[0]}"
-        yield _row("prism", intent, group, history=history, is_last_turn=max(users) == 1, turn=1)
-
-
-def _prism_openings(path: Path) -> Iterator[Record]:
-    with path.open(newline="", encoding="utf-8") as lines:
-        for number, raw in enumerate(csv.DictReader(lines), start=1):
-            try:
-                texts = ast.literal_eval(raw.get("top_texts") or "")
-                valid = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-            except (ValueError, SyntaxError):
-                valid = False
-            if not valid:
-                raise ValueError(f"{path}: row {number}: field 'top_texts' must be a Python list of texts")
-            for text in texts:
-                if len(content_words(text)) >= 2:
-                    yield _row("prism", text.strip(), f"prism-{text.lower()}")
+def _prism(
+    conversations: Iterable[Conversation], written: Mapping[str, str], left_out: Counter[str]
+) -> Iterator[Record]:
+    for found in conversations:
+        intent = found.intent or written.get(found.key)
+        reason = NO_INTENT if intent is None else NO_GOOD_INTENT if not intent else None
+        if intent and len(content_words(intent)) < 2:
+            reason = SHORT_INTENT
+        if reason or not intent:
+            left_out[reason or NO_INTENT] += len(found.tested)
+            continue
+        turns = len(found.said)
+        for turn in range(len(found.tested)):
+            yield _row(
+                "prism",
+                intent,
+                f"prism-{found.key}",
+                history=f"User: {found.said[0]}\nAssistant: {found.reply}" if turn else "",
+                is_last_turn=found.complete and turns == turn + 1,
+                turn=turn,
+                user_id=found.user_id,
+            )
 
 
 def _row(
@@ -195,6 +202,7 @@ def _row(
     choices: Sequence[str] = (),
     is_last_turn: bool = False,
     turn: int = 0,
+    user_id: str = "",
 ) -> Record:
     return {
         "question": question or intent,
@@ -205,6 +213,7 @@ def _row(
         "is_last_turn": is_last_turn,
         "turn": turn,
         "group": " ".join(group.split()),
+        "user_id": user_id,
     }
 
 
@@ -228,18 +237,31 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         OSError: a source is absent.
     """
     parser = argparse.ArgumentParser(prog="python -m data.userllm", description=(__doc__ or "").splitlines()[0])
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="sources -> parquet")
+    commands = parser.add_subparsers(dest="command", required=True)
+    converting = commands.add_parser("convert", help="sources -> parquet")
+    commands.add_parser("intents", add_help=False, help="write PRISM's intents with a model (data/intents.py)")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
     converting.add_argument("--per-source", type=int, metavar="N", help="keep N rows of each source (paper: 600)")
     add_output_arguments(converting)
     args = parser.parse_args(arguments)
-    converted = Converted(convert(args.sources, args.per_source, args.seed), Counter())
-    return write_outputs(args, "userllm", converted, lambda record: str(record["group"]), groups="questions")
+    converted = convert(args.sources, args.per_source, args.seed)
+    if not converted.records:
+        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in converted.left_out.items())}")
+    return write_outputs(
+        args,
+        "userllm",
+        converted,
+        lambda record: str(record["user_id"] or record["group"]),  # PRISM is split by user
+        groups="questions and users",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.userllm", build, arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["intents"]:
+        sys.exit(intents.main(given[1:]))
+    run("data.userllm", build, given)
 
 
 if __name__ == "__main__":

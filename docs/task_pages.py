@@ -54,16 +54,21 @@ def documentation(task: Task[Any]) -> str:
 
 def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
     """What there is to know at a glance."""
-    launch, metric = tasks.LAUNCHES[name], task.headline
+    launch = tasks.LAUNCHES[name]
     sets = (
         [found for found, of in tasks.SETS.items() if of.task.split("_")[0] == "alignx"] if name == "alignx" else [name]
     )
     yield "`data_source`", f"`{launch.task}`"
     yield "files of `run_rl.sh`", f"`sim_rl_data/{launch.train}.parquet`, `sim_eval_data/{launch.val}.parquet`"
     yield "evaluation sets", ", ".join(f"`{found}`" for found in sets)
-    better = "" if metric.higher_is_better else " (lower is better)"
-    yield "headline, the reward", f"`{metric.name}` from {metric.low:.3g} to {metric.high:.3g}{better}"
-    yield "source", metric.source
+    if task.set_headline is None:
+        metrics = {"headline, the reward": task.headline}
+    else:
+        metrics = {"headline of a set": task.set_headline, "reward of an episode": task.headline}
+    for what, metric in metrics.items():
+        better = "" if metric.higher_is_better else " (lower is better)"
+        yield what, f"`{metric.name}` from {metric.low:.3g} to {metric.high:.3g}{better}"
+        yield "source", metric.source
     calls = [f"{count:.3g} by the {role}" for role, count in task.calls_per_episode.items()]
     calls += [f"{task.calls_per_feedback:.3g} for the feedback"] if task.calls_per_feedback else []
     yield "calls an episode", ", ".join(calls) or "none"
@@ -212,8 +217,8 @@ def index() -> str:
         task = tasks.load(launch.task)
         what = (inspect.getdoc(type(task)) or "").splitlines()[0]
         ours = " (paper)" if name in tasks.PAPER else ""
-        low, high = task.headline.low, task.headline.high
-        rows.append(f"| [{name}]({name}.md){ours} | {what} | {task.headline.name} | {low:.2g} to {high:.2g} |")
+        metric = task.set_headline or task.headline
+        rows.append(f"| [{name}]({name}.md){ours} | {what} | {metric.name} | {metric.low:.2g} to {metric.high:.2g} |")
     return "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"
 
 

@@ -76,6 +76,7 @@ Write your next message. If it is the last one that this person would send in th
 behind it."""
 
 _INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
+_OWN_WORDS = ("opening_prompt", "question")  # of these a prism row's are the person's own message, which is no intent
 _SPEAKERS = {"user": "User", "human": "User"}
 _COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # what F1 is made of
 _FIRST_TURN = "first_turn"  # marks the episodes whose diversity counts
@@ -101,7 +102,13 @@ class UserLLMRow(Row):
             return record
         blank = [key for key in _INTENTS if isinstance(record.get(key, ""), str) and not record.get(key, "").strip()]
         kept = {key: value for key, value in record.items() if key not in blank and value is not None}
-        given = next((kept[key] for key in _INTENTS if key in kept), None)
+        known = [key for key in _INTENTS if key in kept]
+        if "prism" in str(kept.get("source", "")).lower() and known and set(known) <= {*_OWN_WORDS}:
+            raise ValueError(
+                f"intent: a row of prism has only {known[0]}, the person's own words; write a high-level intent with "
+                "`python -m data.userllm intents`"
+            )
+        given = kept[known[0]] if known else None
         return kept if given is None else kept | {"intent": given}
 
     @field_validator("source", mode="before")

@@ -1,4 +1,8 @@
-"""UserLLM task files: three sources, made-up assistant turns, openings and second turns of PRISM."""
+"""UserLLM task files: three sources, made-up assistant turns, openings and second turns of PRISM.
+
+Promise under test: every row is one that the task can play, or is counted with the reason; no person's message is ever
+the intent.
+"""
 
 import csv
 import json
@@ -7,9 +11,9 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from agents.metrics.lexical import content_words
 from agents.tasks.userllm import UserLLM, UserLLMRow, choices_mentioned
 from data import userllm
+from data.prism import read_openings
 from tests.agents.samples import DATA
 
 FOLDER = DATA / "userllm"
@@ -26,6 +30,20 @@ CSQA = {
 NQ = {"question": "who built the bridge", "answer": ["Roe"]}
 
 
+INTENT = "Gain insight into insect vision."
+
+
+def records_of(*paths, **options):
+    return userllm.convert(paths, **options).records
+
+
+def with_intents(folder, paths=FILES):
+    """The files, and one with an intent for every conversation in them, as `data.intents` writes it."""
+    keys = [found.key for path in paths if path.suffix == ".csv" for found in read_openings(path)]
+    lines = [{"conversation": key, "intent": INTENT, "prompt": "userllm/intent.v1"} for key in keys]
+    return [*paths, write(folder / "intents.jsonl", *lines)]
+
+
 def prism(turns, **other):
     """A record in the form of PRISM's conversations.jsonl: two replies to each turn, the first one chosen."""
     history = []
@@ -35,7 +53,8 @@ def prism(turns, **other):
             {"turn": number, "role": "model", "content": f"reply {number}{mark}", "if_chosen": mark == "a"}
             for mark in "ab"
         ]
-    return {"conversation_id": "c7", "opening_prompt": turns[0], "conversation_history": history, **other}
+    known = {"conversation_id": "c7", "user_id": "u3", "opening_prompt": turns[0]}
+    return {**known, "conversation_history": history, **other}
 
 
 def write(path, *records):
@@ -44,8 +63,8 @@ def write(path, *records):
 
 
 @needs_records
-def test_every_source_gives_rows_that_the_task_can_play():
-    task, records = UserLLM(), userllm.convert(FILES)
+def test_every_source_gives_rows_that_the_task_can_play(tmp_path):
+    task, records = UserLLM(), records_of(*with_intents(tmp_path))
     rows = [UserLLMRow.model_validate(record) for record in records]
     assert [row.index for row in rows] == list(range(len(rows)))
     assert set(Counter(row.source for row in rows)) == {"commonsense_qa", "natural_questions", "prism"}
@@ -57,13 +76,13 @@ def test_every_source_gives_rows_that_the_task_can_play():
             assert choices_mentioned(row.choices, row.question)[0] == 0
             assert choices_mentioned(row.choices, row.conversation)[0] == choices_mentioned(row.choices, "")[1]
         if row.source == "prism":
-            assert len(content_words(row.intent)) >= 2 and row.intent == row.question and not row.is_last_turn
+            assert row.intent == INTENT and not row.is_last_turn
         assert "answer" not in record and "answerKey" not in record
 
 
 @needs_records
 def test_the_assistant_speaks_in_all_its_ways_about_equally():
-    records = userllm.convert(FILES)
+    records = records_of(*FILES)
     for source, choices in (("commonsense_qa", userllm.UNSURE), ("natural_questions", userllm.PROPOSALS)):
         histories = [r["conversation_history"] for r in records if r["source"] == source]
         shares = [sum(history.endswith(text) for history in histories) / len(histories) for text in choices]
@@ -73,11 +92,23 @@ def test_the_assistant_speaks_in_all_its_ways_about_equally():
 
 
 @needs_records
-def test_a_sample_of_each_source_is_seeded():
-    one = userllm.convert(FILES, per_source=40)
-    assert one == userllm.convert(FILES[::-1], per_source=40) != userllm.convert(FILES, per_source=40, seed=1)
-    assert set(Counter(r["source"] for r in one).values()) == {40}
-    assert [r["index"] for r in one] == list(range(120))
+def test_a_sample_of_each_source_is_seeded(tmp_path):
+    files = with_intents(tmp_path)
+    one = userllm.convert(files, per_source=40)
+    assert one == userllm.convert(files[::-1], per_source=40) != userllm.convert(files, per_source=40, seed=1)
+    assert set(Counter(r["source"] for r in one.records).values()) == {40}
+    assert [r["index"] for r in one.records] == list(range(120))
+    whole = userllm.convert(files)
+    assert one.left_out.total() == len(whole.records) - 120 + whole.left_out.total()
+
+
+@needs_records
+def test_without_a_judge_the_other_sources_are_built_and_prism_is_counted():
+    found = userllm.convert(FILES)
+    assert set(Counter(r["source"] for r in found.records)) == {"commonsense_qa", "natural_questions"}
+    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in FILES if path.suffix == ".jsonl")
+    assert found.left_out[userllm.NO_INTENT] == 70 and found.left_out[userllm.OWN_OPTION] == 14
+    assert len(found.records) + found.left_out.total() == lines + 70  # every row of every source
 
 
 @needs_records
@@ -85,15 +116,37 @@ def test_a_split_keeps_what_belongs_together(tmp_path, capsys):
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
     arguments = ["--per-source", "300", "--train-out", str(train), "--val-out", str(val)]
     userllm.main(["convert", *map(str, FILES), *arguments])
-    assert capsys.readouterr().out.count("rows=") == 2
+    said = capsys.readouterr().out
+    assert said.count("rows=") == 2 and "left out: 70 (PRISM: no intent" in said and "beyond the 300 rows" in said
     sides = [{info["group"] for info in pd.read_parquet(path)["extra_info"]} for path in (train, val)]
     assert sides[0] and sides[1] and not sides[0] & sides[1]
     info = pd.read_parquet(val)["extra_info"][0]
     assert UserLLMRow.model_validate(info).index == info["index"]
 
 
+def test_a_user_is_on_one_side_of_a_split(tmp_path):
+    talks = [prism([f"question {i}"], conversation_id=f"c{i}", user_id=f"u{i % 5}", intent=INTENT) for i in range(40)]
+    path, sides = write(tmp_path / "c.jsonl", *talks), (tmp_path / "train.parquet", tmp_path / "val.parquet")
+    userllm.main(["convert", str(path), "--train-out", str(sides[0]), "--val-out", str(sides[1])])
+    users = [{info["user_id"] for info in pd.read_parquet(side)["extra_info"]} for side in sides]
+    assert users[0] | users[1] == {f"u{i}" for i in range(5)} and not users[0] & users[1]
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "later"), [(20, 10, 10), (21, 11, 10), (60, 40, 20), (45, 25, 20), (50, 30, 20), (1, 1, 0)]
+)
+def test_half_of_prism_are_first_turns_and_half_later_ones(tmp_path, count, first, later):
+    talks = [
+        prism(["do bees see", "why"] if i % 2 else ["do bees see"], conversation_id=f"c{i}", intent=f"{INTENT} {i}")
+        for i in range(40)
+    ]
+    found = userllm.convert([write(tmp_path / "c.jsonl", *talks)], per_source=count)
+    assert Counter(record["turn"] for record in found.records) == +Counter({0: first, 1: later})
+    assert found.left_out.total() == 60 - count
+
+
 def test_a_question_with_options(tmp_path):
-    (record,) = userllm.convert([write(tmp_path / "csqa.jsonl", CSQA)])
+    (record,) = records_of(write(tmp_path / "csqa.jsonl", CSQA))
     assert record["source"] == "commonsense_qa" and json.loads(record["choices"]) == ["cave", "barn", "night sky"]
     first, second = record["conversation_history"].split("\n")
     assert first == "User: Where does a bat sleep? The choices: cave, barn, night sky."
@@ -103,13 +156,19 @@ def test_a_question_with_options(tmp_path):
 
 def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):
     own = {**CSQA, "question": "Where is seaweed from?", "choices": {"text": ["sea", "shop"]}}
-    assert userllm.convert([write(tmp_path / "csqa.jsonl", own, CSQA)]) == userllm.convert(
-        [write(tmp_path / "csqa.jsonl", CSQA)]
-    )
+    found = userllm.convert([write(tmp_path / "csqa.jsonl", own, CSQA)])
+    assert found.records == records_of(write(tmp_path / "csqa.jsonl", CSQA)) and found.left_out == {
+        userllm.OWN_OPTION: 1
+    }
+
+
+def test_a_row_that_is_there_twice_is_taken_once_and_counted(tmp_path):
+    found = userllm.convert([write(tmp_path / "a.jsonl", NQ, CSQA, NQ), write(tmp_path / "b.jsonl", CSQA)])
+    assert len(found.records) == 2 and found.left_out == {userllm.TWICE: 2}
 
 
 def test_a_factual_question(tmp_path):
-    (record,) = userllm.convert([write(tmp_path / "nq.jsonl", NQ)])
+    (record,) = records_of(write(tmp_path / "nq.jsonl", NQ))
     assert record["source"] == "natural_questions" and record["question"] == NQ["question"]
     assert record["conversation_history"].startswith("User: who built the bridge\nAssistant: ")
     assert "Roe" not in json.dumps(record) and record["choices"] == "[]"
@@ -124,10 +183,10 @@ def test_a_factual_question(tmp_path):
     ],
 )
 def test_a_conversation_gives_an_opening_and_a_second_turn(tmp_path, turns, last):
-    records = userllm.convert([write(tmp_path / "conversations.jsonl", prism(turns))])
+    records = records_of(write(tmp_path / "conversations.jsonl", prism(turns, intent=INTENT)))
     assert [r["is_last_turn"] for r in records] == last and [r["turn"] for r in records] == [0, 1][: len(last)]
-    assert records[0]["conversation_history"] == "" and {r["intent"] for r in records} == {turns[0]}
-    assert {r["group"] for r in records} == {"prism-c7"}
+    assert records[0]["conversation_history"] == "" and {r["intent"] for r in records} == {INTENT}
+    assert {(r["group"], r["user_id"]) for r in records} == {("prism-c7", "u3")}
     if len(records) > 1:
         assert records[1]["conversation_history"] == "User: do bees see red\nAssistant: reply 0a"
 
@@ -136,9 +195,34 @@ def test_an_intent_of_its_own_comes_first_and_turns_may_count_from_one(tmp_path)
     raw = prism(["hi", "why"], intent="Get to know what bees see.")
     for turn in raw["conversation_history"]:
         turn["turn"] += 1
-    records = userllm.convert([write(tmp_path / "c.jsonl", raw)])
+    records = records_of(write(tmp_path / "c.jsonl", raw))
     assert [r["intent"] for r in records] == ["Get to know what bees see."] * 2
-    assert userllm.convert([write(tmp_path / "c.jsonl", prism(["hi", "why"]))]) == []
+    assert [r["turn"] for r in records] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (prism(["hi", "why"]), userllm.NO_INTENT),
+        (prism(["hi", "why"], intent="  "), userllm.NO_INTENT),
+        (prism(["hi", "why"], intent="Why?"), userllm.SHORT_INTENT),
+    ],
+)
+def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, raw, reason):
+    found = userllm.convert([write(tmp_path / "c.jsonl", raw, CSQA)])
+    assert len(found.records) == 1 and found.left_out == {reason: 2}
+    assert "python -m data.userllm intents" in userllm.NO_INTENT
+    path = write(tmp_path / "c.jsonl", raw)
+    with pytest.raises(SystemExit, match=f"no row is left: 2 .{reason[:8]}"):
+        userllm.main(["convert", str(path), "--out", str(tmp_path / "x.parquet")])
+
+
+def test_prisms_other_files_add_nothing(tmp_path):
+    folder = [write(tmp_path / "conversations.jsonl", prism(["do bees see", "why"], intent=INTENT))]
+    alone = userllm.convert(folder)
+    folder.append(write(tmp_path / "utterances.jsonl", {"utterance_id": "ut1", "user_prompt": "hi"}))
+    folder.append(write(tmp_path / "survey.jsonl", {"user_id": "u1", "survey_only": False}))
+    assert userllm.convert(folder) == alone
 
 
 def test_the_table_of_openings(tmp_path):
@@ -146,8 +230,10 @@ def test_the_table_of_openings(tmp_path):
         writer = csv.writer(lines)
         writer.writerow(["cluster_id", "top_texts"])
         writer.writerow(["1", "['Hello', 'do bees see red']"])
-    (record,) = userllm.convert([tmp_path / "clusters.csv"])
-    assert (record["intent"], record["conversation_history"]) == ("do bees see red", "")
+    assert userllm.convert([tmp_path / "clusters.csv"]).left_out == {userllm.NO_INTENT: 2}
+    first, second = records_of(*with_intents(tmp_path, [tmp_path / "clusters.csv"]))
+    assert (first["intent"], first["conversation_history"], first["is_last_turn"]) == (INTENT, "", False)
+    assert first["group"] != second["group"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +245,6 @@ def test_the_table_of_openings(tmp_path):
         ({**NQ, "question": ""}, "line 2: field 'question' must be a text"),
         ({"conversation_history": "x"}, "line 2: field 'conversation_history' must be a list"),
         ({"conversation_history": []}, "line 2: field 'conversation_history' does not begin"),
-        (NQ, "a record is there twice .natural_questions"),
     ],
 )
 def test_a_bad_record_is_named(tmp_path, bad, message):

@@ -36,13 +36,22 @@ def test_json_nulls_and_the_way_to_another_process_give_one_row(name):
 
 
 def test_the_originals_names_for_the_intent_and_the_source():
-    bare = {k: v for k, v in OPENS.items() if k != "intent"}
-    for key in ("intent", "intent_summary", "opening_prompt"):
-        assert row_of({**bare, key: OPENS["intent"]}).intent == OPENS["intent"]
-        assert row_of({**bare, "intent": " ", key: OPENS["intent"], "question": "x"}).intent == OPENS["intent"]
-    assert row_of({**OPENS, "opening_prompt": "other"}).intent == OPENS["intent"]
+    for record, keys in ((NQ, ("intent", "intent_summary", "opening_prompt")), (OPENS, ("intent", "intent_summary"))):
+        bare = {k: v for k, v in record.items() if k != "intent"}
+        for key in keys:
+            assert row_of({**bare, key: OPENS["intent"]}).intent == OPENS["intent"]
+            assert row_of({**bare, "intent": " ", key: OPENS["intent"], "question": "x"}).intent == OPENS["intent"]
+        assert row_of({**record, "opening_prompt": "other"}).intent == record["intent"]
     assert row_of({**OPENS, "source": "PRISM_alignment"}).source == "prism"
     assert row_of({k: v for k, v in NQ.items() if k != "intent"}).intent == NQ["question"]
+
+
+@pytest.mark.parametrize("key", ["opening_prompt", "question"])
+@pytest.mark.parametrize("record", [OPENS, GOES_ON], ids=["first", "next"])
+def test_the_persons_own_message_is_no_intent(record, key):
+    own = {**{k: v for k, v in record.items() if k != "intent"}, key: "do bees see red", "index": 1}
+    with pytest.raises(ValidationError, match=f"intent: a row of prism has only {key}.*data.userllm intents"):
+        TASK.row_type.model_validate(own)
 
 
 def test_a_history_of_turns_is_a_text_and_the_proposal_joins_it_once():

@@ -1,0 +1,275 @@
+"""High-level intents for PRISM's conversations, written by a model: a step before `python -m data.userllm convert`.
+
+    python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl --dry-run judge.model=gpt-5-nano
+    python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl judge.model=gpt-5-nano
+
+The model is the judge, set as everywhere (docs/judge.md): by JUDGE_MODEL_NAME, OPENAI_API_KEY and OPENAI_BASE_URL, or
+by words like judge.model=... The plan with its price is printed before the first call, and --dry-run stops there.
+
+The output has a line for each conversation, written as soon as it is known. The same command goes on where it was
+stopped, and a larger --limit adds to the same file: conversations are drawn by seed, and the first 100 are among the
+first 400. Answers are kept in a cache beside the file as well, so that nothing is paid for twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from pydantic import BaseModel, Field
+
+from agents.errors import PERMANENT, SYSTEMIC, BadSettings, JudgeFailure, SoulError
+from agents.judge import Endpoint, Gateway, GatewaySettings, Judge
+from agents.judge.ledger import money
+from agents.judge.usage import Usage
+from agents.judge.words import sections_of
+from agents.metrics.lexical import content_words, words
+from agents.prompts import load_prompt
+from data.prism import Conversation, adds_nothing, is_conversation, json_lines, read_conversation, read_openings
+
+PROMPT = load_prompt("userllm/intent")
+RUN = 5  # words in a row that an intent may not share with a message
+SHORTEST, LONGEST = 3, 30  # words of an intent; the prompt asks for 4 to 20
+SEEN_CHARS = 4000  # of a message, by the model
+INCOMPLETE, USER_ERROR, INTERRUPTED = 1, 2, 130
+STOPS = PERMANENT | SYSTEMIC  # the next call would fail as well
+_CHARS_PER_TOKEN = 4  # of English, for the plan
+_ANSWER_TOKENS = 40  # without reasoning
+
+
+class HighLevelIntent(BaseModel):
+    """What the model answers."""
+
+    intent: str = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What is wrong with a sentence.
+
+    Attributes:
+        hard: it cannot be used.
+        shared: content words that it shares with the messages; it can be used where the model finds no others.
+    """
+
+    hard: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.hard or self.shared)
+
+    @property
+    def reason(self) -> str:
+        """For the model that is asked again."""
+        shared = [f"it uses words of the messages: {', '.join(self.shared)}"] if self.shared else []
+        return "; ".join([*self.hard, *shared])
+
+
+def faults(intent: str, messages: Sequence[str]) -> Faults:
+    """Check a sentence against the messages that it describes."""
+    said, hard = words(intent), []
+    if not SHORTEST <= len(said) <= LONGEST or "\n" in intent.strip():
+        hard.append(f"it must be one sentence of {SHORTEST} to {LONGEST} words")
+    elif len(content_words(intent)) < 2:
+        hard.append("it says too little")
+    runs = {tuple(of[i : i + RUN]) for of in map(words, messages) for i in range(len(of) - RUN + 1)}
+    copied = [" ".join(said[i : i + RUN]) for i in range(len(said) - RUN + 1) if tuple(said[i : i + RUN]) in runs]
+    if copied:
+        hard.append(f"it copies the messages: {copied[0]!r}")
+    used = {word for message in messages for word in content_words(message)}
+    return Faults(tuple(hard), tuple(dict.fromkeys(word for word in content_words(intent) if word in used)))
+
+
+@dataclass(frozen=True)
+class Written:
+    """An intent and the content words that it shares with the messages; "" where no sentence passed the checks."""
+
+    intent: str
+    shared: tuple[str, ...] = ()
+
+
+async def write_intent(judge: Judge, messages: Sequence[str]) -> Written:
+    """Ask for a sentence, and once more where the first one has a fault.
+
+    Raises:
+        JudgeFailure: the model gave no answer.
+    """
+    data: dict[str, Any] = {"messages": [message[:SEEN_CHARS] for message in messages]}
+    first = (await judge.ask(HighLevelIntent, PROMPT, data)).intent.strip()
+    tried = [(first, faults(first, messages))]
+    if tried[0][1]:
+        again = {**data, "rejected": first, "reason": tried[0][1].reason}
+        second = (await judge.ask(HighLevelIntent, PROMPT, again)).intent.strip()
+        tried.append((second, faults(second, messages)))
+    usable = [Written(intent, of.shared) for intent, of in tried if not of.hard]
+    return min(usable, key=lambda written: len(written.shared), default=Written(""))
+
+
+def is_written(record: Any) -> bool:
+    """Whether a JSON line is one of the output's."""
+    return isinstance(record, dict) and {"conversation", "intent", "prompt"} <= set(record)
+
+
+def read(lines: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """Conversation -> intent, from the lines among these that are of the output; "" where none passed the checks."""
+    return {str(record["conversation"]): str(record["intent"]) for _, record in lines if is_written(record)}
+
+
+def conversations(paths: Sequence[Path]) -> list[Conversation]:
+    """The conversations in these files that have no intent of their own, each once.
+
+    Raises:
+        ValueError: naming file, line and field.
+    """
+    return list({one.key: one for path in paths for one in _of_file(path) if not one.intent}.values())
+
+
+def _of_file(path: Path) -> Iterator[Conversation]:
+    if path.suffix == ".csv":
+        yield from read_openings(path)
+        return
+    for where, raw in json_lines(path):
+        if is_conversation(raw):
+            yield read_conversation(where, raw)
+        elif not adds_nothing(raw):
+            raise ValueError(f"{where}: no conversation of PRISM; give conversations.jsonl or the table of openings")
+
+
+class Output:
+    """The file with the intents, a line each, in the order in which they were known."""
+
+    def __init__(self, path: Path, model: str) -> None:
+        self.path, self.model = path, model
+        self.done: dict[str, str] = {}
+        if path.exists():
+            self._cut_torn_line()
+            records = [record for _, record in json_lines(path)]
+            others = {f"{r.get('model')} by {r.get('prompt')}" for r in records} - {f"{model} by {PROMPT.id}"}
+            if others:
+                raise ValueError(f"{path} holds intents of {', '.join(sorted(others))}: name another file for {model}")
+            self.done = read((str(path), record) for record in records)
+
+    def _cut_torn_line(self) -> None:
+        """A process that was killed may leave half a line at the end."""
+        text = self.path.read_bytes()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+
+    def add(self, file: TextIO, key: str, written: Written) -> None:
+        """Append a line, and hand it to the operating system at once."""
+        self.done[key] = written.intent
+        line = {
+            "conversation": key,
+            "intent": written.intent,
+            "shared_words": list(written.shared),
+            "model": self.model,
+            "prompt": PROMPT.id,
+        }
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        file.flush()
+
+
+def plan(wanted: Sequence[Conversation], endpoint: Endpoint) -> str:
+    """How many calls are to be made, and at what price."""
+    sent = sum(len(PROMPT) + sum(min(SEEN_CHARS, len(text)) for text in one.tested) for one in wanted)
+    prompt, answer = sent // _CHARS_PER_TOKEN, _ANSWER_TOKENS * len(wanted)
+    price = "price unknown: set judge.price_in and judge.price_out, in US dollars per million tokens"
+    if endpoint.priced:
+        cost = endpoint.cost(prompt, 0, answer)
+        price = f"about ${cost:,.4f}, at most twice that, and what the model spends on reasoning"
+    return (
+        f"{len(wanted):,} calls to {endpoint.name}, at most {2 * len(wanted):,} if every sentence must be asked for "
+        f"again; about {prompt:,} tokens in and {answer:,} out; {price}"
+    )
+
+
+async def write_all(judge: Judge, wanted: Sequence[Conversation], output: Output) -> list[JudgeFailure]:
+    """Write the intents of these conversations. Returns the failures; a later run asks for those again."""
+    failed: list[JudgeFailure] = []
+    step = max(1, len(wanted) // 10)
+
+    async def one(file: TextIO, conversation: Conversation) -> None:
+        if any(failure.cause in STOPS for failure in failed):
+            return  # to ask on would only lengthen the list
+        try:
+            output.add(file, conversation.key, await write_intent(judge, conversation.tested))
+        except JudgeFailure as failure:
+            failed.append(failure)
+        if (done := len(output.done) - before + len(failed)) % step == 0:
+            print(f"{done:,} of {len(wanted):,}", file=sys.stderr, flush=True)
+
+    before = len(output.done)
+    output.path.parent.mkdir(parents=True, exist_ok=True)
+    with output.path.open("a", encoding="utf-8") as file:
+        await asyncio.gather(*(one(file, conversation) for conversation in wanted))
+    return failed
+
+
+async def _run(args: argparse.Namespace, settings: GatewaySettings) -> int:
+    output = Output(args.out, settings.judge.model)
+    found = sorted(conversations(args.sources), key=lambda one: one.key)
+    drawn = random.Random(f"intents:{args.seed}").sample(found, len(found))[: args.limit]
+    wanted = [one for one in drawn if one.key not in output.done]
+    done = len(drawn) - len(wanted)
+    print(f"{len(drawn):,} of {len(found):,} conversations that have no intent of their own; {done:,} are done")
+    print(plan(wanted, settings.judge), flush=True)
+    if args.dry_run:
+        return 0
+    gateway = Gateway.connect(settings, cache_dir=Path(f"{args.out}.cache"))
+    try:
+        failed = await write_all(gateway.judge, wanted, output)
+    finally:
+        await gateway.close()
+    _summarise(output, drawn, failed, gateway.usage().get("judge", Usage()))
+    return INCOMPLETE if failed else 0
+
+
+def _summarise(output: Output, drawn: Sequence[Conversation], failed: Sequence[JudgeFailure], spent: Usage) -> None:
+    of_drawn = [output.done[one.key] for one in drawn if one.key in output.done]
+    sharing = sum(bool(faults(output.done[one.key], one.tested).shared) for one in drawn if output.done.get(one.key))
+    print(f"{output.path}: {sum(map(bool, of_drawn)):,} intents, {sharing:,} of which share a word with the messages")
+    if dropped := sum(not intent for intent in of_drawn):
+        print(f"left out: {dropped:,} (two sentences of the model failed the checks)")
+    if missing := len(drawn) - len(of_drawn):
+        print(f"not written: {missing:,}; the same command asks for them again")
+    for cause, count in Counter(failure.cause for failure in failed).items():
+        detail = next(failure.detail for failure in failed if failure.cause == cause)
+        print(f"failed: {count:,} ({cause}), for instance: {detail}")
+    print(f"{spent.calls:,} calls, {spent.cache_hits:,} of them answered from the cache; {money(spent)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0; 1 where intents are missing; 2 where the command line or a file must be changed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m data.userllm intents", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "words", nargs="+", metavar="SRC | judge.KEY=VALUE", help="PRISM's files; settings of the judge"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
+    parser.add_argument("--limit", type=int, metavar="N", help="this many conversations, drawn by seed (default: all)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and its price, and ask nothing")
+    args = parser.parse_intermixed_args(arguments)
+    args.sources = [Path(word) for word in args.words if "=" not in word]
+    try:
+        if not args.sources:
+            raise BadSettings("Name PRISM's conversations.jsonl, or its table of openings.")
+        sections = sections_of([word for word in args.words if "=" in word])
+        return asyncio.run(_run(args, GatewaySettings.of(sections)))
+    except KeyboardInterrupt:
+        print(f"Stopped. {args.out} keeps what is written; the same command goes on from there.", file=sys.stderr)
+        return INTERRUPTED
+    except (SoulError, OSError, ValueError) as error:
+        print(f"data.userllm intents: {error}", file=sys.stderr)
+        return USER_ERROR

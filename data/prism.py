@@ -1,0 +1,122 @@
+"""PRISM's conversations (github.com/HannahKirk/prism-alignment), as far as UserLLM needs them.
+
+Two of its files are read: `conversations.jsonl`, and the table of opening prompts by cluster (`.csv` with `top_texts`),
+which has no later turns. `utterances.jsonl` and `survey.jsonl` are published beside them and add nothing here.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_TURN = {"turn", "role", "content"}
+_ADDS_NOTHING = ("utterance_id", "survey_only")  # a field of utterances.jsonl, and one of survey.jsonl
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation, or only its opening.
+
+    Attributes:
+        key: names it: PRISM's id, or a hash of the opening where there is none.
+        said: what the person wrote, turn by turn; at least the opening.
+        reply: the reply to the opening that the person chose; "" where there is none.
+        complete: whether `said` holds all of the person's turns. If not, nothing is known of where they end.
+        intent: one that the record brings along; "" where it has none.
+    """
+
+    key: str
+    user_id: str
+    said: tuple[str, ...]
+    reply: str
+    complete: bool
+    intent: str
+
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """The messages that become rows: the opening, and the second turn of a conversation that has one."""
+        return self.said[: 2 if self.reply else 1]
+
+
+def is_conversation(record: Any) -> bool:
+    """Whether a JSON line is a record of conversations.jsonl."""
+    return isinstance(record, dict) and "conversation_history" in record
+
+
+def adds_nothing(record: Any) -> bool:
+    """Whether a JSON line is of one of PRISM's other files."""
+    return isinstance(record, dict) and any(field in record for field in _ADDS_NOTHING)
+
+
+def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:
+    """One record of conversations.jsonl.
+
+    Raises:
+        ValueError: naming place and field.
+    """
+    turns = raw["conversation_history"]
+    if not (isinstance(turns, list) and all(isinstance(t, dict) and _TURN <= set(t) for t in turns)):
+        raise ValueError(f"{where}: field 'conversation_history' must be a list of turns with turn, role and content")
+    opening = min((t["turn"] for t in turns), default=0)
+    users = {t["turn"] - opening: str(t["content"]).strip() for t in turns if t["role"] == "user"}
+    # Several models reply to a turn. The participant chose one reply and went on from there.
+    chosen = {
+        t["turn"] - opening: str(t["content"]).strip() for t in turns if t["role"] == "model" and t.get("if_chosen")
+    }
+    if not users.get(0):
+        raise ValueError(f"{where}: field 'conversation_history' does not begin with a turn of the user")
+    return Conversation(
+        key=str(raw.get("conversation_id") or key_of(users[0])),
+        user_id=str(raw.get("user_id") or ""),
+        said=tuple(users[turn] for turn in sorted(users)),
+        reply=chosen.get(0, "") if users.get(1) else "",
+        complete=True,
+        intent=str(raw.get("intent") or raw.get("intent_summary") or "").strip(),
+    )
+
+
+def read_openings(path: Path) -> Iterator[Conversation]:
+    """The openings in the table by cluster.
+
+    Raises:
+        ValueError: naming row and field.
+    """
+    with path.open(newline="", encoding="utf-8") as lines:
+        for number, raw in enumerate(csv.DictReader(lines), start=1):
+            try:
+                texts = ast.literal_eval(raw.get("top_texts") or "")
+                valid = isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
+            except (ValueError, SyntaxError):
+                valid = False
+            if not valid:
+                raise ValueError(f"{path}: row {number}: field 'top_texts' must be a Python list of texts")
+            for text in texts:
+                yield Conversation(key_of(text.strip()), "", (text.strip(),), "", False, "")
+
+
+def key_of(opening: str) -> str:
+    """The name of a conversation that has no id."""
+    return f"opening-{hashlib.sha256(' '.join(opening.lower().split()).encode()).hexdigest()[:16]}"
+
+
+def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """(file and line, record) of a file of JSON lines.
+
+    Raises:
+        ValueError: naming the line that is no JSON.
+    """
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            where = f"{path}: line {number}"
+            try:
+                yield where, json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{where}: not JSON ({error}); take the file from its source anew") from error

@@ -1,0 +1,229 @@
+"""Intents for PRISM's conversations.
+
+Promise under test: over real HTTP, a sentence that copies the person is asked for again, kept or dropped as its faults
+deserve; nothing is asked twice, not even after kill -9; no command turns a person's message into an intent.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from agents.metrics.lexical import content_words, words
+from agents.tasks.userllm import intent_overlap
+from agents.testing import FakeOpenAI, Hang, Json, ServerError, Unauthorized
+from data import intents, userllm
+from tests.agents.tasks.userllm_people import INTENTS, TABLE, openings
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FIXED = "Gain insight into an everyday subject."
+needs_records = pytest.mark.skipif(not TABLE.exists(), reason=f"no table of openings at {TABLE}")
+
+
+def talk(number, *said, **other):
+    history = []
+    for turn, text in enumerate(said):
+        history.append({"turn": turn, "role": "user", "content": text})
+        history.append({"turn": turn, "role": "model", "content": f"reply {turn}", "if_chosen": True})
+    return {"conversation_id": f"c{number}", "user_id": f"u{number}", "conversation_history": history, **other}
+
+
+def source(folder, *talks):
+    path = folder / "conversations.jsonl"
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in talks), encoding="utf-8")
+    return path
+
+
+def run(fake, *arguments):
+    where = (f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.max_attempts=1")
+    return intents.main([*map(str, arguments), *where])
+
+
+def written(path):
+    return {line["conversation"]: line for line in map(json.loads, path.read_text().splitlines())}
+
+
+@pytest.mark.parametrize(
+    "intent, hard, shared",
+    [
+        ("Gain insight into insect vision.", 0, []),
+        ("Learn which colours bees perceive.", 0, ["bees"]),
+        ("Ask do bees see red or blue today.", 1, ["bees", "see", "red", "blue"]),
+        ("do bees see red or blue", 1, ["bees", "see", "red", "blue"]),
+        ("Bees?", 1, ["bees"]),
+        ("Ask about it.", 1, []),  # nothing in it tells what
+        ("Gain insight.\nThen leave for good.", 1, []),
+        (" ".join(f"word{i}" for i in range(40)), 1, []),
+    ],
+)
+def test_what_is_wrong_with_a_sentence(intent, hard, shared):
+    found = intents.faults(intent, ["do bees see red or blue", "why"])
+    assert (len(found.hard), list(found.shared)) == (hard, shared) and bool(found) == bool(hard or shared)
+    assert all(word in found.reason for word in shared)
+
+
+@pytest.mark.parametrize(
+    "answers, kept",
+    [
+        (["Gain insight into insect vision."], ("Gain insight into insect vision.", [])),
+        (["Learn what bees perceive.", "Gain insight into insect vision."], ("Gain insight into insect vision.", [])),
+        (["Learn what bees perceive.", "Know if bees perceive red."], ("Learn what bees perceive.", ["bees"])),
+        (["do bees see red or blue", "Learn what bees perceive."], ("Learn what bees perceive.", ["bees"])),
+        (["do bees see red or blue", "say: do bees see red or blue"], ("", [])),
+    ],
+)
+def test_a_sentence_with_a_fault_is_asked_for_once_more(tmp_path, capsys, answers, kept):
+    path, out = source(tmp_path, talk(1, "do bees see red or blue", "why")), tmp_path / "intents.jsonl"
+    with FakeOpenAI([Json({"intent": text}) for text in answers]) as fake:
+        assert run(fake, path, "--out", out) == 0
+        assert len(fake.requests) == len(answers)
+        assert fake.requests[0].data == {"messages": ["do bees see red or blue", "why"]}
+        assert all(request.asks(intents.PROMPT) for request in fake.requests)
+        if len(answers) > 1:
+            assert fake.requests[1].data["rejected"] == answers[0] and fake.requests[1].data["reason"]
+        assert run(fake, path, "--out", out) == 0 and len(fake.requests) == len(answers)  # what is done stays done
+    line = written(out)["c1"]
+    assert (line["intent"], line["shared_words"]) == kept
+    assert line["prompt"] == "userllm/intent.v1" and line["model"]
+    converted = userllm.convert([path, out])
+    assert [record["intent"] for record in converted.records] == [kept[0]] * (2 if kept[0] else 0)
+    assert converted.left_out == ({} if kept[0] else {userllm.NO_GOOD_INTENT: 2})
+    assert ("left out: 1" in capsys.readouterr().out) == (not kept[0])
+
+
+def test_the_plan_comes_first_and_a_dry_run_asks_nothing(tmp_path, capsys):
+    path, out = source(tmp_path, *(talk(i, f"question number {i}") for i in range(30))), tmp_path / "new" / "i.jsonl"
+    priced = ("judge.price_in=1000", "judge.price_out=1000")
+    with FakeOpenAI(Json({"intent": FIXED})) as fake:
+        assert run(fake, path, "--out", out, "--limit", 10, "--dry-run", *priced) == 0
+        said = capsys.readouterr().out
+        assert "10 of 30 conversations" in said and "10 calls to" in said and "at most 20" in said
+        assert "about $" in said and "price unknown" not in said
+        assert fake.requests == [] and not out.parent.exists()
+        assert run(fake, path, "--out", out, "--limit", 10, *priced) == 0
+        said = capsys.readouterr().out
+        assert said.index("10 calls to") < said.index("10 intents") < said.index("10 calls, 0 of them")
+        assert len(fake.requests) == 10
+        first = set(written(out))
+        assert run(fake, path, "--out", out, "--limit", 25) == 0 and len(fake.requests) == 25
+        assert "price unknown" in capsys.readouterr().out
+    assert first < set(written(out)) and len(written(out)) == 25
+
+
+def test_failures_are_said_and_asked_for_again(tmp_path, capsys):
+    path, out = source(tmp_path, *(talk(i, f"question number {i}") for i in range(8))), tmp_path / "intents.jsonl"
+
+    def script(request):
+        return ServerError() if "number 3" in request.text else Json({"intent": FIXED})
+
+    with FakeOpenAI(script) as fake:
+        assert run(fake, path, "--out", out) == intents.INCOMPLETE
+    said = capsys.readouterr().out
+    assert "not written: 1" in said and "failed: 1 (server_error)" in said and len(written(out)) == 7
+    with FakeOpenAI(Json({"intent": FIXED})) as fake:
+        assert run(fake, path, "--out", out) == 0 and len(fake.requests) == 1
+    assert len(written(out)) == 8
+
+
+def test_a_refused_key_stops_the_run_and_a_missing_one_says_what_to_do(tmp_path, capsys, monkeypatch):
+    path, out = source(tmp_path, *(talk(i, f"question {i}") for i in range(200))), tmp_path / "intents.jsonl"
+    with FakeOpenAI(Unauthorized()) as fake:
+        assert run(fake, path, "--out", out, "judge.concurrency=4") == intents.INCOMPLETE
+        assert len(fake.requests) < 100
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert intents.main([str(path), "--out", str(out)]) != 0
+    assert "OPENAI_API_KEY" in "".join(capsys.readouterr())
+    assert out.read_text() == ""
+
+
+def test_after_kill_9_the_same_command_goes_on(tmp_path):
+    path, out = source(tmp_path, *(talk(i, f"question number {i}") for i in range(12))), tmp_path / "intents.jsonl"
+    released = threading.Event()
+
+    def script(request):
+        if request.number >= 5 and not released.is_set():
+            return Hang(60)
+        return Json({"intent": FIXED})
+
+    with FakeOpenAI(script) as fake:
+        words_ = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.concurrency=6"]
+        command = [sys.executable, "-m", "data.userllm", "intents", str(path), "--out", str(out), *words_]
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 60
+            while not (out.exists() and out.read_text().count("\n") == 5):
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.05)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        done, asked = set(written(out)), len(fake.requests)
+        with out.open("a") as file:
+            file.write('{"conversation": "c')  # what a kill in the middle of a line leaves
+        (tmp_path / "intents.jsonl.cache").rename(tmp_path / "away")  # claims of the dead hold for minutes
+        released.set()
+        assert run(fake, path, "--out", out) == 0
+        assert len(fake.requests) == asked + 7
+    assert len(done) == 5 and set(written(out)) == {f"c{i}" for i in range(12)}
+
+
+def test_answers_are_in_the_cache_too(tmp_path):
+    path, out = source(tmp_path, talk(1, "do bees see red")), tmp_path / "intents.jsonl"
+    with FakeOpenAI(Json({"intent": FIXED})) as fake:
+        assert run(fake, path, "--out", out) == 0
+        out.unlink()
+        assert run(fake, path, "--out", out) == 0 and len(fake.requests) == 1
+    assert written(out)["c1"]["intent"] == FIXED
+
+
+def test_a_file_of_another_model_is_not_mixed(tmp_path, capsys):
+    path, out = source(tmp_path, talk(1, "do bees see red")), tmp_path / "intents.jsonl"
+    with FakeOpenAI(Json({"intent": FIXED})) as fake:
+        assert run(fake, path, "--out", out, "judge.model=one") == 0
+        assert run(fake, path, "--out", out, "judge.model=two") == intents.USER_ERROR
+    assert "holds intents of one by userllm/intent.v1" in capsys.readouterr().err
+
+
+def test_rows_that_bring_an_intent_keep_it_unasked(tmp_path):
+    path = source(tmp_path, talk(1, "hi", intent="Get to know what bees see."), talk(2, "hello", intent_summary=FIXED))
+    with FakeOpenAI(ServerError()) as fake:
+        assert run(fake, path, "--out", tmp_path / "i.jsonl") == 0 and fake.requests == []
+    assert {r["intent"] for r in userllm.convert([path]).records} == {FIXED, "Get to know what bees see."}
+
+
+def test_other_files_are_refused_by_name(tmp_path, capsys):
+    path = tmp_path / "nq.jsonl"
+    path.write_text('{"question": "who", "answer": ["x"]}\n')
+    assert intents.main([str(path), "--out", str(tmp_path / "i.jsonl")]) == intents.USER_ERROR
+    assert "nq.jsonl: line 1: no conversation of PRISM" in capsys.readouterr().err
+    assert intents.main(["judge.model=x", "--out", str(tmp_path / "i.jsonl")]) == intents.USER_ERROR
+
+
+@needs_records
+def test_real_openings_become_rows_whose_intent_is_not_the_opening(tmp_path):
+    by_message = {message: intent for intent, message in openings()}
+
+    def script(request):
+        return Json({"intent": by_message.get(request.data["messages"][0], FIXED)})
+
+    out = tmp_path / "intents.jsonl"
+    with FakeOpenAI(script) as fake:
+        assert run(fake, TABLE, "--out", out) == 0
+        assert len(fake.requests) <= 2 * 70
+    converted = userllm.convert([TABLE, out])
+    assert len(converted.records) == 70 and not converted.left_out
+    said = {message for _, message in openings()}
+    for record in converted.records:
+        assert record["intent"] not in said and len(content_words(record["intent"])) >= 2
+    for intent, message in openings():
+        assert intent_overlap(intent, message) <= 0.34 and len(words(intent)) <= 20
+    assert len(INTENTS) == len(by_message)
+    raw = userllm.convert([TABLE])
+    assert raw.records == [] and raw.left_out == {userllm.NO_INTENT: 70}
