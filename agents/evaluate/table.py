@@ -1,6 +1,6 @@
 """The table of a run, for the terminal and as Markdown: the model card's order and scale, published numbers beside it.
 
-Both are drawn from the same lines, so they cannot differ. A score is the headline's mean times 100, which is the card's
+Both are drawn from the same lines, so they cannot differ. A score is the headline times 100, which is the card's
 scale for every task (Sotopia: a tenth of the mean of the seven scores, 45.8 on the card). An average always says how
 many sets are in it. A published number stands in a line of averages only where it rests on the same sets.
 """
@@ -109,14 +109,15 @@ def rich_table(
     while width is not None and kept and Console(width=1000).measure(view).maximum > width:
         kept -= 1
         view = _drawn(results, columns[:kept], title)
+    below = [*explanations(results), *warning_lines(results.sets)]
     if left_out := [c.title for c in columns[kept:]]:
-        view.caption = Text("\n".join([f"Too narrow for: {', '.join(left_out)}", *warning_lines(results.sets)]))
+        below.append(f"Too narrow for: {', '.join(left_out)}")
+    view.caption = Text("\n".join(below)) if below else None
     return view
 
 
 def _drawn(results: Results, columns: Sequence[Column], title: str) -> Table:
-    warnings = Text("\n".join(warning_lines(results.sets)))
-    view = Table(title=Text(title), caption=warnings or None, title_justify="left", caption_justify="left")
+    view = Table(title=Text(title), title_justify="left", caption_justify="left")
     for name in titles(results):
         whole = name in OWN[:2]  # a broken name or interval reads badly; what is too narrow is broken elsewhere
         view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold", no_wrap=whole)
@@ -134,8 +135,20 @@ def markdown(results: Results, columns: Sequence[Column] = SHOWN) -> str:
     head = [*titles(results), *(c.title for c in columns)]
     body = [[*line.cells, *line.published] for line in lines(results, columns)]
     rules = ["---", *["---:"] * (len(head) - 1)]
-    lines_ = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in (head, rules, *body)]
-    return "".join(f"{line}\n" for line in (*lines_, *(f"\n> {text}" for text in warning_lines(results.sets))))
+    drawn = "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in (head, rules, *body)
+    )
+    notes = [*explanations(results), *(f"> {text}" for text in warning_lines(results.sets))]
+    return drawn + "".join(f"\n{note}\n" for note in notes)
+
+
+def explanations(results: Results) -> list[str]:
+    """What the score of a set is that is scored as a whole: its headline, and the metrics that it is the mean of."""
+    return [
+        f"{name}: the score is {result.headline.name}, the mean of {', '.join(result.joint.valid.parts)}."
+        for name, result in results.sets.items()
+        if result.joint is not None and result.mean is not None
+    ]
 
 
 def score(mean: float | None, interval: Interval | None) -> str:

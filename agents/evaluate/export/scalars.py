@@ -1,6 +1,6 @@
 """The numbers of a run under flat names, for tools that draw curves.
 
-Scores are on the table's scale (the headline's mean times 100); a task's other metrics keep their own. What is not
+Scores are on the table's scale (the headline times 100); a task's other metrics keep their own. What is not
 known has no entry: a set without a valid sample has no score, a model without a price no cost.
 """
 

@@ -9,12 +9,16 @@ import itertools
 import json
 import statistics
 import time
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from agents.compare.comparison import compare
 from agents.evaluate.breakdown import breakdown
-from agents.evaluate.results import summarise
+from agents.evaluate.report.set_detail import set_detail
+from agents.evaluate.results import Results, summarise
+from agents.evaluate.table import markdown, rich_table
 from agents.tasks.userllm import END, spoken
 from tests.agents.evaluate.finished_run import finished_run
 from tests.agents.tasks.userllm_journal import line, played
@@ -75,6 +79,11 @@ def test_the_score_is_the_mean_of_the_papers_six_metrics():
     assert found.mean == pytest.approx(statistics.fmean(want.values()))
     assert found.headline == TASK.set_headline and found.headline.name == "mean_of_metrics"
     assert found.interval[0] < found.mean < found.interval[1]
+    explained = "userllm: the score is mean_of_metrics, the mean of role_adherence, intent_adherence, "
+    assert explained in markdown(Results({"userllm": found})) and "mean_of_metrics" in set_detail(found, {})
+    console = Console(file=StringIO(), width=300, color_system=None)
+    console.print(rich_table(Results({"userllm": found}), width=300))
+    assert "the score is mean_of_metrics" in console.file.getvalue()
     saved = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert saved["mean_of"] == pytest.approx(want) and saved["metric"]["name"] == "mean_of_metrics"
     assert want.items() <= {key: pytest.approx(value) for key, value in found.metrics.items()}.items()

@@ -97,7 +97,7 @@ def openings():
 def spoken_by_people(per_source=20):
     """(record, what the person wrote) for rows of all three sources; people end a conversation with the end token."""
     files = sorted([*FOLDER.glob("csqa*.jsonl"), *FOLDER.glob("NQ*.jsonl")])
-    asked = [(record, record["question"]) for record in userllm.convert(files, per_source=per_source)]
+    asked = [(record, record["question"]) for record in userllm.convert(files, per_source=per_source).records]
     opened = [({"source": "prism", "intent": intent, "is_last_turn": False}, said) for intent, said in openings()]
     gone_on = [
         (
