@@ -212,18 +212,18 @@ def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> 
     paired = pair_up(left, right)
     task = tasks.load(left[0]["task"])
     found = deviations(base, other, left, right)
-    return SetComparison(name, task.set_headline or task.headline, paired, found, seed, _joint(task, paired))
-
-
-def _joint(task: Task[Any], paired: Paired) -> tuple[SetScore, SetScore] | None:
-    """The scores of the paired rows as a set, over the metrics that both runs define."""
     if task.set_headline is None:
-        return None
-    base, other = (
-        score_of(task, [[Sample.of(line) for line in lines] for lines in of_run])
-        for of_run in ([pair.base for pair in paired.pairs], [pair.other for pair in paired.pairs])
-    )
-    return base.only(other.parts.keys()), other.only(base.parts.keys())
+        return SetComparison(name, task.headline, paired, found, seed)
+    joint = _joint(task, [pair.base for pair in paired.pairs]), _joint(task, [pair.other for pair in paired.pairs])
+    both = joint[0].parts.keys() & joint[1].parts.keys()
+    if alone := (joint[0].parts.keys() | joint[1].parts.keys()) - both:
+        found.append(Deviation(f"{', '.join(sorted(alone))} is defined in one run alone, so it is in no score", False))
+    return SetComparison(name, task.set_headline, paired, found, seed, (joint[0].only(both), joint[1].only(both)))
+
+
+def _joint(task: Task[Any], rows: Sequence[Sequence[Mapping[str, Any]]]) -> SetScore:
+    """The score of one run's rows as a set."""
+    return score_of(task, [[Sample.of(line) for line in lines] for lines in rows])
 
 
 def _why(sets: Sequence[SetComparison]) -> str:

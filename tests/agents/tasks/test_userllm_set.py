@@ -189,3 +189,15 @@ def test_a_whole_set_is_scored_and_resampled_in_seconds():
     start = time.perf_counter()
     found = summarise(lines, ["userllm"]).sets["userllm"]
     assert found.interval[0] < found.mean < found.interval[1] and time.perf_counter() - start < 20
+
+
+def test_a_metric_that_one_run_alone_defines_is_in_no_score_and_said(tmp_path):
+    rows = [(CSQA, "why?"), (GOES_ON, f"thanks {END}")]
+    lines = [
+        [line(i, record, text if run or record is CSQA else END, Fixed(0.5)) for i, (record, text) in enumerate(rows)]
+        for run in (0, 1)
+    ]
+    runs = [finished_run(tmp_path / str(run), of_run) for run, of_run in enumerate(lines)]
+    found = compare(*runs, ("silent", "spoken")).sets["userllm"]
+    assert found.means == (1.0, 1.0) and found.difference == 0.0 and found.comparable  # role and termination alone
+    assert "human_likeness, intent_decomposition is defined in one run alone" in found.deviations[-1].text
