@@ -10,17 +10,24 @@ import json
 import statistics
 import time
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from agents import tasks
 from agents.compare.comparison import compare
 from agents.evaluate.breakdown import breakdown
+from agents.evaluate.export import export
+from agents.evaluate.export.scalars import scalars
 from agents.evaluate.report.set_detail import set_detail
 from agents.evaluate.results import Results, summarise
 from agents.evaluate.table import markdown, rich_table
+from agents.set_metrics import Ratio
+from agents.task import Metric
 from agents.tasks.userllm import END, spoken
 from tests.agents.evaluate.finished_run import finished_run
+from tests.agents.evaluate.finished_samples import numbered
 from tests.agents.tasks.userllm_journal import line, played
 from tests.agents.tasks.userllm_people import TABLE, spoken_by_people
 from tests.agents.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed, episode_of, row_of
@@ -180,6 +187,36 @@ def test_runs_are_compared_by_the_score_of_the_rows_that_they_share(tmp_path):
     assert found.interval[0] < found.difference < found.interval[1] and found.interval[0] > 0
     assert found.tally == (1, 12, 0)  # of rows: only the last turn was scored differently
     assert found.difference > 0.3  # though the set is far better
+
+
+def test_any_task_may_score_a_set_as_a_whole(monkeypatch):
+    def set_metrics(task, rows, outcomes):
+        parts = [(0.0, 1.0) if one.scored == "worst" else (1.0, 1.0) for one in outcomes]
+        return [Ratio.of("answers", rows, outcomes, parts)]
+
+    hitom = type(tasks.load("hitom"))
+    plain = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]
+    monkeypatch.setattr(hitom, "set_headline", Metric("answers"))
+    monkeypatch.setattr(hitom, "set_metrics", set_metrics)
+    found = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]
+    assert (plain.mean, plain.headline.name, plain.joint) == (0.25, "accuracy", None)
+    assert (found.mean, found.headline.name) == (1.0, "answers") and found.bounds == pytest.approx((2 / 3, 1))
+    assert [row.mean for row in found.per_row] == [0.0, None, 0.5]  # the rewards are what they were
+
+
+def test_other_tools_get_the_score_of_the_set_and_the_rewards_of_rows(tmp_path):
+    said = [(CSQA, "why?"), (CSQA, "cave"), (OPENS, "do bees see red"), (OPENS, "what of wasps")]
+    run = finished_run(tmp_path / "run-1", [line(i, *pair, Fixed(0.5)) for i, pair in enumerate(said)])
+    results = summarise(run.samples, run.sets)
+    assert scalars(results)["userllm/score"] == pytest.approx(100 * results.sets["userllm"].mean)
+    (place,) = export(run, results, ["lm-eval"])
+    saved = json.loads(Path(place).read_text())["results"]["userllm"]
+    assert saved["mean_of_metrics,none"] == results.sets["userllm"].mean
+    assert 0 < saved["mean_of_metrics_stderr,none"] < 0.3 and saved["role_adherence,none"] == 0.5
+    (documents,) = Path(place).parent.glob("samples_userllm_*.jsonl")
+    rows = [json.loads(one) for one in documents.read_text().splitlines()]
+    assert [row["metrics"] for row in rows] == [["episode_score"]] * 4
+    assert [row["episode_score"] for row in rows[:2]] == [1.0, 0.0]
 
 
 def test_a_whole_set_is_scored_and_resampled_in_seconds():
