@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from agents import tasks
 from agents.choice import Voting
 from agents.evaluate.bootstrap import percentile_interval, resampled_means, resampled_scores
 from agents.evaluate.row_result import RowResult, Sample
@@ -60,6 +61,11 @@ class SetResult:
     usage: Mapping[str, Usage] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
+
+    @property
+    def reward(self) -> Metric:
+        """What the reward of one sample is: the headline, but where the set is scored as a whole."""
+        return self.headline if self.joint is None else tasks.load(self.task).headline
 
     @property
     def samples(self) -> int:

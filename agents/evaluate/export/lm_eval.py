@@ -189,7 +189,6 @@ def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dic
         if sample["set"] == name:
             by_row.setdefault(sample["number"], []).append(sample)
     means = {row.number: row.mean for row in result.per_row}
-    reward = tasks.load(result.task).headline.name if result.per_row else ""
     for number, samples in by_row.items():
         prompt = json.dumps(_prompt(samples[0]), ensure_ascii=False)
         said = [_said(sample) for sample in samples]
@@ -202,11 +201,11 @@ def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dic
             "resps": [said],
             "filtered_resps": said,
             "filter": "none",
-            "metrics": [reward],
+            "metrics": [result.reward.name],
             "doc_hash": _hash(json.dumps(record, indent=2, ensure_ascii=False)),
             "prompt_hash": _hash(prompt),
             "target_hash": _hash(""),
-            reward: means[number],
+            result.reward.name: means[number],
             "valid": [sample["draft"]["valid"] for sample in samples],
             "rewards": [sample["draft"]["reward"] for sample in samples],
             "failures": [(sample["draft"]["failure"] or {}).get("cause") for sample in samples],
