@@ -15,13 +15,41 @@ from agents.tasks.mirrorbench import MirrorBenchRow, user_turns
 from agents.testing.replies import ChatRequest, Reply
 
 _CONCERNS = (  # the aim; what the user opens with, is asked back, says to that, gets, and asks at last
-    ("to hang a hammock", "Good knot for a hammock?", "Rope or strap?", "Rope I think.", "A bowline.", "Both ends?"),
-    ("to rescue a salty stew", "Too much salt in my stew.", "How much is there?", "2 litres", "Potatoes.", "Peeled?"),
-    ("to find an open ferry office", "Ferry office hours", "Which island?", "Arn island", "Nine to four.", "Sundays?"),
-    ("to name a grey kitten", "Names for a grey cat!", "Male or female?", "No idea yet.", "Ash, or Pebble.", "More!"),
-    ("to quit a choir kindly", "How do I leave a choir", "Why leave?", "The conductor.", "Say it early.", "In a mail?"),
-    ("to sleep on a night train", "Sleeping on trains, tips?", "Seat or bunk?", "A seat", "Window side.", "And noise?"),
-    ("to fix a dripping tap", "Tap drips all night.", "Hot or cold side?", "Cold, why?", "New washer.", "What size?"),
+    ("to hang a hammock", "Good knot for a hammock?", "Rope?", "Rope, I have two metres.", "A bowline.", "Both ends?"),
+    (
+        "to rescue a salty stew",
+        "Too much salt in my stew.",
+        "How much?",
+        "2 litres I should say",
+        "Potatoes.",
+        "Peeled?",
+    ),
+    (
+        "to find a ferry office",
+        "Ferry office hours this week",
+        "Where?",
+        "The one on Arn island",
+        "Nine.",
+        "Sundays?",
+    ),
+    ("to name a grey kitten", "Names for a grey cat!", "Male?", "No idea yet, too small.", "Ash, or Pebble.", "More!"),
+    (
+        "to quit a choir kindly",
+        "How do I leave a choir",
+        "Why?",
+        "It is the conductor, mostly.",
+        "Say so.",
+        "In a mail?",
+    ),
+    ("to sleep on a train", "Sleeping on trains, any tips?", "Seat or bunk?", "A seat, no money left", "Lean.", "How?"),
+    (
+        "to fix a dripping tap",
+        "The tap drips all night.",
+        "Hot side?",
+        "Cold, is that any better?",
+        "Yes.",
+        "What size?",
+    ),
 )
 _HANDS = (
     ("types in lower case", str.lower),

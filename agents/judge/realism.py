@@ -173,10 +173,13 @@ async def judgments(
     Raises:
         JudgeFailure: one of the samples was not given.
     """
-    similarities = all_answers(*(gteval(judge, real, simulated, i) for i in range(samples.gteval)))
-    choices = all_answers(*(pairwise(judge, real, simulated, seed, i) for i in range(samples.pairwise)))
-    alone = all_answers(*(rubric_and_reason(judge, simulated, i) for i in range(samples.rubric_and_reason)))
-    first, second, third = map(asyncio.ensure_future, (similarities, choices, alone))
+    similarities = [gteval(judge, real, simulated, i) for i in range(samples.gteval)]
+    choices = [pairwise(judge, real, simulated, seed, i) for i in range(samples.pairwise)]
+    alone = [rubric_and_reason(judge, simulated, i) for i in range(samples.rubric_and_reason)]
+    # `all_answers` lets none of its questions go on after it, so three of them have to be waited for as well.
+    first = asyncio.ensure_future(all_answers(*similarities))
+    second = asyncio.ensure_future(all_answers(*choices))
+    third = asyncio.ensure_future(all_answers(*alone))
     await asyncio.gather(first, second, third, return_exceptions=True)
     return Judgments(first.result(), second.result(), third.result())
 

@@ -20,12 +20,12 @@ length. With this reading the paper's four examples have the overall rewards tha
 a mean a subset they do not. The benchmark's own z-scores, a subset each, are reported as metrics.
 
 The lexical score has a blind spot: it sees how varied the words are, and not what they say. Every text that repeats no
-word has the full diversity, so without a guard a lone "ok" scores 0.87 in Chatbot Arena, 0.51 in ClariQ, 0.87 in OASST1
-and 0.99 in QuLAC. Two rules guard it (`agents.metrics.lexical.lexical_score`). A text of less than half of the human's
-length gets less in proportion, and one word never gets more than a fifth: "ok" scores 0.12, 0.04, 0.08 and 0.18. Where
-the human wrote fewer than five words (34 of 547 conversations) there is no lexical score, and the reward is the mean of
-the three judgments. The rest of the blind spot stays: a fixed answer of five different words scores 0.91 in QuLAC,
-where people answer in eight. Only the three judgments can tell it from an answer.
+word has the full diversity, so without a guard a lone word such as "ok" scores 0.87 in Chatbot Arena, 0.51 in ClariQ,
+0.87 in OASST1 and 0.99 in QuLAC. Two rules guard it (`agents.metrics.lexical.lexical_score`). A text of less than half
+of the human's length gets less in proportion, and one word never gets more than a fifth: the same word scores 0.12,
+0.04, 0.08 and 0.18. Where the human wrote fewer than five words (34 of 547 conversations) there is no lexical score,
+and the reward is the mean of the three judgments. The rest of the blind spot stays: a fixed answer of five different
+words scores 0.91 in QuLAC, where people answer in eight words. Only the three judgments can tell it from a real answer.
 
 The last assistant turn of a record has no user turn after it; nobody gets to see it. It answers the real user, and
 would only tell the judge which conversation is real.
