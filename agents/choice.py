@@ -37,6 +37,11 @@ def letter_options(texts: list[str]) -> str:
     return "\n".join(f"{chr(ord('A') + i)}. {text}" for i, text in enumerate(texts))
 
 
+def with_letter(letter: str, options: Mapping[str, str]) -> str:
+    """ "B. the green box"; the letter alone where the option's text is not known."""
+    return f"{letter}. {options[letter]}" if options.get(letter) else letter
+
+
 def literal(text: str) -> Any:
     """What a text says as JSON or as a Python literal. Never evaluated.
 
@@ -90,6 +95,12 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
     def system(self, row: RowT) -> str | None:
         """The system message, where the task has one."""
         return None
+
+    def target(self, row: RowT) -> str | None:
+        return self.reference(row)
+
+    def given(self, row: RowT, episode: Episode) -> str | None:
+        return self.vote(row, episode) if isinstance(self, Voting) else None
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -180,6 +191,12 @@ class LetterTask(AnswerTask[RowT], Generic[RowT]):
 
     def vote(self, row: RowT, episode: Episode) -> str | None:
         return self.answer_of(row, episode)
+
+    def given(self, row: RowT, episode: Episode) -> str | None:
+        letter = self.vote(row, episode)
+        if letter is None or letter == self.gold(row):
+            return letter and self.target(row)
+        return with_letter(letter, self.options(row))
 
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
         correct = float(self.answer_of(row, episode) == self.gold(row))

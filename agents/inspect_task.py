@@ -10,8 +10,10 @@ The model under test is Inspect's (`--model`, `--temperature`, ...). Judge, part
 variables' names alone. The rows are those of `agents.evaluate` for the same limit and seed, the play is the driver's.
 
 A sample without a verdict is unscored in Inspect's sense: it is in no mean, and `scored_samples`, `unscored_samples`
-and the scorer `bounds` count it. What Inspect's model raises is Inspect's own matter (`--retry-on-error`,
-`--fail-on-error`); so is a judge that is down, refuses its key or has spent its budget.
+and the scorer `bounds` count it. A sample's target is the right answer, or what a person answered where no single
+answer is right; its answer is the one that was read, or the policy's last turn. What Inspect's model raises is
+Inspect's own matter (`--retry-on-error`, `--fail-on-error`); so is a judge that is down, refuses its key or has spent
+its budget.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Any
 from agents import tasks
 from agents.errors import BadSettings, SoulError
 from agents.evaluate.engine import STOPPING, Stopped
+from agents.evaluate.export.targets import expected
 from agents.evaluate.settings import EvaluationSettings, choose_sets, items
 from agents.judge import Endpoint, Gateway, GatewaySettings, Usage
 from agents.judge.ledger import numbers
@@ -147,7 +150,7 @@ def verdict(**judges: Any) -> Scorer:
             "ended": attempt.episode.ended if attempt.episode else None,
             "usage": {role: numbers(count) for role, count in usage.items()},
         }
-        answer = attempt.episode.answer if attempt.episode and len(attempt.episode.seats) == 1 else None
+        answer = (row.task.given(row.row, attempt.episode) or attempt.episode.answer) if attempt.episode else None
         if attempt.verdict is None:
             failure = attempt.failure or Failure("judge", "task_error", "there is no verdict")
             reason, detail = f"{failure.stage}:{failure.cause}", failure.detail
@@ -235,7 +238,8 @@ def _gateway(arguments: Mapping[str, Any]) -> Gateway:
 
 def _sample(row: TaskRow) -> Sample:
     found = {"task": row.task.name, "groups": dict(row.task.groups(row.row)), "record": row.row.model_dump(mode="json")}
-    return Sample(id=row.number, input=InspectSeat().converted(row.task.prompt(row.row)), metadata=found)
+    prompt = InspectSeat().converted(row.task.prompt(row.row))
+    return Sample(id=row.number, input=prompt, target=expected(row.task, row.row), metadata=found)
 
 
 def _row(state: TaskState, arguments: Mapping[str, Any]) -> TaskRow:

@@ -120,9 +120,13 @@ class Episode:
 
     @property
     def answer(self) -> str:
-        """The last turn of the only seat (one-turn tasks)."""
-        (messages,) = self.seats.values()
-        return messages[-1]["content"]
+        """The policy's own last turn, as it was sampled; "" where it said nothing.
+
+        Of several seats it is the last turn of the last one. A task whose seats take turns overrides this in its
+        `episode_type`.
+        """
+        turns = [said["content"] for seat in self.seats.values() for said in seat if said["role"] == "assistant"]
+        return turns[-1] if turns else ""
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain JSON, as `of` reads it back: to judge it later. Who adds fields adds them here."""
@@ -247,11 +251,20 @@ class Task(ABC, Generic[RowT]):
         return self.group_keys(row)
 
     def target(self, row: RowT) -> str | None:
-        """The right answer, as a report shows it beside the given one; None where no single answer is right."""
+        """The right answer, as a report shows it beside the given one ("B. the green box"); None where no single answer
+        is right."""
         return None
 
     def given(self, row: RowT, episode: Episode) -> str | None:
-        """The answer that was read from an episode, in the words of `target`; None where none could be read."""
+        """The answer that was read from an episode, in the words of `target`: equal texts where it is right in full.
+        None where none could be read, and of tasks without a target."""
+        return None
+
+    def human_answer(self, row: RowT) -> str | None:
+        """What a person said or wrote in the policy's place, where no single answer is right and the row has it.
+
+        Exports put it where other tools expect a target; a verdict compares with it, and equal words are not asked for.
+        """
         return None
 
     def check(self, row: RowT) -> None:

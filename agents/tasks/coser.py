@@ -139,6 +139,9 @@ class CoSER(Task[CoSERRow]):
         seats = [self._instructions(row, name, feedback) for name in row.cast]
         return [max(seats, key=lambda message: len(message["content"])), {"role": "user", "content": OPENING}]
 
+    def human_answer(self, row: CoSERRow) -> str:
+        return "\n".join(str(line) for line in row.reference)
+
     def secrets(self, row: CoSERRow) -> Sequence[str]:
         found: dict[str, None] = {}
         for clause in (words.split() for line in row.reference for words in _CLAUSE_ENDS.split(line.text)):

@@ -52,6 +52,13 @@ class Scene(Episode):
         return cls(**{**value, "lines": tuple(Line(**line) for line in value["lines"])})
 
     @property
+    def answer(self) -> str:
+        """The last turn of a character; "" where only the narrator spoke."""
+        speaker = next((line.speaker for line in reversed(self.lines) if line.speaker != ENVIRONMENT), None)
+        said = self.seats[speaker] if speaker is not None else ()
+        return next((message["content"] for message in reversed(said) if message["role"] == "assistant"), "")
+
+    @property
     def turns(self) -> int:
         """How many turns the characters had; the narrator's do not count."""
         return character_turns(self.lines)

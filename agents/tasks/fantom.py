@@ -20,11 +20,18 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from agents.answers import names_given, undressed
-from agents.choice import AnswerTask, letter_options, listed, tagged_answer, tagged_letter
+from agents.choice import (
+    AnswerTask,
+    letter_options,
+    listed,
+    tagged_answer,
+    tagged_letter,
+    with_letter,
+)
 from agents.judge import Judge
 from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt
-from agents.records import present
+from agents.records import lettered, present
 from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
@@ -140,6 +147,20 @@ class FanToM(AnswerTask[FanToMRow]):
         if row.kind == "choice":  # the question lists the options itself; `check` has seen the index
             return f"option {chr(ord('A') + int(gold))}"  # type: ignore[arg-type]
         return ", ".join(gold) if isinstance(gold, list) else str(gold)
+
+    def target(self, row: FanToMRow) -> str:
+        gold = row.correct_answer
+        if row.kind == "choice":
+            return with_letter(string.ascii_uppercase[int(gold)], lettered(row.answer_choices))  # type: ignore[arg-type]
+        if row.kind == "binary":
+            return "yes" if _polarity(str(gold)) else "no"
+        return ", ".join(sorted(set(gold))) if isinstance(gold, list) else str(gold)
+
+    def given(self, row: FanToMRow, episode: Episode) -> str | None:
+        vote = self.vote(row, episode)
+        if vote is not None and row.kind == "choice":
+            return with_letter(vote, lettered(row.answer_choices))
+        return vote and tagged_answer(episode.answer) if row.kind == "fact" else vote
 
     def check(self, row: FanToMRow) -> None:
         gold = row.correct_answer

@@ -56,6 +56,13 @@ class HiToM(AnswerTask[HiToMRow]):
     def reference(self, row: HiToMRow) -> str:
         return row.correct_answer
 
+    def target(self, row: HiToMRow) -> str:
+        return _with_letter(row, row.correct_answer)
+
+    def given(self, row: HiToMRow, episode: Episode) -> str | None:
+        chosen = self.vote(row, episode)
+        return chosen and _with_letter(row, chosen)
+
     def check(self, row: HiToMRow) -> None:
         options = parse_options(row.choices)
         if row.correct_answer not in options.values():
@@ -87,3 +94,9 @@ class HiToM(AnswerTask[HiToMRow]):
         if row.question_order is not None:
             metrics[f"accuracy_order_{row.question_order}"] = float(correct)
         return Verdict(float(correct), metrics)
+
+
+def _with_letter(row: HiToMRow, text: str) -> str:
+    """ "B. green_box"."""
+    letter = next(letter for letter, option in parse_options(row.choices).items() if option == text)
+    return f"{letter}. {text}"

@@ -136,6 +136,11 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         letter = self.gold(row)
         return f"{letter}. {lettered(row.candidates)[letter]}"
 
+    def given(self, row: HumanLLMRow, episode: Episode) -> str | None:
+        """The item that was ranked first."""
+        ranked = _ranked(row, episode.answer)
+        return f"{ranked[0]}. {lettered(row.candidates)[ranked[0]]}" if ranked else None
+
     def secrets(self, row: HumanLLMRow) -> Sequence[str]:
         return (*row.candidates, *pointed_at(("item", "candidate"), lettered(row.candidates)))
 

@@ -114,6 +114,12 @@ class Humanual(OneTurnTask[HumanualRow]):
     def reference(self, row: HumanualRow) -> str:
         return row.completion
 
+    def target(self, row: HumanualRow) -> None:
+        return None  # another person would have written something else
+
+    def human_answer(self, row: HumanualRow) -> str:
+        return row.completion
+
     def secrets(self, row: HumanualRow) -> Sequence[str]:
         return quotations(row.completion)
 

@@ -174,6 +174,9 @@ class MirrorBench(Task[MirrorBenchRow]):
     def secrets(self, row: MirrorBenchRow) -> Sequence[str]:
         return [turn for turn in row.user_turns if len(turn.split()) > 1]  # parts of them: `without_quotations`
 
+    def human_answer(self, row: MirrorBenchRow) -> str:
+        return "\n\n".join(row.user_turns)
+
     def prompt(self, row: MirrorBenchRow, feedback: str | None = None) -> list[Message]:
         instructions = f"{RULES}\n\nWhat this person wants, and how:\n{row.task_description}"
         advice = feedback_paragraph(feedback).rstrip()

@@ -193,6 +193,9 @@ class SimArena(Task[RowT], Generic[RowT]):
     async def feedback(self, row: RowT, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique
 
+    def human_answer(self, row: RowT) -> str:
+        return "\n\n".join(row.human_user_queries)
+
     def secrets(self, row: RowT) -> Sequence[str]:
         """The real person's messages and their sentences; not those of one to three words, which anybody writes."""
         texts = [part for query in row.human_user_queries for part in (query, *re.split(r"(?<=[.!?])\s+|\n+", query))]

@@ -99,8 +99,11 @@ class SocSci210(AnswerTask[SocSci210Row]):
         return f"{RULES}\n\n{feedback_block}Question:\n{text}\n\n{FORM.format(what=what, form=form)}"
 
     def reference(self, row: SocSci210Row) -> str:
-        label = row.labels.get(int(row.response))
-        return f"{row.response:g} ({label})" if label else f"{row.response:g}"
+        return _in_words(row, row.response)
+
+    def given(self, row: SocSci210Row, episode: Episode) -> str | None:
+        value = self.vote(row, episode)
+        return None if value is None else _in_words(row, float(value))
 
     def check(self, row: SocSci210Row) -> None:
         if row.response_type != "ordinal":
@@ -149,6 +152,12 @@ class SocSci210(AnswerTask[SocSci210Row]):
             f"{name}_{row.response_type}": score,
         }
         return Verdict(score, metrics)
+
+
+def _in_words(row: SocSci210Row, value: float) -> str:
+    """ "2 (rather unlikely)"; the number alone where the text does not name this step."""
+    label = row.labels.get(int(value)) if value.is_integer() else None
+    return f"{value:g} ({label})" if label else f"{value:g}"
 
 
 def thinking_allowed(text: str) -> str:

@@ -182,6 +182,25 @@ def check_equal_votes_earn_the_same(example: Example[Any], row: Row) -> None:
         assert task.vote(row, silent) is None, text
 
 
+def check_target_and_given_say_the_same(example: Example[Any], row: Row) -> None:
+    """Of tasks with one right answer: what a report shows as given equals the target where, and only where, the answer
+    is right in full; who says nothing has given nothing. The others have no target."""
+    task = example.task
+    target = task.target(row)
+    assert target is None or (target == target.strip() != ""), target
+    for player in (example.oracle(row), example.contrarian(row), example.player("random", row)):
+        draft = _sound(asyncio.run(played(example, row, player, refine=False))).draft
+        assert draft.episode is not None and draft.verdict is not None, draft.failure
+        given = task.given(row, draft.episode)
+        assert given is None if target is None else given == given.strip() != "", given
+        if target is not None:
+            right = draft.verdict.reward >= task.headline.high
+            assert (given == target) == right, f"given {given!r}, expected {target!r}, reward {draft.verdict.reward}"
+    for text in SILENCE:
+        silent = Episode({"policy": [{"role": "assistant", "content": text}]})
+        assert target is None or task.given(row, silent) is None, text
+
+
 def check_form_does_not_matter(example: Example[Any], row: Row) -> None:
     """Case of the tags, white space and thinking change no verdict."""
     for style in ("oracle", "contrarian"):
@@ -226,6 +245,7 @@ CHECKS: tuple[Check, ...] = (
     check_the_prompt_hides_what_it_must,
     check_groups_come_from_the_row_alone,
     check_equal_votes_earn_the_same,
+    check_target_and_given_say_the_same,
     check_form_does_not_matter,
     check_no_output_crashes_the_task,
 )

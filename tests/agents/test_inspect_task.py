@@ -97,6 +97,37 @@ def test_several_seats_are_shown_under_their_names(tmp_path):
     assert headings == list(sample.store["episode"]["seats"]) and len(headings) > 1
 
 
+@pytest.mark.parametrize("name", ["hitom", "fantom", "sotopia", "coser", "humanual-chat"])
+def test_the_target_is_the_right_answer_and_the_answer_is_the_policys_own(name, tmp_path):
+    def marked(request):  # every turn of the policy can be told from those of partners
+        reply = policy_or_judge(request)
+        return Text(reply.content.replace("I hear you.", f"Turn {request.number} of mine.")) if own(request) else reply
+
+    def own(request):
+        return request.body["model"] == "under-test"
+
+    with FakeOpenAI(marked) as fake:
+        task = soul(set=rows(name, tmp_path, 4), **JUDGE, **{"judge.base_url": fake.url})
+        log = evaluated(fake, task, tmp_path / "logs")
+        said = [marked(request).content for request in fake.requests if own(request)]
+    example = examples.load(name)
+    for sample in log.samples:
+        row, found = example.row(sample.id), sample.scores["verdict"]
+        if name in ("hitom", "fantom"):
+            assert sample.target == example.task.target(row) != ""
+            assert (found.answer == sample.target) == (found.value == 1.0)
+        else:
+            assert found.answer in said
+            episode = example.task.episode_type.of(sample.store["episode"])
+            assert found.answer == episode.answer
+        if name == "humanual-chat":
+            assert sample.target == row.completion
+        elif name == "coser":
+            assert sample.target == "\n".join(str(line) for line in row.reference)
+        elif name == "sotopia":
+            assert sample.target == ""
+
+
 def test_a_sample_without_a_verdict_is_unscored_and_counted(tmp_path):
     def script(request):
         judged = request.body["model"] != "under-test"

@@ -4,7 +4,8 @@
 there, a row a document, a row's samples its repeats. Values are in the metric's own range; `<metric>_stderr` is the
 usual standard error of the mean over rows (standard deviation over the square root of their number), as the harness's
 own of a mean. Rows without a verdict are in no value: `n-samples` counts them out of `effective`, the metrics
-`invalid`, `worst_case` and `best_case` show their share and effect, and `soul` says why.
+`invalid`, `worst_case` and `best_case` show their share and effect, and `soul` says why. `target` is the right answer,
+or what a person answered where no single one is right (targets.py); `given` is what was read from each sample.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from agents import tasks
 from agents.evaluate.bootstrap import RESAMPLES
+from agents.evaluate.export.targets import expected_and_given
 from agents.evaluate.journal import FILE
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun
@@ -183,7 +185,7 @@ def _failures(result: SetResult) -> dict[str, Any]:
 
 
 def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dict[str, Any]]:
-    """A line a row: its record, its prompt, what was said, and its mean reward."""
+    """A line a row: its record, its prompt, what was expected, said and read, and its mean reward."""
     by_row: dict[int, list[Mapping[str, Any]]] = {}
     for sample in run.samples:
         if sample["set"] == name:
@@ -191,12 +193,13 @@ def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dic
     means = {row.number: row.mean for row in result.per_row}
     for number, samples in by_row.items():
         prompt = json.dumps(_prompt(samples[0]), ensure_ascii=False)
+        target, given = expected_and_given(samples)
         said = [_said(sample) for sample in samples]
         record = samples[0]["record"]
         yield {
             "doc_id": number,
             "doc": record,
-            "target": "",
+            "target": target,
             "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}},
             "resps": [said],
             "filtered_resps": said,
@@ -204,8 +207,9 @@ def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dic
             "metrics": [result.reward.name],
             "doc_hash": _hash(json.dumps(record, indent=2, ensure_ascii=False)),
             "prompt_hash": _hash(prompt),
-            "target_hash": _hash(""),
+            "target_hash": _hash(target),
             result.reward.name: means[number],
+            "given": given,
             "valid": [sample["draft"]["valid"] for sample in samples],
             "rewards": [sample["draft"]["reward"] for sample in samples],
             "failures": [(sample["draft"]["failure"] or {}).get("cause") for sample in samples],
