@@ -29,7 +29,7 @@ class _OnConsole(logging.Handler):
         self.console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.console.print(Text(self.format(record)))
+        self.console.print(Text(self.format(record)), soft_wrap=True)  # one line is one line in a file too
 
 
 class Progress:

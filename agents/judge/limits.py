@@ -180,8 +180,8 @@ class _Line:
                     f"for {name}: the limit is {setting}={60 * bucket.rate:g}; all that wait now take {seconds:.0f} s"
                 )
                 return Reason(setting, text)
-        lowered = f" after rate-limit answers, of {self.cap.most}" if cap < self.cap.most else ""
-        return Reason("cap", f"for {name}: {cap} requests may be under way{lowered} (concurrency){within} each")
+        lowered = f" after rate-limit answers, instead of {self.cap.most}" if cap < self.cap.most else ""
+        return Reason("cap", f"for {name}: no more than {cap} at a time{lowered} (concurrency){within} each")
 
     def _slots(self, process: _Process, cap: int, now: float) -> int:
         """The slots that this process may use now: its share, and room to grow without asking first."""

@@ -99,9 +99,10 @@ def test_several_seats_are_shown_under_their_names(tmp_path):
 
 @pytest.mark.parametrize("name", ["hitom", "fantom", "sotopia", "coser", "humanual-chat"])
 def test_the_target_is_the_right_answer_and_the_answer_is_the_policys_own(name, tmp_path):
-    def marked(request):  # every turn of the policy can be told from those of partners
+    def marked(request):  # every turn of the policy can be told from those of partners; nobody leaves
         reply = policy_or_judge(request)
-        return Text(reply.content.replace("I hear you.", f"Turn {request.number} of mine.")) if own(request) else reply
+        spoken = f'{{"action_type": "speak", "argument": "Turn {request.number} of mine."}}'
+        return Text(spoken) if own(request) and "action_type" in request.text else reply
 
     def own(request):
         return request.body["model"] == "under-test"
@@ -125,7 +126,7 @@ def test_the_target_is_the_right_answer_and_the_answer_is_the_policys_own(name, 
         elif name == "coser":
             assert sample.target == "\n".join(str(line) for line in row.reference)
         elif name == "sotopia":
-            assert sample.target == ""
+            assert sample.target == "" and len(episode.acts) == 20  # the last turn is the partner's, or the policy's
 
 
 def test_a_sample_without_a_verdict_is_unscored_and_counted(tmp_path):

@@ -104,7 +104,7 @@ def test_the_cap(caplog):
     gated(calls=500, cap=2, timeout_s=60, seconds=0.1)  # the last one waits for 25 s
     (line,) = lines(caplog)
     assert re.fullmatch(
-        r"\d+ calls wait for m at u: 2 requests may be under way \(concurrency\), for 60 s at most each", line
+        r"\d+ calls wait for m at u: no more than 2 at a time \(concurrency\), for 60 s at most each", line
     )
 
 
