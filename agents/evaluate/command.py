@@ -8,8 +8,8 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from agents.errors import BadSettings, SoulError
 from agents.evaluate import ctrl_c, engine, notes, rescore, table
 from agents.evaluate.collection import seldom_collected
-from agents.evaluate.ctrl_c import Interrupted
+from agents.evaluate.ctrl_c import Interrupted, interruptible
 from agents.evaluate.export import ExportOptions, check, export
 from agents.evaluate.journal import Journal
 from agents.evaluate.outputs import write_outputs
@@ -129,7 +129,7 @@ def run(
     targets = check(given.export)
     wanted = rescore.items(settings, source) if source else items(settings)
     folder = generation(folder, wanted)
-    with closing(Journal(folder)) as journal, _interruptible(wanted, journal):
+    with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, settings, wanted)
         try:
             take_missing(settings, wanted, journal, folder, given.retry_failed, served, source)
@@ -140,18 +140,6 @@ def run(
     for target, place in zip(targets, export(finished, found, targets, ExportOptions(step=given.step)), strict=True):
         console.print(f"{target}: {place}")
     return found
-
-
-@contextmanager
-def _interruptible(wanted: Sequence[Item], journal: Journal) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        kept = sum(journal.has(item.key, item.stamp, retry_failed=False) for item in wanted)
-        raise Interrupted(
-            f"Interrupted: {kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; the same command "
-            "goes on."
-        ) from None
 
 
 def _write_outputs(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:

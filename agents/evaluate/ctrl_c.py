@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from agents.errors import SoulError
+
+if TYPE_CHECKING:  # this module is there before the others are imported
+    from agents.evaluate.journal import Journal
+    from agents.evaluate.settings import Item
 
 EXIT_CODE = 128 + signal.SIGINT
 
@@ -18,6 +25,23 @@ def end_silently() -> None:
     print where it was. A process that ignores Ctrl-C, in the background of a shell, goes on ignoring it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def interruptible(wanted: Sequence[Item], journal: Journal) -> Iterator[None]:
+    """Around the work on a run's folder.
+
+    Raises:
+        Interrupted: in place of KeyboardInterrupt.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = len({item.key for item in wanted} & journal.samples.keys())
+        raise Interrupted(
+            f"Interrupted: {kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; "
+            "the same command goes on."
+        ) from None
 
 
 def raise_again() -> None:

@@ -26,12 +26,11 @@ from agents.choice import (
     listed,
     tagged_answer,
     tagged_letter,
-    with_letter,
 )
 from agents.judge import Judge
 from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt
-from agents.records import lettered, present
+from agents.records import present
 from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
@@ -151,7 +150,7 @@ class FanToM(AnswerTask[FanToMRow]):
     def target(self, row: FanToMRow) -> str:
         gold = row.correct_answer
         if row.kind == "choice":
-            return with_letter(string.ascii_uppercase[int(gold)], lettered(row.answer_choices))  # type: ignore[arg-type]
+            return _with_letter(row, string.ascii_uppercase[int(gold)])  # type: ignore[arg-type]
         if row.kind == "binary":
             return "yes" if _polarity(str(gold)) else "no"
         return ", ".join(sorted(set(gold))) if isinstance(gold, list) else str(gold)
@@ -159,7 +158,7 @@ class FanToM(AnswerTask[FanToMRow]):
     def given(self, row: FanToMRow, episode: Episode) -> str | None:
         vote = self.vote(row, episode)
         if vote is not None and row.kind == "choice":
-            return with_letter(vote, lettered(row.answer_choices))
+            return _with_letter(row, vote)
         return vote and tagged_answer(episode.answer) if row.kind == "fact" else vote
 
     def check(self, row: FanToMRow) -> None:
@@ -221,6 +220,12 @@ class FanToM(AnswerTask[FanToMRow]):
         score = _score(row, answer) if answer is not None else 0.0
         metrics = {"accuracy": score, **self.reading_metrics(row, episode), f"accuracy_{row.kind}": score}
         return Verdict(score, metrics)
+
+
+def _with_letter(row: FanToMRow, letter: str) -> str:
+    """ "B. He does not know it."; the letter alone where the question lists its choices itself."""
+    place = string.ascii_uppercase.index(letter)
+    return f"{letter}. {row.answer_choices[place]}" if row.answer_choices else letter
 
 
 def _polarity(text: str) -> bool | None:

@@ -192,7 +192,7 @@ def check_target_and_given_say_the_same(example: Example[Any], row: Row) -> None
         draft = _sound(asyncio.run(played(example, row, player, refine=False))).draft
         assert draft.episode is not None and draft.verdict is not None, draft.failure
         given = task.given(row, draft.episode)
-        assert given is None if target is None else given == given.strip() != "", given
+        assert given is None or (target is not None and given == given.strip() != ""), given
         if target is not None:
             right = draft.verdict.reward >= task.headline.high
             assert (given == target) == right, f"given {given!r}, expected {target!r}, reward {draft.verdict.reward}"
