@@ -21,6 +21,7 @@ from agents.answers import tagged_letter as tagged_letter
 from agents.judge import Judge, Role
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
+from agents.quotations import Choices
 from agents.task import Episode, Message, RowT, Task, Verdict
 from agents.thinking import without_thinking as without_thinking
 
@@ -157,6 +158,10 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
     def read(self, row: RowT, text: str, strict: bool) -> str | None:
         """Read the answer in what the policy wrote; None where there is none. Equal readings earn the same."""
 
+    def shown_choices(self, row: RowT, options: Mapping[str, str]) -> Choices:
+        """Lettered options with the prompt that shows them."""
+        return Choices(options, "\n".join(message["content"] for message in self.prompt(row)))
+
     def answer_of(self, row: RowT, episode: Episode) -> str | None:
         """The answer of an episode, as the reader in use reads it."""
         return self.read(row, episode.answer, self.strict_answers)
@@ -185,6 +190,9 @@ class LetterTask(AnswerTask[RowT], Generic[RowT]):
 
     def secrets(self, row: RowT) -> Sequence[str]:
         return tuple(self.options(row).values())
+
+    def choices(self, row: RowT) -> Choices | None:
+        return self.shown_choices(row, self.options(row))
 
     def read(self, row: RowT, text: str, strict: bool) -> str | None:
         return tagged_letter(text, self.options(row), strict=strict)

@@ -1,13 +1,16 @@
 """Keep the gold answer out of the feedback.
 
-A critique that names the answer turns refinement into copying. `redact` blanks the texts a task declares secret
-(`Task.secrets`) and every phrase that points at an option letter; `refine.py` counts what it removed.
+A critique that names the answer turns refinement into copying. `redact` blanks the texts that a task declares secret
+(`Task.secrets`), every phrase that points at an option, and what it quotes of an option (`Task.choices`). `refine.py`
+counts what was blanked.
 """
 
 import re
 from collections.abc import Sequence
 
 from agents.judge.untrusted import UNSPACED
+from agents.letters import pointed_letters
+from agents.quotations import Choices, Span, merged
 
 WITHHELD = "[withheld]"
 
@@ -36,19 +39,29 @@ _POINTERS = re.compile(
 )
 
 
+_NOT_BEFORE_A_NOUN = r"(?!\s+(?!(?:because|since|as|and|but|or|to|he|she|they|it|is|was|would|here|instead)\b)[a-z])"
+# Of two options, each is the first or the second, the former or the latter. "The first impression" is neither.
+_ONE_OF_TWO = re.compile(
+    r"\bthe\s+(?:former|latter|(?:first|second)(?=\W*$|[.,;:!?)\"'\u201d*]"
+    r"|\s+(?:is|was|would|should|could|has|fits|suits|sounds|reads|seems|one|option|over|and|or|because|better|instead)\b))",
+    re.IGNORECASE,
+)
+
+
 def _words(secret: str) -> list[str]:
     # An option that is a sentence is quoted with or without its full stop.
     bare = secret.strip().strip(".,;:!?\"'")
-    return [re.escape(word) for word in re.split(r"[\s_\-]+", bare) if word]
+    return [word for word in re.split(r"[\s_\-]+", bare) if word]
 
 
-def redact(text: str, secrets: Sequence[str]) -> tuple[str, int]:
-    """Replace every secret and every pointed-at option letter by `[withheld]`.
+def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) -> tuple[str, int]:
+    """Replace secrets, and what points at an option or quotes one, by `[withheld]`.
 
     Args:
         text: the feedback.
         secrets: texts that must not appear, compared without case and with space, hyphen and underscore alike; as whole
             words, in scripts that set blanks between them.
+        choices: the lettered options, where the task has any.
 
     Returns:
         The text without them, and how many places were blanked.
@@ -56,16 +69,36 @@ def redact(text: str, secrets: Sequence[str]) -> tuple[str, int]:
     total = 0
     for secret in sorted(set(secrets), key=len, reverse=True):
         # "green_box" must not slip through as "green box" or "Green-Box".
-        if words := _words(secret):
-            before = "" if UNSPACED.match(words[0]) else r"(?<!\w)"
-            after = "" if UNSPACED.match(words[-1][-1]) else r"(?!\w)"
-            pattern = before + r"[\s_\-]+".join(words) + after
-            text, count = re.subn(pattern, WITHHELD, text, flags=re.IGNORECASE)
-            total += count
+        words = _words(secret)
+        if not words or max(words, key=len).casefold() not in text.casefold():  # spares building most patterns
+            continue
+        before = "" if UNSPACED.match(words[0]) else r"(?<!\w)"
+        after = "" if UNSPACED.match(words[-1][-1]) else r"(?!\w)"
+        pattern = before + r"[\s_\-]+".join(map(re.escape, words)) + after
+        if words == ["no"] or words == ["No"]:  # "no one" and "no longer" answer nothing
+            pattern += _NOT_BEFORE_A_NOUN
+        text, count = re.subn(pattern, WITHHELD, text, flags=re.IGNORECASE)
+        total += count
+    if choices is not None:
+        text, count = _blanked(text, choices.quotations(text))
+        total += count
     if secrets:
         text, count = _POINTERS.subn(WITHHELD, text)
         total += count
+    if choices is not None:
+        if len(choices.options) == 2:
+            text, count = _ONE_OF_TWO.subn(WITHHELD, text)
+            total += count
+        text, count = _blanked(text, list(pointed_letters(text, choices)))
+        total += count
     return text, total
+
+
+def _blanked(text: str, spans: Sequence[Span]) -> tuple[str, int]:
+    spans = merged(spans)
+    for start, end in reversed(spans):
+        text = text[:start] + WITHHELD + text[end:]
+    return text, len(spans)
 
 
 def is_empty(text: str) -> bool:

@@ -205,7 +205,7 @@ async def _safe_feedback(
         return None
     text = neutral(text)  # a critic may quote what the policy wrote
     if not settings.reveal_reference:
-        text, redactions = redact(text, task.secrets(row))
+        text, redactions = redact(text, task.secrets(row), task.choices(row))
     return text[: settings.max_feedback_chars], redactions
 
 

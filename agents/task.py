@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agents.judge import Judge, Role
     from agents.policy import Players
     from agents.prompts import Prompt
+    from agents.quotations import Choices
     from agents.set_metrics import Outcome, SetMetric
 
 
@@ -227,6 +228,10 @@ class Task(ABC, Generic[RowT]):
     def secrets(self, row: RowT) -> Sequence[str]:
         """Texts that feedback must not contain: the gold answer, and what would give it away by elimination."""
         return ()
+
+    def choices(self, row: RowT) -> Choices | None:
+        """The lettered options of a row, which feedback must neither point at nor quote; None where there are none."""
+        return None
 
     def groups(self, row: RowT) -> Mapping[str, str]:
         """What the row belongs to, by kind: {"order": "2"}. Evaluation breaks its numbers down by these.

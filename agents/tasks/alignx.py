@@ -34,10 +34,6 @@ _NOUNS = ("one", "option", "response", "reply", "answer", "comment", "choice")
 _POINTERS = (
     *(f"{place} {noun}" for place in ("first", "second") for noun in _NOUNS),
     *pointed_at(("response", "reply", "comment"), "AB"),
-    "the former",
-    "the latter",
-    "the first",
-    "the second",
 )
 
 

@@ -30,6 +30,7 @@ from agents.choice import (
 from agents.judge import Judge
 from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt
+from agents.quotations import Choices
 from agents.records import present
 from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
@@ -193,6 +194,9 @@ class FanToM(AnswerTask[FanToMRow]):
             *belief,
         ]
 
+    def choices(self, row: FanToMRow) -> Choices | None:
+        return self.shown_choices(row, _options(row)) if row.kind == "choice" else None
+
     def groups(self, row: FanToMRow) -> Mapping[str, str]:
         named_so = row.question_type.split(":")
         access = row.missed_info_accessibility or next((part for part in named_so if part in _ACCESS), "")
@@ -204,8 +208,7 @@ class FanToM(AnswerTask[FanToMRow]):
         if answer is None:
             return None
         if row.kind == "choice":
-            texts = row.answer_choices or [""] * UNLISTED_CHOICES
-            return tagged_letter(text, dict(zip(string.ascii_uppercase, texts, strict=False)), strict=strict)
+            return tagged_letter(text, _options(row), strict=strict)
         if row.kind == "list":
             return ", ".join(sorted(names_given(answer, _listed_names(row), strict=strict))) or None
         if row.kind == "binary":
@@ -226,6 +229,12 @@ def _with_letter(row: FanToMRow, letter: str) -> str:
     """ "B. He does not know it."; the letter alone where the question lists its choices itself."""
     place = string.ascii_uppercase.index(letter)
     return f"{letter}. {row.answer_choices[place]}" if row.answer_choices else letter
+
+
+def _options(row: FanToMRow) -> dict[str, str]:
+    """Letter -> text; "" where the question lists its choices itself."""
+    texts = row.answer_choices or [""] * UNLISTED_CHOICES
+    return dict(zip(string.ascii_uppercase, texts, strict=False))
 
 
 def _polarity(text: str) -> bool | None:

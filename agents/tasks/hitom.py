@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from agents.choice import AnswerTask, parse_options, tagged_letter
 from agents.judge import Judge
 from agents.prompts import load_prompt
+from agents.quotations import Choices
 from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -75,6 +76,9 @@ class HiToM(AnswerTask[HiToMRow]):
 
     def group_keys(self, row: HiToMRow) -> Sequence[GroupKey]:
         return [GroupKey.from_text("story", row.story)]
+
+    def choices(self, row: HiToMRow) -> Choices | None:
+        return self.shown_choices(row, parse_options(row.choices))
 
     def groups(self, row: HiToMRow) -> Mapping[str, str]:
         known = {"order": row.question_order, "chapters": row.story_length}

@@ -16,6 +16,7 @@ from agents.answers import folded, introduced, undressed
 from agents.choice import AnswerTask, letter_options, tagged_answer
 from agents.judge import Judge
 from agents.prompts import load_prompt
+from agents.quotations import Choices
 from agents.records import gold_letter, lettered, option_texts, pointed_at, seen, user_text
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
 
@@ -143,6 +144,9 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
 
     def secrets(self, row: HumanLLMRow) -> Sequence[str]:
         return (*row.candidates, *pointed_at(("item", "candidate"), lettered(row.candidates)))
+
+    def choices(self, row: HumanLLMRow) -> Choices | None:
+        return self.shown_choices(row, lettered(row.candidates))
 
     def read(self, row: HumanLLMRow, text: str, strict: bool) -> str | None:
         """The letters of an answer, the likeliest first; None where they are not five different ones of the list."""

@@ -17,6 +17,7 @@ from pydantic import field_validator, model_validator
 
 from agents.choice import LetterTask, tagged_letter
 from agents.prompts import load_prompt
+from agents.quotations import Choices
 from agents.records import Label, gold_letter, present, seen, user_text
 from agents.task import Metric, NotBlank, Row
 
@@ -134,11 +135,17 @@ class SocialR1(LetterTask[SocialR1Row]):
         # The letters are blanked where there is any secret at all, so there is one also where no option could be read.
         return tuple(dict.fromkeys((*self.options(row).values(), row.answer_text, " ")))
 
+    def choices(self, row: SocialR1Row) -> Choices | None:
+        return self.shown_choices(row, self._options_and_letters(row))
+
     def groups(self, row: SocialR1Row) -> Mapping[str, str]:
         return present({"test": row.subtask, "ability": row.ability.partition(":")[0]})
 
     def read(self, row: SocialR1Row, text: str, strict: bool) -> str | None:
+        return tagged_letter(text, self._options_and_letters(row), strict=strict)
+
+    def _options_and_letters(self, row: SocialR1Row) -> Mapping[str, str]:
+        """The options; where the list was read in part or not at all, letters too whose text is unknown."""
         options = self.options(row)
-        # Where the list was read in part or not at all, letters count whose text nobody knows.
         letters = _offered(row) | {self.gold(row)} if options else set(string.ascii_uppercase)
-        return tagged_letter(text, {letter: options.get(letter, "") for letter in letters}, strict=strict)
+        return {letter: options.get(letter, "") for letter in sorted(letters)}

@@ -43,8 +43,8 @@ from agents.metrics.lexical import jaccard_diversity, words
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.records import Label
-from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Scored, Strata, Task, Verdict
 from agents.set_metrics import Outcome, SetMetric
+from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Scored, Strata, Task, Verdict
 from agents.tasks import userllm_set
 from agents.tasks.userllm_turn import END, Turn, choices_mentioned, intent_overlap, normalized, spoken
 

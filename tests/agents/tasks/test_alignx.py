@@ -96,8 +96,9 @@ def test_a_user_of_whom_nothing_is_known():
 
 @pytest.mark.parametrize(
     "hint",
-    ["Response B", "the reply a", "the first one", "second response", "the former", "option A", "Just say it. Done."],
+    ["Response B", "the reply a", "the first one", "second response", "the former", "option A", "Just say it. Done."]
+    + ["the first because it is", "the second"],
 )
 def test_nothing_points_at_one_of_the_two(hint):
-    text, count = redact(f"This user would like {hint} better", TASK.secrets(row_with()))
+    text, count = redact(f"This user would like {hint}", TASK.secrets(row_with()), TASK.choices(row_with()))
     assert count and hint not in text
