@@ -87,7 +87,7 @@ class AlignX(LetterTask[AlignXRow]):
     row_type = AlignXRow
     headline = Metric("accuracy", source="model card (AlignX)")
     cuts = (("ugc", "start"), ("icl_pairs", "start"), ("demographic", "start"), ("profile", "start"))
-    critic = load_prompt("alignx/critique")
+    critic = load_prompt("alignx/critique", 2)
     shown: ClassVar[int] = 2  # earlier choices and comments that the policy sees, where the row does not say
 
     def render(self, row: AlignXRow, feedback_block: str) -> str:

@@ -116,7 +116,7 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
     row_type = BehaviorChainRow
     headline = Metric("accuracy", source="model card (BehaviorChain)")
     cuts = (("history", "end"), ("prior_chain", "end"), ("profile", "start"))
-    critic = load_prompt("behavior_chain/critique")
+    critic = load_prompt("behavior_chain/critique", 2)
 
     def render(self, row: BehaviorChainRow, feedback_block: str) -> str:
         chain = "\n\n".join(f"{number}. {link}" for number, link in enumerate(row.prior_chain, start=1))

@@ -130,7 +130,7 @@ class FanToM(AnswerTask[FanToMRow]):
     row_type = FanToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
     strata = Strata("question")
-    critic = load_prompt("choice/critique_of_a_mind_reader")
+    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
 
     def render(self, row: FanToMRow, feedback_block: str) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""

@@ -43,7 +43,7 @@ class HiToM(AnswerTask[HiToMRow]):
     name = "hitom"
     row_type = HiToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
-    critic = load_prompt("choice/critique_of_a_mind_reader")
+    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
     rules = RULES
     form = FORM
 

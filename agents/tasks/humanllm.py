@@ -100,7 +100,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
     row_type = HumanLLMRow
     headline = Metric("mrr@5", source="model card (HumanLLM); original code base, section 4.17")
     cuts = (("history", "end"),)
-    critic = load_prompt("humanllm/critique")
+    critic = load_prompt("humanllm/critique", 2)
 
     def render(self, row: HumanLLMRow, feedback_block: str) -> str:
         ranks = min(RANKS, len(row.candidates))

@@ -65,7 +65,7 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
     row_type = LifeChoicesRow
     headline = Metric("accuracy", source="paper, section 4 (Character Role Play) and appendix C.8")
     cuts = (("input_text", "start"),)
-    critic = load_prompt("lifechoices/critique")
+    critic = load_prompt("lifechoices/critique", 2)
 
     def render(self, row: LifeChoicesRow, feedback_block: str) -> str:
         book = f" (from {row.book.strip()})" if row.book.strip() else ""

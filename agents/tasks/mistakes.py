@@ -76,7 +76,7 @@ class Mistakes(LetterTask[MistakesRow]):
     name = "mistakes"
     row_type = MistakesRow
     headline = Metric("accuracy", source="paper, section 4 (Learner Simulation) and appendix C.4")
-    critic = load_prompt("mistakes/critique")
+    critic = load_prompt("mistakes/critique", 2)
 
     def render(self, row: MistakesRow, feedback_block: str) -> str:
         return (

@@ -56,7 +56,7 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
     name = "paratomi"
     row_type = ParaToMiRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
-    critic = load_prompt("choice/critique_of_a_mind_reader")
+    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
 
     def render(self, row: ParaToMiRow, feedback_block: str) -> str:
         story = "\n".join(sentence.strip() for sentence in row.story)

@@ -104,7 +104,7 @@ class SocialR1(LetterTask[SocialR1Row]):
     name = "social_r1"
     row_type = SocialR1Row
     headline = Metric("accuracy", source="model card (Social-R1)")
-    critic = load_prompt("social_r1/critique")
+    critic = load_prompt("social_r1/critique", 2)
 
     def render(self, row: SocialR1Row, feedback_block: str) -> str:
         return f"{RULES}\n\n{feedback_block}{row.prompt_text}\n\n{FORM}"

@@ -85,7 +85,7 @@ class SocSci210(AnswerTask[SocSci210Row]):
     name = "socsci210"
     row_type = SocSci210Row
     headline = Metric("normalised_accuracy", source="model card (SocSci210); original code base, section 4.16")
-    critic = load_prompt("socsci210/critique")
+    critic = load_prompt("socsci210/critique", 2)
 
     def render(self, row: SocSci210Row, feedback_block: str) -> str:
         form = "<answer>NUMBER</answer>"

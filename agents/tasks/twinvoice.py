@@ -79,7 +79,7 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
     row_type = TwinVoiceRow
     headline = Metric("accuracy", source="paper, section 4 (Persona Simulation) and appendix C.6")
     cuts = (("conversation_history", "end"), ("persona", "start"))
-    critic = load_prompt("twinvoice/critique")
+    critic = load_prompt("twinvoice/critique", 2)
 
     def render(self, row: TwinVoiceRow, feedback_block: str) -> str:
         who = row.speaker.strip() or "this person"

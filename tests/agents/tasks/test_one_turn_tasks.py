@@ -234,10 +234,13 @@ def test_a_critic_that_fails_is_a_judge_failure(name, reply, cause):
 def test_each_critic_is_told_to_keep_the_answer_back():
     prompts = {prompt.id: prompt for sample in SAMPLES.values() for prompt in sample.task.prompts}
     assert len(prompts) == 8
-    for prompt in prompts.values():
-        assert "for your eyes only" in " ".join(prompt.split())
-        assert '{"critique": "..."}' in " ".join(prompt.split())
-        assert re.search(r"form of the answer was not the one asked for", " ".join(prompt.split()))
+    for name, prompt in prompts.items():
+        said = " ".join(prompt.split())
+        assert name.endswith(".v2") and "for you alone" in said and "without the old attempt at hand" in said
+        assert '{"critique": "..."}' in said and "the form of the answer was wrong" in said
+        if not name.startswith("socsci210"):  # its answers are numbers
+            assert "Do not mention any" in said and "no letter, no number, no place in the list" in said
+            assert "Do not quote or paraphrase any" in said
 
 
 def session_of(sample, critique, policy, **settings):
