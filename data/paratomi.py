@@ -1,11 +1,17 @@
-"""ParaToMi task files: paraphrased ToMi stories (.txt and .trace), or the rows of Percept-ToMi (.csv).
+"""ParaToMi task files: paraphrased ToMi stories (.txt) for training, the rows of Percept-ToMi (.csv) for evaluation.
 
-    python -m data.paratomi convert paraphrased_tomi_test.txt --out data/sim_rl_data/paratomi_rl_train.parquet
+    python -m data.paratomi convert train.txt --out data/sim_rl_data/paratomi_rl_train.parquet
     python -m data.paratomi convert Percept-ToMi.csv --out data/sim_eval_data/paratomi_val.parquet
 
 Sources: github.com/skywalker023/thought-tracing, data/paraphrased_tomi (MIT; the stories derive from ToMi,
 CC BY-NC 4.0: not for commercial use), and github.com/chanijung/PercepToM, dataset/Percept-ToMi.csv (no
 licence).
+
+Train on `train.txt` only: it shares no story with the 600 questions of Percept-ToMi. `test.txt` of the same folder
+paraphrases every one of those 600 stories.
+
+The .trace file beside a .txt file names each question's type. Without it the type is read from the question's wording
+and does not say whether the belief is a false one ("first_order" instead of "first_order_tom").
 
 The .txt file has no candidate answers. They are derived: every container and every room that the story
 names, by ToMi's fixed lists of both. Percept-ToMi's own candidates also hold things that characters like;
@@ -33,6 +39,13 @@ CONTAINERS = (
 # Longest first and whole words only: "master_bedroom" is no bedroom, "hallway" no hall.
 # The CSV writes spaces.
 _LONGEST_FIRST = sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)
+# What only a question of that type says; the second order's questions also say "will".
+_WORDINGS = {
+    " think that ": "second_order",
+    " will ": "first_order",
+    " at the beginning": "memory",
+    " really": "reality",
+}
 _PLACE = re.compile(rf"(?<![\w-])({'|'.join(_LONGEST_FIRST).replace('_', '[_ ]')})(?![\w-])")
 
 
@@ -57,28 +70,41 @@ def convert(path: str | Path, seed: int = 0) -> list[Record]:
         return _convert_csv(path)
     if path.suffix == ".txt":
         return _convert_txt(path, seed)
-    raise ValueError(f"{path}: expected a .txt file (with its .trace beside it) or a .csv file")
+    raise ValueError(f"{path}: expected a .txt file of ParaToMi, or Percept-ToMi.csv")
 
 
 def _convert_txt(path: Path, seed: int) -> list[Record]:
     blocks = _blocks(path)
+    records = []
+    for index, (sentences, raw_type) in enumerate(zip(blocks, _question_types(path, blocks), strict=True)):
+        question, answer = sentences[-1].split("\t")[:2]
+        story = sentences[:-1]
+        candidates = derive_candidates(story)
+        random.Random(f"paratomi:{seed}:{index}").shuffle(candidates)
+        records.append(_record(f"{path}: block {index}", index, story, question, candidates, answer, raw_type))
+    return records
+
+
+def _question_types(path: Path, blocks: Sequence[Sequence[str]]) -> list[str]:
+    """The type of each block's question: from the .trace file, or from the wording where there is none."""
     trace_path = path.with_suffix(".trace")
+    if not trace_path.is_file():
+        return [_worded_type(sentences[-1].split("\t")[0]) for sentences in blocks]
     traces = [line for line in trace_path.read_text(encoding="utf-8").splitlines() if line.strip()]
     if len(traces) != len(blocks):
         raise ValueError(
             f"{trace_path}: {len(traces)} lines for {len(blocks)} blocks in {path.name}; line i must describe "
             "block i, so take both files from the same copy"
         )
-    records = []
-    for index, (sentences, trace) in enumerate(zip(blocks, traces, strict=True)):
-        question, answer = sentences[-1].split("\t")[:2]
-        story = sentences[:-1]
-        candidates = derive_candidates(story)
-        random.Random(f"paratomi:{seed}:{index}").shuffle(candidates)
-        # A trace is "event,event,...,question type,story type".
-        raw_type = trace.split(",")[-2] if "," in trace else ""
-        records.append(_record(f"{path}: block {index}", index, story, question, candidates, answer, raw_type))
-    return records
+    # A trace is "event,event,...,question type,story type".
+    return [trace.split(",")[-2] if "," in trace else "" for trace in traces]
+
+
+def _worded_type(question: str) -> str:
+    for words, kind in _WORDINGS.items():
+        if words in question:
+            return kind
+    return ""
 
 
 def _blocks(path: Path) -> list[list[str]]:
@@ -128,7 +154,7 @@ def _record(
 ) -> Record:
     if not story or not question.strip():
         raise ValueError(f"{where}: field '{'question' if story else 'story'}' is empty")
-    if not re.match(r"(first|second)_order_|memory|reality", raw_type):
+    if not re.match(r"(first|second)_order|memory|reality", raw_type):
         raise ValueError(f"{where}: field 'qType' must name a ToMi question type, got {raw_type!r}")
     if len(cands) < 2 or answer not in cands:
         raise ValueError(f"{where}: field 'correct_answer' {answer!r} must be one of at least two candidates, {cands}")

@@ -14,6 +14,7 @@ from data.rows import split_groups, write_rows
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 TEXT = SOURCES / "paratomi" / "paraphrased_tomi_test.txt"
+TRAINING = SOURCES / "paratomi" / "train_sample.txt"
 TABLE = SOURCES / "paratomi" / "percept_tomi_sample.csv"
 needs_records = pytest.mark.skipif(not TEXT.exists(), reason=f"no benchmark records at {TEXT} (SOUL_DATA_SOURCES)")
 
@@ -45,6 +46,24 @@ def test_question_types_fit_the_questions():
     }
     for record in paratomi.convert(TEXT):
         assert wording[record["qType"].split("_")[0]] in record["question"]
+
+
+@needs_records
+def test_without_a_trace_the_wording_tells_the_type(tmp_path):
+    (tmp_path / "test.txt").write_text(TEXT.read_text())
+    pairs = list(zip(paratomi.convert(TEXT), paratomi.convert(tmp_path / "test.txt"), strict=True))
+    assert {worded["qType"] for _, worded in pairs} == {"first_order", "second_order", "memory", "reality"}
+    assert all(traced["qType"].startswith(worded["qType"]) for traced, worded in pairs)
+    assert [{**traced, "qType": ""} for traced, _ in pairs] == [{**worded, "qType": ""} for _, worded in pairs]
+
+
+@needs_records
+def test_the_documented_training_file_shares_no_story_with_the_evaluation():
+    evaluation = {paratomi.story_key(record) for record in paratomi.convert(TABLE)}
+    training = {paratomi.story_key(record) for record in paratomi.convert(TRAINING)}
+    assert len(training) > 50 and not training & evaluation
+    assert len({paratomi.story_key(record) for record in paratomi.convert(TEXT)} & evaluation) >= len(evaluation) / 2
+    assert "convert train.txt" in paratomi.__doc__ and "convert paraphrased_tomi_test.txt" not in paratomi.__doc__
 
 
 @needs_records
