@@ -169,7 +169,11 @@ BUILDS: dict[str, Build] = {
         ("fantom",),
         (
             Form(("**/fantom_v1.json",), ("--test-conversations", "18")),
-            Form(("**/FANToM_*_short_context_*.csv",), (), "AutoToM's CSVs: belief choices, 15 % of the questions"),
+            Form(
+                ("**/FANToM_*_short_context_*.csv",),
+                ("--test-conversations", "18"),
+                "AutoToM's CSVs stand in for fantom_v1.json: 15 % of its questions",
+            ),
         ),
         "github.com/skywalker023/fantom, whose loader fetches the file (MIT; for evaluation only)",
     ),
