@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from agents.records import described, seen
 from agents.tasks.alignx import AlignX, AlignXRow
 from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
+from data.reading import read_json
 from data.rows import Record
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
@@ -53,11 +54,13 @@ def convert(paths: Sequence[str | Path], name: str = "alignx") -> Cleaned:
     left_out: Counter[str] = Counter()
     removed: Counter[str] = Counter()
     for path in sorted((Path(path) for path in paths), key=lambda path: path.name):
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         if not isinstance(content, list):
             raise ValueError(f"{path}: expected a list of records, got {type(content).__name__}")
         for number, raw in enumerate(content, start=1):
             where = f"{path}: record {number}"
+            if not isinstance(raw, dict):
+                raise ValueError(f"{where}: expected an object, got {type(raw).__name__}")
             record = _record(where, raw, name, removed)
             if record is None:
                 left_out["a blank response, or twice the same"] += 1

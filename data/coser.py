@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from agents.tasks.coser import CoSER
 from agents.tasks.coser_row import CoSERRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_json
 from data.rows import Record
 
 TRAIN_SHARE = 0.9  # of a book's plots, where the book does not say which ones
@@ -39,10 +40,7 @@ def convert(paths: Sequence[str | Path]) -> Converted:
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     for path in map(Path, paths):
-        try:
-            source = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path}: not a JSON file: {error}") from error
+        source = read_json(path)
         if isinstance(source, list):
             for number, scene in enumerate(source):
                 records.append(_record(len(records), f"{path}: scene {number}", scene))

@@ -8,7 +8,6 @@ benchmark is for evaluation; training rows come from `generate` (see `data.hitom
 """
 
 import argparse
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.hitom_stories import StoryConfig, generate_examples
+from data.reading import read_json
 from data.rows import Record
 
 PROMPTING = "CoTP"  # of the benchmark's two prompting types the one whose stories stand alone
@@ -41,10 +41,7 @@ def convert(path: str | Path, orders: Sequence[int] | None = None) -> Converted:
     keys of `_KEYS`. `index` counts the rows of the file before filtering, `story_id` the distinct stories.
     Raises ValueError naming file, record and field.
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not a JSON file ({error}); download Hi-ToM_data.json again") from error
+    content = read_json(Path(path))
     raw = content.get("data") if isinstance(content, dict) else content
     if not isinstance(raw, list):
         raise ValueError(f"{path}: expected a list of records or an object with a 'data' list; is it Hi-ToM_data.json?")

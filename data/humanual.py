@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from agents.tasks.humanual import HumanualRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_json, read_json_lines
 from data.rows import Record
 
 SETS = ("book", "chat", "email", "news", "opinion", "politics")
@@ -34,7 +35,7 @@ def convert(paths: Sequence[str | Path], dataset: str = "", replies: str | Path 
     Raises:
         ValueError: naming file, record and field.
     """
-    answers = _read_json(Path(replies)) if replies else {}
+    answers = read_json(Path(replies)) if replies else {}
     if not isinstance(answers, dict):
         raise ValueError(f"{replies}: expected an object: id of a post -> completion and persona")
     records: list[Record] = []
@@ -51,9 +52,8 @@ def _raw_records(path: Path, answers: Mapping[str, Any]) -> list[Any]:
         except pa.ArrowException as error:
             raise ValueError(f"{path}: is not a readable parquet file: {error}") from error
     if path.suffix == ".jsonl":
-        lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
-        return [_parsed(f"{path}: line {number}", line) for number, line in lines if line.strip()]
-    found = _read_json(path)
+        return [record for _, record in read_json_lines(path)]
+    found = read_json(path)
     if isinstance(found, list):
         return found
     if not isinstance(found, dict):
@@ -116,17 +116,6 @@ def _with_speakers(raw: Mapping[str, Any]) -> Any:
             names[role] = f"person {1 + sum(name.startswith('person ') for name in names.values())}"
         messages.append({"role": names[role], "content": message.get("content")})
     return messages
-
-
-def _read_json(path: Path) -> Any:
-    return _parsed(str(path), path.read_text(encoding="utf-8"))
-
-
-def _parsed(where: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{where}: is not JSON: {error}") from error
 
 
 def build(arguments: Sequence[str] | None = None) -> Built:

@@ -14,7 +14,6 @@ questions are left out and counted.
 """
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 from agents.records import gold_letter, lettered, option_texts
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_json
 from data.rows import Record
 
 
@@ -39,9 +39,9 @@ def convert(paths: Sequence[str | Path]) -> Converted:
     Raises ValueError naming file, book and character, and field.
     """
     stories: dict[tuple[str, str], str] = {}
-    contents = [(Path(path), json.loads(Path(path).read_text(encoding="utf-8"))) for path in paths]
-    for _, content in contents:
-        stories |= _summaries(content)
+    contents = [(Path(path), read_json(Path(path))) for path in paths]
+    for path, content in contents:
+        stories |= _summaries(path, content)
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     for path, content in contents:
@@ -53,36 +53,52 @@ def convert(paths: Sequence[str | Path]) -> Converted:
     return Converted(records, left_out)
 
 
-def _summaries(content: Any) -> dict[tuple[str, str], str]:
+def _summaries(path: Path, content: Any) -> dict[tuple[str, str], str]:
     """(book, character) -> summary, of the stand-in's second file; nothing of another file."""
-    books = content if isinstance(content, list) else []
-    return {
-        (book["title"], name): str(persona.get("summary") or "")
-        for book in books
-        if isinstance(book, dict) and "persona" in book
-        for name, persona in book["persona"].items()
-    }
+    found = {}
+    for number, book in enumerate(content if _holds_summaries(content) else [], start=1):
+        where = f"{path}: entry {number}"
+        for name, persona in _object(where, _object(where, book).get("persona")).items():
+            found[str(book.get("title")), name] = str(_object(f"{where}, {name}", persona).get("summary") or "")
+    return found
+
+
+def _holds_summaries(content: Any) -> bool:
+    return isinstance(content, list) and any(isinstance(book, dict) and "persona" in book for book in content)
 
 
 def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str]) -> Iterator[_Asked]:
     if isinstance(content, dict):
         for book, characters in content.items():
-            for character, questions in characters.items():
-                for number, question in enumerate(questions, start=1):
+            for character, questions in _object(f"{path}: {book}", characters).items():
+                for number, question in enumerate(_listed(f"{path}: {book}, {character}", questions), start=1):
                     where = f"{path}: {book}, {character}, question {number}"
                     yield _Asked(where, book, character, stories.get((book, character), ""), _choice(where, question))
-    elif isinstance(content, list) and not any(isinstance(book, dict) and "persona" in book for book in content):
-        for number, book in enumerate(content, start=1):
-            for asked in book if isinstance(book, list) else [book]:
-                where = f"{path}: entry {number}, {asked.get('character_name')}"
-                title, story = str(asked.get("book") or ""), str(asked.get("input_text") or "")
-                yield _Asked(where, title, str(asked.get("character_name") or ""), story, _choice(where, asked))
     elif not isinstance(content, list):
         raise ValueError(f"{path}: expected an object or a list, got {type(content).__name__}")
+    elif not _holds_summaries(content):
+        for number, book in enumerate(content, start=1):
+            for asked in book if isinstance(book, list) else [book]:
+                who = _object(f"{path}: entry {number}", asked).get("character_name")
+                where = f"{path}: entry {number}, {who}"
+                title, story = str(asked.get("book") or ""), str(asked.get("input_text") or "")
+                yield _Asked(where, title, str(who or ""), story, _choice(where, asked))
 
 
-def _choice(where: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
-    choice = record.get("Multiple Choice Question")
+def _object(where: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: expected an object, got {type(value).__name__}; is this a LifeChoices file?")
+    return value
+
+
+def _listed(where: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: expected a list, got {type(value).__name__}; is this a LifeChoices file?")
+    return value
+
+
+def _choice(where: str, record: Any) -> Mapping[str, Any]:
+    choice = _object(where, record).get("Multiple Choice Question")
     if not isinstance(choice, dict):
         raise ValueError(f"{where}: field 'Multiple Choice Question' is missing; is this a LifeChoices file?")
     return choice

@@ -14,11 +14,12 @@ import argparse
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_json_lines
 from data.rows import Record
 
 
@@ -32,11 +33,8 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
     records: list[Record] = []
     seen: dict[tuple[str, str], str] = {}
     for path in files:
-        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-            if not line.strip():
-                continue
-            where = f"{path}: line {number}"
-            fields = _fields(where, line)
+        for where, raw in read_json_lines(path):
+            fields = _fields(where, raw)
             key = (fields["dataset"], fields["conversation_id"])
             if key in seen:
                 raise ValueError(
@@ -47,13 +45,7 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
     return records
 
 
-def _fields(where: str, line: str) -> Record:
-    try:
-        raw = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{where}: not JSON ({error}); take the file from the benchmark anew") from error
-    if not isinstance(raw, dict):
-        raise ValueError(f"{where}: expected a JSON object with task_description and turns")
+def _fields(where: str, raw: Mapping[str, Any]) -> Record:
     texts = {name: raw.get(name) for name in ("task_description", "dataset", "conversation_id")}
     for name, value in texts.items():
         if not isinstance(value, str) or not value.strip():

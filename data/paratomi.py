@@ -31,6 +31,7 @@ from pathlib import Path
 
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.hitom_world import ROOMS
+from data.reading import read_text
 from data.rows import Record
 
 CONTAINERS = (
@@ -90,7 +91,7 @@ def _question_types(path: Path, blocks: Sequence[Sequence[str]]) -> list[str]:
     trace_path = path.with_suffix(".trace")
     if not trace_path.is_file():
         return [_worded_type(sentences[-1].split("\t")[0]) for sentences in blocks]
-    traces = [line for line in trace_path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    traces = [line for line in read_text(trace_path).splitlines() if line.strip()]
     if len(traces) != len(blocks):
         raise ValueError(
             f"{trace_path}: {len(traces)} lines for {len(blocks)} blocks in {path.name}; line i must describe "
@@ -111,7 +112,7 @@ def _blocks(path: Path) -> list[list[str]]:
     """The bAbI blocks without line numbers; the last line of each is "question<TAB>answer<TAB>support"."""
     blocks: list[list[str]] = []
     current: list[str] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         matched = re.fullmatch(r"(\d+) (.*\S)\s*", line)
         if not line.strip():
             continue

@@ -22,6 +22,7 @@ from typing import Any
 
 from agents.tasks.sim_arena_rows import SimDocRow, SimMathRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_json
 from data.rows import Record
 
 LEVELS = {
@@ -63,7 +64,7 @@ class Source:
         places = (self.folder, self.folder / "user_simulator_profiles" / _FOLDERS[self.kind])
         for path in (place / name for place in places for name in names):
             if path.is_file():
-                table = _read(path)
+                table = read_json(path)
                 if not isinstance(table, dict):
                     raise ValueError(f"{path}: expected an object with one entry a conversation")
                 return table
@@ -75,7 +76,7 @@ class Source:
 
     def records(self) -> list[Any]:
         """The annotated conversations."""
-        annotations = _read(self.file)
+        annotations = read_json(self.file)
         if isinstance(annotations, dict):  # both forms are around
             annotations = annotations.get("annotations")
         if not isinstance(annotations, list):
@@ -165,7 +166,7 @@ def _problem(source: Source, where: str, raw: Mapping[str, Any]) -> str:
     path = source.math_root / _text(where, raw, "question_location")
     if not path.resolve().is_relative_to(source.math_root.resolve()):
         raise ValueError(f"{where}: field 'question_location' leads out of {source.math_root}")
-    found = _read(path)
+    found = read_json(path)
     if not isinstance(found, dict):
         raise ValueError(f"{path}: expected an object with the field 'problem'")
     return _text(str(path), found, "problem")
@@ -206,13 +207,6 @@ def _annotations(kind: str, folder: Path) -> Path:
             f"{folder}: expected one file {_FOLDERS[kind]}_annotations*.json, found {names}; name the file itself"
         )
     return found[0]
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: is not JSON: {error}") from error
 
 
 def _is_text(value: Any) -> bool:

@@ -10,7 +10,6 @@ reads, for the others; a few options carry letters of their own, and an answer m
 
 import argparse
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 from agents.choice import letter_options
 from agents.records import gold_letter, lettered, option_texts, seen
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_json_lines
 from data.rows import Record
 
 # language -> the keys of story, question and option, and the word that introduces the question
@@ -33,14 +33,8 @@ def convert(paths: Sequence[str | Path], language: str = "en") -> list[Record]:
     """
     records: list[Record] = []
     for path in sorted((Path(path) for path in paths), key=lambda path: path.name):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            if line.strip():
-                where = f"{path}: line {number}"
-                try:
-                    raw = json.loads(line)
-                except ValueError as error:
-                    raise ValueError(f"{where}: not a JSON record: {error}") from error
-                records.append({"index": len(records), **_record(where, raw, language), "subtask": path.stem})
+        for where, raw in read_json_lines(path):
+            records.append({"index": len(records), **_record(where, raw, language), "subtask": path.stem})
     return records
 
 

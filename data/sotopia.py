@@ -13,7 +13,6 @@ relationship_profiles.jsonl are left out: some tell the secrets of both, some ar
 """
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Literal, get_args
 
 from agents.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_json, read_json_lines
 from data.rows import Record
 
 Part = Literal["all", "hard", "rest"]
@@ -34,7 +34,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
         positions: whom the policy plays; a combination gives one row for each.
 
     Raises:
-        ValueError: naming file, row (line 1 is row 1) and field.
+        ValueError: naming file, line and field.
     """
     folder = Path(folder)
     environments = _by_id(folder / "environment_profiles.jsonl", "env_id")
@@ -44,8 +44,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
     path = folder / "env_agent_combo_storages.jsonl"
     records: list[Record] = []
     left_out: Counter[str] = Counter()
-    for number, combo in enumerate(_lines(path), start=1):
-        where = f"{path}: row {number}"
+    for where, combo in read_json_lines(path):
         environment = _known(where, "env_id", combo.get("env_id"), environments)
         if part != "all" and (combo["env_id"] in hard) != (part == "hard"):
             left_out[f"environment is {'not ' if part == 'hard' else ''}hard"] += len(positions)
@@ -116,27 +115,12 @@ def _unescaped(text: str) -> str:
     return text.replace("\\'", "'").replace('\\"', '"')
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{path}: row {number}: not JSON: {error}") from error
-        if not isinstance(record, dict):
-            raise ValueError(f"{path}: row {number}: expected a JSON object, got {line[:60]!r}")
-        records.append(record)
-    return records
-
-
 def _by_id(path: Path, key: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for number, record in enumerate(_lines(path), start=1):
+    for where, record in read_json_lines(path):
         name = record.get(key)
         if not isinstance(name, str) or not name or name in found:
-            raise ValueError(f"{path}: row {number}: field '{key}' must be an id of its own, got {name!r}")
+            raise ValueError(f"{where}: field '{key}' must be an id of its own, got {name!r}")
         found[name] = record
     return found
 
@@ -144,14 +128,15 @@ def _by_id(path: Path, key: str) -> dict[str, dict[str, Any]]:
 def _relationships(path: Path) -> dict[frozenset[str], set[str]]:
     """Pair -> the codes of what they are to each other; the source has two codes for a few pairs."""
     found: dict[frozenset[str], set[str]] = {}
-    for record in _lines(path):
+    for _, record in read_json_lines(path):
         pair = frozenset((str(record.get("agent1_id")), str(record.get("agent2_id"))))
         found.setdefault(pair, set()).add(str(record.get("relationship")))
     return found
 
 
 def _hard(path: Path) -> set[str]:
-    ids = json.loads(path.read_text(encoding="utf-8")).get("sotopia_hard_env_id")
+    content = read_json(path)
+    ids = content.get("sotopia_hard_env_id") if isinstance(content, dict) else None
     if not (isinstance(ids, list) and ids and all(isinstance(name, str) for name in ids)):
         raise ValueError(f"{path}: field 'sotopia_hard_env_id' must be a list of ids")
     return set(ids)

@@ -18,12 +18,13 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.records import described, gold_letter, lettered, option_texts, seen
 from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
+from data.reading import read_json_lines, read_text
 from data.rows import Record
 
 UTTERANCES = 12  # of a character's history, in the benchmark's own evaluation
@@ -56,11 +57,10 @@ def convert(paths: Sequence[str | Path]) -> Cleaned:
     people: dict[str, _Person] = {}
     questions: list[tuple[str, dict[str, Any]]] = []
     for path in map(Path, paths):
-        text = path.read_text(encoding="utf-8")
-        if found := _people(text):
+        if found := _people(read_text(path)):
             people |= found
         else:
-            questions += _questions(path, text)
+            questions += read_json_lines(path)
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     removed: Counter[str] = Counter()
@@ -95,19 +95,6 @@ def _place(record: Mapping[str, Any]) -> int:
     """Where in the book a record stands: the number of its chunk; at the end where it has none."""
     number = seen(record.get("chunk_id"))
     return int(number) if number.isdecimal() else sys.maxsize
-
-
-def _questions(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            where = f"{path}: line {number}"
-            try:
-                raw = json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{where}: not a JSON record: {error}") from error
-            if not isinstance(raw, dict):
-                raise ValueError(f"{where}: expected an object, got {type(raw).__name__}")
-            yield where, raw
 
 
 def _narrative(where: str, raw: dict[str, Any], people: Mapping[str, _Person]) -> Record:

@@ -73,7 +73,7 @@ def test_a_bad_record_is_named(tmp_path, record, message):
 
 def test_bad_files_are_named(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}\n{")
-    with pytest.raises(ValueError, match=r"a\.jsonl: line 2: is not JSON"):
+    with pytest.raises(ValueError, match=r"a\.jsonl: line 2: not JSON"):
         humanual.convert([tmp_path / "a.jsonl"])
     (tmp_path / "a.parquet").write_text("no parquet")
     with pytest.raises(ValueError, match=r"a\.parquet: is not a readable parquet file"):

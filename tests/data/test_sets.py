@@ -11,7 +11,7 @@ import pytest
 from agents import tasks
 from agents.evaluate.drawing import drawing_order
 from agents.rows import read_rows
-from data import sets
+from data import coser, sets
 from data.sources import BUILDS, Form
 from tests.agents.samples import DATA
 from tests.published import publish
@@ -93,10 +93,11 @@ def test_a_bad_source_costs_its_own_set_only(sources, capsys):
         (sources / name).write_text(text)
     replaced = sources / "lifechoices" / "motivation_dataset.json"
     replaced.unlink()
-    replaced.write_text('{"Emma": 3}')  # a shape that no message of the builder foresees
+    replaced.write_text('{"Emma": 3}')
     (sources / "sotopia" / "env_ids.json").unlink()
     code, table, printed = build(sources, capsys)
     assert code == 1 and "Traceback" not in printed
+    assert "Emma: expected an object, got int" in table["lifechoices"][2]
     failed = {name for name, (state, *_) in table.items() if state == "failed"}
     assert failed == {"hitom", "coser", "lifechoices", "sotopia"}
     assert re.search(r"Hi-ToM_data\.json ?: not a JSON file", table["hitom"][2])
@@ -107,6 +108,17 @@ def test_a_bad_source_costs_its_own_set_only(sources, capsys):
         *("userllm", "mirrorbench", "fantom", "paratomi", "mistakes", "twinvoice", "social_r1", "sim_math", "sim_doc"),
         *("humanual_opinion", *(f"alignx_{kind}" for kind in ("demo", "pair", "ugc", "arbitrary", "history16"))),
     }
+
+
+@needs_records
+def test_a_defect_of_a_builder_costs_its_own_set_only(sources, capsys, monkeypatch):
+    def broken(arguments):
+        raise KeyError("plot")
+
+    monkeypatch.setattr(coser, "build", broken)
+    code, table, _ = build(sources, capsys)
+    assert code == 1 and table["coser"][0] == "failed" and table["lifechoices"][0] == "built"
+    assert "KeyError: 'plot' (python -m data.coser convert" in table["coser"][2]
 
 
 @needs_records

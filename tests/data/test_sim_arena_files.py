@@ -137,7 +137,7 @@ def test_bad_files_are_named(repository, tmp_path, capsys):
     with pytest.raises(ValueError, match="record 0: is int"):
         sim_arena.convert("doc", write(tmp_path / "b.json", [1]))
     (tmp_path / "c.json").write_text("{")
-    with pytest.raises(ValueError, match=r"c\.json: is not JSON"):
+    with pytest.raises(ValueError, match=r"c\.json: not a JSON file"):
         sim_arena.convert("doc", tmp_path / "c.json")
     write(repository / "document_creation_annotations_for_benchmarking.json", [DOC])
     with pytest.raises(SystemExit, match="name the file itself"):

@@ -132,21 +132,21 @@ def changed(records, **changes):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"combos": changed(COMBOS, agent_ids=["a1"])}, ["row 1", "'agent_ids'"]),
-        ({"combos": changed(COMBOS, agent_ids=["a1", "a1"])}, ["row 1", "'agent_ids'"]),
-        ({"combos": changed(COMBOS, agent_ids=["a1", "a9"])}, ["row 1", "'agent_ids'", "a9"]),
-        ({"combos": changed(COMBOS, agent_ids=["a2", "a3"])}, ["row 1", "'agent_ids'", "friends"]),
-        ({"combos": changed(COMBOS, env_id="e9")}, ["row 1", "'env_id'", "e9"]),
-        ({"environments": changed(ENVIRONMENTS, relationship="0")}, ["row 1", "strangers"]),
+        ({"combos": changed(COMBOS, agent_ids=["a1"])}, ["line 1", "'agent_ids'"]),
+        ({"combos": changed(COMBOS, agent_ids=["a1", "a1"])}, ["line 1", "'agent_ids'"]),
+        ({"combos": changed(COMBOS, agent_ids=["a1", "a9"])}, ["line 1", "'agent_ids'", "a9"]),
+        ({"combos": changed(COMBOS, agent_ids=["a2", "a3"])}, ["line 1", "'agent_ids'", "friends"]),
+        ({"combos": changed(COMBOS, env_id="e9")}, ["line 1", "'env_id'", "e9"]),
+        ({"environments": changed(ENVIRONMENTS, relationship="0")}, ["line 1", "strangers"]),
         ({"environments": changed(ENVIRONMENTS, relationship="7")}, ["'relationship'", "'7'"]),
         ({"environments": changed(ENVIRONMENTS, agent_goals=["one"])}, ["'agent_goals'"]),
         ({"environments": changed(ENVIRONMENTS, scenario=" ")}, ["'scenario'"]),
-        ({"environments": changed(ENVIRONMENTS, env_id="e2")}, ["row 2", "'env_id'"]),
+        ({"environments": changed(ENVIRONMENTS, env_id="e2")}, ["line 2", "'env_id'"]),
         ({"agents": changed(AGENTS, last_name="")}, ["'last_name'", "a1"]),
         ({"hard": ()}, ["env_ids.json", "'sotopia_hard_env_id'"]),
     ],
 )
-def test_errors_name_row_and_field(tmp_path, files, words):
+def test_errors_name_line_and_field(tmp_path, files, words):
     with pytest.raises(ValueError) as caught:
         sotopia.convert(folder_of(tmp_path, **files), "hard")
     assert all(word in str(caught.value) for word in words), caught.value
@@ -155,7 +155,7 @@ def test_errors_name_row_and_field(tmp_path, files, words):
 def test_a_broken_line_is_named(tmp_path):
     folder = folder_of(tmp_path)
     (folder / "agent_profiles.jsonl").write_text('{"agent_id": "a1"}\n{"agent_id')
-    with pytest.raises(ValueError, match=r"agent_profiles\.jsonl: row 2"):
+    with pytest.raises(ValueError, match=r"agent_profiles\.jsonl: line 2"):
         sotopia.convert(folder)
 
 

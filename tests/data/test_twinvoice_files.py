@@ -140,7 +140,7 @@ def test_the_other_dimensions(tmp_path):
         ({**CHOICE, "mcq": {**CHOICE["mcq"], "answer": "E"}}, "options or answer"),
         ({**SOCIAL, "answer_idx": 4}, "'answer_idx'"),
         ({**SOCIAL, "choices": None}, "'choices'"),
-        ([1], "expected an object"),
+        ([1], "expected a JSON object"),
     ],
 )
 def test_errors_name_file_line_and_field(tmp_path, choice, words):

@@ -1,0 +1,52 @@
+"""Reading source files: JSON and JSON lines, with errors that name the file and the line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        ValueError: the file is no such text; names it.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start})") from error
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        ValueError: the file is not JSON; names it.
+    """
+    return _parsed(str(path), read_text(path), "not a JSON file")
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, record) of each line that is not blank; the place reads "FILE: line 3".
+
+    Raises:
+        ValueError: a line is not a JSON object; names file and line.
+    """
+    # Not str.splitlines: texts in JSON may hold U+2028 and its like, which end no line of the file.
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            where = f"{path}: line {number}"
+            record = _parsed(where, line, "not JSON")
+            if not isinstance(record, dict):
+                raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
+            yield where, record
+
+
+def _parsed(where: str, text: str, problem: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{where}: {problem} ({error}); take the file from its source again") from error

@@ -1,0 +1,68 @@
+"""What all builders share: the result they return, and that a bad source is one line that names the file."""
+
+import importlib
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from data.built import Built, BuiltFile, counted, run
+from data.reading import read_json_lines
+
+
+def test_a_result_counts_what_was_read_and_prints_every_reason():
+    built = Built((BuiltFile(Path("a"), 3, "stories=2"), BuiltFile(Path("b"), 1)), {"blank": 2, "none": 0}, ("Note.",))
+    assert (built.rows, built.rows_in) == (4, 6)
+    assert built.lines() == ["a: rows=3 stories=2", "b: rows=1", "left out: 2 (blank)", "Note."]
+    assert counted(Counter({"lines": 2, "words": 0})) == ("removed: 2 (lines)",)
+
+
+def test_a_separator_inside_a_text_ends_no_line(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"a": "one\u2028two"}\n\n{"a": "three"}\n', encoding="utf-8")
+    places = [(where.rpartition("/")[2], record["a"]) for where, record in read_json_lines(tmp_path / "a.jsonl")]
+    assert places == [("a.jsonl: line 1", "one\u2028two"), ("a.jsonl: line 3", "three")]
+
+
+# Builder -> the ending of its files, and what stands before and after them on its command line.
+BUILDERS = {
+    "hitom": ("json", [], []),
+    "alignx": ("json", [], []),
+    "lifechoices": ("json", [], []),
+    "coser": ("json", [], []),
+    "humanual": ("json", [], ["--set", "opinion"]),
+    "sim_arena": ("json", ["math"], []),
+    "twinvoice": ("jsonl", [], []),
+    "social_r1": ("jsonl", [], []),
+    "mirrorbench": ("jsonl", [], []),
+}
+SHAPES = [
+    3,
+    None,
+    "text",
+    [],
+    {},
+    [3],
+    [None],
+    [[3]],
+    [{}],
+    {"a": 3},
+    {"a": {"b": 3}},
+    {"a": {"b": [3]}},
+    {"data": [3]},
+]
+
+
+@pytest.mark.parametrize("text", [*map(json.dumps, SHAPES), "[{", "", b"\xff\xfe\x00"])
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_source_of_another_shape_is_one_line_that_names_it(name, text, tmp_path, capsys):
+    ending, first, rest = BUILDERS[name]
+    source = tmp_path / f"source.{ending}"
+    source.write_bytes(text if isinstance(text, bytes) else text.encode())
+    out = tmp_path / "out.parquet"
+    module = importlib.import_module(f"data.{name}")
+    with pytest.raises(SystemExit) as ended:
+        run(f"data.{name}", module.build, ["convert", *first, str(source), *rest, "--out", str(out)])
+    message = str(ended.value)
+    assert message.startswith(f"data.{name}: ") and not out.exists()
+    assert "source." in message or "no rows to write" in message
