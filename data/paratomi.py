@@ -22,24 +22,17 @@ answers away.
 import argparse
 import ast
 import csv
-import hashlib
 import random
 import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from agents.tasks.paratomi_story import places, story_key
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
-from data.hitom_world import ROOMS
 from data.reading import read_text
 from data.rows import Record
 
-CONTAINERS = (
-    "basket bathtub bottle box bucket container crate cupboard drawer envelope pantry suitcase treasure_chest"
-).split()
-# Longest first and whole words only: "master_bedroom" is no bedroom, "hallway" no hall.
-# The CSV writes spaces.
-_LONGEST_FIRST = sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)
 # What only a question of that type says; the second order's questions also say "will".
 _WORDINGS = {
     " think that ": "second_order",
@@ -47,12 +40,6 @@ _WORDINGS = {
     " at the beginning": "memory",
     " really": "reality",
 }
-_PLACE = re.compile(rf"(?<![\w-])({'|'.join(_LONGEST_FIRST).replace('_', '[_ ]')})(?![\w-])")
-
-
-def derive_candidates(story: Sequence[str]) -> list[str]:
-    """The containers and rooms that the sentences of `story` name, in order of first mention."""
-    return list(dict.fromkeys(_PLACE.findall("\n".join(story))))
 
 
 def question_type(raw: str) -> str:
@@ -80,7 +67,7 @@ def _convert_txt(path: Path, seed: int) -> list[Record]:
     for index, (sentences, raw_type) in enumerate(zip(blocks, _question_types(path, blocks), strict=True)):
         question, answer = sentences[-1].split("\t")[:2]
         story = sentences[:-1]
-        candidates = derive_candidates(story)
+        candidates = places(story)
         random.Random(f"paratomi:{seed}:{index}").shuffle(candidates)
         records.append(_record(f"{path}: block {index}", index, story, question, candidates, answer, raw_type))
     return records
@@ -169,15 +156,6 @@ def _record(
     }
 
 
-def story_key(record: Record) -> str:
-    """Equal for all questions and paraphrases of one ToMi story: the people and the places it names."""
-    text = "\n".join(record["story"])
-    # ToMi's names are the only capitalised words besides articles, question words and TV_room.
-    names = set(re.findall(r"\b[A-Z][a-z]+\b", text)) - {"The", "There", "In", "Inside", "A", "An", "It"}
-    places = {place.replace(" ", "_") for place in derive_candidates(record["story"])}
-    return hashlib.sha256(" ".join([*sorted(names), "|", *sorted(places)]).encode()).hexdigest()[:12]
-
-
 def build(arguments: Sequence[str] | None = None) -> Built:
     """Writes the files that the command line asks for.
 
@@ -195,7 +173,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         args,
         "paratomi",
         converted,
-        story_key,
+        lambda record: story_key(record["story"], record["question"]),
         answer_position=lambda record: record["cands"].index(record["correct_answer"]),
     )
 

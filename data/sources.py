@@ -180,7 +180,7 @@ BUILDS: dict[str, Build] = {
     "mistakes": Build(
         "mistakes",
         ("mistakes", "eedi"),
-        (Form(("**/train.csv", "**/misconception_mapping.csv")),),
+        (Form(("**/train.csv", "**/misconception_mapping.csv"), ("--rows", "600")),),
         "kaggle.com/competitions/eedi-mining-misconceptions-in-mathematics (the competition's terms)",
         aside={"mae_data.json": "open answers, no options to choose from", "*.csv": "no labelled questions"},
     ),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from agents.tasks.paratomi_story import places, story_key
 from data import paratomi
 from data.rows import split_groups, write_rows
 
@@ -24,6 +25,10 @@ BLOCK = """1 Mia sidled into the hall.
 4 Where is the pear really?\tbox\t1
 """
 TRACE = "enter_agent_0,reality,true_belief\n"
+
+
+def key(record):
+    return story_key(record["story"], record["question"])
 
 
 @needs_records
@@ -59,10 +64,10 @@ def test_without_a_trace_the_wording_tells_the_type(tmp_path):
 
 @needs_records
 def test_the_documented_training_file_shares_no_story_with_the_evaluation():
-    evaluation = {paratomi.story_key(record) for record in paratomi.convert(TABLE)}
-    training = {paratomi.story_key(record) for record in paratomi.convert(TRAINING)}
+    evaluation = {key(record) for record in paratomi.convert(TABLE)}
+    training = {key(record) for record in paratomi.convert(TRAINING)}
     assert len(training) > 50 and not training & evaluation
-    assert len({paratomi.story_key(record) for record in paratomi.convert(TEXT)} & evaluation) >= len(evaluation) / 2
+    assert len({key(record) for record in paratomi.convert(TEXT)} & evaluation) >= len(evaluation) / 2
     assert "convert train.txt" in paratomi.__doc__ and "convert paraphrased_tomi_test.txt" not in paratomi.__doc__
 
 
@@ -88,7 +93,7 @@ def test_derived_candidates_are_those_of_percept_tomi_without_likings():
     with TABLE.open(newline="", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
             derived, given = (
-                paratomi.derive_candidates(literal_eval(row["story"])),
+                places(literal_eval(row["story"])),
                 literal_eval(row["cands"]),
             )
             assert set(derived) <= set(given)
@@ -109,7 +114,7 @@ def test_split_keeps_paraphrases_of_a_story_together(tmp_path, capsys):
     paratomi.main(["convert", str(TEXT), "--train-out", str(train), "--val-out", str(val), "--val-fraction", "0.25"])
     assert capsys.readouterr().out.count("rows=") == 2
     infos = [[dict(i, story=list(i["story"])) for i in pd.read_parquet(p)["extra_info"]] for p in (train, val)]
-    left, right = ({paratomi.story_key(info) for info in side} for side in infos)
+    left, right = ({key(info) for info in side} for side in infos)
     assert not left & right and 0.2 < len(right) / len(left | right) < 0.3
     assert sum(map(len, infos)) == len(paratomi.convert(TEXT))
 
@@ -120,14 +125,15 @@ def test_places_are_whole_words():
         "A t-shirt fills the treasure chest.",
         "She told of hallways and boxes.",
     ]
-    assert paratomi.derive_candidates(story) == ["master_bedroom", "treasure chest"]
+    assert places(story) == ["master_bedroom", "treasure chest"]
 
 
 def test_one_story_in_other_words_has_the_same_key():
-    one = {"story": ["Mia entered the den.", "The hat is in the treasure chest."]}
-    other = {"story": ["Inside the treasure_chest is a hat.", "The den is where Mia went."]}
-    third = {"story": ["Ava entered the den.", "The hat is in the treasure chest."]}
-    assert paratomi.story_key(one) == paratomi.story_key(other) != paratomi.story_key(third)
+    asked = {"question": "Where is the hat really?"}
+    one = {**asked, "story": ["Mia entered the den.", "The hat is in the treasure chest."]}
+    other = {**asked, "story": ["Inside the treasure_chest is a hat.", "The den is where Mia went."]}
+    third = {**asked, "story": ["Ava entered the den.", "The hat is in the treasure chest."]}
+    assert key(one) == key(other) != key(third)
 
 
 @pytest.mark.parametrize(
