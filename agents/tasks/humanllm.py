@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from agents.answers import folded, introduced, undressed
-from agents.choice import AnswerTask, letter_options, tagged_answer
+from agents.choice import AnswerTask, letter_options, tagged_answer, with_letter
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.quotations import Choices
@@ -139,8 +139,8 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
 
     def given(self, row: HumanLLMRow, episode: Episode) -> str | None:
         """The item that was ranked first."""
-        ranked = _ranked(row, episode.answer)
-        return f"{ranked[0]}. {lettered(row.candidates)[ranked[0]]}" if ranked else None
+        ranked = self.answer_of(row, episode)
+        return with_letter(ranked[0], lettered(row.candidates)) if ranked else None
 
     def secrets(self, row: HumanLLMRow) -> Sequence[str]:
         return (*row.candidates, *pointed_at(("item", "candidate"), lettered(row.candidates)))

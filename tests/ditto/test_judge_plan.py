@@ -10,12 +10,13 @@ from agents.choice import OneTurnTask
 from agents.errors import BadSettings, MissingKey
 from agents.judge import GatewaySettings, Usage
 from agents.judge.ledger import Ledger
+from agents.judge.preflight import BadJudge, Load
 from agents.task import Task
 from agents.tasks.coser import CoSER
 from agents.tasks.mirrorbench import MirrorBench
 from agents.testing import FakeOpenAI, Json, Text, Unauthorized
 from ditto import judge_plan
-from ditto.judge_plan import BadJudge, RolePlan, cheaper_options, describe, roles_asked
+from ditto.judge_plan import cheaper_options, describe, roles_asked
 from ditto.settings import BadConfig, Settings
 from tests.ditto.test_settings import config
 
@@ -50,9 +51,9 @@ def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
     assert roles_asked(rows, refines=True, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
 
 
-def role_plan(calls: float = 1000, latency: float | None = 2.0, **judge: Any) -> RolePlan:
+def role_plan(calls: float = 1000, latency: float | None = 2.0, **judge: Any) -> Load:
     settings = GatewaySettings.of({"judge": judge})
-    return RolePlan("judge", settings.judge, calls, calls * 3000, latency)
+    return Load("judge", settings.judge, calls, calls * 3000, calls * judge_plan.TOKENS_OUT, latency)
 
 
 def test_the_cost_of_a_step_is_prices_times_tokens() -> None:
@@ -71,6 +72,7 @@ def test_what_bounds_a_step() -> None:
     assert "at least 31.2 s because of 2.00 s a call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
 
 
+<<<<<<< HEAD
 def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
     rows: Any = [SimpleNamespace(task=CoSER()), SimpleNamespace(task=MirrorBench())]
     step = (rows, True, 40, ["coser"])
@@ -96,6 +98,9 @@ def test_a_task_that_is_cheap_already_has_no_cheaper_form() -> None:
 
 
 def checked(asked: dict[str, float], **sections: Any) -> tuple[list[RolePlan], Any]:
+=======
+def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:
+>>>>>>> e384f02 (Share the check of judges' endpoints between training and evaluation)
     whole = config()
     for name, section in sections.items():
         OmegaConf.update(whole, name, section)

@@ -9,74 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from agents.errors import JudgeFailure, SoulError
-from agents.judge import Endpoint, Gateway, GatewaySettings, Judge, Role
 from agents.judge.ledger import Ledger
-from agents.judge.roles import BY_TASK, require_prices
+from agents.judge.preflight import Load, check
+from agents.judge.roles import BY_TASK, Role, require_prices
 from agents.rows import TaskRow
 from ditto.settings import BadConfig, Settings
 
 TOKENS_OUT = 120  # a critique of two to four sentences; a reasoning model spends more
 INSTRUCTIONS = 250  # the judge's own instructions, in tokens
-_REMEDY = {
-    "auth": "The key in {key} is not accepted or not set: export the right one.",
-    "not_found": "Check {role}.model (JUDGE_MODEL_NAME) and {role}.base_url (OPENAI_BASE_URL).",
-    "connection": "Is the server up, and is OPENAI_BASE_URL ({role}.base_url) right?",
-    "timeout": "It did not answer in time: is the server up, is the address right?",
-}
-_OTHER_REMEDY = "Look at its answer above; {role}.* in the config sets model, address and limits."
-
-
-class BadJudge(SoulError):
-    """A role's endpoint cannot be used."""
-
-
-@dataclass(frozen=True)
-class RolePlan:
-    """What one role, or the judge of one task, will be asked per training step.
-
-    Attributes:
-        section: the role, or `judge.by_task.<task>`.
-        latency_s: what the connection test took; None where it was not made.
-    """
-
-    section: str
-    endpoint: Endpoint
-    calls: float
-    tokens_in: float
-    latency_s: float | None
-
-    @property
-    def tokens_out(self) -> float:
-        return self.calls * TOKENS_OUT
-
-    @property
-    def cost_usd(self) -> float | None:
-        """US dollars a step; None where the price is not known."""
-        if not self.endpoint.priced:
-            return None
-        return self.endpoint.cost(int(self.tokens_in), 0, int(self.tokens_out))
-
-    def with_calls(self, calls: float) -> RolePlan:
-        """The same role with another number of calls of the same length."""
-        return replace(self, calls=calls, tokens_in=self.tokens_in * calls / self.calls)
-
-    def bounds(self) -> dict[str, float]:
-        """The least seconds that a step takes because of each limit."""
-        endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out
-        found: dict[str, float] = {}
-        if (rate := endpoint.tokens_per_minute) is not None:
-            found[f"{self.section}.tokens_per_minute={rate:,.0f}"] = 60 * tokens / rate
-        if (rate := endpoint.requests_per_minute) is not None:
-            found[f"{self.section}.requests_per_minute={rate:,.0f}"] = 60 * self.calls / rate
-        if self.latency_s is not None:
-            name = f"{self.latency_s:.2f} s a call at {self.section}.concurrency={endpoint.concurrency}"
-            found[name] = self.calls * self.latency_s / endpoint.concurrency
-        return found
 
 
 def roles_asked(
@@ -114,7 +57,7 @@ def cheaper_options(
     }
 
 
-def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[RolePlan]:
+def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[Load]:
     """Check every role that will be asked, and plan a step.
 
     Args:
@@ -130,16 +73,25 @@ def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, c
     """
     _check_budget(settings)
     require_prices(settings.gateway, [settings.gateway.named(section) for section in asked])
-    latencies = asyncio.run(_check(_brisk(settings.gateway), list(asked), config)) if asked else {}
+    checked = asyncio.run(check(settings.gateway, list(asked))) if asked else {}
+    for section, found in checked.items():
+        if found.mode is not None:
+            with open_dict(config):
+                OmegaConf.update(config, f"{section}.structured", found.mode)
     return [
-        RolePlan(name, settings.gateway.named(name), calls, calls * (prompt_tokens + INSTRUCTIONS), latencies[name])
+        Load(
+            name,
+            settings.gateway.named(name),
+            calls,
+            calls * (prompt_tokens + INSTRUCTIONS),
+            calls * TOKENS_OUT,
+            checked[name].latency_s,
+        )
         for name, calls in asked.items()
     ]
 
 
-def describe(
-    plans: Sequence[RolePlan], steps: int, cheaper: Mapping[str, Mapping[str, float]] | None = None
-) -> list[str]:
+def describe(plans: Sequence[Load], steps: int, cheaper: Mapping[str, Mapping[str, float]] | None = None) -> list[str]:
     """The plan as people read it.
 
     Args:
@@ -181,42 +133,3 @@ def _check_budget(settings: Settings) -> None:
             f"judge.budget_usd={budget:.2f} is spent: {settings.ledger_file} counts ${spent:.2f} for this run. Raise "
             "judge.budget_usd, or start a run of another name (EXPERIMENT_NAME)."
         )
-
-
-def _brisk(settings: GatewaySettings) -> GatewaySettings:
-    """Two attempts and ten seconds: a preflight that waits for minutes is one that people switch off."""
-
-    def brisk(endpoint: Endpoint) -> Endpoint:
-        return endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
-
-    roles = {role: brisk(endpoint) for role, endpoint in settings.roles.items()}
-    by_task = {task: brisk(endpoint) for task, endpoint in settings.by_task.items()}
-    return settings.model_copy(update={"roles": roles, "jury": tuple(map(brisk, settings.jury)), "by_task": by_task})
-
-
-async def _check(settings: GatewaySettings, sections: Sequence[str], config: DictConfig) -> dict[str, float | None]:
-    gateway = Gateway.connect(settings)
-    known: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
-    known |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
-    latencies: dict[str, float | None] = {}
-    try:
-        for section in sections:
-            for judge in gateway.jury if section == "judge" else (known[section],):
-                judge.endpoint.client()  # a missing key is the user's mistake, with a message of its own
-                await _check_one(section, judge)
-                latencies[section] = judge.usage.percentile(0.5)
-            line = known[section].line
-            if line.settled:
-                with open_dict(config):
-                    OmegaConf.update(config, f"{section}.structured", line.mode)
-    finally:
-        await gateway.close()
-    return latencies
-
-
-async def _check_one(section: str, judge: Judge) -> None:
-    try:
-        await judge.check()
-    except JudgeFailure as error:
-        remedy = _REMEDY.get(error.cause, _OTHER_REMEDY).format(role=section, key=judge.endpoint.api_key_env)
-        raise BadJudge(f"The {section} cannot be used, {error.cause}: {error.detail}. {remedy}") from error

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents import tasks
 from agents.errors import SoulError
+from agents.judge.preflight import Load
 from agents.rows import TaskRow, read_rows
 from ditto import judge_plan
 from ditto.config_checks import check_config, check_model_length, check_overlap, training_steps
@@ -43,7 +44,7 @@ class StepPlan:
     sequences: int
     updates: int
     steps: int
-    judging: list[judge_plan.RolePlan]
+    judging: list[Load]
     cheaper: dict[str, dict[str, float]]  # options of tasks that need fewer calls, and the calls by role
     memory: list[str]  # lines about the memory of GPUs and hosts; none where no GPU trains
     overlaps: Sequence[str] = ()  # training rows in groups that are validated, where data.allow_overlap lets them pass

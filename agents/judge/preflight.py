@@ -1,0 +1,130 @@
+"""Before a run asks anything in earnest: one small call to every endpoint that it will ask, and what it will cost.
+
+Training (`ditto.judge_plan`) and evaluation (`agents.evaluate.preflight`) use both. The numbers are for planning:
+answers are guessed, and a warm cache makes a run cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from agents.errors import JudgeFailure, SoulError
+from agents.judge.endpoint import Endpoint, StructuredMode
+from agents.judge.gateway import Gateway
+from agents.judge.judge import Judge
+from agents.judge.roles import BY_TASK, GatewaySettings
+
+_REMEDY = {
+    "auth": "The key in {key} is not accepted or not set: export the right one.",
+    "not_found": "Check {role}.model (JUDGE_MODEL_NAME) and {role}.base_url (OPENAI_BASE_URL).",
+    "connection": "Is the server up, and is OPENAI_BASE_URL ({role}.base_url) right?",
+    "timeout": "It did not answer in time: is the server up, is the address right?",
+}
+_OTHER_REMEDY = "Look at its answer above; {role}.* in the config sets model, address and limits."
+# The judge of one task is the paper's where none is named, and an endpoint of your own may not know that model.
+_PAPERS = " {role}.model=... names another judge for this task, JUDGE_MODEL_NAME=... one for all tasks."
+
+
+class BadJudge(SoulError):
+    """A role's endpoint cannot be used."""
+
+
+class Checked(NamedTuple):
+    """What one small call to a role told.
+
+    Attributes:
+        latency_s: what it took.
+        mode: the form of structured answers that the endpoint takes; None where that is not settled.
+    """
+
+    latency_s: float | None
+    mode: StructuredMode | None
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one role, or the judge of one task, will be asked in a training step or in an evaluation.
+
+    Attributes:
+        section: the role, or `judge.by_task.<task>`.
+        latency_s: seconds of one call; None where nobody knows.
+    """
+
+    section: str
+    endpoint: Endpoint
+    calls: float
+    tokens_in: float
+    tokens_out: float
+    latency_s: float | None = None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars; None where the price is not known."""
+        if not self.endpoint.priced:
+            return None
+        return self.endpoint.cost(int(self.tokens_in), 0, int(self.tokens_out))
+
+    def with_calls(self, calls: float) -> Load:
+        """The same role with another number of calls of the same length."""
+        share = calls / self.calls
+        return replace(self, calls=calls, tokens_in=self.tokens_in * share, tokens_out=self.tokens_out * share)
+
+    def bounds(self) -> dict[str, float]:
+        """The least seconds that these calls take because of each limit."""
+        endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out
+        found: dict[str, float] = {}
+        if (rate := endpoint.tokens_per_minute) is not None:
+            found[f"{self.section}.tokens_per_minute={rate:,.0f}"] = 60 * tokens / rate
+        if (rate := endpoint.requests_per_minute) is not None:
+            found[f"{self.section}.requests_per_minute={rate:,.0f}"] = 60 * self.calls / rate
+        if self.latency_s is not None:
+            name = f"{self.latency_s:.2f} s a call at {self.section}.concurrency={endpoint.concurrency}"
+            found[name] = self.calls * self.latency_s / endpoint.concurrency
+        return found
+
+
+async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[str, Checked]:
+    """Ask every one of these sections (roles, and `judge.by_task.<task>`) once; of a jury, every member.
+
+    Raises:
+        BadJudge: an endpoint cannot be used, with what to do about it.
+        MissingKey: the variable of a key is not set.
+    """
+    gateway = Gateway.connect(_brisk(settings))
+    known: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
+    known |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
+    found: dict[str, Checked] = {}
+    try:
+        for section in sections:
+            latency = None
+            for judge in gateway.jury if section == "judge" else (known[section],):
+                judge.endpoint.client()  # a missing key is the user's mistake, with a message of its own
+                await _check_one(section, judge)
+                latency = judge.usage.percentile(0.5)
+            line = known[section].line
+            found[section] = Checked(latency, line.mode if line.settled else None)
+    finally:
+        await gateway.close()
+    return found
+
+
+def _brisk(settings: GatewaySettings) -> GatewaySettings:
+    """Two attempts and ten seconds: a preflight that waits for minutes is one that people switch off."""
+
+    def brisk(endpoint: Endpoint) -> Endpoint:
+        return endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
+
+    roles = {role: brisk(endpoint) for role, endpoint in settings.roles.items()}
+    by_task = {task: brisk(endpoint) for task, endpoint in settings.by_task.items()}
+    return settings.model_copy(update={"roles": roles, "jury": tuple(map(brisk, settings.jury)), "by_task": by_task})
+
+
+async def _check_one(section: str, judge: Judge) -> None:
+    try:
+        await judge.check()
+    except JudgeFailure as error:
+        remedy = _REMEDY.get(error.cause, _OTHER_REMEDY) + (_PAPERS if section.startswith(BY_TASK) else "")
+        remedy = remedy.format(role=section, key=judge.endpoint.api_key_env)
+        raise BadJudge(f"The {section} cannot be used, {error.cause}: {error.detail}. {remedy}") from error
