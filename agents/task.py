@@ -191,6 +191,7 @@ class Task(ABC, Generic[RowT]):
     # plan of a run prints what they would cost.
     cheaper: Mapping[str, Mapping[Role, float]] = {}
     strata: ClassVar[Strata | None] = None  # how a part of a set is drawn; None: plainly at random
+    policy_turns: ClassVar[float] = 1.0  # of an episode, over all seats of the policy: for the plan of an evaluation
     # Fields of the row that may be shortened when its prompt is too long, in this order, and which end of them stays:
     # a biography's start, a history's end (agents/cutting.py).
     cuts: ClassVar[tuple[tuple[str, Literal["start", "end"]], ...]] = ()

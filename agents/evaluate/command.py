@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,17 @@ from typing import Any
 from rich.console import Console
 
 from agents.errors import BadSettings, SoulError
-from agents.evaluate import ctrl_c, engine, notes, rescore, table
+from agents.evaluate import ctrl_c, engine, notes, preflight, rescore, table
 from agents.evaluate.collection import seldom_collected
 from agents.evaluate.ctrl_c import Interrupted, interruptible
 from agents.evaluate.export import ExportOptions, check, export
-from agents.evaluate.journal import Journal
+from agents.evaluate.journal import Journal, Key, holds
 from agents.evaluate.outputs import write_outputs
+from agents.evaluate.plan import POLICY, plan
 from agents.evaluate.progress import Progress
 from agents.evaluate.report import FILE as REPORT
 from agents.evaluate.results import Results
-from agents.evaluate.run_folder import EvaluationRun, generation, write_choice
+from agents.evaluate.run_folder import EvaluationRun, generation, samples_there, write_choice
 from agents.evaluate.settings import EvaluationSettings, Item, find_sets, how_to_build, items
 from agents.evaluate.suites import ALIASES, SUITES, suite
 from agents.judge import Endpoint, GatewaySettings
@@ -50,6 +51,13 @@ def options(program: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--n", type=int, default=1, help="samples of each row")
     parser.add_argument("--seed", type=int, default=0, help="which rows")
     parser.add_argument("--deadline", type=float, help="seconds that the play of one episode may take")
+    parser.add_argument("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
+    parser.add_argument(
+        "--thinking-tokens",
+        type=int,
+        default=0,
+        help="that a model thinks before each answer; for the plan",
+    )
     parser.add_argument("--retry-failed", action="store_true", help="take failed samples again")
     parser.add_argument(
         "--export", default="", metavar="TO,...", help="lm-eval, wandb, tensorboard (agents.evaluate.export)"
@@ -117,37 +125,85 @@ def run(
     given: argparse.Namespace,
     served: AbstractContextManager[Prepare | None] | None = None,
     source: EvaluationRun | None = None,
-) -> Results:
-    """Evaluate, and write what came of it.
+) -> Results | None:
+    """Evaluate, and write what came of it; with --dry-run only print what would be asked.
 
     Args:
         given: of `options`.
         source: the run whose episodes are judged again, instead of playing.
         served: entered only if a sample is to be taken: whatever the model under test needs meanwhile. It may give a
             function that prepares the samples.
+
+    Returns:
+        The numbers; None of a dry run.
+
+    Raises:
+        SoulError: an endpoint cannot be asked (then nothing was written), or one went down on the way (what is there
+            stays, and is shown).
     """
     targets = check(given.export)
     wanted = rescore.items(settings, source) if source else items(settings)
+    if given.dry_run:
+        dry_run(settings, wanted, folder, retry_failed=given.retry_failed, thinking_tokens=given.thinking_tokens)
+        return None
+    preflight.check(settings, still_to_take(wanted, samples_there(folder), given.retry_failed))
     folder = generation(folder, wanted)
     with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, settings, wanted)
         try:
             take_missing(settings, wanted, journal, folder, given.retry_failed, served, source)
         except (Exception, SystemExit):
-            _write_outputs(folder, journal)
+            if journal.samples:
+                results_of(folder, journal)  # of what is there
             raise
-        finished, found = _write_outputs(folder, journal)
+        finished, found = results_of(folder, journal)
     for target, place in zip(targets, export(finished, found, targets, ExportOptions(step=given.step)), strict=True):
         console.print(f"{target}: {place}")
     return found
 
 
-def _write_outputs(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
-    finished = EvaluationRun.load(folder, journal.samples)
-    found = write_outputs(finished)
-    show(finished, found)
+def dry_run(
+    settings: EvaluationSettings,
+    wanted: Sequence[Item],
+    folder: Path,
+    *,
+    retry_failed: bool = False,
+    thinking_tokens: int = 0,
+) -> None:
+    """Print what these samples will ask, as far as they are not there yet. No sample is taken and no file is written.
+
+    Raises:
+        SoulError: after the plan, where an endpoint that would be asked cannot be.
+    """
+    todo = still_to_take(wanted, samples_there(folder), retry_failed)
+    latencies: dict[str, float | None] = {}
+    problem: SoulError | None = None
+    try:
+        if settings.source is None and settings.served is None:
+            latencies[POLICY] = preflight.check_policy(settings.policy)
+        latencies |= preflight.check(settings, todo)
+    except SoulError as error:
+        problem = error
+    preflight.show(console, settings, plan(settings, todo, latencies, thinking_tokens))
+    console.print(f"{len(wanted) - len(todo):,} samples are there already; run folder {folder}")
+    if problem is not None:
+        raise problem
+
+
+def still_to_take(
+    wanted: Sequence[Item], there: Mapping[Key, Mapping[str, Any]], retry_failed: bool = False
+) -> list[Item]:
+    """Those of the samples that are not there, or that failed where failures are taken again."""
+    return [item for item in wanted if not holds(there, item.key, item.stamp, retry_failed)]
+
+
+def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
+    """Write and show what came of a run so far."""
+    run = EvaluationRun.load(folder, journal.samples)
+    results = write_outputs(run)
+    show(run, results)
     console.print(f"Report: {folder / REPORT}")
-    return finished, found
+    return run, results
 
 
 def show(run: EvaluationRun, results: Results) -> None:
@@ -168,7 +224,7 @@ def take_missing(
     source: EvaluationRun | None = None,
 ) -> None:
     """Take the samples that the journal lacks; the arguments are those of `run`."""
-    todo = [item for item in wanted if not journal.has(item.key, item.stamp, retry_failed)]
+    todo = still_to_take(wanted, journal.samples, retry_failed)
     keys = {item.key for item in wanted} - {item.key for item in todo}
     known = [journal.samples[key] for key in keys]
     console.print(f"{settings.policy.model}: {len(known):,} samples are there, {len(todo):,} to take; {folder}")

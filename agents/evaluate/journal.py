@@ -50,12 +50,17 @@ class Journal:
 
     def has(self, key: Key, stamp: str, retry_failed: bool) -> bool:
         """Whether this sample is there: of the same record and prompts, and valid where failures are asked again."""
-        sample = self.samples.get(key)
-        return sample is not None and sample["stamp"] == stamp and (sample["draft"]["valid"] or not retry_failed)
+        return holds(self.samples, key, stamp, retry_failed)
 
     def close(self) -> None:
         """Let others write."""
         self._file.close()
+
+
+def holds(samples: Mapping[Key, Mapping[str, Any]], key: Key, stamp: str, retry_failed: bool) -> bool:
+    """Whether a sample is among these; see `Journal.has`."""
+    sample = samples.get(key)
+    return sample is not None and sample["stamp"] == stamp and (sample["draft"]["valid"] or not retry_failed)
 
 
 def read_samples(folder: Path) -> dict[Key, dict[str, Any]]:

@@ -125,7 +125,7 @@ def evaluate(given: argparse.Namespace, server: ServerSettings) -> Mapping[str, 
     """One checkpoint after another.
 
     Returns:
-        The results by the checkpoint's name, in the order given.
+        The results by the checkpoint's name, in the order given; none of a dry run.
 
     Raises:
         BadCheckpoint: before anything is started.
@@ -135,7 +135,9 @@ def evaluate(given: argparse.Namespace, server: ServerSettings) -> Mapping[str, 
     for checkpoint in checkpoints:
         settings = settings_of(given, checkpoint, server)
         folder = command.folder_of(settings, given, model=len(checkpoints) > 1)
-        found[checkpoint.name] = command.run(settings, folder, given, served(settings, checkpoint, server, folder))
+        results = command.run(settings, folder, given, served(settings, checkpoint, server, folder))
+        if results is not None:
+            found[checkpoint.name] = results
     if len(found) > 1:
         (given.out / f"{given.name or 'eval'}-models.md").write_text(side_by_side.markdown(found), encoding="utf-8")
         command.console.print(side_by_side.rich_table(found, width=command.console.width))

@@ -75,9 +75,8 @@ def warnings(run: EvaluationRun, results: Results) -> list[str]:
     ]
     if others:
         found.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
-    if any(column.source == "card" for column in columns) and any(
-        models_asked(run.settings, "judge", task) for task in _tasks(results).values()
-    ):
+    judged = [name for name, task in _tasks(results).items() if models_asked(run.settings, "judge", task)]
+    if any(column.of(name) is not None for column in columns if column.source == "card" for name in judged):
         found.append("The model card does not say who judged its numbers.")
     return found
 

@@ -94,9 +94,8 @@ def generation(folder: Path, items: Sequence[Item]) -> Path:
     Where a record, a prompt or a task's version changed since, a new one is begun and the older stays as it is. The
     samples that still hold are taken over: they are not asked for twice.
     """
-    number, latest = 1, folder
-    while (following := folder.with_name(f"{folder.name}.{number + 1}")).exists():
-        number, latest = number + 1, following
+    number, latest = _latest(folder)
+    following = folder.with_name(f"{folder.name}.{number + 1}")
     known = read_samples(latest) if (latest / FILE).is_file() else {}
     stamps = {item.key: item.stamp for item in items}
     if all(sample["stamp"] == stamps[key] for key, sample in known.items() if key in stamps):
@@ -108,6 +107,20 @@ def generation(folder: Path, items: Sequence[Item]) -> Path:
             if stamps.get(key) == sample["stamp"]:
                 journal.add(sample)
     return partial.rename(following)
+
+
+def samples_there(folder: Path) -> dict[Key, dict[str, Any]]:
+    """The samples of the latest folder of its kind; nothing is written."""
+    _, latest = _latest(folder)
+    return read_samples(latest) if (latest / FILE).is_file() else {}
+
+
+def _latest(folder: Path) -> tuple[int, Path]:
+    """The number of the latest folder of its kind, and the folder."""
+    number, latest = 1, folder
+    while (following := folder.with_name(f"{folder.name}.{number + 1}")).exists():
+        number, latest = number + 1, following
+    return number, latest
 
 
 def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[Item]) -> None:

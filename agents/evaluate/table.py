@@ -46,7 +46,7 @@ class Line:
 
 def columns_of(suite: str | None) -> tuple[Column, ...]:
     """The published columns beside a run: those of its suite; the usual ones where it named none."""
-    return SUITES[suite].columns if suite in SUITES else SHOWN
+    return SUITES[suite].columns if suite else SHOWN
 
 
 def ordered(names: Sequence[str]) -> list[str]:

@@ -96,6 +96,7 @@ class CoSER(Task[CoSERRow]):
     calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}  # type: ignore[misc]  # of an instance
     cheaper = {"merged_dimensions=true": {"judge": 1.0, "environment": 18.0}}
     cuts = (("shown_profiles", "start"),)
+    policy_turns = 14.2
     predictor = load_prompt("coser/next_speaker")
     narrator = load_prompt("coser/environment")
 

@@ -147,6 +147,7 @@ class MirrorBench(Task[MirrorBenchRow]):
     headline = Metric("overall", source="paper, section C.9, overall reward of the examples")
     strata = Strata("dataset")
     calls_per_episode: Mapping[Role, float] = {"judge": sum(PUBLISHED_SAMPLES)}  # type: ignore[misc]  # of an instance
+    policy_turns = 2.1  # user turns of a published conversation
     substitute = load_prompt("mirrorbench/assistant")  # instructions of a model as assistant
 
     def __init__(self, *, assistant: str = "record", judge_samples: int | None = None) -> None:

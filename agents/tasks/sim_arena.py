@@ -210,6 +210,7 @@ class SimArenaMath(SimArena[SimMathRow]):
     headline = Metric("likeness", source="model card, SimArena-Math (not in the paper); Dou et al., 2025")
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"partner": TURNS - 1.0, "judge": 1.0}
     cuts = (("user_profile_text", "start"),)
+    policy_turns = float(TURNS)
     prefixes = ("Query", "Response")
     opening = "The tutor is ready. Write your first message."
     judge_prompt = load_prompt("sim_arena/judge_math")
@@ -243,6 +244,7 @@ class SimArenaDoc(SimArena[SimDocRow]):
     row_type = SimDocRow
     headline = Metric("likeness", source="model card, SimArena-Doc (not in the paper); Dou et al., 2025")
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"partner": float(TURNS), "judge": 1.0}
+    policy_turns = float(TURNS)
     cuts = (("pre_writing_materials_text", "start"), ("user_profile_text", "start"))
     prefixes = ("Message",)
     opening = "The writing assistant is ready. Write your first message."

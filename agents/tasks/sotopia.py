@@ -170,6 +170,7 @@ class Sotopia(Task[SotopiaRow]):
         source="paper, section 4 (Social Skill) and table 1; mean of Sotopia's seven raw scores / 10",
     )
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0, "partner": TURNS / 2}
+    policy_turns = TURNS / 2
     # No `cuts`: public rows stay below 1,000 words, nearly all of them goals, which are the task.
     critic = load_prompt("sotopia/judge")
 

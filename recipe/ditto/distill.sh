@@ -13,6 +13,7 @@
 #   SFT_ARGS           further overrides of the training ("optim.lr=2e-5 trainer.total_epochs=2")
 #   TASKS, LIMIT       evaluation sets (those of the experts' tasks), rows of each (100)
 #   TP, DP, PLATFORM, OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    as in eval.sh
+#   DRY_RUN=1          checks the endpoints, prints what sampling and evaluation would ask and cost, and ends
 # Settings on the command line (judge.model=..., policy.max_output_tokens=...) hold for the sampling and for the evaluation.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
@@ -22,6 +23,7 @@ if [ -z "${PLATFORM:-}" ]; then
 fi
 export PLATFORM
 python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
+words=("$@")
 base=${ACTOR_MODEL_PATH:-Qwen/Qwen3-8B}
 out=${OUTPUT_DIR:-outputs}/${EXPERIMENT_NAME:-distilled}
 read -ra experts <<<"$EXPERTS"
@@ -50,7 +52,7 @@ step() { # step TITLE OUTPUT COMMAND...: run the command, unless its output is t
 
 sample() {
   "$python" -m sft.distill --out "$out/data" --n "${SAMPLES:-8}" --limit "${ROWS:-1024}" ${TP:+--tp "$TP"} ${DP:+--dp "$DP"} \
-    "${not_in[@]}" "${keep_args[@]}" "${experts[@]}" "$@"
+    ${DRY_RUN:+--dry-run} "${not_in[@]}" "${keep_args[@]}" "${experts[@]}" "$@"
 }
 
 train() {
@@ -63,12 +65,19 @@ train() {
   touch "$out/student/trained"
 }
 
-evaluate() {
-  ACTOR_MODEL_PATH="${checkpoints[*]} $out/student" TASKS="${sets[*]}" LIMIT="${LIMIT:-100}" OUTPUT_DIR="$out" EXPERIMENT_NAME=eval \
-    bash "$ROOT/recipe/ditto/eval.sh" local "$@"
+evaluate() { # evaluate CHECKPOINT...
+  SUITE="" ACTOR_MODEL_PATH="$*" TASKS="${sets[*]}" LIMIT="${LIMIT:-100}" OUTPUT_DIR="$out" EXPERIMENT_NAME=eval \
+    bash "$ROOT/recipe/ditto/eval.sh" local "${words[@]}"
 }
 
+if [ -n "${DRY_RUN:-}" ]; then
+  step "data: ${experts[*]}" "$out/data/train.parquet" sample "$@"
+  # The student is not there yet: its evaluation asks what that of the base does.
+  step "evaluation: ${checkpoints[*]} (and the student, as the base)" "$out/eval-models.md" evaluate "${checkpoints[@]}"
+  exit 0
+fi
 step "data: ${experts[*]}" "$out/data/train.parquet" sample "$@"
 step "student: SFT from $base" "$out/student/trained" train
-step "evaluation: ${checkpoints[*]} and the student" "$out/eval-models.md" evaluate "$@"
+step "evaluation: ${checkpoints[*]} and the student" "$out/eval-models.md" \
+  evaluate "${checkpoints[@]}" "$out/student"
 cat "$out/eval-models.md"

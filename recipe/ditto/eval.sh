@@ -2,8 +2,11 @@
 # Evaluate models on SOUL:
 #   OPENAI_AGENT_MODEL=gpt-5.4 OPENAI_API_KEY=... bash recipe/ditto/eval.sh api [options and section.key=value words]
 #   ACTOR_MODEL_PATH="Qwen/Qwen3-8B outputs/run/global_step_50" bash recipe/ditto/eval.sh local [the same] [-- vLLM's arguments]
-# Environment variables of both: DATA_DIR, OUTPUT_DIR, EXPERIMENT_NAME, TASKS (sets, by blanks or commas; all 27 where unset),
-# LIMIT (rows a set; the paper: 100), N (samples a row); OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME go to the judge.
+#   SUITE=paper DRY_RUN=1 bash recipe/ditto/eval.sh api      what the evaluation of the paper would ask and cost
+# Environment variables of both: DATA_DIR, OUTPUT_DIR, EXPERIMENT_NAME, TASKS (sets, by blanks or commas) or SUITE (paper: its
+# ten sets, 100 rows each; card or all: the 27 sets), all 27 where neither is set; a set without a file is listed and left out;
+# LIMIT (rows a set), N (samples a row), DRY_RUN=1 (check the endpoints, print calls, tokens, price and time, and end).
+# The judges are the paper's; JUDGE_MODEL_NAME names one for all sets. OPENAI_API_KEY and OPENAI_BASE_URL go to the judges.
 # api: OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT. Needs the base install
 # only: no torch, no Ray. local: ACTOR_MODEL_PATH (one or several, by blanks: hub id, folder, global_step_N, LoRA adapter),
 # BASE_MODEL_PATH (below an adapter that names none), TP, DP. Starts vLLM's server, and stops it.
@@ -33,4 +36,5 @@ shift
 read -ra sets <<<"${TASKS:+${TASKS//,/ }}"
 parallel=()
 [ "$MODE" = api ] || parallel=(${TP:+--tp "$TP"} ${DP:+--dp "$DP"})
-exec "$python" -m "$module" ${LIMIT:+--limit "$LIMIT"} ${N:+--n "$N"} "${parallel[@]}" "${sets[@]}" "$@"
+exec "$python" -m "$module" ${SUITE:+--suite "$SUITE"} ${DRY_RUN:+--dry-run} ${LIMIT:+--limit "$LIMIT"} ${N:+--n "$N"} \
+  "${parallel[@]}" "${sets[@]}" "$@"

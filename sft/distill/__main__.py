@@ -69,6 +69,8 @@ def _sampling(group: argparse._ArgumentGroup) -> None:
     add("--platform", choices=("gpu", "cpu"), default=os.environ.get("PLATFORM", "gpu"))
     add("--deadline", type=float, help="seconds that the play of one episode may take")
     add("--retry-failed", action="store_true", help="take failed samples again")
+    add("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
+    add("--thinking-tokens", type=int, default=0, help="that a model thinks before each answer; for the plan")
 
 
 def _selection(group: argparse._ArgumentGroup) -> None:
@@ -151,11 +153,17 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
             base=given.base,
             max_prompt_tokens=given.max_prompt_tokens,
             retry_failed=given.retry_failed,
+            dry_run=given.dry_run,
+            thinking_tokens=given.thinking_tokens,
         )
         found = experts(named, os.environ.get("TRAIN_FILES", "").split(), given.data)
         sample(found, wanted, given.out, unseen)
     elif settings:
         raise BadSettings(f"{settings[0]}: nothing is sampled without TASK=EXPERT, so there is nothing to set.")
+    elif given.dry_run:
+        raise BadSettings("--dry-run plans the sampling: name TASK=EXPERT. A selection asks nobody.")
+    if given.dry_run:
+        return
     select(given, rule, unseen)
 
 

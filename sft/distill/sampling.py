@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import BadSettings
-from agents.evaluate import local
+from agents.evaluate import local, preflight
 from agents.evaluate.checkpoint import Checkpoint
 from agents.evaluate.collection import seldom_collected
-from agents.evaluate.command import Prepare, take_missing
+from agents.evaluate.command import Prepare, dry_run, still_to_take, take_missing
 from agents.evaluate.journal import Journal
-from agents.evaluate.run_folder import generation, write_choice
+from agents.evaluate.run_folder import generation, samples_there, write_choice
 from agents.evaluate.settings import EvaluationSettings, Item, items
 from agents.evaluate.vllm_server import ServerSettings, free_port
 from agents.judge import GatewaySettings
@@ -31,6 +31,7 @@ from agents.judge.words import sections_of
 from sft.distill.experts import SAMPLED, Expert
 from sft.distill.unseen import Unseen, fingerprints
 
+Fingerprints = Mapping[tuple[str, int], Sequence[str]]  # set and number of a row -> digests of its record and groups
 SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
 
 
@@ -53,6 +54,8 @@ class SamplingSettings:
     base: str | None = None
     max_prompt_tokens: int | None = None
     retry_failed: bool = False
+    dry_run: bool = False
+    thinking_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,9 @@ class _Plan:
 def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, unseen: Unseen) -> None:
     """Take the samples of all experts that are not there yet, one expert after the other.
 
+    Every endpoint that will be asked is asked once before the first sample. A dry run prints what would be asked, and
+    neither samples nor writes.
+
     Args:
         unseen: rows of evaluations; they are not sampled.
 
@@ -78,22 +84,35 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, uns
     plans = [_plan(expert, settings, out) for expert in experts]
     if len({plan.folder for plan in plans}) < len(plans):
         raise BadSettings("Two experts have the same name and files. Name each of them once.")
-    wanted = [items(plan.settings) for plan in plans]
-    folders = [generation(plan.folder, found) for plan, found in zip(plans, wanted, strict=True)]
+    chosen = [_choose(items(plan.settings), unseen) for plan in plans]
+    for plan, (_, wanted) in zip(plans, chosen, strict=True):
+        if settings.dry_run:
+            thinking = settings.thinking_tokens
+            dry_run(plan.settings, wanted, plan.folder, retry_failed=settings.retry_failed, thinking_tokens=thinking)
+        else:
+            there = samples_there(plan.folder)
+            preflight.check(plan.settings, still_to_take(wanted, there, settings.retry_failed))
+    if settings.dry_run:
+        return
+    folders = [generation(plan.folder, wanted) for plan, (_, wanted) in zip(plans, chosen, strict=True)]
     entries = [
         {"folder": str(folder.relative_to(out)), "expert": plan.expert.name, "sets": _texts(plan.expert.sets)}
         for plan, folder in zip(plans, folders, strict=True)
     ]
     out.mkdir(parents=True, exist_ok=True)
     (out / SOURCES).write_text(json.dumps({"experts": entries}, indent=1), encoding="utf-8")
-    for plan, found, folder in zip(plans, wanted, folders, strict=True):
-        _take(plan, found, folder, settings.retry_failed, unseen)
+    for plan, (known, wanted), folder in zip(plans, chosen, folders, strict=True):
+        _take(plan, known, wanted, folder, settings.retry_failed)
+
+
+def _choose(found: Sequence[Item], unseen: Unseen) -> tuple[Fingerprints, list[Item]]:
+    """The fingerprints of all rows, and the samples of those that are in no evaluation."""
+    known = {(item.set, item.row.number): fingerprints(item.row) for item in found if item.sample == 0}
+    return known, [item for item in found if not unseen.holds(known[item.set, item.row.number])]
 
 
 @seldom_collected()
-def _take(plan: _Plan, found: Sequence[Item], folder: Path, retry_failed: bool, unseen: Unseen) -> None:
-    known = {(item.set, item.row.number): fingerprints(item.row) for item in found if item.sample == 0}
-    wanted = [item for item in found if not unseen.holds(known[item.set, item.row.number])]
+def _take(plan: _Plan, known: Fingerprints, wanted: Sequence[Item], folder: Path, retry_failed: bool) -> None:
     with closing(Journal(folder)) as journal:
         write_choice(folder, plan.settings, wanted)
         rows: dict[str, dict[int, Sequence[str]]] = {name: {} for name in plan.settings.sets}

@@ -72,7 +72,6 @@ def test_what_bounds_a_step() -> None:
     assert "at least 31.2 s because of 2.00 s a call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
 
 
-<<<<<<< HEAD
 def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
     rows: Any = [SimpleNamespace(task=CoSER()), SimpleNamespace(task=MirrorBench())]
     step = (rows, True, 40, ["coser"])
@@ -84,7 +83,7 @@ def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
         "tasks.mirrorbench.judge_samples=1": {**asked, "judge": 120},
     }
     endpoint = GatewaySettings.of({"judge": {"price_in": 2.5, "price_out": 15}}).judge
-    plans = [RolePlan("judge.by_task.coser", endpoint, 160, 160 * 3000, None)]
+    plans = [Load("judge.by_task.coser", endpoint, 160, 160 * 3000, 160 * judge_plan.TOKENS_OUT)]
     lines = describe(plans, 1, cheaper)
     price = (3000 * 2.5 + judge_plan.TOKENS_OUT * 15) / 1e6
     assert lines[1].startswith("up to 160 calls") and lines[1].endswith(f"${160 * price:,.3f}")
@@ -97,10 +96,7 @@ def test_a_task_that_is_cheap_already_has_no_cheaper_form() -> None:
     assert cheaper_options(rows, True, 40) == {}
 
 
-def checked(asked: dict[str, float], **sections: Any) -> tuple[list[RolePlan], Any]:
-=======
 def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:
->>>>>>> e384f02 (Share the check of judges' endpoints between training and evaluation)
     whole = config()
     for name, section in sections.items():
         OmegaConf.update(whole, name, section)

@@ -1,4 +1,4 @@
-"""A run whose weight syncs stop arriving, without an error, ends by itself; rollouts that were prefetched do not end one.
+"""A run whose weight syncs stop arriving, without an error, ends by itself; prefetched rollouts do not end a run.
 
 The first run trains LoRA at the recipe's learning rate: such small updates move no log-prob beyond rounding, and only
 the engine's unchanging answers give the lost syncs away. In the second run the weights move far in each step.

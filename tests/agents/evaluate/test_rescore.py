@@ -59,7 +59,7 @@ def test_another_judge_scores_the_same_episodes(played, tmp_path):
         asked = len(fake.requests)
         assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict") == 0
         assert len(fake.requests) == asked  # a rerun has nothing to do
-    assert models == {"strict"} and asked == 4
+    assert models == {"strict"} and asked == 1 + 4  # the preflight's call, and the verdicts
     assert before == {p: p.read_bytes() for p in played.iterdir() if p.is_file()}
     (folder,) = tmp_path.glob("*-rescored-*")
     old, new = EvaluationRun.load(played), EvaluationRun.load(folder)
@@ -130,7 +130,7 @@ def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(pla
         again = len(fake.requests) - asked
         assert evaluate(fake, tmp_path, *words) == 0
         assert len(fake.requests) == asked + again
-    assert again == 1 + 5 + 5  # the greeting; five opinions and their verdicts; the stories stay
+    assert again == 1 + 1 + 5 + 5  # one call to each endpoint; five opinions and their verdicts; the stories stay
     (old,) = first
     new = old.with_name(f"{old.name}.2")
     assert len(EvaluationRun.load(old).samples) == len(EvaluationRun.load(new).samples) == 8

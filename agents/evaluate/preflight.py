@@ -1,0 +1,184 @@
+"""Before the first sample: is every endpoint there that the chosen sets will ask, and what will they ask it?
+
+A key that is missing or a model that an endpoint does not know ends as one paragraph, before a server is started or an
+answer is paid for. With --dry-run the plan is printed as well, and no sample is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agents.errors import JudgeFailure, MissingKey
+from agents.evaluate.engine import BadPolicy
+from agents.evaluate.plan import ASSUMED, Plan, SetPlan, cost, sections_asked
+from agents.evaluate.settings import EvaluationSettings, Item
+from agents.judge import ChatModel, Endpoint
+from agents.judge import preflight as judges
+from agents.judge.preflight import Load
+from agents.judge.roles import require_prices
+
+
+def check(settings: EvaluationSettings, todo: Sequence[Item]) -> dict[str, float | None]:
+    """Ask every judge, partner and environment once that these samples will ask; the engine does it with the policy.
+
+    Returns:
+        Section -> seconds of that call.
+
+    Raises:
+        MissingKey: the variable of a key is not set. BadJudge: an endpoint cannot be used.
+        BadSettings: there is a budget, and a price is missing.
+    """
+    sets = _sets_by_section(settings, todo)
+    for section, names in sets.items():
+        for endpoint in _endpoints(settings, section):
+            if not _has_key(endpoint):
+                raise MissingKey(
+                    f"No key for {endpoint.name}, which is the {section} of {', '.join(names)}: the environment "
+                    f"variable {endpoint.api_key_env} is not set. Export it (export {endpoint.api_key_env}=...), name "
+                    f"another variable with {section}.api_key_env ({section}.api_key_env=none for a server that wants "
+                    "no key), or evaluate other sets (TASKS=...). No sample was taken."
+                )
+    require_prices(settings.gateway, [endpoint for section in sets for endpoint in _endpoints(settings, section)])
+    found = asyncio.run(judges.check(settings.gateway, list(sets))) if sets else {}
+    return {section: checked.latency_s for section, checked in found.items()}
+
+
+def check_policy(endpoint: Endpoint) -> float:
+    """Ask the model under test once.
+
+    Returns:
+        The seconds of that call.
+
+    Raises:
+        MissingKey: the variable of its key is not set. BadPolicy: it cannot be asked.
+    """
+
+    async def ask() -> float:
+        model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
+        start = time.perf_counter()
+        try:
+            await model.check()
+        finally:
+            await model.close()
+        return time.perf_counter() - start
+
+    try:
+        return asyncio.run(ask())
+    except JudgeFailure as failure:
+        raise BadPolicy(f"The model under test cannot be asked, {failure.cause}: {failure.detail}.") from failure
+
+
+def show(console: Console, settings: EvaluationSettings, plan: Plan) -> None:
+    """Print the plan."""
+    samples = sum(of_set.samples for of_set in plan.sets)
+    suite = f", suite {settings.suite}" if settings.suite else ""
+    rows = f"{settings.limit} rows a set" if settings.limit else "all rows"
+    title = f"Plan: {settings.policy.model} on {len(plan.sets)} sets{suite}, {rows}, {samples:,} samples to take"
+    console.print(_sets_table(plan, title))
+    console.print(_endpoints_table(plan.loads))
+    for of_set in plan.sets:
+        for option, loads in of_set.cheaper.items():
+            there = _price(cost(list(of_set.asked.values())))
+            calls = f"{of_set.calls('judge'):,.0f} judge calls, {there} in all"
+            fewer = sum(load.calls for section, load in loads.items() if section.startswith("judge"))
+            with_it = f"{fewer:,.0f} judge calls, {_price(cost(list(loads.values())))}"
+            _say(console, f"{of_set.name}: {calls}; with tasks.{of_set.name}.{option}: {with_it}.")
+    seconds, reason = plan.seconds()
+    _say(console, f"Price: {_whole_price(plan.loads)}. Time: about {_duration(seconds)} ({reason}).")
+    _say(console, f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
+    if settings.missing:
+        _say(console, f"Left out, as there is no file: {', '.join(settings.missing)}.")
+
+
+def _sets_table(plan: Plan, title: str) -> Table:
+    view = Table(title=Text(title), title_justify="left")
+    view.add_column("set")
+    for name in ("rows", "samples"):
+        view.add_column(name, justify="right")
+    view.add_column("judge", overflow="fold")
+    for name in ("policy", "judge", "partner", "environment"):
+        view.add_column(f"{name}\ncalls", justify="right")
+    for name in ("tokens in", "tokens out", "price"):
+        view.add_column(name, justify="right")
+    for of_set in plan.sets:
+        view.add_row(*map(Text, _cells(of_set)))
+    return view
+
+
+def _cells(of_set: SetPlan) -> list[str]:
+    loads = list(of_set.asked.values())
+    roles = ("policy", "judge", "partner", "environment")
+    return [
+        of_set.name,
+        f"{of_set.rows:,}",
+        f"{of_set.samples:,}",
+        of_set.models("judge") or "by rule",
+        *(f"{of_set.calls(role):,.0f}" if of_set.calls(role) else "" for role in roles),
+        f"{sum(load.tokens_in for load in loads):,.0f}",
+        f"{sum(load.tokens_out for load in loads):,.0f}",
+        _price(cost(loads)),
+    ]
+
+
+def _endpoints_table(loads: Sequence[Load]) -> Table:
+    view = Table(title=Text("Who is asked"), title_justify="left")
+    for name in ("role", "model", "key", "calls", "tokens in", "tokens out", "price"):
+        left = name in ("role", "model", "key")
+        view.add_column(name, justify="left" if left else "right", overflow="fold", no_wrap=name == "key")
+    for load in loads:
+        endpoint = load.endpoint
+        key = "none wanted" if endpoint.api_key_env is None else endpoint.api_key_env
+        state = "" if _has_key(endpoint) else " NOT SET"
+        counts = (f"{number:,.0f}" for number in (load.calls, load.tokens_in, load.tokens_out))
+        price = _price(load.cost_usd) if endpoint.priced else f"set {load.section}.price_in, .price_out"
+        view.add_row(*map(Text, (load.section, endpoint.name, f"{key}{state}", *counts, price)))
+    return view
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False)
+
+
+def _price(dollars: float | None) -> str:
+    return "unknown" if dollars is None else f"${dollars:,.2f}"
+
+
+def _whole_price(loads: Sequence[Load]) -> str:
+    """Of what has a price, and who has none."""
+    known = sum(load.cost_usd or 0.0 for load in loads)
+    unknown = [load.section for load in loads if not load.endpoint.priced]
+    return f"${known:,.2f}" + (f", and that of {', '.join(unknown)}, which is not set" if unknown else "")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
+
+
+def _sets_by_section(settings: EvaluationSettings, todo: Sequence[Item]) -> Mapping[str, list[str]]:
+    """Section -> the sets that will ask it."""
+    tasks = {item.set: item.row.task for item in todo}
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, task in tasks.items():
+        for section in sections_asked(settings, task):
+            found[section].append(name)
+    return found
+
+
+def _endpoints(settings: EvaluationSettings, section: str) -> Sequence[Endpoint]:
+    if section == "judge" and settings.gateway.jury:
+        return settings.gateway.jury
+    return (settings.gateway.named(section),)
+
+
+def _has_key(endpoint: Endpoint) -> bool:
+    return endpoint.api_key_env is None or bool(os.environ.get(endpoint.api_key_env))
