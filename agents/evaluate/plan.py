@@ -163,7 +163,8 @@ def _set_plan(
     asked = sections_asked(settings, task)
     cheaper: dict[str, dict[str, Load]] = {}
     for option, fewer in task.cheaper.items():
-        cheaper[option] = loads({section: fewer.get(_role(section), 0.0) for section in asked})
+        calls = {str(role): count for role, count in fewer.items()}
+        cheaper[option] = loads({section: calls.get(_role(section), 0.0) for section in asked})
     return SetPlan(name, len(rows), len(items), loads(asked), cheaper)
 
 

@@ -65,7 +65,7 @@ def check_policy(endpoint: Endpoint) -> float:
         model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
         start = time.perf_counter()
         try:
-            await model.check()
+            await model.scope().say([{"role": "user", "content": "Say hello."}])
         finally:
             await model.close()
         return time.perf_counter() - start
@@ -73,7 +73,10 @@ def check_policy(endpoint: Endpoint) -> float:
     try:
         return asyncio.run(ask())
     except JudgeFailure as failure:
-        raise BadPolicy(f"The model under test cannot be asked, {failure.cause}: {failure.detail}.") from failure
+        raise BadPolicy(
+            f"The model under test cannot be asked, {failure.cause}: {failure.detail}. Check its name, its address and "
+            "its key (OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY)."
+        ) from failure
 
 
 def show(console: Console, settings: EvaluationSettings, plan: Plan) -> None:

@@ -92,6 +92,26 @@ def test_a_row_keeps_the_expert_s_right_answer_and_says_where_it_is_from(tmp_pat
     assert found["fates"] == {"kept": len(rows), "worst": 36 - right, "duplicate": right - len(rows)}
 
 
+def test_a_dry_run_prints_the_plan_and_neither_samples_nor_writes(tmp_path, capsys):
+    for task in ("hitom", "sotopia"):
+        train_file(tmp_path / "data", task)
+    with FakeOpenAI(Experts("hitom", "sotopia")) as fake:
+        out = distil(tmp_path, *words(fake, "hitom", "sotopia"), "--n", "4", "--dry-run")
+        assert all("connection test" in r.text or "Say hello" in r.text for r in fake.requests)
+        assert {request.body["model"] for request in fake.requests} == {"expert-a", "gpt-5-nano"}
+    assert not out.exists()
+    printed = capsys.readouterr().out
+    assert "expert-a on 2 sets" in printed and "48 samples to take" in printed and "Time: about" in printed
+
+
+def test_a_judge_without_a_key_is_said_before_the_first_sample(tmp_path, capsys):
+    train_file(tmp_path / "data", "sotopia")
+    with FakeOpenAI(Experts("sotopia")) as fake:
+        distil(tmp_path, f"sotopia=endpoint:expert-a@{fake.url}", f"judge.base_url={fake.url}", code=2)
+        assert not fake.requests
+    assert "OPENAI_API_KEY is not set" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
 def test_every_seat_of_dialogue_and_scene_is_a_row_as_the_seat_saw_it(tmp_path):
     for task in ("sotopia", "coser"):
         train_file(tmp_path / "data", task)

@@ -92,6 +92,15 @@ def test_a_step_that_fails_ends_it_and_is_done_again(run, tmp_path):
     assert [line.split()[0] for line in said if ".sh" in line] == ["run_sft.sh", "recipe/ditto/eval.sh"]
 
 
+def test_a_dry_run_plans_sampling_and_evaluation_and_trains_nothing(run, tmp_path):
+    said, done = run("judge.model=j", EXPERTS="hitom=outputs/a", ACTOR_MODEL_PATH="base", DRY_RUN="1", SUITE="paper")
+    commands = [line for line in said if "=" not in line.split()[0]]
+    assert [line.split()[0] for line in commands] == ["python", "recipe/ditto/eval.sh"]
+    assert "--dry-run" in commands[0] and commands[1] == "recipe/ditto/eval.sh local judge.model=j"
+    assert "ACTOR_MODEL_PATH=base outputs/a" in said  # the student is not there yet
+    assert "student, as the base" in done.stdout
+
+
 def test_without_experts_it_says_what_it_needs(run):
     _, done = run(code=1)
     assert 'set EXPERTS="TASK=EXPERT ..."' in done.stderr
