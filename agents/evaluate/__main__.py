@@ -1,9 +1,10 @@
 """`python -m agents.evaluate [SETS...] [section.key=value ...]`: evaluate a model behind an API on SOUL.
 
     OPENAI_AGENT_MODEL=gpt-5.4 OPENAI_API_KEY=... python -m agents.evaluate hitom sotopia --limit 100
+    python -m agents.evaluate --suite paper --dry-run policy.model=gpt-5.4
     python -m agents.evaluate policy.model=mine policy.base_url=http://127.0.0.1:8000/v1 judge.model=gpt-5.4
 
-Without SETS all 27. The policy is OPENAI_AGENT_MODEL (OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY,
+Without SETS and --suite all 27. The policy is OPENAI_AGENT_MODEL (OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY,
 OPENAI_AGENT_REASONING_EFFORT) or the section `policy`; judges as in training (`python -m agents.judge show`). The same
 command goes on where it stopped. A checkpoint of yours: `python -m agents.evaluate.local`. Another judge's view of what
 a run has: `python -m agents.evaluate --rescore RUN judge.model=...`.
@@ -52,8 +53,10 @@ def rescored(given: argparse.Namespace, source: EvaluationRun) -> EvaluationSett
     """
     names, words = command.split(given.words)
     sections = sections_of(words, ["tasks"])
-    if names or "policy" in sections or given.limit or given.n != 1:
-        raise BadSettings("--rescore judges the samples that the run has: no sets, policy, --limit or --n beside it.")
+    if names or "policy" in sections or given.suite or given.limit or given.n != 1:
+        raise BadSettings(
+            "--rescore judges the samples that the run has: no sets, policy, --suite, --limit or --n beside it."
+        )
     options = sections.pop("tasks", {})
     given.name = given.name or f"{source.folder.name}-rescored"
     return rescore.settings_of(source, GatewaySettings.of(sections), options)

@@ -9,6 +9,7 @@ from typing import Any
 from agents import tasks
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun
+from agents.evaluate.suites import SUITES
 from agents.evaluate.table import columns_of, ordered
 from agents.judge.endpoint import DEFAULT_MODEL
 from agents.judge.roles import Role, paper_judge
@@ -66,6 +67,9 @@ def warnings(run: EvaluationRun, results: Results) -> list[str]:
             f"In no average, as there is no file: {', '.join(run.missing)} ({len(run.missing)} of the {asked} "
             "sets that were asked for)."
         )
+    if run.suite and run.limit != SUITES[run.suite].rows:
+        rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, SUITES[run.suite].rows))
+        found.append(f"The suite {run.suite} takes {suite_rows} of each set; this run takes {rows}.")
     columns = columns_of(run.suite)
     others = [
         f"{name}: {role} {' + '.join(models)}, not {wanted}"

@@ -69,6 +69,9 @@ def test_missing_sets_are_said_in_the_table_file(tmp_path):
     assert text.startswith("Judges: ") and "macro average, 2 sets" in text
     assert "In no average, as there is no file: fantom (1 of the 3 sets that were asked for)." in text
     assert "GRPO 8B (paper)" in text and "(card)" not in text  # the suite's columns
+    assert "The suite paper takes" not in text
+    (tmp_path / "chosen.json").write_text(json.dumps({**chosen, "limit": 5, "suite": "paper"}))
+    assert "The suite paper takes 100 rows of each set; this run takes 5 rows." in noted(type(run).load(tmp_path))[1]
 
 
 def test_a_suite_is_frozen_and_of_sets_that_there_are():

@@ -101,6 +101,7 @@ def test_a_dialogue_is_judged_again_with_all_that_was_said_and_done(tmp_path):
 def test_a_run_decides_what_is_rescored(played, tmp_path, capsys):
     with FakeOpenAI(answer) as fake:
         assert evaluate(fake, tmp_path, "--rescore", str(played), "hitom") == 2
+        assert evaluate(fake, tmp_path, "--rescore", str(played), "--suite", "paper") == 2
         assert evaluate(fake, tmp_path, "--rescore", str(tmp_path)) == 2
         assert not fake.requests
     told = capsys.readouterr().err
