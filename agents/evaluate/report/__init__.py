@@ -35,7 +35,7 @@ from agents.evaluate.run_folder import EvaluationRun
 from agents.task import Metric
 
 FILE = "report.html"
-SCRIPTS = ("store", "elements", "link", "results", "list", "scene", "sample", "browser", "page")
+SCRIPTS = ("store", "elements", "link", "results", "list", "browser", "scene", "sample", "samples", "page")
 
 
 def html(run: EvaluationRun, results: Results, groups: Breakdowns) -> str:
@@ -91,6 +91,7 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
         "model": run.name,
         "sets": [set_facts(name, results.sets[name].headline) for name in names],
         "n": run.n,
+        "entries": "samples",
         "names": names_of(sample["groups"] for sample in ordered),
     }
     of_list = index(ordered, answers, names, starts)

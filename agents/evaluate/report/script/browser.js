@@ -1,11 +1,12 @@
-// The browser over samples: the filters' form, the heads and pages of the list, and the sample beside it.
+// The browser over a list: the filters' form, the list's heads and pages, and beside it the entry that is open. Who
+// extends it says what the field "state" offers (`states`) and what an entry shows (`pane`).
 
 const pane = document.getElementById("sample");
 
 class Browser {
-  constructor(store) {
+  constructor(store, list) {
     this.store = store;
-    this.list = new List(store);
+    this.list = list;
     this.following = true; // the address of the page, before all
     this.list.drawn = () => this.remember();
     this.setOptions();
@@ -43,14 +44,8 @@ class Browser {
   // ---- filters
 
   setOptions() {
-    const { index } = this.store;
-    const sets = known.sets.map(({ name }) => [name, name]);
-    form.elements.set.replaceChildren(...options([["", "all"], ...sets]));
-    const counts = new Map();
-    for (const cause of index.cause) if (cause) counts.set(cause, (counts.get(cause) ?? 0) + 1);
-    const causes = [...counts].sort().map(([cause, n]) => [`cause:${cause}`, `failed: ${words(cause)} (${counted(n)})`]);
-    const states = [["", "all"], ["valid", "with a verdict"], ["failed", "failed"], ["contentless", "said nothing"], ...causes];
-    form.elements.state.replaceChildren(...options(states));
+    form.elements.set.replaceChildren(...options([["", "all"], ...known.sets.map(({ name }) => [name, name])]));
+    form.elements.state.replaceChildren(...options(this.states()));
   }
 
   // A choice for each kind of groups that the chosen set has.
@@ -91,7 +86,7 @@ class Browser {
   show(query) {
     const { filters, order, page } = choiceOf(query);
     this.list.filters = filters;
-    this.list.order = COLUMNS.some(({ key }) => key === order.key) ? order : { key: "", descending: false };
+    this.list.order = this.list.columns.some(({ key }) => key === order.key) ? order : { key: "", descending: false };
     for (const name of FIELDS) form.elements[name].value = filters[name];
     this.drawGroups();
     return this.list.filter(page);
@@ -100,7 +95,7 @@ class Browser {
   // ---- the list
 
   drawHeads() {
-    const heads = COLUMNS.map(({ key, title, sorts }) => {
+    const heads = this.list.columns.map(({ key, title, sorts }) => {
       if (sorts === false) return h("th", { scope: "col", className: key }, title);
       const button = h("button", { type: "button" }, title);
       button.addEventListener("click", () => this.sortBy(key));
@@ -134,18 +129,17 @@ class Browser {
     this.list.mark(i);
     const line = await this.store.line(i);
     if (this.list.open !== i) return; // another one was opened meanwhile
-    const previous = h("button", { type: "button", title: "Arrow left", ariaLabel: "Previous sample" }, "←");
-    const next = h("button", { type: "button", title: "Arrow right", ariaLabel: "Next sample" }, "→");
+    const previous = h("button", { type: "button", title: "Arrow left", ariaLabel: "Previous" }, "←");
+    const next = h("button", { type: "button", title: "Arrow right", ariaLabel: "Next" }, "→");
     const close = h("button", { type: "button", title: "Esc", ariaLabel: "Close" }, "×");
     previous.addEventListener("click", () => this.move(-1));
     next.addEventListener("click", () => this.move(1));
     close.addEventListener("click", () => this.close());
-    const which = `${this.store.set(i)}, row ${line.number}${known.n > 1 ? `, sample ${line.sample}` : ""}`;
-    const title = h("h2", {}, h("a", { href: this.address(i), title: "Link to this sample" }, which));
-    const bar = h("div", { className: "bar" }, title, h("span", { className: "turn" }, previous, next, close));
-    const [first, ...others] = drawSample(line);
-    pane.replaceChildren(bar, first, ...others);
-    pane.setAttribute("aria-label", which);
+    const { title, content } = this.pane(line, i);
+    const link = h("h2", {}, h("a", { href: this.address(i), title: "Link to it, with this list" }, title));
+    const bar = h("div", { className: "bar" }, link, h("span", { className: "turn" }, previous, next, close));
+    pane.replaceChildren(bar, ...content);
+    pane.setAttribute("aria-label", title);
     pane.scrollTop = 0;
     if (opening) document.querySelector(".panes").scrollIntoView({ block: "nearest" }); // not below the bar
     this.remember();

@@ -1,8 +1,7 @@
 // The page: which view a link shows, and the keys.
 
 const views = { results: document.getElementById("results-view"), samples: document.getElementById("samples-view") };
-const ready = Store.open().then(async (store) => {
-  const browser = new Browser(store);
+const ready = openBrowser().then(async (browser) => {
   await browser.show(new URLSearchParams());
   return browser;
 });

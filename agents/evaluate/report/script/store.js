@@ -18,7 +18,7 @@ async function unpack(id) {
 
 class Store {
   static async open() {
-    const store = new Store();
+    const store = new this();
     store.index = JSON.parse(await unpack("index"));
     store.size = store.index.set.length;
     store.places = new Map();
@@ -83,18 +83,18 @@ class Store {
       const start = this.index.starts[part];
       const hits = places.filter((i) => {
         const line = lines[i - start];
-        return line.toLowerCase().includes(escaped) && texts(JSON.parse(line)).some((t) => t.toLowerCase().includes(wanted));
+        return line.toLowerCase().includes(escaped) && this.texts(JSON.parse(line)).some((t) => t.toLowerCase().includes(wanted));
       });
       yield [++read / byPart.size, hits];
     }
   }
-}
 
-// What of a sample can be searched: what was said, what was judged, why it failed, and its record.
-function texts(line) {
-  const { seats, critique, failure } = line.draft;
-  const said = Object.values(seats ?? {}).flatMap((messages) => messages.map((message) => message.content));
-  return [...said, critique ?? "", failure?.detail ?? "", ...leaves(line.record)];
+  // What of a sample can be searched: what was said, what was judged, why it failed, and its record.
+  texts({ draft, record }) {
+    const { seats, critique, failure } = draft;
+    const said = Object.values(seats ?? {}).flatMap((messages) => messages.map((message) => message.content));
+    return [...said, critique ?? "", failure?.detail ?? "", ...leaves(record)];
+  }
 }
 
 function leaves(value) {

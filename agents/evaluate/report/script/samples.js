@@ -1,0 +1,106 @@
+// The report's own list and samples (list.js, browser.js).
+
+const SAMPLE_COLUMNS = [
+  { key: "set", title: "set" },
+  { key: "number", title: "row" },
+  { key: "sample", title: "sample", shown: known.n > 1 },
+  { key: "reward", title: "score" },
+  { key: "state", title: "ended" },
+  { key: "question", title: "question" },
+  { key: "target", title: "expected" },
+  { key: "given", title: "given" },
+  { key: "cost", title: "cost" },
+  { key: "seconds", title: "time" },
+].filter((column) => column.shown !== false);
+
+function stateText(index, i) {
+  if (index.cause[i]) return words(index.cause[i]);
+  return index.contentless[i] ? "said nothing" : words(index.ended[i]);
+}
+
+class SampleList extends List {
+  constructor(store) {
+    super(store, SAMPLE_COLUMNS);
+    const { cost } = store.index;
+    document.getElementById("list").classList.toggle("no-price", cost.includes(null) && !cost.some((one) => one > 0));
+  }
+
+  passes(i) {
+    const { state, low, high } = this.filters;
+    const { index } = this.store;
+    if (state === "valid" && index.cause[i]) return false;
+    if (state === "failed" && !index.cause[i]) return false;
+    if (state === "contentless" && !index.contentless[i]) return false;
+    if (state.startsWith("cause:") && index.cause[i] !== state.slice(6)) return false;
+    const score = index.reward[i] === null ? null : 100 * index.reward[i];
+    // Half of the last digit shown: a score that reads 50.0 is not below 50.
+    if (low !== "" && (score === null || score < Number(low) - 0.05)) return false;
+    if (high !== "" && (score === null || score > Number(high) + 0.05)) return false;
+    return true;
+  }
+
+  value(key, i) {
+    const { index } = this.store;
+    if (key === "state") return stateText(index, i);
+    return key === "given" ? (index.given[i] ?? (index.said[i] || null)) : index[key][i];
+  }
+
+  draw() {
+    this.drawGivenHead();
+    super.draw();
+  }
+
+  // Over the last words of samples that have no single right answer "given" would mislead.
+  drawGivenHead() {
+    const withTarget = this.shown.filter((i) => this.store.index.target[i] !== null).length;
+    const title = withTarget === 0 ? "said last" : withTarget === this.shown.length ? "given" : "given, or said last";
+    document.querySelector("#list thead th.given button").textContent = title;
+    document.getElementById("list").classList.toggle("no-target", withTarget === 0);
+  }
+
+  cells(i) {
+    const { index } = this.store;
+    return {
+      set: h("a", { href: `#${this.store.link(i)}` }, this.store.set(i)),
+      number: String(index.number[i]),
+      sample: String(index.sample[i]),
+      reward: scoreText(index.reward[i]),
+      state: h("span", { className: index.cause[i] ? "failed" : "" }, stateText(index, i)),
+      question: h("bdi", {}, index.question[i]),
+      target: h("bdi", {}, index.target[i] ?? ""),
+      given: this.given(i),
+      cost: costText(index.cost[i]),
+      seconds: secondsText(index.seconds[i]),
+    };
+  }
+
+  // The answer that was read, with a sign for right and wrong; where there is none, the last words.
+  given(i) {
+    const { index } = this.store;
+    const said = h("bdi", { className: "last" }, index.said[i]);
+    if (index.target[i] === null) return [said];
+    const mark = markOf(rightness(index.reward[i], known.sets[index.set[i]]));
+    return [mark, index.given[i] === null ? [h("em", {}, "not readable: "), said] : h("bdi", {}, index.given[i])];
+  }
+}
+
+class SampleBrowser extends Browser {
+  constructor(store) {
+    super(store, new SampleList(store));
+  }
+
+  states() {
+    const { index } = this.store;
+    const counts = new Map();
+    for (const cause of index.cause) if (cause) counts.set(cause, (counts.get(cause) ?? 0) + 1);
+    const causes = [...counts].sort().map(([cause, n]) => [`cause:${cause}`, `failed: ${words(cause)} (${counted(n)})`]);
+    return [["", "all"], ["valid", "with a verdict"], ["failed", "failed"], ["contentless", "said nothing"], ...causes];
+  }
+
+  pane(line, i) {
+    const title = `${this.store.set(i)}, row ${line.number}${known.n > 1 ? `, sample ${line.sample}` : ""}`;
+    return { title, content: drawSample(line) };
+  }
+}
+
+const openBrowser = async () => new SampleBrowser(await Store.open());
