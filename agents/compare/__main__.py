@@ -1,6 +1,7 @@
 """`python -m agents.compare RUN_A RUN_B [RUN_C ...]`: finished evaluations, row by row against the first.
 
     python -m agents.compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out comparison.md
+    python -m agents.compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --html comparison.html
 
 A run is the folder of an evaluation. Rows are paired: the same set, the same place in its file, the same record.
 """
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from agents.compare import report
 from agents.compare.comparison import Comparison, compare
+from agents.compare.page import write_page
 from agents.errors import SoulError
 from agents.evaluate.run_folder import EvaluationRun
 
@@ -41,6 +43,11 @@ def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
     return [compare(base, other, (first, name), seed) for other, name in zip(others, names, strict=True)]
 
 
+def html_file(wanted: Path, one: Comparison, *, several: bool) -> Path:
+    """Where the page goes: of several comparisons each has its own, named after the run that is compared."""
+    return wanted.with_name(f"{wanted.stem}-{one.other.folder.resolve().name}{wanted.suffix}") if several else wanted
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0; 2 where the user can mend it."""
     parser = argparse.ArgumentParser(
@@ -49,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("baseline", type=Path, help="folder of the run that the others are held against")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of other runs")
     parser.add_argument("--out", type=Path, metavar="F.md", help="write it as Markdown too")
+    parser.add_argument("--html", type=Path, metavar="F.html", help="write a page with every paired row, both texts")
     parser.add_argument("--json", action="store_true", help="print JSON and no tables")
     parser.add_argument("--rows", type=int, default=ROWS, help=f"of a set to show, gained and lost (default {ROWS})")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
@@ -62,6 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text("\n".join(report.markdown(one, rows) for one in found), encoding="utf-8")
+    if given.html is not None:
+        for one in found:
+            file = html_file(given.html, one, several=len(found) > 1)
+            write_page(one, file)
+            print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)", file=sys.stderr if given.json else sys.stdout)
     if given.json:
         print(json.dumps([report.to_json(one, rows) for one in found], indent=1, ensure_ascii=False))
     else:

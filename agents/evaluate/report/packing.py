@@ -49,9 +49,9 @@ def index(
             "cause": [None if draft["valid"] else (draft["failure"] or {}).get("cause", "unknown") for draft in drafts],
             "contentless": [int(draft["contentless"]) for draft in drafts],
             "ended": [draft["ended"] for draft in drafts],
-            "question": [_start(of.question, SHOWN_CHARACTERS) for of in answers],
-            "target": [_start(of.target, SHOWN_OF_ANSWERS) for of in answers],
-            "given": [_start(of.given, SHOWN_OF_ANSWERS) for of in answers],
+            "question": [start_of(of.question, SHOWN_CHARACTERS) for of in answers],
+            "target": [start_of(of.target, SHOWN_OF_ANSWERS) for of in answers],
+            "given": [start_of(of.given, SHOWN_OF_ANSWERS) for of in answers],
             # Shown where no answer was read; nothing else needs it.
             "said": [
                 "" if of.given is not None else last_turn(draft["seats"])[:SHOWN_CHARACTERS]
@@ -90,7 +90,7 @@ def last_turn(seats: Mapping[str, Sequence[Mapping[str, str]]] | None) -> str:
     return " ".join(said[-1].split()) if said else ""
 
 
-def _start(text: str | None, most: int) -> str | None:
+def start_of(text: str | None, most: int) -> str | None:
     """The beginning of a text, on one line."""
     return None if text is None else " ".join(text.split())[:most]
 

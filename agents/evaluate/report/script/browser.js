@@ -86,7 +86,7 @@ class Browser {
   show(query) {
     const { filters, order, page } = choiceOf(query);
     this.list.filters = filters;
-    this.list.order = this.list.columns.some(({ key }) => key === order.key) ? order : { key: "", descending: false };
+    this.list.order = this.list.columns.some(({ key }) => key === order.key) ? order : this.list.usual;
     for (const name of FIELDS) form.elements[name].value = filters[name];
     this.drawGroups();
     return this.list.filter(page);

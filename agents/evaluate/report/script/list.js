@@ -7,6 +7,8 @@ const form = document.getElementById("filters");
 const rowsOfList = document.querySelector("#list tbody");
 
 class List {
+  usual = { key: "", descending: false }; // the order where none is chosen: as the rows come
+
   constructor(store, columns) {
     this.store = store;
     this.columns = columns;

@@ -1,0 +1,75 @@
+"""A comparison as one HTML file that fetches nothing: `python -m agents.compare A B --html F.html`.
+
+overview.py     the head, the warnings, and the table of sets
+entries.py      the paired rows as the page carries them: an index, and their texts in parts
+page.html .css  the page; pairs.js shows the rows. All else is the report's (agents/evaluate/report)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from agents.compare.comparison import Comparison
+from agents.compare.page.entries import index, paired_rows, row_line
+from agents.compare.page.overview import overview, sets_table
+from agents.evaluate.report import FILE, set_facts
+from agents.evaluate.report.group_names import names_of
+from agents.evaluate.report.markup import element, join
+from agents.evaluate.report.packing import embedded, packed, parts, to_json
+from agents.evaluate.report.page_parts import filled, policy, read, script_of
+
+SCRIPTS = ("store", "elements", "link", "list", "browser", "scene", "sample")
+_HERE = Path(__file__).parent
+
+
+def write_page(found: Comparison, file: Path) -> None:
+    """Write the page; it is there as a whole, or as it was before. Links lead from its folder to the two reports."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f"{file.suffix}.partial")
+    with partial.open("w", encoding="utf-8", newline="") as out:
+        out.writelines(_pieces(found, file.parent))
+    os.replace(partial, file)
+
+
+def _pieces(found: Comparison, folder: Path) -> Iterator[str]:
+    rows = paired_rows(found)
+    style = read("report.css") + _own("page.css")
+    script = "\n".join((script_of(SCRIPTS), _own("pairs.js"), script_of(["page"])))
+    head, tail = _own("page.html").split("$parts\n")
+    yield filled(
+        head,
+        policy=policy(style, script),
+        title=join(" against ".join(reversed(found.labels))),
+        style=style,
+        overview=overview(found),
+        table=sets_table(found),
+        count=f"{len(rows):,}",
+    )
+    starts = []
+    for place, (start, body) in enumerate(parts(to_json(row_line(row)) for row in rows)):
+        starts.append(start)
+        yield element("script", body, type="application/gzip", id=f"part-{place}") + "\n"
+    known = {
+        "entries": "rows",
+        "labels": found.labels,
+        "reports": [_report(run.folder, folder) for run in (found.base, found.other)],
+        "sets": [set_facts(name, one.headline) for name, one in found.sets.items()],
+        "names": names_of(row.pair.base[0]["groups"] for row in rows),
+    }
+    of_list = index(rows, list(found.sets), starts)
+    yield filled(tail, known=embedded(known), index=packed(to_json(of_list)), script=script)
+
+
+def _report(run: Path, folder: Path) -> str | None:
+    """The address of a run's report, from this folder; None where it has none."""
+    file = run / FILE
+    if not file.is_file():
+        return None
+    return quote(Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix(), errors="replace")
+
+
+def _own(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
