@@ -6,17 +6,20 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from agents import tasks
 from agents.choice import OneTurnTask
 from agents.errors import BadSettings, MissingKey
 from agents.judge import GatewaySettings, Usage
 from agents.judge.ledger import Ledger
 from agents.judge.preflight import BadJudge, Load
+from agents.judge.words import sections_of
 from agents.task import Task
 from agents.tasks.coser import CoSER
 from agents.tasks.mirrorbench import MirrorBench
 from agents.testing import FakeOpenAI, Json, Text, Unauthorized
 from ditto import judge_plan
-from ditto.judge_plan import cheaper_options, describe, roles_asked
+from ditto.judge_plan import BadJudge, cheaper_options, describe, roles_asked
+from ditto.launch import load_config
 from ditto.settings import BadConfig, Settings
 from tests.ditto.test_settings import config
 
@@ -94,6 +97,19 @@ def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
 def test_a_task_that_is_cheap_already_has_no_cheaper_form() -> None:
     rows: Any = [SimpleNamespace(task=task) for task in (CoSER(merged_dimensions=True), MirrorBench(judge_samples=1))]
     assert cheaper_options(rows, True, 40) == {}
+
+
+@pytest.mark.parametrize("task", [CoSER(), MirrorBench()], ids=lambda task: task.name)
+def test_the_options_that_a_plan_names_are_taken_by_training_and_evaluation(task: Task[Any]) -> None:
+    for option, calls in task.cheaper.items():
+        word = f"tasks.{task.name}.{option}"
+        trained = load_config(["--config-name", "trainer", "data.train_files=[a]", "data.val_files=[b]", word])
+        for options in (OmegaConf.to_container(trained.tasks), sections_of([word], ["tasks"])["tasks"]):
+            tasks.configure(options)  # type: ignore[arg-type]
+            try:
+                assert tasks.load(task.name).calls_per_episode == calls
+            finally:
+                tasks.configure({})
 
 
 def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:
