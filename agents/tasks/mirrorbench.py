@@ -26,6 +26,7 @@ of the human's length gets less in proportion, and one word never gets more than
 0.04, 0.08 and 0.18. Where the human wrote fewer than five words (34 of 547 conversations) there is no lexical score,
 and the reward is the mean of the three judgments. The rest of the blind spot stays: a fixed answer of five different
 words scores 0.91 in QuLAC, where people answer in eight words. Only the three judgments can tell it from a real answer.
+(A policy that says nothing but "ok" gets 0 unjudged: to the judge gateway this is an opening without an answer.)
 
 The last assistant turn of a record has no user turn after it; nobody gets to see it. It answers the real user, and
 would only tell the judge which conversation is real.
@@ -160,7 +161,7 @@ class MirrorBench(Task[MirrorBenchRow]):
         # A model as assistant is asked between user turns: 1.1 times in a published conversation.
         others: dict[Role, float] = {"partner": 1.1} if assistant == "model" else {}
         self.calls_per_episode = {"judge": float(sum(self.samples)), **others}
-        if min(self.samples) < max(self.samples) or min(self.samples) > 1:
+        if judge_samples != 1:
             self.cheaper = {"judge_samples=1": {"judge": float(len(self.samples)), **others}}
 
     @property
