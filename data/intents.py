@@ -33,7 +33,7 @@ from agents.judge.usage import Usage
 from agents.judge.words import sections_of
 from agents.metrics.lexical import content_words, words
 from agents.prompts import load_prompt
-from data.prism import Conversation, adds_nothing, is_conversation, json_lines, read_conversation, read_openings
+from data.prism import ADDS_NOTHING, Conversation, is_conversation, json_lines, read_conversation, read_openings
 
 PROMPT = load_prompt("userllm/intent")
 RUN = 5  # words in a row that an intent may not share with a message
@@ -129,7 +129,11 @@ def conversations(paths: Sequence[Path]) -> list[Conversation]:
     Raises:
         ValueError: naming file, line and field.
     """
-    return list({one.key: one for path in paths for one in _of_file(path) if not one.intent}.values())
+    return list(
+        {
+            one.key: one for path in paths if path.name not in ADDS_NOTHING for one in _of_file(path) if not one.intent
+        }.values()
+    )
 
 
 def _of_file(path: Path) -> Iterator[Conversation]:
@@ -139,7 +143,7 @@ def _of_file(path: Path) -> Iterator[Conversation]:
     for where, raw in json_lines(path):
         if is_conversation(raw):
             yield read_conversation(where, raw)
-        elif not adds_nothing(raw):
+        elif not is_written(raw):
             raise ValueError(f"{where}: no conversation of PRISM; give conversations.jsonl or the table of openings")
 
 

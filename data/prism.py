@@ -1,7 +1,7 @@
 """PRISM's conversations (github.com/HannahKirk/prism-alignment), as far as UserLLM needs them.
 
 Two of its files are read: `conversations.jsonl`, and the table of opening prompts by cluster (`.csv` with `top_texts`),
-which has no later turns. `utterances.jsonl` and `survey.jsonl` are published beside them and add nothing here.
+which has no later turns. The files published beside the first (utterances, survey, metadata, models) add nothing here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _TURN = {"turn", "role", "content"}
-_ADDS_NOTHING = ("utterance_id", "survey_only")  # a field of utterances.jsonl, and one of survey.jsonl
+ADDS_NOTHING = frozenset({"utterances.jsonl", "survey.jsonl", "metadata.jsonl", "models.jsonl"})
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ class Conversation:
 def is_conversation(record: Any) -> bool:
     """Whether a JSON line is a record of conversations.jsonl."""
     return isinstance(record, dict) and "conversation_history" in record
-
-
-def adds_nothing(record: Any) -> bool:
-    """Whether a JSON line is of one of PRISM's other files."""
-    return isinstance(record, dict) and any(field in record for field in _ADDS_NOTHING)
 
 
 def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:

@@ -41,7 +41,7 @@ from agents.metrics.lexical import content_words
 from agents.tasks.userllm import choices_mentioned
 from data import intents
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
-from data.prism import Conversation, adds_nothing, is_conversation, json_lines, read_conversation, read_openings
+from data.prism import ADDS_NOTHING, Conversation, is_conversation, json_lines, read_conversation, read_openings
 from data.rows import Record
 
 OWN_OPTION = "CommonsenseQA: the question holds one of its own options"
@@ -86,7 +86,7 @@ def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: in
     Raises:
         ValueError: naming file, line and field.
     """
-    files = sorted((Path(path) for path in paths), key=lambda path: path.name)
+    files = [path for path in sorted(map(Path, paths), key=lambda path: path.name) if path.name not in ADDS_NOTHING]
     written = intents.read(chain.from_iterable(json_lines(path) for path in files if path.suffix != ".csv"))
     left_out: Counter[str] = Counter()
     rows: dict[str, Record] = {}
@@ -128,7 +128,7 @@ def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Coun
             yield _natural(where, raw, seed)
         elif is_conversation(raw):
             yield from _prism([read_conversation(where, raw)], written, left_out)
-        elif not intents.is_written(raw) and not adds_nothing(raw):
+        elif not intents.is_written(raw):
             raise ValueError(
                 f"{where}: fields {sorted(fields)} are none of the known: question and choices (CommonsenseQA), "
                 "question and answer (nq_open), conversation_history (PRISM), conversation and intent (intents)"

@@ -220,8 +220,8 @@ def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, 
 def test_prisms_other_files_add_nothing(tmp_path):
     folder = [write(tmp_path / "conversations.jsonl", prism(["do bees see", "why"], intent=INTENT))]
     alone = userllm.convert(folder)
-    folder.append(write(tmp_path / "utterances.jsonl", {"utterance_id": "ut1", "user_prompt": "hi"}))
-    folder.append(write(tmp_path / "survey.jsonl", {"user_id": "u1", "survey_only": False}))
+    for name in ("utterances", "survey", "metadata", "models"):
+        folder.append(write(tmp_path / f"{name}.jsonl", {"user_id": "u3", "user_prompt": "hi"}))
     assert userllm.convert(folder) == alone
 
 
