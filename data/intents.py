@@ -129,11 +129,8 @@ def conversations(paths: Sequence[Path]) -> list[Conversation]:
     Raises:
         ValueError: naming file, line and field.
     """
-    return list(
-        {
-            one.key: one for path in paths if path.name not in ADDS_NOTHING for one in _of_file(path) if not one.intent
-        }.values()
-    )
+    found = (one for path in paths if path.name not in ADDS_NOTHING for one in _of_file(path))
+    return list({one.key: one for one in found if not one.intent}.values())
 
 
 def _of_file(path: Path) -> Iterator[Conversation]:
