@@ -72,7 +72,9 @@ def test_what_else_records_tell():
     assert friends["relationship"] == RELATIONSHIPS[3]
     assert "environment" not in example_groups("sotopia", source={"name": "x"})  # and no mistake either
     assert "relationship" not in example_groups("sotopia", relationship="They met at a wedding in May.")
-    assert example_groups("mistakes") == example_groups("lifechoices") == example_groups("humanllm") == {}
+    assert example_groups("lifechoices") == example_groups("humanllm") == {}
+    assert example_groups("mistakes") == {"image": "none"}
+    assert example_groups("mistakes", AnswerBText="![A graph of [x]](b.png)") == {"image": "described"}
 
 
 def test_the_scenes_of_a_chain_are_counted_where_the_record_lists_them():
