@@ -1,7 +1,8 @@
-"""What makes two ParaToMi stories the same story in other words: their people, their places and the object that moves.
+"""What makes two ParaToMi stories the same story in other words: who and where each sentence is about.
 
-A paraphrase exchanges verbs and word order ("stepped into", "arrived at") and keeps names, rooms, containers and
-objects. ToMi draws those from fixed lists.
+A paraphrase exchanges verbs and the order of words ("stepped into", "arrived at") and keeps, sentence by sentence, the
+people, rooms and containers. So the key is their sequence and the object that is asked about. ToMi draws rooms and
+containers from fixed lists.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ ROOMS = (
     "staircase study sunroom workshop"
 ).split()
 # Longest first and whole words only: "master_bedroom" is no bedroom, "hallway" no hall. Percept-ToMi writes blanks.
-_PLACE = re.compile(
-    rf"(?<![\w-])({'|'.join(sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)).replace('_', '[_ ]')})(?![\w-])"
-)
+_KINDS = "|".join(sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)).replace("_", "[_ ]")
+# Stories made after Hi-ToM have coloured containers: a red_box is another place than a blue_box.
+_PLACE = re.compile(rf"(?<![\w-])((?:[a-z]+_)?(?:{_KINDS}))(?![\w-])")
 # ToMi's names are the only other capitalised words.
 _NAME = re.compile(r"\b(?!(?:The|There|In|Inside|On|At|A|An|It|Where|TV)\b)[A-Z][a-z]+\b")
 _OBJECT = re.compile(r"(?:\bfor|\bwas|\bis) the ([a-z_ -]+?)(?= at\b| in\b| really\b|\s*\?|\s*$)")
@@ -32,13 +33,16 @@ def places(story: Sequence[str]) -> list[str]:
 
 
 def story_key(story: Sequence[str], question: str) -> str:
-    """Equal for all questions about a story and for all its paraphrases; the story's words where it names nobody."""
+    """Equal for all questions about a story and for all its paraphrases; the story's words where it names nothing."""
     text = "\n".join(story)
     asked = _OBJECT.search(question)
     thing = asked[1].replace(" ", "_") if asked else ""
     # "Gloves lie in the crate": an object may begin a sentence.
-    names = sorted(name for name in set(_NAME.findall(text)) if name.lower() not in {thing, *text.split()})
-    where = sorted({place.replace(" ", "_") for place in places(story)})
-    if not names or not where:
-        return " ".join(text.casefold().split())
-    return f"{', '.join(names)}; {', '.join(where)}; {thing}"
+    names = {name for name in _NAME.findall(text) if name.lower() not in {thing, *text.split()}}
+    told = [", ".join(sorted(_named(sentence, names))) for sentence in story]
+    return " | ".join(filter(None, [thing, *told])) if any(told) else " ".join(text.casefold().split())
+
+
+def _named(sentence: str, names: set[str]) -> set[str]:
+    """The people and the places of a sentence, in one spelling: "dining_room" for "dining room"."""
+    return names.intersection(re.findall(r"\w+", sentence)) | {place.replace(" ", "_") for place in places([sentence])}

@@ -153,6 +153,11 @@ APART: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         coser(plot_summary="A picnic.", scenario="The hill."),
         coser(tag="id"),
     ),
+    "paratomi, other events among the same people and places": (
+        "paratomi",
+        PARATOMI,
+        {**PARATOMI, "story": ["The gloves are in the treasure_chest", "Isla left the garden", "The crate is empty"]},
+    ),
     "mirrorbench, a short reply": ("mirrorbench", answered("Honey?", "no"), answered("Wax?", "no")),
     "userllm, another conversation": ("userllm", prism(group="prism-c1"), prism(group="prism-c2")),
     "twinvoice, users of one network": (
