@@ -143,7 +143,8 @@ def _alignx(name: str) -> Build:
 
 
 def _userllm(prism: str, stands_in: str = "") -> Form:
-    return Form(("**/*dev_rand_split.jsonl", "**/NQ-open.dev.jsonl", prism), ("--per-source", "600"), stands_in)
+    files = ("**/*dev_rand_split.jsonl", "**/NQ-open.dev.jsonl", prism, "**/intents.jsonl")
+    return Form(files, ("--per-source", "600"), stands_in)
 
 
 # Set -> its build. AlignX's own name is there for training files.
@@ -219,7 +220,8 @@ BUILDS: dict[str, Build] = {
             _userllm("**/*opening_prompt_cluster*.csv", "of PRISM 115 openings alone, and no later turns"),
         ),
         "CommonsenseQA (MIT), github.com/google-research-datasets/natural-questions nq_open/ (CC BY-SA 3.0), "
-        "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0)",
+        "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0); a model writes intents.jsonl: "
+        "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
         aside={"*no_answers*": "without answers", "*.train.*": "for training"},
     ),
     "mirrorbench": Build(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agents import examples
+from data.prism import read_openings
 
 # Published name -> the file in shared/data that stands there.
 NAMES = {
@@ -51,6 +52,7 @@ def publish(root: Path, data: Path) -> None:
     (root / "coser" / "data" / "test" / "held_out_plots.json").write_text(
         json.dumps({"King Lear": [{"summary": "A storm."}]})
     )
+    _intents(root / "userllm", root / "userllm" / "opening_prompt_cluster_df_original.csv")
     _humanual(root / "humanual_opinion" / "data" / "test-00000-of-00001.parquet", data)
 
 
@@ -59,6 +61,15 @@ def _link(path: Path, source: Path) -> None:
         raise FileNotFoundError(source)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(source)
+
+
+def _intents(folder: Path, openings: Path) -> None:
+    """Invented intents for the real openings, in the form that `python -m data.userllm intents` writes."""
+    lines = [
+        json.dumps({"conversation": found.key, "intent": f"Discuss subject number {number} calmly", "prompt": "none"})
+        for number, found in enumerate(read_openings(openings))
+    ]
+    (folder / "intents.jsonl").write_text("\n".join(lines))
 
 
 def _humanual(path: Path, data: Path) -> None:

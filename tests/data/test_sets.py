@@ -111,6 +111,15 @@ def test_a_bad_source_costs_its_own_set_only(sources, capsys):
 
 
 @needs_records
+def test_userllm_is_not_built_without_prisms_intents(sources, capsys):
+    (sources / "userllm" / "intents.jsonl").unlink()
+    code, table, _ = build(sources, capsys)
+    state, _, remark = table["userllm"]
+    assert code == 1 and state == "failed" and "put intents.jsonl into" in remark
+    assert "python -m data.userllm intents" in remark and not file_of(sources, "userllm").exists()
+
+
+@needs_records
 def test_a_defect_of_a_builder_costs_its_own_set_only(sources, capsys, monkeypatch):
     def broken(arguments):
         raise KeyError("plot")
@@ -168,10 +177,28 @@ def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):
 
 
 @needs_records
+def test_one_clone_serves_both_sets_of_simulator_arena(tmp_path):
+    data = tmp_path / "sim_arena" / "data"
+    for kind, folder in (("math_tutoring", "sim_math"), ("document_creation", "sim_doc")):
+        profiles = data / "user_simulator_profiles" / kind
+        profiles.mkdir(parents=True)
+        for path in (DATA / folder).glob("*.json"):
+            own = path.name in ("knowledge_state.json", "preferences.json")
+            shutil.copy(path, profiles if own else data)
+    for name in ("sim_math", "sim_doc"):
+        outcome = sets.build_set(name, tmp_path, tmp_path / f"{name}.parquet")
+        assert outcome.state == "built" and outcome.rows == len(read_rows([str(tmp_path / f"{name}.parquet")])), outcome
+        assert "knowledge" not in outcome.remarks[0] and "preferences" not in outcome.remarks[0]
+        assert {path.name for path in outcome.read} >= {
+            "knowledge_state.json" if name == "sim_math" else "preferences.json"
+        }
+
+
+@needs_records
 def test_a_draw_has_the_papers_strata(sources, capsys):
     build(sources, capsys)
     for name, kind, want in (
-        ("userllm", "source", {"commonsense_qa": 33, "natural_questions": 33, "prism": 33}),
+        ("userllm", "source", {"commonsense_qa": 33.3, "natural_questions": 33.3, "prism": 33.3}),
         ("coser", "books", None),
         ("mirrorbench", "dataset", None),
         ("fantom", "question", None),
@@ -180,4 +207,5 @@ def test_a_draw_has_the_papers_strata(sources, capsys):
         drawn = [rows[i] for i in drawing_order(rows, f"0:{name}")[:100]]
         counts, whole = (Counter(row.task.groups(row.row)[kind] for row in part) for part in (drawn, rows))
         want = want or {value: len(drawn) * count / len(rows) for value, count in whole.items()}
+        assert counts.total() == min(100, len(rows))
         assert set(counts) == set(want) and all(abs(counts[value] - want[value]) <= 1 for value in want), (name, counts)
