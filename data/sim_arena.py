@@ -244,7 +244,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         notes.append(f"not found beside the annotations, so not in the rows: {', '.join(absent)}")
     without = sum(not record["problem"] for record in records) if args.kind == "math" else 0
     if without:
-        notes.append(f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root")
+        notes.append(
+            f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root, or put the MATH "
+            "data set beside the annotations, as the folder MATH"
+        )
     return write_outputs(
         args,
         f"sim_arena_{args.kind}",

@@ -217,7 +217,10 @@ BUILDS: dict[str, Build] = {
         ("userllm",),
         (
             _userllm("**/conversations.jsonl"),
-            _userllm("**/*opening_prompt_cluster*.csv", "of PRISM 115 openings alone, and no later turns"),
+            _userllm(
+                "**/*opening_prompt_cluster*.csv",
+                "PRISM's table of openings stands in for its conversations",
+            ),
         ),
         "CommonsenseQA (MIT), github.com/google-research-datasets/natural-questions nq_open/ (CC BY-SA 3.0), "
         "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0); a model writes intents.jsonl: "

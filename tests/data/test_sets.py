@@ -95,17 +95,19 @@ def test_a_bad_source_costs_its_own_set_only(sources, capsys):
     replaced.unlink()
     replaced.write_text('{"Emma": 3}')
     (sources / "sotopia" / "env_ids.json").unlink()
+    (sources / "mirrorbench" / "qulac_mirror.jsonl").unlink()
     code, table, printed = build(sources, capsys)
     assert code == 1 and "Traceback" not in printed
     assert "Emma: expected an object, got int" in table["lifechoices"][2]
     failed = {name for name, (state, *_) in table.items() if state == "failed"}
-    assert failed == {"hitom", "coser", "lifechoices", "sotopia"}
+    assert failed == {"hitom", "coser", "lifechoices", "sotopia", "mirrorbench"}
     assert re.search(r"Hi-ToM_data\.json ?: not a JSON file", table["hitom"][2])
     assert "scene 0: expected an object, got int" in table["coser"][2]
     assert "incomplete: put env_ids.json into" in table["sotopia"][2] and "sotopia-pi" in table["sotopia"][2]
+    assert "incomplete: put qulac*_mirror.jsonl into" in table["mirrorbench"][2]
     assert not any(file_of(sources, name).exists() for name in failed)
     assert {name for name, (state, *_) in table.items() if state == "built"} == {
-        *("userllm", "mirrorbench", "fantom", "paratomi", "mistakes", "twinvoice", "social_r1", "sim_math", "sim_doc"),
+        *("userllm", "fantom", "paratomi", "mistakes", "twinvoice", "social_r1", "sim_math", "sim_doc"),
         *("humanual_opinion", *(f"alignx_{kind}" for kind in ("demo", "pair", "ugc", "arbitrary", "history16"))),
     }
 

@@ -129,6 +129,16 @@ def changed(records, **changes):
     return [{**records[0], **changes}, *records[1:]]
 
 
+def test_the_published_numbers_of_environments_give_the_published_number_of_hard_rows(tmp_path):
+    environments = [{**ENVIRONMENTS[0], "env_id": f"e{n}", "codename": f"rent {n}"} for n in range(90)]
+    combos = [{**COMBOS[0], "combo_id": f"c{n}", "env_id": f"e{n // 5}"} for n in range(450)]
+    hard = tuple(f"e{6 * n}" for n in range(14))
+    folder = folder_of(tmp_path, environments=environments, combos=combos, hard=hard)
+    built = sotopia.build(["convert", str(folder), "--hard", "--out", str(tmp_path / "hard.parquet")])
+    assert (built.rows, built.rows_in, built.left_out["environment is not hard"]) == (140, 900, 760)
+    assert {row["env_id"] for row in rows_of(tmp_path / "hard.parquet")} == set(hard)
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [
