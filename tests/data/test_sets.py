@@ -19,6 +19,11 @@ from tests.published import publish
 needs_records = pytest.mark.skipif(not DATA.is_dir(), reason=f"no benchmark records in {DATA} (SOUL_DATA_SOURCES)")
 
 
+@pytest.fixture(autouse=True)
+def _no_line_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     publish(tmp_path / "sources", DATA)
@@ -101,7 +106,7 @@ def test_a_bad_source_costs_its_own_set_only(sources, capsys):
     assert "Emma: expected an object, got int" in table["lifechoices"][2]
     failed = {name for name, (state, *_) in table.items() if state == "failed"}
     assert failed == {"hitom", "coser", "lifechoices", "sotopia", "mirrorbench"}
-    assert re.search(r"Hi-ToM_data\.json ?: not a JSON file", table["hitom"][2])
+    assert "Hi-ToM_data.json: not a JSON file" in table["hitom"][2]
     assert "scene 0: expected an object, got int" in table["coser"][2]
     assert "incomplete: put env_ids.json into" in table["sotopia"][2] and "sotopia-pi" in table["sotopia"][2]
     assert "incomplete: put qulac*_mirror.jsonl into" in table["mirrorbench"][2]
