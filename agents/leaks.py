@@ -17,7 +17,7 @@ WITHHELD = "[withheld]"
 # A letter that is pointed at, not a word: the article in "the answer is a place" and the pronoun in "the choice I made"
 # stay, so A, a, I and i count as letters only where the clause ends or goes on to argue.
 _LETTER = (
-    r"[\"'(*]*(?:[A-HJ-Zb-hj-z]|[aiI](?=[\"')*\]]|\W*$|\s*[.,;:!?\n]|\s+(?:because|since|as|and|but|or|not)\b))"
+    r"[\"'(*]*(?:[A-HJ-Zb-hj-z]|[aiI](?=[\"')*\]]|\W*$|\s*[.,;:!?\n]|\s+(?:because|since|as|and|but|or|not|is)\b))"
     r"(?!\w|'\w)[\"')*]*"
 )
 _ORDINAL = r"(?i:first|second|third|fourth|fifth|sixth|last|1st|2nd|3rd|[4-9]th)(?:\s+(?i:two|three))?"
@@ -25,7 +25,7 @@ _POINTERS = re.compile(
     r"(?i:<answer>.*?</answer>)"
     # "the answer is C", "option (b)", "choice: D", "reply B", "options B and C"
     r"|\b(?i:(?:answer|option|choice|letter|response|alternative|candidate)s?|reply|replies)(?:'s)?\b"
-    r"\s*(?i:(?:is|are|was|were|must be|(?:sh|w)ould (?:be|have been))\b)?\s*[:=]?\s*(?i:not\b)?"
+    r"\s*(?i:(?:is|are|was|were|must be|(?:sh|w)ould (?:be|have been))\b)?\s*[:=-]?\s*(?i:not\b)?"
     rf"\s*{_LETTER}(?:\s*(?:,|/|(?i:and|or|nor)\b)\s*{_LETTER})*"
     # "second option", "first two options", "the 3rd choice" (not "your first choice"), "option 2", "reply number two"
     rf"|\b{_ORDINAL}\s+(?i:options?|alternatives?)\b|\b(?i:the)\s+{_ORDINAL}\s+(?i:choices?)\b"

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from agents.quotations import Choices, Span
 
+NEAR = 60  # characters before and after a letter that are looked at
+
 # Letters of other alphabets and shapes, one character each: full-width, circled, squared.
 _PLAIN = str.maketrans(
     {
@@ -20,7 +22,9 @@ _PLAIN = str.maketrans(
     }
 )
 # A letter that stands alone. Not "D.C.", "J.B.", "C-section", "B&B", "C++", "it's", "I'm".
-_ALONE = re.compile(r"(?<![A-Za-z0-9'\u2019.&-])([A-Za-z])(?![A-Za-z0-9+#&]|\.[A-Za-z]|-[A-Za-z]|['\u2019][a-rt-z])")
+_ALONE = re.compile(
+    r"(?<![A-Za-z0-9.&-])(?<![A-Za-z0-9]['\u2019])([A-Za-z])(?![A-Za-z0-9+#&]|\.[A-Za-z]|-[A-Za-z]|['\u2019][a-rt-z])"
+)
 _BEFORE = re.compile(r"([^\W\d_]+(?:['\u2019][^\W\d_]+)?)[.]?[\s_]+$")
 _AFTER = re.compile(r"[\s_]+([^\W\d_]+)")
 _MATHS_BEFORE = re.compile(r"[=+/^<>\u00d7\u00f7]\s*$")
@@ -41,25 +45,25 @@ _NO_NAME = frozenset(
     "comment".split()
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\u2026]|\u2014)[\s\"'\u201c\u2018(*_\[#>-]*$")
-# What may follow a letter, and hardly follows the article or the pronoun.
-_ARGUES = (
-    r"(?:is|isn['\u2019]t|was|wasn['\u2019]t|would|wouldn['\u2019]t|could|should|must|might|may|can|cannot|can['\u2019]t|"
-    r"does|doesn['\u2019]t|did|has|had|fits|matches|seems|looks|says|gives|holds|makes|follows|works|remains|comes|wins|"
-    r"describes|captures|reflects|ignores|misses|instead|rather|because|since|and|or|nor|but|not|over|than|as|alone|only|"
-    r"option|choice|answer|response|reply)\b"
-)
 _ENDS = r"\s*(?:$|[.,;:!?)\]}\"'\u2019\u201d*_/\u2026\u2014-])"
-_LETTER_A = re.compile(rf"{_ENDS}|['\u2019]s\b|\s+{_ARGUES}")
+# What may follow a letter, and hardly follows the article "A" or the pronoun "I".
+_SAYS = (
+    r"is|isn['\u2019]t|fits|matches|seems|looks|says|gives|holds|makes|follows|works|remains|comes|wins|describes|"
+    r"captures|reflects|ignores|misses|explains|supports|shows|means|points|leads|contradicts|it\s+is|instead|"
+    r"because|since|and|or|over|option|choice|answer|response|reply"
+)
+_LETTER_A = re.compile(
+    rf"{_ENDS}|['\u2019]s\b|\s+(?:{_SAYS}|was|wasn['\u2019]t|would|wouldn['\u2019]t|could|should|must|might|may|can|cannot|"
+    r"can['\u2019]t|does|doesn['\u2019]t|did|has|had|also|rather|nor|but|not|than|as|alone|only)\b"
+)
+_LETTER_I = re.compile(
+    rf"{_ENDS}|['\u2019]s\b|\s+(?:{_SAYS}|next|before|after|(?:would|must|should|could|might|may)\s+have\s+been)\b"
+    r"|\s+(?!(?:was|always|focus|perhaps|sometimes|this|thus|plus)\b)[a-z]{2,}[a-rt-z]s\b"  # "I mentions it"
+)
 _POINTED_BEFORE = re.compile(
     r"(?:\b(?:it['\u2019]s|is|was|not|than|consider|choose|pick|select|prefer|favou?r|over|toward|towards|exclude|with|"
     r"for|between|and|or|nor|to|the|at|about|out|why|how|that|hence|say|said|letter)|[,/(\"'])\s*[*_\"'(\[]*$",
     re.IGNORECASE,
-)
-# What may follow the letter I, and hardly follows the pronoun.
-_LETTER_I = re.compile(
-    r"\s+(?:is|isn['\u2019]t|fits|matches|seems|looks|says|gives|holds|makes|follows|works|remains|comes|wins|describes|"
-    r"captures|reflects|instead|because|since|over|next|before|after|and|or|option|choice|answer|response|reply)\b"
-    rf"|\s+(?:would|must|should|could|might|may)\s+have\s+been\b|['\u2019]s\b|{_ENDS}"
 )
 
 
@@ -67,8 +71,10 @@ def pointed_letters(text: str, choices: Choices) -> Iterator[Span]:
     """The places of letters in a text that point at an option."""
     plain = text.translate(_PLAIN)
     for match in _ALONE.finditer(plain):
-        letter = match.group(1)
-        if letter.upper() in choices.options and _points(letter, plain[: match.start()], plain[match.end() :], choices):
+        letter, before = match.group(1), plain[max(0, match.start() - NEAR) : match.start()]
+        if letter.upper() in choices.options and _points(
+            letter, before, plain[match.end() : match.end() + NEAR], choices
+        ):
             yield match.span()
 
 
@@ -84,6 +90,8 @@ def _points(letter: str, before: str, after: str, choices: Choices) -> bool:
         follower = _AFTER.match(after)
         return not (follower and follower.group(1)[0].isupper())  # "in A Christmas Carol"
     if letter in "ai":
+        if re.match(r"\s+would have been\b", after):
+            return True
         follows = re.match(rf"{_ENDS}|\s+(?:instead|option|choice|because|since|is|was|would)\b", after)
         return follows is not None and _POINTED_BEFORE.search(before) is not None
     return True

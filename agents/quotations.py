@@ -70,10 +70,10 @@ class Choices:
                 continue
             if size not in starts:
                 starts[size] = _starts([word for word, _ in words], size)
-            for run in dict.fromkeys(_runs(option, size)):
-                places = starts[size].get(run, ())
-                if places and self._tells(run, letter):
-                    spans += [(words[place][1][0], words[place + size - 1][1][1]) for place in places]
+            for first, last in _common_runs(option, starts[size], size):
+                run = tuple(word for word, _ in words[first : last + 1])
+                if self._tells(run, letter) or any(self._tells(part, letter) for part in _runs(run, size)):
+                    spans.append((words[first][1][0], words[last][1][1]))
         return merged(spans)
 
     def _tells(self, run: tuple[str, ...], letter: str) -> bool:
@@ -124,3 +124,14 @@ def _starts(words: Sequence[str], size: int) -> dict[tuple[str, ...], list[int]]
     for start, run in enumerate(_runs(words, size)):
         starts.setdefault(run, []).append(start)
     return starts
+
+
+def _common_runs(option: Sequence[str], starts: Mapping[tuple[str, ...], Sequence[int]], size: int) -> Iterator[Span]:
+    """First and last word, in the text, of each run that text and option share: as long as it goes, `size` at least."""
+    shared = {(place - begin, place) for begin, run in enumerate(_runs(option, size)) for place in starts.get(run, ())}
+    for offset, place in sorted(shared):
+        if (offset, place - 1) not in shared:
+            last = place
+            while (offset, last + 1) in shared:
+                last += 1
+            yield place, last + size - 1

@@ -41,6 +41,24 @@ LEAKS = [
     "Look more closely at {L}: it is the only one that fits.",
     "Write <answer>{L}</answer> at the end.",
     "The best choice would be {L}.",
+    # (written after the guard, to see what it misses)
+    "{L} it is.",
+    "That leaves {L}.",
+    "I'd say {L}.",
+    "ans: {L}",
+    "{L} explains everything.",
+    "Only {L} mentions it.",
+    "Is it really {O}? Try {L}.",
+    "Choice-{L} is the one.",
+    "{L}) is the better one.",
+    "{L}: that is how this person speaks.",
+    "Hint: {L}",
+    "'{L}' it should be.",
+    "Why not {L}?",
+    "{L}/{O} is where you went wrong.",
+    "[{L}]",
+    "\u9009{L}",
+    "{L} \u2014 look at it again.",
 ]
 
 NEUTRAL = [

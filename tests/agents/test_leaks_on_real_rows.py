@@ -6,6 +6,7 @@ quarters of it that fits no other option, and fewer than one in a hundred neutra
 
 import importlib
 import math
+import os
 import random
 import re
 import time
@@ -19,7 +20,8 @@ from agents.leaks import WITHHELD, redact
 from agents.rows import read_rows
 from tests.agents.leaking_critiques import LEAKS, NEUTRAL
 
-ROWS = 25  # of each task, drawn with a seed
+# Of each task, drawn with a seed. SOUL_LEAK_ROWS=100000 tries all.
+ROWS = int(os.environ.get("SOUL_LEAK_ROWS", "60"))
 # Task -> builder, files, arguments.
 SOURCES = {
     "hitom": ("hitom", ["Hi-ToM_data.json"], []),
@@ -111,7 +113,7 @@ def test_no_quotation_of_most_of_an_option_passes(name, rows_of):
                 # What the story or another option says too points at nothing.
                 if plain(quotation) and f" {plain(quotation)} " not in f" {plain(rest)} ":
                     tried += 1
-                    text = guarded(item, f"The words {quotation} say more than you saw.")
+                    text = guarded(item, f'The words "{quotation}" say more than you saw.')
                     assert quotation.strip(" .") not in text and WITHHELD in text, (quotation, options)
     assert tried >= 20
 
