@@ -112,7 +112,8 @@ class Session:
     draft: Attempt
     feedback: str | None = None
     feedback_failure: Failure | None = None
-    redactions: int = 0
+    redactions: int = 0  # places of the feedback that were blanked
+    full_marks: float = 1.0  # the reward of a right answer: the best of the task's headline
     refined: Attempt | None = None
     prompts: tuple[str, ...] = ()  # the judge prompts of the task, with their versions
     usage: dict[str, Usage] = field(default_factory=dict)  # by role
@@ -127,6 +128,7 @@ class Session:
             "feedback": self.feedback,
             "feedback_failure": vars(self.feedback_failure) if self.feedback_failure else None,
             "redactions": self.redactions,
+            "full_marks": self.full_marks,
             "prompts": list(self.prompts),
             "refined": self.refined.to_json() if self.refined else None,
             "usage": {role: usage.to_json() for role, usage in self.usage.items()},
@@ -232,7 +234,8 @@ async def run_session(
     """
     scope = gateway.scope(task.name)
     draft = await _attempt(task, row, new_players("base"), scope, None, settings)
-    session = Session(task.name, row.index, step, draft, prompts=tuple(prompt.id for prompt in task.prompts))
+    prompts = tuple(prompt.id for prompt in task.prompts)
+    session = Session(task.name, row.index, step, draft, full_marks=task.headline.high, prompts=prompts)
     if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):
         await _refine(session, task, row, new_players, scope, settings)
     session.usage = scope.usage()

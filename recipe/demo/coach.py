@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.choice import named, parse_options, tagged_answer, tagged_letter
+from agents.answers import names_given, tagged_answer, tagged_letter
+from agents.choice import parse_options
 
 Slip = Literal["none", "form", "truth", "first", "other"]
 
@@ -72,8 +73,8 @@ def slip(story: str, choices: str, correct_answer: str, attempt: str) -> Slip:
 def _place(choices: str, attempt: str) -> str | None:
     """The place that an attempt names, by its letter where the choices have letters; None: it names none, or two."""
     if options := parse_options(choices):
-        return options.get(tagged_letter(attempt) or "")
-    places = named(tagged_answer(attempt) or "", choices.split(", "))
+        return options.get(tagged_letter(attempt, options) or "")
+    places = names_given(tagged_answer(attempt) or "", choices.split(", "))
     return places.pop() if len(places) == 1 else None
 
 

@@ -41,15 +41,19 @@ def attempt(chance: random.Random) -> dict[str, Any]:
 
 def session(chance: random.Random) -> dict[str, Any]:
     draft = attempt(chance)
-    trace = {"draft": draft, "refined": None, "feedback_failure": None, "redactions": chance.randint(0, 2)}
+    trace = {"draft": draft, "refined": None, "feedback": None, "feedback_failure": None, "redactions": 0}
+    trace["full_marks"] = chance.choice([0.5, 1.0])
     if draft["valid"]:
         after = chance.choice(["refined"] * 4 + ["gate", "feedback"])
         if after != "gate":
             draft["seconds"]["feedback"] = chance.random()
+            trace["redactions"] = chance.randint(0, 2)
         if after == "refined":
-            trace["refined"] = attempt(chance)
+            trace["feedback"], trace["refined"] = "Look again.", attempt(chance)
         if after == "feedback":
             trace["feedback_failure"] = failure(chance, "feedback")
+            if trace["feedback_failure"]["cause"] != "leak":
+                trace["redactions"] = 0
     trace["out_of_tokens"] = {name: chance.choice([0, 0, 3]) for name in ("draft", "refined") if trace[name]}
     trace["task"] = chance.choice(["hitom", "sotopia"])
     trace["usage"] = {
@@ -79,11 +83,21 @@ def recount(lines: list[str]) -> dict[str, float]:
     invalid: dict[str, int] = {}
     judge: dict[str, float] = {}
     contentless: dict[str, list[bool]] = {}
+    written = redacted = 0
+    became: dict[str, list[int]] = {}
     times: dict[str, list[float]] = {}
     for line in lines:
         trace = json.loads(line)
         n += 1
         redactions += trace["redactions"]
+        leaked_whole = trace["feedback_failure"] is not None and trace["feedback_failure"]["cause"] == "leak"
+        if trace["feedback"] is not None or leaked_whole:
+            written += 1
+            redacted += 1 if trace["redactions"] else 0
+        if trace["refined"] is not None and trace["refined"]["valid"]:
+            if trace["draft"]["reward"] < trace["full_marks"]:
+                kind = "redacted" if trace["redactions"] else "untouched"
+                became.setdefault(kind, []).append(int(trace["refined"]["reward"] >= trace["full_marks"]))
         if trace["draft"]["valid"]:
             drafts += trace["draft"]["reward"]
         else:
@@ -120,6 +134,10 @@ def recount(lines: list[str]) -> dict[str, float]:
         "ditto/share_invalid": draft_invalid / n,
         "ditto/redactions": redactions,
     }
+    if written:
+        numbers["ditto/share_redacted"] = redacted / written
+    for kind, right in became.items():
+        numbers[f"ditto/became_right/{kind}"] = sum(right) / len(right)
     if n > draft_invalid:
         numbers["ditto/reward_draft"] = drafts / (n - draft_invalid)
     if refined_valid:
@@ -180,6 +198,32 @@ def test_a_step_without_one_valid_draft_has_no_rewards_and_no_zero() -> None:
     numbers = session_metrics(traces)
     assert numbers["ditto/share_invalid"] == 1.0
     assert not [key for key in numbers if "reward" in key or "gap" in key]
+
+
+def test_what_redaction_did() -> None:
+    def one(redactions: int, before: float, after: float | None, lost: bool = False) -> dict[str, Any]:
+        trace = session(random.Random(1))
+        draft = {**trace["draft"], "valid": True, "reward": before, "failure": None}
+        refined = None if after is None else {**draft, "reward": after}
+        leak = {"stage": "feedback", "cause": "leak", "detail": "nothing was left"} if lost else None
+        feedback = "Look again." if refined else None
+        return trace | {"draft": draft, "refined": refined, "feedback": feedback, "feedback_failure": leak} | {
+            "redactions": redactions, "full_marks": 1.0, "out_of_tokens": {"draft": 0, "refined": 0},
+        }  # fmt: skip
+
+    numbers = session_metrics(
+        [
+            one(1, 0.0, 1.0),
+            one(2, 0.0, 0.0),
+            one(1, 1.0, 1.0),
+            one(0, 0.0, 1.0),
+            one(1, 0.0, None, True),
+            one(0, 0, None),
+        ]
+    )
+    assert numbers["ditto/redactions"] == 5 and numbers["ditto/share_redacted"] == 4 / 5  # one had no feedback
+    assert numbers["ditto/became_right/redacted"] == 1 / 2  # a draft that was right cannot become so
+    assert numbers["ditto/became_right/untouched"] == 1.0
 
 
 def trace_of(draft: tuple[str, str] | None, refined: tuple[str, str] | None, feedback: str | None) -> dict[str, Any]:

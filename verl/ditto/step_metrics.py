@@ -103,12 +103,38 @@ def _rewards_by_task(traces: Sequence[Trace]) -> dict[str, float]:
     return found
 
 
+def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
+    """What the leak guard did to the feedback, and whether what it left gives answers away.
+
+    For a session s: f(s) says that feedback was written (also where nothing was left of it), k(s) counts the places
+    that were blanked in it, d(s) and r(s) are the rewards of draft and refined episode, m(s) that of a right answer.
+
+        redactions           = sum of k(s)
+        share_redacted       = |{s: f(s), k(s) > 0}| / |{s: f(s)}|
+        became_right/X       = |{s in X: r(s) >= m(s)}| / |X|
+
+    X = redacted: the sessions with k(s) > 0, a wrong draft (d(s) < m(s)) and a valid refined episode. X = untouched:
+    the same with k(s) = 0. A share that is far higher after redacted feedback is the sign of a leak that the guard did
+    not close. A share whose denominator is 0 is left out.
+    """
+    written = [t for t in traces if t["feedback"] is not None or (t["feedback_failure"] or {}).get("cause") == "leak"]
+    found: dict[str, float] = {"redactions": sum(t["redactions"] for t in traces)}
+    if written:
+        found["share_redacted"] = statistics.fmean(t["redactions"] > 0 for t in written)
+    wrong = [t for t in written if t["refined"] and t["refined"]["valid"] and t["draft"]["reward"] < t["full_marks"]]
+    for name, redacted in (("redacted", True), ("untouched", False)):
+        right = [t["refined"]["reward"] >= t["full_marks"] for t in wrong if (t["redactions"] > 0) is redacted]
+        if right:
+            found[f"became_right/{name}"] = statistics.fmean(right)
+    return found
+
+
 def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
     """Rewards, gap and shares, over all and by task; invalid sessions by cause; what the judges cost."""
     n = len(traces)
     found = {f"ditto/{key}": value for key, value in _rewards(traces).items()}
     found |= {f"ditto/task/{key}": value for key, value in _rewards_by_task(traces).items()}
-    found["ditto/redactions"] = sum(t["redactions"] for t in traces)
+    found |= {f"ditto/{key}": value for key, value in _redactions(traces).items()}
     causes = Counter(f"{failure['stage']}/{failure['cause']}" for trace in traces for failure in failures(trace))
     found |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
     found |= {f"ditto/share_contentless/{name}": share for name, share in _contentless(traces)}
