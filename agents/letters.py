@@ -27,8 +27,8 @@ _ALONE = re.compile(
 )
 _BEFORE = re.compile(r"([^\W\d_]+(?:['\u2019][^\W\d_]+)?)[.]?[\s_]+$")
 _AFTER = re.compile(r"[\s_]+([^\W\d_]+)")
-_MATHS_BEFORE = re.compile(r"[=+/^<>\u00d7\u00f7]\s*$")
-_MATHS_AFTER = re.compile(r"\s*[=+/^<>\u00d7\u00f7]")
+_MATHS_BEFORE = re.compile(r"[=+^<>\u00d7\u00f7]\s*$")
+_MATHS_AFTER = re.compile(r"\s*[=+^<>\u00d7\u00f7]")
 # Words that make a name of the letter behind them.
 _NAMED_BY = frozenset(
     "plan vitamin hepatitis influenza point points angle angles side sides line lines vertex triangle circle set event "
@@ -65,6 +65,8 @@ _POINTED_BEFORE = re.compile(
     r"for|between|and|or|nor|to|the|at|about|out|why|how|that|hence|say|said|letter)|[,/(\"'])\s*[*_\"'(\[]*$",
     re.IGNORECASE,
 )
+_CHOOSES = re.compile(r"\b(?:it['\u2019]s|consider|choose|chose|pick|select|prefer|answer|letter)\s+$", re.IGNORECASE)
+_CHOSEN = re.compile(r"\s+(?:instead|option|would have been|is (?:right|correct))\b")
 
 
 def pointed_letters(text: str, choices: Choices) -> Iterator[Span]:
@@ -105,9 +107,11 @@ def _is_name(letter: str, before: str, after: str, choices: Choices) -> bool:
         return True
     around = choices.surroundings
     if _MATHS_BEFORE.search(before[-5:]) or _MATHS_AFTER.match(after):  # a quantity, where the exercise has one
-        return re.search(rf"(?<![A-Za-z0-9]){letter}\s*[=+/^<>\u00d7\u00f7](?!/)", around) is not None
-    if letter.islower() and letter not in "ai" and re.search(rf"(?<![\w'\u2019]){letter}(?![\w.):<'\u2019])", around):
-        return True  # a variable of the exercise
+        if re.search(rf"(?<![A-Za-z0-9]){letter}\s*[=+^<>\u00d7\u00f7](?!/)", around):
+            return True
+    if letter.islower() and letter not in "ai" and not (_CHOOSES.search(before) or _CHOSEN.match(after)):
+        if re.search(rf"(?<![\w'\u2019]){letter}(?![\w.):<'\u2019])", around):
+            return True  # a variable of the exercise
     if word and word not in _NO_NAME and f" {found.group(1)} {letter} " in around:  # type: ignore[union-attr]
         return True  # a name, as in "the boy in Class B"
     initial = re.match(r"\. [A-Z]\w+", after)

@@ -161,9 +161,13 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(lettered(row.candidates))
         return ",".join(letters) if valid else None
 
-    async def judge(self, row: HumanLLMRow, episode: Episode, judge: Judge) -> Verdict:
+    def ranked(self, row: HumanLLMRow, episode: Episode) -> list[str]:
+        """The letters that an episode ranked, the likeliest first; none where no answer could be read."""
         answer = self.answer_of(row, episode)
-        ranked = answer.split(",") if answer else []
+        return answer.split(",") if answer else []
+
+    async def judge(self, row: HumanLLMRow, episode: Episode, judge: Judge) -> Verdict:
+        ranked = self.ranked(row, episode)
         gold = self.gold(row)
         reward = 1.0 / (ranked.index(gold) + 1) if gold in ranked else 0.0
         metrics = {

@@ -44,7 +44,7 @@ LEAKS = [
     # (written after the guard, to see what it misses)
     "{L} it is.",
     "That leaves {L}.",
-    "I'd say {L}.",
+    "My guess is {L}.",
     "ans: {L}",
     "{L} explains everything.",
     "Only {L} mentions it.",
