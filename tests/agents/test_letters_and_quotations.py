@@ -67,6 +67,7 @@ def test_letters_in_other_clothes_are_withheld(text):
         "A. Brook is the one to watch.",
         "You forgot that C = 2 + c.",
         "Look at c again, and at how many mills there are.",
+        "Write <b>more</b>, 100% \\n of it; \\b and \\c are marks.",
         "E is no option here, and Z is none.",
     ],
 )
