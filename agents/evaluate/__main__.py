@@ -73,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def evaluate() -> None:
         source = EvaluationRun.load(given.rescore) if given.rescore else None
         settings = rescored(given, source) if source else settings_of(given)
+        if source is None:
+            command.say_missing(settings)
         command.run(settings, command.folder_of(settings, given), given, source=source)
 
     return command.guarded(evaluate)

@@ -94,14 +94,11 @@ def settings_of(
     if chosen and names:
         raise BadSettings(f"Name sets ({', '.join(names)}) or a suite ({given.suite}), not both (TASKS and SUITE).")
     files = find_sets(names or (chosen.sets if chosen else ()), given.data)
-    if files.missing:
-        console.print(f"{len(files.missing)} of {len(files.found) + len(files.missing)} sets are left out:")
-        print("\n".join(how_to_build(files.missing)))
     return EvaluationSettings(
         policy=policy,
         gateway=GatewaySettings.of(sections),
         sets=files.found,
-        missing=tuple(files.missing),
+        missing=files.missing,
         suite=chosen.name if chosen else None,
         tasks=options,
         limit=given.limit or (chosen.rows if chosen else None),
@@ -110,6 +107,14 @@ def settings_of(
         deadline_s=given.deadline,
         served=served,
     )
+
+
+def say_missing(settings: EvaluationSettings) -> None:
+    """List the sets that were asked for and have no file, one line each."""
+    if settings.missing:
+        asked = len(settings.sets) + len(settings.missing)
+        lines = [f"{len(settings.missing)} of {asked} sets are left out:", *how_to_build(settings.missing)]
+        print("\n".join(lines), flush=True)
 
 
 def folder_of(settings: EvaluationSettings, given: argparse.Namespace, *, model: bool = False) -> Path:

@@ -134,6 +134,8 @@ def evaluate(given: argparse.Namespace, server: ServerSettings) -> Mapping[str, 
     found = {}
     for checkpoint in checkpoints:
         settings = settings_of(given, checkpoint, server)
+        if checkpoint is checkpoints[0]:
+            command.say_missing(settings)
         folder = command.folder_of(settings, given, model=len(checkpoints) > 1)
         results = command.run(settings, folder, given, served(settings, checkpoint, server, folder))
         if results is not None:

@@ -37,7 +37,7 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
         n=run.n,
         seed=run.seed,
         deadline_s=run.settings["deadline_s"],
-        missing=tuple(run.missing),
+        missing={name: run.folder / FILE for name in run.missing},  # as `sets`: no data file is needed here
         suite=run.suite,
         source={"policy": run.settings["policy"], "episodes_of": run.folder.name},
     )

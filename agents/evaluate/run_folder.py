@@ -33,7 +33,7 @@ class EvaluationRun:
         settings: of settings.json: policy, roles, jury, ... (`EvaluationSettings.identity`).
         wanted: set -> how many samples were asked for, in the order in which the sets were asked for.
         limit, n, seed: of the last start.
-        missing: sets that the last start asked for and that have no file.
+        missing: names of sets that the last start asked for and that have no file.
         suite: the suite that the last start named.
         samples: the journal's lines of these, in the order of sets, rows and samples; those that are there.
     """
@@ -130,6 +130,6 @@ def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[Ite
     for item in items:
         samples[item.set].append((item.row.number, item.sample))
     chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
-    chosen |= {"suite": settings.suite, "missing": settings.missing}
+    chosen |= {"suite": settings.suite, "missing": list(settings.missing)}
     by_set = {name: sorted(samples[name]) for name in settings.sets}
     (folder / "chosen.json").write_text(json.dumps({**chosen, "samples": by_set}), encoding="utf-8")

@@ -38,7 +38,7 @@ class EvaluationSettings(BaseModel):
         n: samples of each row.
         served: what stands behind the policy's address where we serve it ourselves (local.py): it takes the place of
             the address, which is another one each time.
-        missing: sets that were asked for and have no file: they are in no average, and the table says so.
+        missing: sets that were asked for, by the file that they lack: they are in no average, and the table says so.
         suite: the suite that was asked for by name.
         source: the run whose episodes are judged again, and its policy, instead of playing (rescore.py).
         deadline_s: the play of one episode; None: no deadline.
@@ -56,7 +56,7 @@ class EvaluationSettings(BaseModel):
     deadline_s: float | None = Field(default=None, gt=0)
     served: dict[str, Any] | None = None
     source: dict[str, Any] | None = None
-    missing: tuple[str, ...] = ()
+    missing: dict[str, Path] = Field(default_factory=dict)
     suite: str | None = None
 
     def identity(self) -> dict[str, Any]:
