@@ -31,7 +31,6 @@ from agents.judge.words import sections_of
 from sft.distill.experts import SAMPLED, Expert
 from sft.distill.unseen import Unseen, fingerprints
 
-Fingerprints = Mapping[tuple[str, int], Sequence[str]]  # set and number of a row -> digests of its record and groups
 SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
 
 
@@ -66,6 +65,9 @@ class _Plan:
     settings: EvaluationSettings
     folder: Path
     served: AbstractContextManager[Prepare | None] | None
+
+
+Fingerprints = Mapping[tuple[str, int], Sequence[str]]  # set and number of a row -> its `fingerprints`
 
 
 def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, unseen: Unseen) -> None:
