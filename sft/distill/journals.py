@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents import tasks
 from agents.evaluate.journal import FILE
+from agents.evaluate.notes import models_asked
 from agents.evaluate.run_folder import BadRun
 from agents.message import Message
 from sft.distill.conversation import Prints, Unusable, prints, trainable
@@ -107,7 +107,7 @@ class ExpertJournal:
     def provenance(self, sample: Sample, line: Mapping[str, Any]) -> Provenance:
         policy = self.settings["policy"]
         fingerprint = policy.get("checkpoint") or f"{policy['model']} at {policy['base_url']}"
-        judge = _judge(self.settings, line["task"])
+        judge = "+".join(models_asked(self.settings, "judge", line["task"])) or None  # None: a verdict by rule
         file = self.sets[line["set"]]
         return Provenance(self.name, fingerprint, file, line["draft"]["metrics"], judge, line["prompts"])
 
@@ -129,15 +129,6 @@ def usable(seats: Mapping[str, Sequence[Message]]) -> tuple[tuple[Prints, ...], 
         except Unusable as reason:
             lost[str(reason)] += 1
     return tuple(found), lost
-
-
-def _judge(settings: Mapping[str, Any], task: str) -> str | None:
-    """The judge of a task by its model; members of a jury with "+" between them; None for a verdict by rule."""
-    if not tasks.load(task).calls_per_episode.get("judge"):
-        return None
-    if task in settings["by_task"]:
-        return str(settings["by_task"][task]["model"])
-    return "+".join(member["model"] for member in settings["jury"]) or str(settings["roles"]["judge"]["model"])
 
 
 def lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
