@@ -18,18 +18,13 @@ from rich.console import Console
 
 from agents.compare import report
 from agents.compare.comparison import Comparison, compare
+from agents.compare.naming import labels
 from agents.compare.page import write_page
 from agents.errors import SoulError
 from agents.evaluate.run_folder import EvaluationRun
 
 USER_ERROR = 2
 ROWS = 2  # that gained, and as many that lost
-
-
-def labels(runs: Sequence[EvaluationRun]) -> list[str]:
-    """What the runs are called: by their models, or by their folders where two have the same model."""
-    names = [run.name for run in runs]
-    return names if len(set(names)) == len(names) else [run.folder.resolve().name for run in runs]
 
 
 def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:

@@ -1,12 +1,13 @@
 """Several runs in one table: sets as lines in the card's order, models as columns.
 
 An average is over the sets that every model has a number for, the same sets in every column, and says how many these
-are. Here models are compared by eye; whether a difference means anything tells `python -m agents.compare`.
+are. Here models are compared by eye; whether a difference means anything tells `python -m agents.compare`. The command
+for runs that are there is `python -m agents.compare.table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -14,12 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from agents import tasks
+from agents.evaluate.breakdown import natural
 from agents.evaluate.published import rows
 from agents.evaluate.results import ALIGNX, Average, Results
 from agents.evaluate.set_result import SetResult
 from agents.evaluate.table import NONE, invalid_share, ordered, score
 
 TITLES = ("set", "n")
+Marks = Mapping[str, Mapping[str, str]]  # model -> set -> what stands behind its score, as "(1)"; see the notes
 
 
 @dataclass(frozen=True)
@@ -42,24 +45,31 @@ class Line:
         return (self.name, self.n, *self.scores)
 
 
-def lines(models: Mapping[str, Results], *, intervals: bool = True) -> list[Line]:
+def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks | None = None) -> list[Line]:
     """The lines of the table: the sets that any model has, AlignX's mean after its sets, the averages.
 
     Args:
         models: name -> its results; the first one's sets come first where the card does not order them.
         intervals: whether a score has its interval beside it.
+        marks: behind scores that something is to be said about; an average has those of its sets.
     """
+
+    def marked(cells: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
+        by_model = [(marks or {}).get(model, {}) for model in models]
+        found = [" ".join(sorted({of[name] for name in names if name in of}, key=natural)) for of in by_model]
+        return tuple(f"{cell} {mark}" if cell and mark else cell for cell, mark in zip(cells, found, strict=True))
 
     def line(dimension: str, title: str, results: Sequence[SetResult | None]) -> Line:
         cells = ("" if r is None else _cell(r, r.invalid, r.samples, intervals) for r in results)
-        return Line(dimension, title, _counts([None if r is None else r.samples for r in results]), tuple(cells))
+        counts = _counts([None if r is None else r.samples for r in results])
+        return Line(dimension, title, counts, marked(cells, [title]))
 
     def averaged(dimension: str, title: str, names: Sequence[str]) -> Line:
         averages = [results.average(names) for results in models.values()]
         invalid = [sum(results.sets[name].invalid for name in names) for results in models.values()]
         samples = [sum(results.sets[name].samples for name in names) for results in models.values()]
         cells = (_cell(*each, intervals) for each in zip(averages, invalid, samples, strict=True))
-        return Line(dimension, title, _counts(samples), tuple(cells))
+        return Line(dimension, title, _counts(samples), marked(cells, names))
 
     dimensions = {name: row.dimension for row in rows("card") for name in row.sets}
     names = ordered(list(dict.fromkeys(name for results in models.values() for name in results.sets)))
@@ -89,28 +99,36 @@ def shared(models: Mapping[str, Results]) -> list[str]:
     ]
 
 
-def rich_table(models: Mapping[str, Results], title: str = "Models", *, width: int | None = None) -> Table:
+def rich_table(
+    models: Mapping[str, Results],
+    title: str = "Models",
+    *,
+    width: int | None = None,
+    marks: Marks | None = None,
+    notes: Sequence[str] = (),
+) -> Table:
     """The table for the terminal, with a rule between the card's dimensions.
 
     Args:
         width: of the terminal. Where the table is wider, intervals go first, and the caption says so.
+        marks: see `lines`; `notes` say below the table what they mean.
     """
-    view = _drawn(models, lines(models), title)
-    if width is None or Console(width=10_000).measure(view).maximum <= width:
-        return view
-    view = _drawn(models, lines(models, intervals=False), title)
-    view.caption = Text("Too narrow for the 95 % intervals: they are in the Markdown table.")
+    view = _drawn(models, lines(models, marks=marks), title)
+    below = list(notes)
+    if width is not None and Console(width=10_000).measure(view).maximum > width:
+        view = _drawn(models, lines(models, intervals=False, marks=marks), title)
+        below.insert(0, "Too narrow for the 95 % intervals: they are in the Markdown table.")
+    view.caption = Text("\n".join(below)) if below else None
     return view
 
 
-def markdown(models: Mapping[str, Results]) -> str:
-    """The table as Markdown."""
+def markdown(models: Mapping[str, Results], *, marks: Marks | None = None, notes: Sequence[str] = ()) -> str:
+    """The table as Markdown, with the notes below it."""
     head = (*TITLES, *(f"{name}: score [95 %]" for name in models))
     rules = ["---", *["---:"] * (len(head) - 1)]
-    body = [line.cells for line in lines(models)]
-    return "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in (head, rules, *body)
-    )
+    body = [line.cells for line in lines(models, marks=marks)]
+    table_ = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in (head, rules, *body)]
+    return "".join(f"{line}\n" for line in (*table_, *(f"\n{_escaped(note)}" for note in notes)))
 
 
 def _drawn(models: Mapping[str, Results], found: Sequence[Line], title: str) -> Table:
@@ -121,6 +139,11 @@ def _drawn(models: Mapping[str, Results], found: Sequence[Line], title: str) -> 
         last = place == len(found) or found[place].dimension != line.dimension
         view.add_row(*(Text(cell) for cell in line.cells), end_section=last)  # names, not markup
     return view
+
+
+def _escaped(text: str) -> str:
+    """Text that opens no tag in Markdown."""
+    return text.replace("<", "&lt;")
 
 
 def _cell(of: SetResult | Average, invalid: int, samples: int, intervals: bool) -> str:

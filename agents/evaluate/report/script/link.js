@@ -28,6 +28,7 @@ function queryOf({ filters, order, page }) {
 function choiceOf(query) {
   const filters = { groups: {} };
   for (const name of FIELDS) filters[name] = query.get(name) ?? "";
+  for (const name of ["low", "high"]) if (!Number.isFinite(Number(filters[name]))) filters[name] = "";
   for (const [name, value] of query) if (name.startsWith(GROUP)) filters.groups[name.slice(GROUP.length)] = value;
   const sort = query.get("sort") ?? "";
   const order = { key: sort.replace(/^-/, ""), descending: sort.startsWith("-") };

@@ -1,0 +1,112 @@
+"""`python -m agents.compare.table RUN RUN [RUN ...]`: finished evaluations in one table, a column each.
+
+    python -m agents.compare.table outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out models.md
+
+A run is the folder of an evaluation. A score that is not comparable with the first run's is marked, and a note below
+the table says why: another judge, other rows, other options, or a run that is not finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from agents.compare.naming import labels
+from agents.compare.pairs import Line, pair_up
+from agents.compare.protocol import deviations
+from agents.errors import SoulError
+from agents.evaluate import side_by_side
+from agents.evaluate.results import summarise
+from agents.evaluate.run_folder import EvaluationRun
+
+USER_ERROR = 2
+Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> the sets that it is about
+
+
+def remarks(models: Mapping[str, EvaluationRun]) -> dict[str, dict[str, list[str]]]:
+    """What stands in the way of comparing each run with the first one, set by set."""
+    (first, base), *_ = models.items()
+    found: dict[str, dict[str, list[str]]] = {}
+    for label, run in models.items():
+        for name in run.sets:
+            said = list(_unfinished(run, name))
+            if label != first:
+                said += _against(base, run, name, first)
+            for text in said:
+                found.setdefault(label, {}).setdefault(text, []).append(name)
+    return found
+
+
+def numbered(found: Remarks) -> tuple[side_by_side.Marks, list[str]]:
+    """The remarks as numbers behind scores, and as notes that explain the numbers."""
+    marks: dict[str, dict[str, str]] = {}
+    notes: list[str] = []
+    for label, by_text in found.items():
+        for text, names in by_text.items():
+            notes.append(f"({len(notes) + 1}) {label}: {text}, in {', '.join(names)}.")
+            for name in names:
+                before = marks.setdefault(label, {}).get(name)
+                marks[label][name] = f"{before} ({len(notes)})" if before else f"({len(notes)})"
+    return marks, notes
+
+
+def _unfinished(run: EvaluationRun, name: str) -> Iterator[str]:
+    there = len(_lines(run, name))
+    if there < run.wanted[name]:
+        yield f"not finished, {there:,} of {run.wanted[name]:,} samples"
+
+
+def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> Iterator[str]:
+    of_base, of_run = _lines(base, name), _lines(run, name)
+    if not of_base or not of_run:
+        return
+    for deviation in deviations(base, run, of_base, of_run):
+        if deviation.matters:
+            yield f"not comparable with {first}: {deviation.text}"
+    paired = pair_up(of_base, of_run)
+    differing = {
+        f"that {first} has not": paired.only_other,
+        f"of {first} missing": paired.only_base,
+        "with another record": paired.changed,
+    }
+    if any(differing.values()):
+        counts = ", ".join(f"{count:,} {what}" for what, count in differing.items() if count)
+        yield f"other rows than {first}: {counts}"
+
+
+def _lines(run: EvaluationRun, name: str) -> list[Line]:
+    return [line for line in run.samples if line["set"] == name]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0; 2 where the user can fix it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m agents.compare.table",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="the folder of an evaluation")
+    parser.add_argument("--out", type=Path, metavar="F.md", help="write it as Markdown too")
+    given = parser.parse_args(arguments)
+    try:
+        runs = [EvaluationRun.load(folder) for folder in given.runs]
+    except SoulError as error:
+        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
+        return USER_ERROR
+    models = dict(zip(labels(runs), runs, strict=True))
+    results = {label: summarise(run.samples, run.sets) for label, run in models.items()}
+    marks, notes = numbered(remarks(models))
+    if given.out is not None:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
+    console = Console()
+    console.print(side_by_side.rich_table(results, width=console.width, marks=marks, notes=notes))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
