@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agents import tasks
+from agents.evaluate.report.answers import Answers, answers_of
 from agents.evaluate.run_folder import EvaluationRun
 from agents.evaluate.set_result import total
 from agents.judge.usage import Usage
@@ -70,6 +71,8 @@ SCHEMA = pa.schema(
         ("reward", pa.float64()),
         ("metrics", pa.map_(pa.string(), pa.float64())),
         ("critique", pa.string()),
+        ("target", pa.string()),  # the right answer, where the task has a single one
+        ("given", pa.string()),  # the answer that was read; null where none could be
         ("jury", pa.string()),  # JSON
         ("ended", pa.string()),
         ("contentless", pa.bool_()),
@@ -103,9 +106,12 @@ def write_parquet(run: EvaluationRun, path: Path) -> None:
         for start in range(0, len(run.samples), BATCH):
             samples = run.samples[start : start + BATCH]
             try:
-                batch = _batch([_row(run.name, sample) for sample in samples], schema)
+                batch = _batch([_row(run.name, *of) for of in zip(samples, answers_of(samples), strict=True)], schema)
             except UnicodeEncodeError:  # half of a surrogate pair somewhere
-                batch = _batch([_row(run.name, *_storable(sample)) for sample in samples], schema)
+                stored = [_storable(sample) for sample in samples]
+                answers = answers_of(sample for sample, _ in stored)
+                rows = zip(stored, answers, strict=True)
+                batch = _batch([_row(run.name, sample, of, original) for (sample, original), of in rows], schema)
             writer.write_batch(batch)
     os.replace(partial, path)
 
@@ -115,7 +121,7 @@ def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBat
     return pa.record_batch(columns, schema=schema)
 
 
-def _row(model: str, line: Mapping[str, Any], original: str | None = None) -> dict[str, Any]:
+def _row(model: str, line: Mapping[str, Any], answers: Answers, original: str | None = None) -> dict[str, Any]:
     """One line of the journal under the columns."""
     draft, failure = line["draft"], line["draft"]["failure"] or {}
     usage = {role: Usage.of(count) for role, count in line["usage"].items()}
@@ -131,6 +137,8 @@ def _row(model: str, line: Mapping[str, Any], original: str | None = None) -> di
         "metric": tasks.load(line["task"]).headline.name,
         "metrics": None if draft["metrics"] is None else list(draft["metrics"].items()),
         "jury": json.dumps(draft["jury"], ensure_ascii=False),
+        "target": answers.target,
+        "given": answers.given,
         "groups": list(line["groups"].items()),
         "messages": _messages(draft["seats"]),
         "episode": json.dumps({key: draft[key] for key in draft if key not in _OF_ALL}, ensure_ascii=False),

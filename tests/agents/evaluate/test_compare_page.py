@@ -213,3 +213,22 @@ def test_thousands_of_rows_stay_quick(browser, tmp_path):
         page.click("#list tbody tr:nth-child(3) td.number")
         page.wait_for_selector("#sample .sides")
         assert time.monotonic() - start < 4
+
+
+def test_the_pages_script_uses_no_sink_for_markup(page_of_two):
+    page = Page(page_of_two.read_text(encoding="utf-8"))
+    script = page.scripts["module"]
+    assert "class PairBrowser" in script
+    for sink in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacent",
+        "document.write",
+        "eval(",
+        "Function(",
+        "fetch(",
+        "import(",
+    ):
+        assert sink not in script
+    (policy,) = (a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "trusted-types 'none'" in policy

@@ -64,6 +64,7 @@ def test_a_sample_shows_the_expected_answer_beside_the_given_one(opened):
     assert page.locator("#sample .answers dt").all_inner_texts() == ["Expected", "Given"]
     expected, given = page.locator("#sample .answers dd").all_inner_texts()
     assert expected.startswith("the ") and given == "✗C"
+    assert page.inner_text("#sample .asked").endswith("?")
     page.keyboard.press("ArrowDown")
     until(lambda: "row 2" in page.inner_text("#sample h2"))
     assert page.locator("#sample .answers dd").last.inner_text() == "✗no answer could be read"

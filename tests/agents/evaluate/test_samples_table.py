@@ -10,6 +10,7 @@ import math
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from answered import answered, give_hitom_answers
 from finished_run import finished_run, real_run
 from finished_samples import numbered, sample, usage
 
@@ -149,3 +150,12 @@ def test_a_write_that_dies_leaves_the_file_as_it_was(real, tmp_path):
     with pytest.raises(Exception, match="not a number"):
         write_parquet(broken, tmp_path / "samples.parquet")
     assert (tmp_path / "samples.parquet").read_bytes() == before
+
+
+def test_the_right_and_the_given_answer_are_columns(tmp_path, monkeypatch):
+    give_hitom_answers(monkeypatch)
+    lines = [*answered([1.0, 0.0], ["<answer>B</answer>", "No idea."]), sample(0.5, of="coser")]
+    lines[1]["draft"]["critique"] = "\ud83d"  # half a surrogate pair goes another way
+    rows = written(finished_run(tmp_path, lines), tmp_path)
+    assert [row["given"] for row in rows] == ["B", None, None]
+    assert rows[0]["target"].startswith("the ") and rows[2]["target"] is None

@@ -3,9 +3,10 @@
 const LONG = 1500; // characters of a message that are shown at first
 const SHOWN_OF_LONG = 1000;
 
-function drawSample(line) {
+// The question is shown where there is an answer to compare; in a scene or a dialogue the first turns tell it.
+function drawSample(line, question) {
   return [
-    verdict(line),
+    verdict(line, question),
     ...conversation(line),
     part("Cost and time", took(line)),
     h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(line.record)),
@@ -17,7 +18,7 @@ const notPlayed = () => h("p", { className: "small" }, "The play failed: no conv
 
 // ---- the verdict
 
-function verdict(line) {
+function verdict(line, question) {
   const { draft } = line;
   const set = known.sets.find(({ name }) => name === line.set);
   const ended = words(draft.ended ?? "not played");
@@ -32,6 +33,7 @@ function verdict(line) {
     { className: "verdict" },
     head,
     h("ul", { className: "tags" }, facts.map((fact) => h("li", {}, fact)), draft.contentless ? h("li", { className: "failed" }, "said nothing: scored the worst") : null),
+    line.target === null || !question ? null : h("p", { className: "asked", dir: "auto" }, question),
     line.target === null ? null : answersOf(line.target, [{ title: "Given", given: line.given, mark: rightness(draft.valid ? draft.reward : null, set) }]),
     draft.failure ? failureOf(draft.failure) : null,
     draft.critique ? h("blockquote", { dir: "auto" }, draft.critique) : null,

@@ -99,7 +99,7 @@ class SampleBrowser extends Browser {
 
   pane(line, i) {
     const title = `${this.store.set(i)}, row ${line.number}${known.n > 1 ? `, sample ${line.sample}` : ""}`;
-    return { title, content: drawSample(line) };
+    return { title, content: drawSample(line, this.store.index.question[i]) };
   }
 }
 
