@@ -42,6 +42,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -54,13 +55,16 @@ from agents.judge import ANY_KEY, Gateway, Judge
 from agents.message import Message
 from agents.policy import Players
 from agents.refine import RefineSettings, run_session
-from agents.task import Episode, Row, Verdict
+from agents.task import Episode, Row, Task, Verdict
+from agents.tasks.coser import CoSER
+from agents.tasks.sotopia import Sotopia
 from agents.testing import FakeOpenAI, Json, Text, scripted_players
 from agents.testing.replies import ChatRequest, Reply
 from agents.testing.server import IN_PROCESS_URL
 from benchmarks.judge import console, new_table, print_load
 
-TASKS = ("sotopia", "coser")
+# A verdict is one call in both, so that a session's calls are one chain: CoSER's four critics ask at the same time.
+TASKS: dict[str, Callable[[], Task[Any]]] = {"sotopia": Sotopia, "coser": partial(CoSER, merged_dimensions=True)}
 PATIENCE_S = 3600.0  # no draw of a latency shall time out
 Kind = Literal["policy", "endpoint"]
 Step = tuple[str, int]  # a phase of the schedule, and the turn within it
@@ -94,7 +98,9 @@ class Lane:
     finished: float = math.nan
 
     def __post_init__(self) -> None:
-        self.example: Example[Any] = examples.load(TASKS[self.number % len(TASKS)])
+        name = list(TASKS)[self.number % len(TASKS)]
+        self.task = TASKS[name]()
+        self.example: Example[Any] = examples.load(name)
         self.row: Row = self.example.row(self.number)
         self.player: Player = self.example.player(self.style, self.row, self.seed)
 
@@ -161,7 +167,7 @@ async def driver(lanes: Sequence[Lane], gateway: Gateway) -> Rewards:
 
     async def one(lane: Lane) -> tuple[float, float]:
         HERE.set(lane)
-        done = await run_session(lane.example.task, lane.row, lane.players(), gateway, RefineSettings())
+        done = await run_session(lane.task, lane.row, lane.players(), gateway, RefineSettings())
         lane.finished = time.perf_counter()
         if done.draft.verdict is None or done.refined is None or done.refined.verdict is None:
             raise RuntimeError(f"session {lane.number} failed: {done}")
@@ -201,15 +207,15 @@ async def lockstep(lanes: Sequence[Lane], gateway: Gateway) -> Rewards:
             await turns.next()
             lane.step = (lane.step[0], lane.step[1] + 1)
 
-        return await lane.example.task.play(lane.row, replace(lane.players(turn)(), gateway=gateway), feedback)
+        return await lane.task.play(lane.row, replace(lane.players(turn)(), gateway=gateway), feedback)
 
     async def judge(lane: Lane, episode: Episode) -> Verdict:
-        verdict = await lane.example.task.judge(lane.row, episode, gateway.judge)
+        verdict = await lane.task.judge(lane.row, episode, gateway.judge)
         lane.finished = time.perf_counter()  # of the refined episode: it comes last
         return verdict
 
     async def advise(lane: Lane) -> str | None:
-        return await lane.example.task.feedback(lane.row, drafts[lane.number], verdicts[lane.number], gateway.feedback)
+        return await lane.task.feedback(lane.row, drafts[lane.number], verdicts[lane.number], gateway.feedback)
 
     drafts = await _phase("draft", lanes, lambda lane, turns: play(lane, turns, None))
     verdicts = await _phase("verdict", lanes, lambda lane, _: judge(lane, drafts[lane.number]))
