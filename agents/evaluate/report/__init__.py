@@ -89,7 +89,7 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
         yield element("script", body, type="application/gzip", id=f"part-{place}") + "\n"
     known = {
         "model": run.name,
-        "sets": [set_facts(name, results.sets[name].headline) for name in names],
+        "sets": [set_facts(name, results.sets[name].reward) for name in names],
         "n": run.n,
         "entries": "samples",
         "names": names_of(sample["groups"] for sample in ordered),

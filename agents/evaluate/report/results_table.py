@@ -178,7 +178,7 @@ def notes(results: Results) -> Markup:
     return join(
         element(
             "p",
-            "Scores are the headline's mean times 100, the card's scale. A bar is drawn on the range of its metric: "
+            "Scores are the headline times 100, the card's scale. A bar is drawn on the range of its metric: "
             "0 to 100, or what stands below it. Intervals are 95 % bootstrap intervals over "
             "rows. An average is the mean of its sets' means; samples of several sets are never pooled.",
         ),
