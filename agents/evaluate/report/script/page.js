@@ -38,6 +38,7 @@ async function follow() {
   }
   view("samples");
   const browser = await ready;
+  if (readLink().place !== place) return; // the reader went elsewhere meanwhile
   browser.following = true;
   const arrived = await followTo(browser, isSample ? place : null, query);
   browser.following = false;
