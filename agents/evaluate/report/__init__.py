@@ -70,6 +70,7 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
     names = table.ordered(list(results.sets))
     ordered = [sample for name in names for sample in by_set[name]]
     answers = answers_of(ordered)
+    columns = table.columns_of(run.suite)
     style, script = read("report.css"), script_of(SCRIPTS)
     head, tail = read("report.html").split("$parts\n")
     yield filled(
@@ -78,8 +79,8 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
         title=join(f"{run.name} on SOUL"),
         style=style,
         overview=overview(run, results),
-        chooser=chooser(),
-        table=results_table(results, groups),
+        chooser=chooser(columns),
+        table=results_table(results, groups, columns),
         notes=notes(results),
         count=f"{len(ordered):,}",
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agents.evaluate import table
+from agents.evaluate import notes, table
 from agents.evaluate.journal import FILE
 from agents.evaluate.report.markup import Markup, element, join
 from agents.evaluate.report.set_detail import samples_link
@@ -42,6 +42,7 @@ def overview(run: EvaluationRun, results: Results) -> Markup:
         element("dl", *listed, class_="facts"),
         _first_numbers(results),
         _warnings(results),
+        *(element("p", text, class_="note") for text in notes.warnings(run, results)),
         _settings(run.settings),
     )
 

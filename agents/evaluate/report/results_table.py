@@ -1,7 +1,7 @@
 """The table of results in the report: the lines of `agents.evaluate.table`, for a browser to sort and to open.
 
 It stands in the page as HTML: it can be read and printed without a script. All published columns are in it; those of
-`table.SHOWN` are visible until the reader chooses others.
+the run's suite (`table.columns_of`) are visible until the reader chooses others.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ MEANS = {
 Groups = Mapping[str, Mapping[str, Sequence[Group]]]  # set -> kind -> groups
 
 
-def results_table(results: Results, groups: Groups) -> Markup:
+def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> Markup:
     """The table.
 
     Args:
         groups: what each set is broken down by.
+        shown: the published columns that are visible until the reader chooses others.
     """
     titles = _titles(results)
     lines = table.lines(results, COLUMNS)
     bodies = []
     for dimension, of in groupby(lines, lambda line: line.dimension):
-        drawn = [row for line in of for row in _rows(line, results, groups, len(titles))]
+        drawn = [row for line in of for row in _rows(line, results, groups, len(titles), shown)]
         name = element("tr", element("th", dimension or "other", scope="rowgroup", colspan=99), class_="dimension")
         average = dimension == "average"
         bodies.append(element("tbody", None if average else name, *drawn, class_="averages" if average else "sets"))
-    return element("table", _head(titles), *bodies, id="results-table")
+    return element("table", _head(titles, shown), *bodies, id="results-table")
 
 
 def _titles(results: Results) -> tuple[str, ...]:
@@ -57,14 +58,14 @@ def _titles(results: Results) -> tuple[str, ...]:
     return titles if priced else titles[:-1]
 
 
-def chooser() -> Markup:
-    """The boxes that choose which published columns are shown."""
+def chooser(shown: Sequence[Column]) -> Markup:
+    """The boxes that choose which published columns are shown; those of `shown` are at first."""
     boxes = []
     for source, title in (("card", "Model card of Ditto-8B"), ("paper", "Paper, its ten tasks")):
         of = [
             element(
                 "label",
-                element("input", type="checkbox", value=place, checked=column in table.SHOWN),
+                element("input", type="checkbox", value=place, checked=column in shown),
                 column.model,
             )
             for place, column in enumerate(COLUMNS)
@@ -74,7 +75,7 @@ def chooser() -> Markup:
     return element("div", *boxes, id="published")
 
 
-def _head(titles: Sequence[str]) -> Markup:
+def _head(titles: Sequence[str], shown: Sequence[Column]) -> Markup:
     own = [
         _title("set", "set"),
         _title("score", "score [95 %]"),
@@ -91,7 +92,7 @@ def _head(titles: Sequence[str]) -> Markup:
             class_="published",
             data_column=place,
             data_key=c.title,
-            hidden=c not in table.SHOWN,
+            hidden=c not in shown,
         )
         for place, c in enumerate(COLUMNS)
     ]
@@ -110,7 +111,7 @@ def _title(key: str, text: str) -> Markup:
     )
 
 
-def _rows(line: Line, results: Results, groups: Groups, columns: int) -> list[Markup]:
+def _rows(line: Line, results: Results, groups: Groups, columns: int, visible: Sequence[Column]) -> list[Markup]:
     """A line of the table, with so many of the run's own columns; for a set also what it shows when it is opened."""
     name, shown, *others = line.cells[:columns]
     found = _behind(line, results)
@@ -124,7 +125,7 @@ def _rows(line: Line, results: Results, groups: Groups, columns: int) -> list[Ma
         *(_number("span", cell(text)) for text in others),
         element("td", _time(found, results)),
         *(
-            element("td", text, class_="published", data_column=place, hidden=COLUMNS[place] not in table.SHOWN)
+            element("td", text, class_="published", data_column=place, hidden=COLUMNS[place] not in visible)
             for place, text in enumerate(line.published)
         ),
     ]
