@@ -202,9 +202,10 @@ class LetterTask(AnswerTask[RowT], Generic[RowT]):
 
     def given(self, row: RowT, episode: Episode) -> str | None:
         letter = self.vote(row, episode)
-        if letter is None or letter == self.gold(row):
-            return letter and self.target(row)
-        return with_letter(letter, self.options(row))
+        options = self.options(row)
+        if letter is not None and letter not in options and letter == self.gold(row):
+            return self.target(row)  # the text of an option that was not read from the row
+        return letter and with_letter(letter, options)
 
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
         correct = float(self.answer_of(row, episode) == self.gold(row))

@@ -257,13 +257,13 @@ class Task(ABC, Generic[RowT]):
         return self.group_keys(row)
 
     def target(self, row: RowT) -> str | None:
-        """The right answer, as a report shows it beside the given one ("B. the green box"); None where no single answer
-        is right."""
+        """The right answer, as a report shows it beside the given one: "B. the green box", or "A. 7 or C. 7.0" where
+        each of several options is right. None where no definite answer is."""
         return None
 
     def given(self, row: RowT, episode: Episode) -> str | None:
-        """The answer that was read from an episode, in the words of `target`: equal texts where it is right in full.
-        None where none could be read, and of tasks without a target."""
+        """The answer that was read from an episode, in the words of `target`: equal texts where it is right in full, or
+        one of those that the target names. None where none could be read, and of tasks without a target."""
         return None
 
     def human_answer(self, row: RowT) -> str | None:

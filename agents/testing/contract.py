@@ -21,13 +21,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agents.choice import OneTurnTask, Voting
+from agents.choice import LetterTask, OneTurnTask, Voting
 from agents.examples import Example
 from agents.examples.endpoint import answer
 from agents.examples.example import Player, Style, babble
 from agents.message import Message
 from agents.refine import RefineSettings, Session, run_session
-from agents.task import Episode, Row
+from agents.task import Episode, Row, Task
 from agents.testing.doubles import fake_gateway, scripted_players
 from agents.testing.replies import ChatRequest, Json, Reply, Script
 from agents.testing.server import FakeOpenAI
@@ -196,7 +196,9 @@ def check_target_and_given_say_the_same(example: Example[Any], row: Row) -> None
         assert given is None or (target is not None and given == given.strip() != ""), given
         if target is not None and reads:
             right = draft.verdict.reward >= task.headline.high
-            assert (given == target) == right, f"given {given!r}, expected {target!r}, reward {draft.verdict.reward}"
+            assert _names(task, target, given) == right, (
+                f"given {given!r}, expected {target!r}, reward {draft.verdict.reward}"
+            )
     for text in SILENCE:
         silent = Episode({"policy": [{"role": "assistant", "content": text}]})
         assert target is None or task.given(row, silent) is None, text
@@ -250,6 +252,11 @@ CHECKS: tuple[Check, ...] = (
     check_form_does_not_matter,
     check_no_output_crashes_the_task,
 )
+
+
+def _names(task: Task[Any], target: str, given: str | None) -> bool:
+    """Whether the given answer is the target, or one of the options that it names ("A. 7 or C. 7.0")."""
+    return given == target or (isinstance(task, LetterTask) and f" or {given} or " in f" or {target} or ")
 
 
 def _is_right_answer(task: OneTurnTask[Any], row: Row, changed: Row) -> bool:
