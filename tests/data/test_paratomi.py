@@ -131,7 +131,7 @@ def test_places_are_whole_words():
 def test_one_story_in_other_words_has_the_same_key():
     asked = {"question": "Where is the hat really?"}
     one = {**asked, "story": ["Mia entered the den.", "The hat is in the treasure chest."]}
-    other = {**asked, "story": ["Inside the treasure_chest is a hat.", "The den is where Mia went."]}
+    other = {**asked, "story": ["The den is where Mia went.", "Inside the treasure_chest is a hat."]}
     third = {**asked, "story": ["Ava entered the den.", "The hat is in the treasure chest."]}
     assert key(one) == key(other) != key(third)
 
