@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agents.evaluate.run_folder import EvaluationRun
+from agents.evaluate.run_folder import EvaluationRun, endpoints_asked
 
 Line = Mapping[str, Any]  # of the journal
 
@@ -47,13 +47,10 @@ def deviations(
 
 
 def _asked(settings: Mapping[str, Any], role: str, task: str) -> list[Mapping[str, Any]]:
-    """The endpoints that have this role for a task; several are a jury."""
-    if role != "judge":
-        return [settings["roles"][role]]
-    if own := settings["by_task"].get(task):
-        return [own]
-    jury: list[Mapping[str, Any]] = [{**member, "jury reward": settings["jury_reward"]} for member in settings["jury"]]
-    return jury or [settings["roles"]["judge"]]
+    """The endpoints that have this role for a task; a jury's with the way in which their rewards become one."""
+    asked = endpoints_asked(settings, role, task)
+    is_jury = role == "judge" and settings["jury"] and task not in settings["by_task"]
+    return [{**member, "jury reward": settings["jury_reward"]} for member in asked] if is_jury else asked
 
 
 def _endpoints(role: str, base: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> list[Deviation]:

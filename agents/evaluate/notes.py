@@ -1,4 +1,4 @@
-"""What belongs to a run's table beside its numbers: who judged which set, and where a comparison would mislead."""
+"""The text around a run's table: which model judged which set, and what to know before you compare the numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from agents import tasks
 from agents.evaluate.results import Results
-from agents.evaluate.run_folder import EvaluationRun
+from agents.evaluate.run_folder import EvaluationRun, endpoints_asked
 from agents.evaluate.suites import SUITES
 from agents.evaluate.table import columns_of, ordered
 from agents.judge.endpoint import DEFAULT_MODEL
@@ -18,30 +18,28 @@ _PLAYED_BY_MODELS: tuple[Role, ...] = ("environment", "partner")  # the paper's 
 
 
 def models_asked(settings: Mapping[str, Any], role: Role, task: str) -> tuple[str, ...]:
-    """The models that have this role for a task in a run; several are a jury, none: the task asks nobody.
+    """The models that have this role for a task in a run: several are a jury; none means that the task asks nobody.
 
     Args:
-        settings: of the run (`EvaluationSettings.identity`, settings.json).
+        settings: of the run (`EvaluationRun.settings`).
     """
     if not tasks.load(task).calls_per_episode.get(role):
         return ()
-    if role != "judge":
-        return (settings["roles"].get(role, settings["roles"]["judge"])["model"],)
-    if own := settings["by_task"].get(task):
-        return (own["model"],)
-    return tuple(member["model"] for member in settings["jury"]) or (settings["roles"]["judge"]["model"],)
+    return tuple(endpoint["model"] for endpoint in endpoints_asked(settings, role, task))
+
+
+def models_by_role(run: EvaluationRun, results: Results) -> dict[str, str]:
+    """The models that judged each set and those that played the other side: "Judges" -> "m (sotopia); n (coser)"."""
+    judges, others = _by_model(run, results, ("judge",)), _by_model(run, results, _PLAYED_BY_MODELS)
+    by_rule = [name for name in _tasks(results) if not any(name in names for names in judges.values())]
+    roles = {"Judges": {**judges, "by rule alone": by_rule}, "Partners and environments": others}
+    texts = {role: _with_sets(by_model) for role, by_model in roles.items()}
+    return {role: text for role, text in texts.items() if text}
 
 
 def header(run: EvaluationRun, results: Results) -> list[str]:
-    """Who judged which set, and who played the other side; what stands above the table."""
-    found = []
-    judges, others = _by_model(run, results, ("judge",)), _by_model(run, results, _PLAYED_BY_MODELS)
-    by_rule = [name for name in _tasks(results) if not any(name in names for names in judges.values())]
-    if judges or by_rule:
-        found.append(f"Judges: {_listed({**judges, **({'by rule alone': by_rule} if by_rule else {})})}.")
-    if others:
-        found.append(f"Partners and environments: {_listed(others)}.")
-    return found
+    """The lines above the table: `models_by_role`."""
+    return [f"{role}: {models}." for role, models in models_by_role(run, results).items()]
 
 
 def _by_model(run: EvaluationRun, results: Results, roles: Sequence[Role]) -> dict[str, list[str]]:
@@ -54,18 +52,18 @@ def _by_model(run: EvaluationRun, results: Results, roles: Sequence[Role]) -> di
     return dict(found)
 
 
-def _listed(by_model: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(f"{model} ({', '.join(names)})" for model, names in by_model.items())
+def _with_sets(by_model: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{model} ({', '.join(names)})" for model, names in by_model.items() if names)
 
 
 def warnings(run: EvaluationRun, results: Results) -> list[str]:
-    """What a reader has to know before putting these numbers beside others."""
+    """The lines below the table: what to know before you put these numbers beside others."""
     found = []
     if run.missing:
         asked = len(run.missing) + len(results.sets)
         found.append(
-            f"In no average, as there is no file: {', '.join(run.missing)} ({len(run.missing)} of the {asked} "
-            "sets that were asked for)."
+            f"Not evaluated, and in no average, because there is no file: {', '.join(run.missing)} "
+            f"({len(run.missing)} of the {asked} sets that were asked for)."
         )
     if run.suite and run.limit != SUITES[run.suite].rows:
         rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, SUITES[run.suite].rows))
@@ -91,7 +89,7 @@ def _tasks(results: Results) -> dict[str, str]:
 
 
 def _deviations(settings: Mapping[str, Any], task: str) -> list[tuple[str, Sequence[str], str]]:
-    """Roles of a task that another model had than in the paper."""
+    """Roles of a task that are not played by the paper's model: role, models, the paper's model."""
     wanted: dict[Role, str] = {"judge": paper_judge(task), **dict.fromkeys(_PLAYED_BY_MODELS, DEFAULT_MODEL)}
     asked = ((role, models_asked(settings, role, task), model) for role, model in wanted.items())
     return [(role, models, model) for role, models, model in asked if models and models != (model,)]

@@ -88,6 +88,19 @@ class EvaluationRun:
         )
 
 
+def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[Mapping[str, Any]]:
+    """The endpoints that have this role for a task in a run; several are a jury.
+
+    Args:
+        settings: of the run (`EvaluationRun.settings`).
+    """
+    if role != "judge":
+        return [settings["roles"].get(role, settings["roles"]["judge"])]
+    if own := settings["by_task"].get(task):
+        return [own]
+    return list(settings["jury"]) or [settings["roles"]["judge"]]
+
+
 def generation(folder: Path, items: Sequence[Item]) -> Path:
     """The folder in which these samples are to be taken: the latest of its kind (`NAME-HASH`, `NAME-HASH.2`, ...).
 

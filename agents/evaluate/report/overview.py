@@ -1,4 +1,4 @@
-"""The head of the report: which model, when, judged by whom, and the numbers that come first."""
+"""The head of the report: the model, its judges, the settings, the first numbers and the warnings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def overview(run: EvaluationRun, results: Results) -> Markup:
     facts = [
         ("Endpoint", _address(policy)),
         ("Sampling", _sampling(policy)),
-        ("Judged by", _judges(run.settings)),
+        *notes.models_by_role(run, results).items(),
         ("Rows", f"{rows} of each set, seed {run.seed}{of_row}"),
         ("Samples", f"{there:,}" if there == asked else f"{there:,} of {asked:,}: not finished"),
         ("Last sample", _date(run)),
@@ -61,7 +61,7 @@ def _first_numbers(results: Results) -> Markup:
 
 
 def _warnings(results: Results) -> Markup | None:
-    """What makes one doubt a score, with links to the samples to look at."""
+    """Reasons to doubt a score, with links to the samples to look at."""
     ordered = {name: results.sets[name] for name in table.ordered(list(results.sets))}
     lines = []
     for warning, by_set in grouped(ordered).items():
@@ -96,12 +96,6 @@ def _endpoints(settings: Mapping[str, Any]) -> list[tuple[str, Sequence[str]]]:
         *((f"judge of {task}", endpoint) for task, endpoint in settings["by_task"].items()),
     ]
     return [(name, (of["model"], _address(of), _sampling(of))) for name, of in named]
-
-
-def _judges(settings: Mapping[str, Any]) -> str:
-    asked = [judge["model"] for judge in settings["jury"]] or [settings["roles"]["judge"]["model"]]
-    special = [f"{endpoint['model']} for {task}" for task, endpoint in settings["by_task"].items()]
-    return "; ".join([" + ".join(asked), *special])
 
 
 def _address(endpoint: Mapping[str, Any]) -> str:

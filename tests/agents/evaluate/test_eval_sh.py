@@ -105,7 +105,7 @@ def test_a_set_without_a_file_is_listed_and_the_others_are_evaluated(data, tmp_p
     assert any(f"{own / 'coser_val.parquet'} (docs/tasks/coser.md says how to build it)" in line for line in listed)
     assert "macro average, 2 sets" in done.stdout and "(25 of the 27" in " ".join(done.stdout.split())
     assert named.returncode == 0 and "1 of 2 sets are left out" in named.stdout
-    assert "In no average, as there is no file: coser" in named.stdout
+    assert "Not evaluated, and in no average, because there is no file: coser" in named.stdout
 
 
 def test_the_papers_suite_has_its_sets_rows_judges_and_columns(data, tmp_path):

@@ -67,7 +67,10 @@ def test_missing_sets_are_said_in_the_table_file(tmp_path):
     write_outputs(run)
     text = (tmp_path / "table.md").read_text()
     assert text.startswith("Judges: ") and "macro average, 2 sets" in text
-    assert "In no average, as there is no file: fantom (1 of the 3 sets that were asked for)." in text
+    assert (
+        "Not evaluated, and in no average, because there is no file: fantom (1 of the 3 sets that were asked for)."
+        in text
+    )
     assert "GRPO 8B (paper)" in text and "(card)" not in text  # the suite's columns
     assert "The suite paper takes" not in text
     (tmp_path / "chosen.json").write_text(json.dumps({**chosen, "limit": 5, "suite": "paper"}))

@@ -125,17 +125,18 @@ def test_breakdowns_failures_and_metrics_are_behind_their_line(tmp_path):
 def test_the_head_says_what_was_evaluated_and_how_far_it_came(tmp_path):
     run = finished_run(tmp_path, numbered([1.0, 0.0]), asked=3, n=2)
     text = re.sub(r"<[^>]+>", " ", report_of(run).partition("<table")[0])
-    for said in ("under-test", "temperature 0.7", "gpt-judge; gpt-large for coser", "100 rows of each set, seed 0"):
+    for said in ("under-test", "temperature 0.7", "by rule alone (hitom)", "100 rows of each set, seed 0"):
         assert said in text
+    assert "gpt-large" not in text  # the judge of CoSER, which is not in this run
     assert "2 of 5: not finished" in text and re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", text)
 
 
 def test_a_jury_a_served_checkpoint_and_judged_again_are_said(tmp_path):
     jury = [{"model": name, "base_url": "http://judge/v1"} for name in ("one", "two")]
     policy = {"model": "mine", "base_url": None, "checkpoint": "runs/global_step_50"}
-    run = finished_run(tmp_path, numbered([1.0]), jury=jury, policy=policy, episodes_of="earlier-1234")
+    run = finished_run(tmp_path, numbered([1.0], "sotopia"), jury=jury, policy=policy, episodes_of="earlier-1234")
     text = report_of(run)
-    assert "one + two" in text and "checkpoint runs/global_step_50" in text and "earlier-1234" in text
+    assert "one + two (sotopia)" in text and "checkpoint runs/global_step_50" in text and "earlier-1234" in text
 
 
 def test_every_sample_is_carried_as_the_journal_has_it(tmp_path):
