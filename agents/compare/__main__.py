@@ -19,7 +19,7 @@ from rich.console import Console
 from agents.compare import report
 from agents.compare.comparison import Comparison, compare
 from agents.compare.naming import labels
-from agents.compare.page import write_page
+from agents.compare.page import write_comparison
 from agents.errors import SoulError
 from agents.evaluate.run_folder import EvaluationRun
 
@@ -39,12 +39,12 @@ def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
 
 
 def html_file(wanted: Path, one: Comparison, *, several: bool) -> Path:
-    """Where the page goes: of several comparisons each has its own, named after the run that is compared."""
+    """The file of a comparison's page; where there are several, the name of the compared run is part of it."""
     return wanted.with_name(f"{wanted.stem}-{one.other.folder.resolve().name}{wanted.suffix}") if several else wanted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 where the user can mend it."""
+    """Returns the exit code: 0; 2 for an error that the user can fix."""
     parser = argparse.ArgumentParser(
         prog="python -m agents.compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.html is not None:
         for one in found:
             file = html_file(given.html, one, several=len(found) > 1)
-            write_page(one, file)
+            write_comparison(one, file)
             print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)", file=sys.stderr if given.json else sys.stdout)
     if given.json:
         print(json.dumps([report.to_json(one, rows) for one in found], indent=1, ensure_ascii=False))

@@ -2,7 +2,7 @@
 
 overview.py     the head, the warnings, and the table of sets
 entries.py      the paired rows as the page carries them: an index, and their texts in parts
-page.html .css  the page; pairs.js shows the rows. All else is the report's (agents/evaluate/report)
+page.html .css  the page; pairs.js shows the rows. Everything else comes from the report (agents/evaluate/report)
 """
 
 from __future__ import annotations
@@ -19,19 +19,15 @@ from agents.evaluate.report import FILE, set_facts
 from agents.evaluate.report.group_names import names_of
 from agents.evaluate.report.markup import element, join
 from agents.evaluate.report.packing import embedded, packed, parts, to_json
-from agents.evaluate.report.page_parts import filled, policy, read, script_of
+from agents.evaluate.report.page_parts import filled, policy, read, script_of, write_page
 
 SCRIPTS = ("store", "elements", "link", "list", "browser", "scene", "sample")
 _HERE = Path(__file__).parent
 
 
-def write_page(found: Comparison, file: Path) -> None:
-    """Write the page; it is there as a whole, or as it was before. Links lead from its folder to the two reports."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(f"{file.suffix}.partial")
-    with partial.open("w", encoding="utf-8", newline="") as out:
-        out.writelines(_pieces(found, file.parent))
-    os.replace(partial, file)
+def write_comparison(found: Comparison, file: Path) -> None:
+    """Write the page. Its links lead to the two reports, relative to the folder of `file`."""
+    write_page(file, _pieces(found, file.parent))
 
 
 def _pieces(found: Comparison, folder: Path) -> Iterator[str]:

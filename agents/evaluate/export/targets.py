@@ -1,13 +1,12 @@
-"""What other tools get as the target of a sample."""
+"""The target of a sample in the files of other tools."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from agents import tasks
+from agents.evaluate.report.answers import given_answer, saved_row
 from agents.task import Row, Task
 
 
@@ -20,19 +19,13 @@ def expected_and_given(samples: list[Mapping[str, Any]]) -> tuple[str, list[str 
     """The target of a row, and the answer that was read from each of its samples.
 
     Args:
-        samples: lines of the journal, of one row.
+        samples: lines of the journal, all of one row.
 
     Returns:
-        "" and None each where the task is not installed here, or no longer takes the record.
+        "" and a None for each sample where the task is not installed here, or no longer accepts the record.
     """
-    nothing: tuple[str, list[str | None]] = "", [None] * len(samples)
-    if samples[0]["task"] not in tasks.names():
-        return nothing
-    task = tasks.load(samples[0]["task"])
-    try:
-        row = task.row_type.model_validate(samples[0]["record"])
-    except ValidationError:
-        return nothing
-    drafts = [sample["draft"] for sample in samples]
-    given = [task.given(row, task.saved_episode(draft)) if draft["seats"] is not None else None for draft in drafts]
-    return expected(task, row), given
+    task = tasks.load(samples[0]["task"]) if samples[0]["task"] in tasks.names() else None
+    row = saved_row(task, samples[0]) if task else None
+    if task is None or row is None:
+        return "", [None] * len(samples)
+    return expected(task, row), [given_answer(task, row, sample) for sample in samples]

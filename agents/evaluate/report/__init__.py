@@ -15,7 +15,6 @@ hashes, so that nothing a model wrote could ever run, and texts reach the page a
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,7 +27,7 @@ from agents.evaluate.report.group_names import names_of
 from agents.evaluate.report.markup import element, join
 from agents.evaluate.report.overview import overview
 from agents.evaluate.report.packing import embedded, index, packed, parts, sample_lines, to_json
-from agents.evaluate.report.page_parts import filled, policy, read, script_of
+from agents.evaluate.report.page_parts import filled, policy, read, script_of, write_page
 from agents.evaluate.report.results_table import chooser, notes, results_table
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun
@@ -49,16 +48,13 @@ def html(run: EvaluationRun, results: Results, groups: Breakdowns) -> str:
 
 
 def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path:
-    """Write the report into the run's folder, piece by piece; it is there as a whole, or as it was before.
+    """Write the report into the run's folder.
 
     Returns:
         The file.
     """
     file = run.folder / FILE
-    partial = file.with_suffix(".html.partial")
-    with partial.open("w", encoding="utf-8", newline="") as out:
-        out.writelines(_pieces(run, results, groups))
-    os.replace(partial, file)
+    write_page(file, _pieces(run, results, groups))
     return file
 
 
@@ -100,6 +96,6 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
 
 
 def set_facts(name: str, metric: Metric) -> dict[str, Any]:
-    """What the page's script knows of a set."""
+    """The name of a set and the metric of its samples, for the page's script."""
     best = metric.high if metric.higher_is_better else metric.low
     return {"name": name, "metric": metric.name, "best": best, "worst": metric.worst}

@@ -1,7 +1,7 @@
-"""What a sample was about, in few words: the question, the right answer, and the answer that was given.
+"""The question of a sample, the right answer, and the answer that was given.
 
-Question and answers stand side by side in the list of samples and above the conversation. The answers come from the
-task itself (`Task.target`, `Task.given`), so that the report reads an answer exactly as the score does.
+The report shows them side by side in the list of samples and above the conversation. The answers come from the task
+itself (`Task.target`, `Task.given`), so that the report reads an answer exactly as the score does.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from agents import tasks
-from agents.task import Task
+from agents.task import Row, Task
 
-# Fields that hold what a row asks, in the order in which they are tried: a question, a task, then a scene.
+# Fields of records that may hold the question; the first one that has text is taken.
 QUESTION_FIELDS = (
     *("question", "problem", "topic", "intent", "task_description", "current_context", "anchor_post"),
     *("raw_prompt", "prompt_text", "prompt", "scenario", "history"),
@@ -24,7 +24,7 @@ _LABELLED = re.compile(r"^\s*question:\s*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 class Answers(NamedTuple):
-    """The question of a sample, "" where its record has none, and the two answers, None where there is none."""
+    """Of a sample: its question ("" where the record has none), the right answer and the given one (None: none)."""
 
     question: str
     target: str | None
@@ -32,7 +32,7 @@ class Answers(NamedTuple):
 
 
 def answers_of(samples: Iterable[Mapping[str, Any]]) -> list[Answers]:
-    """For every line of the journal what was asked and answered."""
+    """Question and answers of each line of the journal."""
     return [Answers(question_of(sample["record"]), *_target_and_given(sample)) for sample in samples]
 
 
@@ -45,13 +45,23 @@ def question_of(record: Mapping[str, Any]) -> str:
     return text.strip().partition("\n")[0].strip()
 
 
+def saved_row(task: Task[Any], sample: Mapping[str, Any]) -> Row | None:
+    """The row of a line of the journal; None where this version of the task no longer accepts the record."""
+    try:
+        return task.row_type.model_validate(sample["record"])
+    except ValidationError:
+        return None
+
+
+def given_answer(task: Task[Any], row: Row, sample: Mapping[str, Any]) -> str | None:
+    """The answer that was read from a line of the journal; None where none could be read, or the play failed."""
+    draft = sample["draft"]
+    return task.given(row, task.saved_episode(draft)) if draft["seats"] else None
+
+
 def _target_and_given(sample: Mapping[str, Any]) -> tuple[str | None, str | None]:
     task = tasks.load(sample["task"])
-    if type(task).target is Task.target:  # no single answer is right: do not spend time on reading the row
+    if type(task).target is Task.target:  # no single answer is right, so there is no need to parse the row
         return None, None
-    try:
-        row = task.row_type.model_validate(sample["record"])
-    except ValidationError:  # a sample of another version of the task; its record is shown as it is
-        return None, None
-    draft = sample["draft"]
-    return task.target(row), task.given(row, task.saved_episode(draft)) if draft["seats"] else None
+    row = saved_row(task, sample)
+    return (None, None) if row is None else (task.target(row), given_answer(task, row, sample))

@@ -1,14 +1,24 @@
-"""A page that holds everything it needs: script, style and the policy that allows these two and nothing else."""
+"""Builds a page that holds all it needs: its script, its style, and the policy (CSP) that allows only these two."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
 
 _HERE = Path(__file__).parent
+
+
+def write_page(file: Path, pieces: Iterable[str]) -> None:
+    """Write a page piece by piece. Readers see the whole new page, or the one that was there before."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f"{file.suffix}.partial")
+    with partial.open("w", encoding="utf-8", newline="") as out:
+        out.writelines(pieces)
+    os.replace(partial, file)
 
 
 def script_of(names: Sequence[str]) -> str:
@@ -22,13 +32,13 @@ def read(name: str) -> str:
 
 
 def filled(template: str, **values: str) -> str:
-    """A template of HTML with its places filled; what is put in must be markup already."""
+    """An HTML template with its placeholders filled; the values must be markup already."""
     text = Template(template).substitute(values)
     return text.encode("utf-8", "replace").decode("utf-8")  # a name may hold half of a surrogate pair
 
 
 def policy(style: str, script: str) -> str:
-    """What the page may do (CSP): run this script, use this style, and nothing else."""
+    """The page's content security policy: run this script, use this style, and nothing else."""
 
     def digest(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
