@@ -48,17 +48,13 @@ class Journal:
         self._file.flush()
         self.samples[_key(sample)] = dict(sample)
 
-    def has(self, key: Key, stamp: str, retry_failed: bool) -> bool:
-        """Whether this sample is there: of the same record and prompts, and valid where failures are asked again."""
-        return holds(self.samples, key, stamp, retry_failed)
-
     def close(self) -> None:
         """Let others write."""
         self._file.close()
 
 
 def holds(samples: Mapping[Key, Mapping[str, Any]], key: Key, stamp: str, retry_failed: bool) -> bool:
-    """Whether a sample is among these; see `Journal.has`."""
+    """Whether a sample with this stamp is among these; a failed one only where failures are not taken again."""
     sample = samples.get(key)
     return sample is not None and sample["stamp"] == stamp and (sample["draft"]["valid"] or not retry_failed)
 

@@ -11,6 +11,7 @@ import pytest
 from agents import examples
 from agents.errors import BadSettings
 from agents.evaluate import engine
+from agents.evaluate.command import still_to_take
 from agents.evaluate.journal import Journal, RunInUse
 from agents.evaluate.settings import EvaluationSettings, choose_sets, find_sets, how_to_build, items
 from agents.examples.__main__ import write
@@ -60,7 +61,7 @@ def evaluated(fake, data, folder, retry_failed=False, **changes):
     journal = Journal(folder)
     seen = []
     try:
-        todo = [item for item in items(settings) if not journal.has(item.key, item.stamp, retry_failed)]
+        todo = still_to_take(items(settings), journal.samples, retry_failed)
         asyncio.run(engine.evaluate(settings, todo, journal, folder, seen.append))
     finally:
         journal.close()
@@ -144,7 +145,7 @@ def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
         settings = base.model_copy(update={"gateway": GatewaySettings.of({"judge": {**judge, **priced}})})
         journal = Journal(tmp_path / "run")
         try:
-            todo = [item for item in items(settings) if not journal.has(item.key, item.stamp, False)]
+            todo = still_to_take(items(settings), journal.samples)
             asyncio.run(engine.evaluate(settings, todo, journal, tmp_path / "run", lambda sample: None))
         finally:
             journal.close()
