@@ -1,15 +1,16 @@
-"""How long a run with long and short sets takes, and how right its expected time is: before and after, in one run.
+"""Measures how long a run with long and short sets takes, and how good its estimate of the time left is.
 
     python -m benchmarks.schedule [--short 240] [--long 48] [--latency 0.5] [--concurrency 8]
 
 `agents.evaluate`'s engine takes the samples of HiToM (one turn) and Sotopia (up to twenty, with a partner) from one
-FakeOpenAI server, whose answers take --latency seconds. It runs twice: with samples in the order of the files, all sets
-in turns, and the time left as samples left over samples a second (what it did before); and as it does now
-(agents/evaluate/schedule.py). A row of the table is one run; `tail` is the time from the moment at which less samples
-were under way than may be; the error of the expected time is the factor between it and the truth.
+FakeOpenAI server, whose answers take --latency seconds. It runs twice: once as it did before, with all sets in turns
+and the time left computed from samples a second, and once as it does now (agents/evaluate/schedule.py). Each row of the
+table is one run. `tail` is how long fewer samples are under way than allowed, at the end of the run. The error of an
+estimate is the factor between it and the true time left.
 
-The server shares the machine with the client: an answer must take much longer than the CPU it costs, or both runs
-measure the machine. The target: an error of at most 1.5 after a fifth of the samples and of the time.
+The server shares the machine with the client, so choose a latency that is much longer than the CPU time of an answer;
+otherwise both runs measure the machine. The target is an error of at most 1.5 after a fifth of the samples and of the
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,19 +44,21 @@ MOST = 1.5
 
 
 class InTurns(Schedule):
-    """The order and the expected time of before."""
+    """The former order (all sets in turns) and the former estimate (samples left over samples a second)."""
 
-    def __init__(self, todo: Sequence[Item], at_once: int, capacity: Capacity) -> None:
-        super().__init__(todo, at_once, capacity)
+    def __init__(
+        self, todo: Sequence[Item], at_once: int, capacity: Capacity, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(todo, at_once, capacity, clock)
         self._order = iter(todo)
-        self._samples, self._taken, self._start = len(todo), 0, time.monotonic()
+        self._samples, self._taken, self._start = len(todo), 0, clock()
 
     def start(self) -> Item | None:
         item = next(self._order, None)
         if item is not None:
             one = self._sets[item.set]
             one.left.remove(item)
-            one.running[item.key] = time.monotonic()
+            one.running[item.key] = self._clock()
         return item
 
     def end(self, item: Item, usage: Any) -> None:
@@ -63,17 +66,17 @@ class InTurns(Schedule):
         self._taken += 1
 
     def seconds_left(self) -> float | None:
-        rate = self._taken / (time.monotonic() - self._start)
+        rate = self._taken / (self._clock() - self._start)
         return (self._samples - self._taken) / rate if self._taken else None
 
 
 @dataclass
 class Run:
-    """What one run showed.
+    """The measurements of one run.
 
     Attributes:
-        estimates: seconds since the start, and the seconds left that were shown then, at every sample's end.
-        tail_s: how long less than the allowed number of samples were under way.
+        estimates: at the end of every sample: seconds since the start, and the seconds left that were shown then.
+        tail_s: how long fewer samples were under way than allowed, at the end of the run.
     """
 
     at_once: int

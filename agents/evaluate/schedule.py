@@ -1,10 +1,10 @@
-"""Which sample is taken next, and how long the rest of a run takes.
+"""Decides which sample is taken next, and estimates how long the rest of a run takes.
 
 Sets differ: a sample of one turn takes a second, a scene of twenty turns a minute. A long sample that starts last keeps
-the whole run waiting. So the first samples of every set are taken early, to measure the set and to show a score, and
-then the longest sets go first (longest processing time first). The rest of the run is estimated from the measured
-seconds of each set, the number of samples under way at the same time and the limits of the endpoints; a set of which no
-sample has ended takes the seconds of the set that expects the most similar number of calls.
+the whole run waiting. So two samples of every set are taken first, to measure the set and to show a score, and then the
+sets with the longest samples (longest processing time first). The time left is estimated from the measured seconds of
+each set, the number of samples under way and the limits of the endpoints. Where no sample of a set has ended, the set
+with the most similar number of expected calls stands in for it.
 """
 
 from __future__ import annotations
@@ -21,32 +21,31 @@ from typing import Any
 from agents.evaluate.settings import Item
 from agents.judge import Endpoint, GatewaySettings
 
-FIRST = 2  # samples of each set that are taken before the longest sets have their turn
+FIRST = 2  # samples of each set that are taken before the longest sets go first
 ALMOST = 0.1  # a sample that takes longer than expected is expected to end after this share of its set's mean
-KEEP_S = 1.0  # an estimate is good for so long
+KEEP_S = 1.0  # an estimate is used again for this long
 
-Load = Mapping[str, float]  # what a sample takes of each limit, by the limit's name
+LimitUse = Mapping[str, float]  # limit -> how much of it a sample uses
 
 
 def expected_calls(item: Item) -> float:
-    """How many calls follow each other in a sample, by what its task says of itself: a guess for the first order."""
+    """How many calls follow each other in a sample, as its task declares; it ranks sets that are not measured yet."""
     calls = item.row.task.calls_per_episode
     turns = calls.get("partner", 0.0) + calls.get("environment", 0.0)
     return 1.0 + 2.0 * turns + (calls.get("judge", 0.0) > 0)
 
 
 class Capacity:
-    """What the endpoints of a run let through.
+    """The limits of the endpoints of a run.
 
     Args:
-        gateway: the endpoints of the roles; those with equal settings share their limits. The members of a jury are not
-            looked at.
-        policy: the endpoint of the model under test, whose limits are its own; None where nobody asks it.
+        gateway: the endpoints of the roles; those with equal settings share their limits. Juries are ignored.
+        policy: the endpoint of the model under test, whose limits are its own; None where it is not asked.
     """
 
     def __init__(self, gateway: GatewaySettings, policy: Endpoint | None = None) -> None:
         self._gateway, self._policy = gateway, policy
-        self._limits: dict[str, float] = {}  # name -> how much of it there is in a second
+        self._limits: dict[str, float] = {}  # limit -> how much of it there is in a second
         for endpoint in [*gateway.endpoints, *([policy] if policy else [])]:
             key = self._key(endpoint)
             self._limits[f"{key} in flight"] = endpoint.concurrency
@@ -65,8 +64,8 @@ class Capacity:
             return None
         return next((endpoint for name, endpoint in self._gateway.roles.items() if name == role), None)
 
-    def load(self, task: str, usage: Mapping[str, Mapping[str, Any]]) -> Load:
-        """What a sample took of each limit.
+    def load(self, task: str, usage: Mapping[str, Mapping[str, Any]]) -> LimitUse:
+        """How much of each limit a sample used.
 
         Args:
             usage: the counters of each role, as the journal keeps them.
@@ -80,8 +79,8 @@ class Capacity:
                 found[f"{key} tokens"] += used["prompt_tokens"] + used["completion_tokens"]
         return found
 
-    def least_seconds(self, load: Load) -> float:
-        """The least time in which the limits let this much through."""
+    def least_seconds(self, load: LimitUse) -> float:
+        """The shortest time in which the limits allow this much."""
         return max((load.get(name, 0.0) / rate for name, rate in self._limits.items()), default=0.0)
 
 
@@ -96,15 +95,18 @@ class _Set:
     load: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def mean(self, now: float) -> float:
-        """Measured seconds of a sample. One that is still running and took longer already counts too: those that end
-        first are the short ones."""
+        """The measured seconds of a sample.
+
+        Samples that are still running count too if they have already taken longer than the mean: short samples end
+        first, and would otherwise pull the mean down.
+        """
         mean = self.seconds / self.ended
         longer = [now - start for start in self.running.values() if now - start > mean]
         return (self.seconds + sum(longer)) / (self.ended + len(longer))
 
 
 class Schedule:
-    """The order of the samples of one start, and what is known of how long they take.
+    """The order of the samples of one start, and an estimate of the time that they take.
 
     Args:
         todo: the samples to take; within a set their order stays.
@@ -119,7 +121,7 @@ class Schedule:
         self.at_once, self._capacity, self._clock = at_once, capacity, clock
         self._sets: dict[str, _Set] = {}
         self._estimate: tuple[float, float | None] | None = None  # when, and what
-        self._lock = threading.Lock()  # a live table asks for the time from a thread of its own
+        self._lock = threading.Lock()  # the live table asks for the time left from another thread
         for item in todo:
             self._sets.setdefault(item.set, _Set(expected_calls(item))).left.append(item)
 
@@ -195,8 +197,8 @@ class Schedule:
         guess = like.mean(now) * one.calls / like.calls if like else one.calls
         return max([guess, *(now - start for start in one.running.values())]) if like else guess
 
-    def _load(self, one: _Set) -> Load:
-        """What a sample of this set takes of each limit, on average."""
+    def _load(self, one: _Set) -> LimitUse:
+        """How much of each limit a sample of this set uses, on average."""
         like = one if one.ended else self._most_similar(one)
         if like is None:
             return {}

@@ -15,6 +15,7 @@ import pytest
 
 from agents.evaluate.schedule import ALMOST, FIRST, Capacity, Schedule, expected_calls
 from agents.judge import Endpoint, GatewaySettings
+from benchmarks.schedule import InTurns
 from tests.agents.judge.test_gate import simulate
 
 ONE_TURN, TWENTY_TURNS = {}, {"judge": 1.0, "partner": 10.0}
@@ -109,22 +110,6 @@ class World:
 
 def drawn(rng, low, high, seconds, partner=0.0):
     return lambda: ([seconds * rng.lognormvariate(0, 0.3) for _ in range(rng.randint(low, high))], partner)
-
-
-class InTurns(Schedule):
-    """The order of before: as the samples come."""
-
-    def __init__(self, items, *rest):
-        super().__init__(items, *rest)
-        self._order = iter(items)
-
-    def start(self):
-        one = next(self._order, None)
-        if one is not None:
-            mine = self._sets[one.set]
-            mine.left.remove(one)
-            mine.running[one.key] = self._clock()
-        return one
 
 
 # --- the estimate
