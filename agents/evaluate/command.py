@@ -46,7 +46,7 @@ def options(program: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUTPUT_DIR", "outputs")), help="OUTPUT_DIR")
     parser.add_argument("--name", default=os.environ.get("EXPERIMENT_NAME"), help="of the run; default: the model's")
     suites = " | ".join([*SUITES, *ALIASES])
-    parser.add_argument("--suite", metavar=suites, help="the sets and rows of a suite (agents/evaluate/suites.py)")
+    parser.add_argument("--suite", metavar=suites, help="use the sets and rows of a suite (agents/evaluate/suites.py)")
     parser.add_argument("--limit", type=int, help="rows of each set, drawn by the seed (the paper: 100)")
     parser.add_argument("--n", type=int, default=1, help="samples of each row")
     parser.add_argument("--seed", type=int, default=0, help="which rows")
@@ -56,7 +56,7 @@ def options(program: str, description: str | None) -> argparse.ArgumentParser:
         "--thinking-tokens",
         type=int,
         default=0,
-        help="that a model thinks before each answer; for the plan",
+        help="tokens that a model thinks before each answer, for the plan (default 0)",
     )
     parser.add_argument("--retry-failed", action="store_true", help="take failed samples again")
     parser.add_argument(
@@ -110,7 +110,7 @@ def settings_of(
 
 
 def say_missing(settings: EvaluationSettings) -> None:
-    """List the sets that were asked for and have no file, one line each."""
+    """Print the sets that were asked for and have no file, one line each."""
     if settings.missing:
         asked = len(settings.sets) + len(settings.missing)
         lines = [f"{len(settings.missing)} of {asked} sets are left out:", *how_to_build(settings.missing)]
@@ -131,7 +131,7 @@ def run(
     served: AbstractContextManager[Prepare | None] | None = None,
     source: EvaluationRun | None = None,
 ) -> Results | None:
-    """Evaluate, and write what came of it; with --dry-run only print what would be asked.
+    """Evaluate and write the results; with --dry-run only print the plan.
 
     Args:
         given: of `options`.
@@ -140,11 +140,11 @@ def run(
             function that prepares the samples.
 
     Returns:
-        The numbers; None of a dry run.
+        The results; None after a dry run.
 
     Raises:
-        SoulError: an endpoint cannot be asked (then nothing was written), or one went down on the way (what is there
-            stays, and is shown).
+        SoulError: an endpoint cannot be asked (nothing has been written then), or one went down during the run (the
+            samples that were taken are kept and shown).
     """
     targets = check(given.export)
     wanted = rescore.items(settings, source) if source else items(settings)
@@ -159,7 +159,7 @@ def run(
             take_missing(settings, wanted, journal, folder, given.retry_failed, served, source)
         except (Exception, SystemExit):
             if journal.samples:
-                results_of(folder, journal)  # of what is there
+                results_of(folder, journal)  # of the samples so far
             raise
         finished, found = results_of(folder, journal)
     for target, place in zip(targets, export(finished, found, targets, ExportOptions(step=given.step)), strict=True):
@@ -175,10 +175,10 @@ def dry_run(
     retry_failed: bool = False,
     thinking_tokens: int = 0,
 ) -> None:
-    """Print what these samples will ask, as far as they are not there yet. No sample is taken and no file is written.
+    """Print the plan for those of these samples that are not there yet. No sample is taken and no file is written.
 
     Raises:
-        SoulError: after the plan, where an endpoint that would be asked cannot be.
+        SoulError: after the plan was printed: an endpoint that it needs cannot be asked.
     """
     todo = still_to_take(wanted, samples_there(folder), retry_failed)
     latencies: dict[str, float | None] = {}
@@ -198,12 +198,12 @@ def dry_run(
 def still_to_take(
     wanted: Sequence[Item], there: Mapping[Key, Mapping[str, Any]], retry_failed: bool = False
 ) -> list[Item]:
-    """Those of the samples that are not there, or that failed where failures are taken again."""
+    """The samples that are not there yet, and with `retry_failed` also those that failed."""
     return [item for item in wanted if not holds(there, item.key, item.stamp, retry_failed)]
 
 
 def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
-    """Write and show what came of a run so far."""
+    """Write and print the results of a run so far."""
     run = EvaluationRun.load(folder, journal.samples)
     results = write_outputs(run)
     show(run, results)
@@ -212,7 +212,7 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
 
 
 def show(run: EvaluationRun, results: Results) -> None:
-    """Print the table of a run, with its judges above it and what to beware of below."""
+    """Print the table of a run, with its judges above and the warnings below."""
     title = "\n".join(["Results", *notes.header(run, results)])
     console.print(table.rich_table(results, table.columns_of(run.suite), title, width=console.width))
     for warning in notes.warnings(run, results):
@@ -247,7 +247,7 @@ def take_missing(
 
 
 def guarded(main: Callable[[], object]) -> int:
-    """Returns the exit code: 0; 2 where the user can fix it; 130 after Ctrl-C."""
+    """Returns the exit code: 0; 2 for an error that the user can fix; 130 after Ctrl-C."""
     ctrl_c.raise_again()
     try:
         main()

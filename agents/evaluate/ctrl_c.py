@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agents.errors import SoulError
 
-if TYPE_CHECKING:  # this module is there before the others are imported
+if TYPE_CHECKING:  # this module is imported before all slow ones: see `end_silently`
     from agents.evaluate.journal import Journal
     from agents.evaluate.settings import Item
 
@@ -21,15 +21,17 @@ class Interrupted(SoulError):
 
 
 def end_silently() -> None:
-    """From here on Ctrl-C ends the process at once: for the seconds in which modules are imported, where Python would
-    print where it was. A process that ignores Ctrl-C, in the background of a shell, goes on ignoring it."""
+    """From here on Ctrl-C ends the process at once, without a traceback. Call it before the slow imports.
+
+    A process that ignores Ctrl-C, such as one in the background of a shell, goes on ignoring it.
+    """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
 def interruptible(wanted: Sequence[Item], journal: Journal) -> Iterator[None]:
-    """Around the work on a run's folder.
+    """Wrap the work on a run's folder in this.
 
     Raises:
         Interrupted: in place of KeyboardInterrupt.

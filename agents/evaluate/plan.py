@@ -1,7 +1,7 @@
-"""What an evaluation will ask, before it asks: calls by role, tokens, price and time, set by set.
+"""Estimates what an evaluation will ask for each set: calls by role, tokens, price and time.
 
-Rows and calls are counted. Prompts are measured in characters. Answers, and the time that they take, are assumed: the
-constants below say how much, and the plan prints them.
+Rows and calls are counted, and prompts are measured in characters. The length of answers and the time that they take
+are assumptions: they are the constants below, and the plan prints them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from agents.judge.roles import BY_TASK
 from agents.task import Task
 
 CHARS_PER_TOKEN = 4
-ANSWER_TOKENS = 300  # the answer of a one-turn task
-TURN_TOKENS = 80  # one turn of a dialogue
-VERDICT_TOKENS = 150  # what a judge writes in one call
-SECONDS_TO_ANSWER = 1.0  # until an answer begins, where no call has measured it
-TOKENS_PER_SECOND = 50.0  # at which it is written
+ANSWER_TOKENS = 300  # in the answer of a one-turn task
+TURN_TOKENS = 80  # in one turn of a dialogue
+VERDICT_TOKENS = 150  # that a judge writes in one call
+SECONDS_TO_ANSWER = 1.0  # until an answer begins, where the preflight has not measured it
+TOKENS_PER_SECOND = 50.0  # that a model writes
 POLICY = "policy"
 ASSUMED = (
-    f"Assumed: a token is {CHARS_PER_TOKEN} characters; the policy answers a one-turn task with {ANSWER_TOKENS} tokens "
-    f"and has {TURN_TOKENS} in a turn of a dialogue, as its partner has; a judge writes {VERDICT_TOKENS} a call; no "
-    f"answer comes from a cache; models write {TOKENS_PER_SECOND:.0f} tokens a second."
+    f"Assumptions: a token is {CHARS_PER_TOKEN} characters. The answer to a one-turn task has {ANSWER_TOKENS} tokens, "
+    f"a turn of a dialogue {TURN_TOKENS}, a judge's verdict {VERDICT_TOKENS}. No answer comes from a cache. Models "
+    f"write {TOKENS_PER_SECOND:.0f} tokens a second."
 )
 
 
@@ -38,7 +38,7 @@ class SetPlan:
     """What one set will ask.
 
     Attributes:
-        rows, samples: that are still to be taken.
+        rows, samples: how many are still to be taken.
         asked: section -> its load. Sections are "policy", the roles, and `judge.by_task.<task>`.
         cheaper: options of the task -> its loads under them.
     """
@@ -50,16 +50,16 @@ class SetPlan:
     cheaper: Mapping[str, Mapping[str, Load]]
 
     def models(self, role: str) -> str:
-        """Who has a role for this set; empty where nobody is asked."""
-        found = [load.endpoint.model for load in self.asked.values() if _role(load.section) == role]
-        return " + ".join(dict.fromkeys(found))
+        """The models that have a role for this set, joined by " + "; "" where the set does not use the role."""
+        models = [load.endpoint.model for load in self.asked.values() if _role(load.section) == role]
+        return " + ".join(dict.fromkeys(models))
 
     def calls(self, role: str) -> float:
         return sum(load.calls for load in self.asked.values() if _role(load.section) == role)
 
     @property
     def seconds(self) -> float:
-        """Of one sample, whose calls follow each other."""
+        """Seconds of one sample, whose calls follow each other."""
         return sum(load.calls * (load.latency_s or 0.0) for load in self.asked.values()) / self.samples
 
 
@@ -69,7 +69,7 @@ class Plan:
 
     Attributes:
         at_once: samples under way at the same time.
-        thinking_tokens: that every model is expected to think before it answers.
+        thinking_tokens: how many tokens every model is expected to think before each answer.
     """
 
     sets: Sequence[SetPlan]
@@ -86,7 +86,7 @@ class Plan:
         return [_together(section, endpoint, loads) for (section, endpoint), loads in found.items()]
 
     def seconds(self) -> tuple[float, str]:
-        """How long it takes, and because of what: the tightest of all limits, and no less than its longest sample."""
+        """How many seconds it takes, and what decides that: the tightest limit, or the longest sample."""
         by_endpoint: dict[Endpoint, list[Load]] = defaultdict(list)
         for load in self.loads:
             by_endpoint[load.endpoint].append(load)
@@ -106,11 +106,11 @@ def plan(
     latencies: Mapping[str, float | None],
     thinking_tokens: int = 0,
 ) -> Plan:
-    """Plan these samples.
+    """Estimate what these samples will ask.
 
     Args:
-        latencies: section -> seconds of a short call, as the preflight measured it.
-        thinking_tokens: that every model is expected to think before it answers.
+        latencies: section -> seconds of a short request, as the preflight measured it.
+        thinking_tokens: how many tokens every model is expected to think before each answer.
     """
     by_set: dict[str, list[Item]] = defaultdict(list)
     for item in todo:
@@ -121,7 +121,7 @@ def plan(
 
 
 def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, float]:
-    """Calls of one episode of a task by section, without the policy's; of a rescored one the judge's alone."""
+    """Calls of one episode of a task by section, without the policy's; of a rescored run only the judge's."""
     own = task.name in settings.gateway.by_task
     return {
         f"{BY_TASK}{task.name}" if role == "judge" and own else role: calls
@@ -153,11 +153,9 @@ def _set_plan(
         if settings.source is None:
             found[POLICY] = estimate.policy(settings.policy)
         for section, count in calls.items():
-            if section == "judge" and settings.gateway.jury:
-                members = enumerate(settings.gateway.jury)
-                found |= {f"jury {i + 1}": estimate.role(f"jury {i + 1}", each, count) for i, each in members}
-            else:
-                found[section] = estimate.role(section, settings.gateway.named(section), count)
+            endpoints = settings.gateway.asked(section)
+            names = [section] if len(endpoints) == 1 else [f"jury {i}" for i in range(1, len(endpoints) + 1)]
+            found |= {name: estimate.role(name, of, count) for name, of in zip(names, endpoints, strict=True)}
         return {section: _timed(load, latencies) for section, load in found.items()}
 
     asked = sections_asked(settings, task)
@@ -191,7 +189,7 @@ class _Estimate:
 
     @property
     def _said(self) -> float:
-        """Tokens of a finished episode: in a dialogue the other side speaks as often as the policy."""
+        """Tokens of a finished episode. In a dialogue the other side speaks as often as the policy."""
         return self._turns * self._turn * (2 if self._turns > 1 else 1)
 
     def policy(self, endpoint: Endpoint) -> Load:
@@ -215,7 +213,7 @@ def _role(section: str) -> str:
 
 
 def _timed(load: Load, latencies: Mapping[str, float | None]) -> Load:
-    """With the seconds of a call: until it begins to answer, and for what it writes."""
+    """The load with the seconds of a call: until the answer begins, and while it is written."""
     begins = latencies.get("judge" if load.section.startswith("jury ") else load.section) or SECONDS_TO_ANSWER
     return replace(load, latency_s=begins + load.tokens_out / max(load.calls, 1e-9) / TOKENS_PER_SECOND)
 

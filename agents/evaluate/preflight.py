@@ -1,7 +1,7 @@
-"""Before the first sample: is every endpoint there that the chosen sets will ask, and what will they ask it?
+"""Checks before the first sample: can every endpoint be asked that the chosen sets need?
 
-A key that is missing or a model that an endpoint does not know ends as one paragraph, before a server is started or an
-answer is paid for. With --dry-run the plan is printed as well, and no sample is taken.
+A missing key or an unknown model ends the run with one paragraph, before a server is started or an answer is paid for.
+With --dry-run the plan (plan.py) is printed too, and no sample is taken.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rich.text import Text
 from agents.errors import JudgeFailure, MissingKey
 from agents.evaluate.engine import BadPolicy
 from agents.evaluate.plan import ASSUMED, Plan, SetPlan, cost, sections_asked
+from agents.evaluate.progress import duration
 from agents.evaluate.settings import EvaluationSettings, Item
 from agents.judge import ChatModel, Endpoint
 from agents.judge import preflight as judges
@@ -27,38 +28,42 @@ from agents.judge.roles import require_prices
 
 
 def check(settings: EvaluationSettings, todo: Sequence[Item]) -> dict[str, float | None]:
-    """Ask every judge, partner and environment once that these samples will ask; the engine does it with the policy.
+    """Send one small request to every judge, partner and environment that these samples need.
+
+    The policy is not asked here: the engine does that, once a server of ours has started.
 
     Returns:
-        Section -> seconds of that call.
+        Section -> seconds of that request.
 
     Raises:
-        MissingKey: the variable of a key is not set. BadJudge: an endpoint cannot be used.
+        MissingKey: the environment variable of a key is not set.
+        BadJudge: an endpoint cannot be used.
         BadSettings: there is a budget, and a price is missing.
     """
     sets = _sets_by_section(settings, todo)
     for section, names in sets.items():
-        for endpoint in _endpoints(settings, section):
+        for endpoint in settings.gateway.asked(section):
             if not _has_key(endpoint):
                 raise MissingKey(
                     f"No key for {endpoint.name}, which is the {section} of {', '.join(names)}: the environment "
                     f"variable {endpoint.api_key_env} is not set. Export it (export {endpoint.api_key_env}=...), name "
-                    f"another variable with {section}.api_key_env ({section}.api_key_env=none for a server that wants "
+                    f"another variable with {section}.api_key_env ({section}.api_key_env=none for a server that needs "
                     "no key), or evaluate other sets (TASKS=...). No sample was taken."
                 )
-    require_prices(settings.gateway, [endpoint for section in sets for endpoint in _endpoints(settings, section)])
+    require_prices(settings.gateway, [endpoint for section in sets for endpoint in settings.gateway.asked(section)])
     found = asyncio.run(judges.check(settings.gateway, list(sets))) if sets else {}
     return {section: checked.latency_s for section, checked in found.items()}
 
 
 def check_policy(endpoint: Endpoint) -> float:
-    """Ask the model under test once.
+    """Send one small request to the model under test.
 
     Returns:
-        The seconds of that call.
+        The seconds of that request.
 
     Raises:
-        MissingKey: the variable of its key is not set. BadPolicy: it cannot be asked.
+        MissingKey: the environment variable of its key is not set.
+        BadPolicy: it cannot be asked.
     """
 
     async def ask() -> float:
@@ -95,10 +100,10 @@ def show(console: Console, settings: EvaluationSettings, plan: Plan) -> None:
             with_it = f"{fewer:,.0f} judge calls, {_price(cost(list(loads.values())))}"
             _say(console, f"{of_set.name}: {calls}; with tasks.{of_set.name}.{option}: {with_it}.")
     seconds, reason = plan.seconds()
-    _say(console, f"Price: {_whole_price(plan.loads)}. Time: about {_duration(seconds)} ({reason}).")
+    _say(console, f"Price: {_whole_price(plan.loads)}. Time: about {duration(seconds)} ({reason}).")
     _say(console, f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
     if settings.missing:
-        _say(console, f"Left out, as there is no file: {', '.join(settings.missing)}.")
+        _say(console, f"Left out, because there is no file: {', '.join(settings.missing)}.")
 
 
 def _sets_table(plan: Plan, title: str) -> Table:
@@ -132,13 +137,13 @@ def _cells(of_set: SetPlan) -> list[str]:
 
 
 def _endpoints_table(loads: Sequence[Load]) -> Table:
-    view = Table(title=Text("Who is asked"), title_justify="left")
+    view = Table(title=Text("Endpoints"), title_justify="left")
     for name in ("role", "model", "key", "calls", "tokens in", "tokens out", "price"):
         left = name in ("role", "model", "key")
         view.add_column(name, justify="left" if left else "right", overflow="fold", no_wrap=name == "key")
     for load in loads:
         endpoint = load.endpoint
-        key = "none wanted" if endpoint.api_key_env is None else endpoint.api_key_env
+        key = "none needed" if endpoint.api_key_env is None else endpoint.api_key_env
         state = "" if _has_key(endpoint) else " NOT SET"
         counts = (f"{number:,.0f}" for number in (load.calls, load.tokens_in, load.tokens_out))
         price = _price(load.cost_usd) if endpoint.priced else f"set {load.section}.price_in, .price_out"
@@ -155,32 +160,20 @@ def _price(dollars: float | None) -> str:
 
 
 def _whole_price(loads: Sequence[Load]) -> str:
-    """Of what has a price, and who has none."""
+    """The price of all loads whose price is known, and the names of the others."""
     known = sum(load.cost_usd or 0.0 for load in loads)
     unknown = [load.section for load in loads if not load.endpoint.priced]
-    return f"${known:,.2f}" + (f", and that of {', '.join(unknown)}, which is not set" if unknown else "")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:,.0f} s"
-    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
+    return f"${known:,.2f}" + (f", plus that of {', '.join(unknown)}, whose prices are not set" if unknown else "")
 
 
 def _sets_by_section(settings: EvaluationSettings, todo: Sequence[Item]) -> Mapping[str, list[str]]:
-    """Section -> the sets that will ask it."""
+    """Section -> the sets that need it."""
     tasks = {item.set: item.row.task for item in todo}
     found: dict[str, list[str]] = defaultdict(list)
     for name, task in tasks.items():
         for section in sections_asked(settings, task):
             found[section].append(name)
     return found
-
-
-def _endpoints(settings: EvaluationSettings, section: str) -> Sequence[Endpoint]:
-    if section == "judge" and settings.gateway.jury:
-        return settings.gateway.jury
-    return (settings.gateway.named(section),)
 
 
 def _has_key(endpoint: Endpoint) -> bool:

@@ -22,14 +22,15 @@ PLAIN_EVERY_S = 15.0
 
 
 class _OnConsole(logging.Handler):
-    """Warnings above the live table instead of through it: what calls wait for, above all (agents/judge/waiting.py)."""
+    """Prints warnings above the live table, such as what calls wait for (agents/judge/waiting.py)."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
         self.console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.console.print(Text(self.format(record)), soft_wrap=True)  # one line is one line in a file too
+        # With `soft_wrap` rich breaks no line: a warning stays one line in a log file.
+        self.console.print(Text(self.format(record)), soft_wrap=True)
 
 
 class Progress:
@@ -58,7 +59,7 @@ class Progress:
             self._count(sample)
 
     def follow(self, schedule: Schedule) -> None:
-        """Take the time that is left from this schedule."""
+        """Show the time left that this schedule estimates."""
         self._schedule = schedule
 
     def __enter__(self) -> Progress:
@@ -71,7 +72,7 @@ class Progress:
         logging.getLogger("agents").removeHandler(self._warnings)
         if self._live:
             self._live.stop()
-        elif error is not KeyboardInterrupt:  # that one has a line of its own
+        elif error is not KeyboardInterrupt:  # Ctrl-C prints its own line (ctrl_c.py)
             self.console.print(self.line())
 
     def add(self, sample: dict[str, Any]) -> None:
@@ -102,7 +103,7 @@ class Progress:
         """All in one line."""
         total, wanted = sum(self.done.values()), sum(self.wanted.values())
         seconds = self._schedule.seconds_left() if self._schedule and total < wanted else None
-        left = f", {_duration(seconds)} left" if seconds is not None else ""
+        left = f", {duration(seconds)} left" if seconds is not None else ""
         cost = f", ${self.cost_usd:,.3f}" if self.cost_usd else ""
         return f"{total:,} of {wanted:,} samples, {self.rate():,.1f}/s{left}, {sum(self.failed.values())} failed{cost}"
 
@@ -118,8 +119,8 @@ class Progress:
         return made
 
 
-def _duration(seconds: float) -> str:
-    """ "50 s", "12 min", "3.5 h"."""
+def duration(seconds: float) -> str:
+    """A time for people: "50 s", "12 min", "3.5 h"."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

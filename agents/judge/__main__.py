@@ -83,7 +83,7 @@ def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
 
 def _key(endpoint: Endpoint) -> str:
     if endpoint.api_key_env is None:
-        return "none wanted"
+        return "none needed"
     return f"{endpoint.api_key_env}: {'set' if os.environ.get(endpoint.api_key_env) else 'NOT SET'}"
 
 

@@ -109,6 +109,10 @@ class GatewaySettings(BaseModel):
         task = section.removeprefix(BY_TASK)
         return self.by_task[task] if task != section else self.roles[section]  # type: ignore[index]
 
+    def asked(self, section: str) -> tuple[Endpoint, ...]:
+        """The endpoints that get the calls of a config section; of "judge" that is every member of a jury."""
+        return self.jury if section == "judge" and self.jury else (self.named(section),)
+
     @classmethod
     def of(cls, sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
         """Resolve the sections `judge`, `feedback`, `partner` and `environment`; each may be missing or hold nulls.

@@ -147,7 +147,7 @@ def test_a_rescored_run_asks_its_judges_alone(data, tmp_path, capsys):
         assert command_line.main([*again, "--out", str(tmp_path / "out"), "--dry-run"]) == 0
         assert [r.body["model"] for r in fake.requests[asked:]] == ["other"]
     printed = capsys.readouterr().out
-    assert "other at" in printed and "│ partner" not in printed.rpartition("Who is asked")[2]
+    assert "other at" in printed and "│ partner" not in printed.rpartition("Endpoints")[2]
 
 
 def test_a_policy_that_refuses_the_key_is_said_with_the_plan(data, tmp_path, capsys):

@@ -33,7 +33,7 @@ def test_show_prints_every_role_and_no_character_of_a_key(monkeypatch, capsys):
     words = ["partner.model=talker", "environment.base_url=http://user:sentinel-password@127.0.0.1:9/v1"]
     assert main(["show", *words]) == 0
     shown = capsys.readouterr().out
-    for part in ("gpt-judge", "talker", "gpt-5.4-mini", "OPENAI_API_KEY: set", "http://127.0.0.1:9/v1", "none wanted"):
+    for part in ("gpt-judge", "talker", "gpt-5.4-mini", "OPENAI_API_KEY: set", "http://127.0.0.1:9/v1", "none needed"):
         assert part in shown
     assert "sentinel" not in shown and KEY[:6] not in shown
     monkeypatch.delenv("OPENAI_API_KEY")
