@@ -143,6 +143,15 @@ def test_every_member_of_a_jury_is_checked() -> None:
             checked({"judge": 1.0}, judge=judge)
 
 
+def test_every_member_of_a_jury_is_in_the_price() -> None:
+    with FakeOpenAI(Json({"ready": True})) as fake:
+        judge = {"base_url": fake.url, "api_key_env": "none", "jury": ["a", "b"], "price_in": 1.0, "price_out": 2.0}
+        members = [{"model": name, "price_in": 1.0, "price_out": 2.0} for name in ("a", "b")]
+        plans, _ = checked({"judge": 10.0}, judge={**judge, "jury": members})
+    assert [(plan.endpoint.model, plan.calls) for plan in plans] == [("a", 10.0), ("b", 10.0)]
+    assert plans[0].cost_usd == plans[1].cost_usd and "$" in describe(plans, 1)[-2] + describe(plans, 1)[-1]
+
+
 def test_a_key_is_demanded_only_where_somebody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Vanilla GRPO on a rule-scored task must run without any key."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

@@ -32,8 +32,8 @@ def roles_asked(
     """Calls of each role per step, expected: a session plays and judges one episode, and two where it refines.
 
     Args:
-        own_judge: the tasks with a judge of their own; its calls are told apart.
-        instead: the calls of one episode, by role, for tasks that would be configured in another way.
+        own_judge: the tasks with a judge of their own, whose calls are counted separately.
+        instead: task -> the calls of one episode by role, under another option of the task.
     """
     asked: defaultdict[str, float] = defaultdict(float)
     for row in rows:
@@ -49,7 +49,7 @@ def roles_asked(
 def cheaper_options(
     rows: Sequence[TaskRow], refines: bool, sessions: float, own_judge: Collection[str] = ()
 ) -> dict[str, dict[str, float]]:
-    """What each option that makes a task cheaper (`Task.cheaper`) would change: override -> calls as `roles_asked`."""
+    """The calls under each option that makes a task cheaper (`Task.cheaper`): override -> calls, as `roles_asked`."""
     return {
         f"tasks.{name}.{option}": roles_asked(rows, refines, sessions, own_judge, {name: calls})
         for name, task in {row.task.name: row.task for row in rows}.items()
@@ -63,7 +63,7 @@ def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, c
     Args:
         asked: calls per step by role, or by `judge.by_task.<task>`.
         prompt_tokens: mean length of a task prompt, which a judge gets to see.
-        config: gets the form of structured answers that each endpoint takes, so that no worker has to find it out.
+        config: gets the form of structured answers that each endpoint accepts, so that no worker has to find it out.
 
     Raises:
         BadJudge: an endpoint cannot be used.
@@ -72,7 +72,7 @@ def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, c
         MissingKey: a key's variable is not set.
     """
     _check_budget(settings)
-    require_prices(settings.gateway, [settings.gateway.named(section) for section in asked])
+    require_prices(settings.gateway, [endpoint for section in asked for endpoint in settings.gateway.asked(section)])
     checked = asyncio.run(check(settings.gateway, list(asked))) if asked else {}
     for section, found in checked.items():
         if found.mode is not None:
@@ -80,14 +80,15 @@ def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, c
                 OmegaConf.update(config, f"{section}.structured", found.mode)
     return [
         Load(
-            name,
-            settings.gateway.named(name),
+            section,
+            endpoint,
             calls,
             calls * (prompt_tokens + INSTRUCTIONS),
             calls * TOKENS_OUT,
-            checked[name].latency_s,
+            checked[section].latency_s,
         )
-        for name, calls in asked.items()
+        for section, calls in asked.items()
+        for endpoint in settings.gateway.asked(section)  # every member of a jury gets all calls
     ]
 
 
@@ -95,7 +96,7 @@ def describe(plans: Sequence[Load], steps: int, cheaper: Mapping[str, Mapping[st
     """The plan as people read it.
 
     Args:
-        cheaper: options that would make it cheaper, as `cheaper_options` gives them; each gets a line with its price.
+        cheaper: as `cheaper_options` returns it; each option gets a line with its price.
     """
     if not plans:
         return ["not asked (rule-scored, no feedback)"]
