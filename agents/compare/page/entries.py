@@ -1,4 +1,4 @@
-"""The paired rows as the page carries them: what the list shows, and the two texts of a row, read when it is opened."""
+"""The paired rows in the page: an index for the list, and both texts of each row, which are read when it is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PairedRow(NamedTuple):
     """A row that both runs have a score for.
 
     Attributes:
-        shown: of each run the sample that tells most of the difference.
+        shown: the sample of each run that explains most of the difference.
         answers: of these two samples.
         gain: how much better the other run is; below 0 where it is worse.
     """
@@ -41,7 +41,7 @@ def paired_rows(found: Comparison) -> list[PairedRow]:
 
 
 def index(rows: Sequence[PairedRow], sets: Sequence[str], starts: Sequence[int]) -> dict[str, Any]:
-    """What the list shows, sorts by and filters by: a column each.
+    """The columns that the list shows, sorts by and filters by.
 
     Args:
         sets: a row names its set by the place in it.
@@ -70,7 +70,7 @@ def index(rows: Sequence[PairedRow], sets: Sequence[str], starts: Sequence[int])
 
 
 def row_line(row: PairedRow) -> dict[str, Any]:
-    """A row with both texts. What both models were shown stands in it once."""
+    """A row with both texts. Messages that both models were shown are in it once."""
     common = _common([line["draft"]["seats"] or {} for line in row.shown])
     return {
         "set": row.set,
@@ -96,7 +96,7 @@ def row_line(row: PairedRow) -> dict[str, Any]:
 
 
 def _common(seats: Sequence[Mapping[str, Messages]]) -> list[Mapping[str, str]]:
-    """The messages with which both conversations begin, where each has a single seat."""
+    """The messages with which both conversations begin, if each has a single seat."""
     if any(len(of_side) != 1 for of_side in seats):
         return []
     base, other = (next(iter(of_side.values())) for of_side in seats)
@@ -109,10 +109,10 @@ def _common(seats: Sequence[Mapping[str, Messages]]) -> list[Mapping[str, str]]:
 
 
 def _draft(draft: Mapping[str, Any], common: int) -> dict[str, Any]:
-    """What the page shows of a draft.
+    """The part of a draft that the page shows.
 
-    Where there is a scene (`lines`, `acts`) its seats hold each turn again in every other's view: their own turns are
-    enough here, and the reports have the rest.
+    In a scene (`lines`, `acts`) every seat's messages repeat the turns of all others. The page keeps each seat's own
+    turns only; the reports have the rest.
     """
     seats: Mapping[str, Messages] = draft["seats"] or {}
     scene = {key: draft[key] for key in ("lines", "acts") if key in draft}

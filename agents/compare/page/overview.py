@@ -1,4 +1,4 @@
-"""The head of the page: which two runs, what makes them hard to compare, and the table of sets."""
+"""The head of the page (the two runs, warnings and notes) and the table of sets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def overview(found: Comparison) -> Markup:
 
 
 def sets_table(found: Comparison) -> Markup:
-    """The table of sets, as in the terminal; a set's name and its counts lead to these rows."""
+    """The table of sets, as in the terminal; a set's name and its counts link to the rows."""
     titles = report.titles(found)
     ones = list(found.sets.values())
     rows = []
@@ -60,5 +60,5 @@ def _tally(one: SetComparison) -> Markup:
 
 
 def _link(text: str, **query: str) -> Markup:
-    """A link to the rows of the page that pass these filters (script/link.js of the report)."""
+    """A link to the rows of the page that match these filters (the report's script/link.js)."""
     return element("a", text, href=f"#samples?{urlencode(query, errors='replace')}")

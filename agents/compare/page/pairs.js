@@ -121,7 +121,7 @@ class PairBrowser extends Browser {
   }
 }
 
-// The table of sets has nothing to sort or to open.
+// The page calls this for links to the table. This table cannot be sorted or opened.
 function showResults() {}
 
 const openBrowser = async () => new PairBrowser(await PairStore.open());

@@ -1,4 +1,4 @@
-"""Costs in the report, where "price unknown" is said once and not in every cell."""
+"""Costs in the report. Unknown prices are explained once, not in every cell."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from agents.judge.ledger import money
 from agents.judge.usage import Usage
 
-UNKNOWN = money(Usage(requests=1, unpriced=1))  # what tables for the terminal say
+UNKNOWN = money(Usage(requests=1, unpriced=1))  # the text of the terminal's table
 DASH = "\N{EN DASH}"
 NOTE = (
-    f"A {DASH} under cost: the price of a model is not known. You can give it: policy.price_in and policy.price_out, "
-    "judge.price_in and judge.price_out, in US dollars for a million tokens."
+    f"A {DASH} under cost means that the price of a model is not known. To give it, set policy.price_in and "
+    "policy.price_out, judge.price_in and judge.price_out, in US dollars per million tokens."
 )
 
 
 def cell(text: str) -> str:
-    """What a cell shows: a dash where the price is not known."""
+    """The text of a cost cell: a dash where the price is not known."""
     return DASH if text == UNKNOWN else text
 
 

@@ -47,7 +47,7 @@ def kind_name(kind: str) -> str:
 
 
 def value_name(kind: str, value: str) -> str:
-    """A value of a kind, for people; one without a name of its own stands as it is, without underscores."""
+    """A value of a kind, for people; without an entry in VALUES it is the value itself, without underscores."""
     return VALUES.get(kind, {}).get(value) or value.replace("_", " ")
 
 

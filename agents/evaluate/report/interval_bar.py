@@ -44,5 +44,5 @@ def interval_bar(
 
 
 def scale(range_: Interval) -> str:
-    """A range as it stands above or below its bars."""
+    """A range as text: "0 to 100"."""
     return f"{100 * range_[0]:.0f} to {100 * range_[1]:.0f}"

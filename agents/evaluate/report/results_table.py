@@ -52,14 +52,14 @@ def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> 
 
 
 def _titles(results: Results) -> tuple[str, ...]:
-    """The run's own columns; no cost where the price of nothing is known, which the head of the report says."""
+    """The run's own columns; without the cost where no price is known, as the head of the report says."""
     titles = table.titles(results)
     priced = any_known(usage for result in results.sets.values() for usage in result.usage.values())
     return titles if priced else titles[:-1]
 
 
 def chooser(shown: Sequence[Column]) -> Markup:
-    """The boxes that choose which published columns are shown; those of `shown` are at first."""
+    """The check boxes that choose the published columns; those of `shown` are checked at first."""
     boxes = []
     for source, title in (("card", "Model card of Ditto-8B"), ("paper", "Paper, its ten tasks")):
         of = [
@@ -112,7 +112,7 @@ def _title(key: str, text: str) -> Markup:
 
 
 def _rows(line: Line, results: Results, groups: Groups, columns: int, visible: Sequence[Column]) -> list[Markup]:
-    """A line of the table, with so many of the run's own columns; for a set also what it shows when it is opened."""
+    """A line of the table with the first `columns` of the run's own columns; for a set also its opened detail."""
     name, shown, *others = line.cells[:columns]
     found = _behind(line, results)
     range_ = (found.headline.low, found.headline.high) if isinstance(found, SetResult) else USUAL
@@ -180,13 +180,14 @@ def notes(results: Results) -> Markup:
         element(
             "p",
             "Scores are the headline times 100, the card's scale. A bar is drawn on the range of its metric: "
-            "0 to 100, or what stands below it. Intervals are 95 % bootstrap intervals over "
+            "0 to 100, unless another range is written below it. Intervals are 95 % bootstrap intervals over "
             "rows. An average is the mean of its sets' means; samples of several sets are never pooled.",
         ),
         element(
             "p",
-            "Published numbers are the model card's and the paper's own: other judges and other rows, so a "
-            "neighbourhood and no comparison.",
+            "Published numbers are the model card's and the paper's own. They come from other judges and other rows, "
+            "so they show the range to expect and are no strict comparison.",
         ),
+        *(element("p", text) for text in table.explanations(results)),
         element("p", NOTE) if UNKNOWN in costs and set(costs) != {UNKNOWN} else None,
     )

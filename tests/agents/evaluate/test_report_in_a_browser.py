@@ -205,7 +205,7 @@ def test_a_link_opens_one_sample(opened):
     assert page.inner_text("#page") == "3 / 3"  # the list turns to it
     assert page.locator("#list tr[aria-current=true] td.number").inner_text() == "259"
     page.goto(page.url.replace("/259/", "/999/"))
-    found(page, f"This run has no sample {TOM}/999/0.")
+    found(page, f"There is no {TOM}/999/0 among these samples.")
 
 
 def test_the_keys_move_close_and_search(opened):

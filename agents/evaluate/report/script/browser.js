@@ -1,5 +1,5 @@
-// The browser over a list: the filters' form, the list's heads and pages, and beside it the entry that is open. Who
-// extends it says what the field "state" offers (`states`) and what an entry shows (`pane`).
+// Browses a list: the form of filters, the list's heads and pages, and the open entry beside it. A subclass defines the
+// choices of the field "state" (`states`) and the content of an open entry (`pane`).
 
 const pane = document.getElementById("sample");
 
@@ -7,7 +7,7 @@ class Browser {
   constructor(store, list) {
     this.store = store;
     this.list = list;
-    this.following = true; // the address of the page, before all
+    this.following = true; // until the page shows what its first address asks for
     this.list.drawn = () => this.remember();
     this.setOptions();
     this.drawHeads();
@@ -31,11 +31,11 @@ class Browser {
   address(i) {
     const query = queryOf(this.list);
     if (i === undefined) return linkTo("samples", query);
-    query.delete("page"); // the sample knows its page
+    query.delete("page"); // the list turns to the page of the sample by itself
     return linkTo(this.store.link(i), query);
   }
 
-  // Puts into the address what is shown, unless it is the address that is being followed.
+  // Puts the current view into the address, except while the page still follows an address.
   remember() {
     document.getElementById("to-samples").href = this.address();
     if (!this.following && document.body.dataset.view === "samples") history.replaceState(null, "", this.address(this.list.open));

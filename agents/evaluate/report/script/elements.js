@@ -2,13 +2,13 @@
 
 // A new element with these properties and children.
 function h(name, properties, ...children) {
-  const made = document.createElement(name);
+  const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties ?? {})) {
-    if (key in made && key !== "list") made[key] = value;
-    else made.setAttribute(key, value);
+    if (key in element && key !== "list") element[key] = value;
+    else element.setAttribute(key, value);
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
-  return made;
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return element;
 }
 
 const counted = (count) => Number(count ?? 0).toLocaleString("en");
@@ -36,7 +36,7 @@ function smallTable(caption, titles, lines) {
   return h("table", { className: "part" }, caption ? h("caption", {}, caption) : null, h("thead", {}, head), h("tbody", {}, body));
 }
 
-// Compares two values so that those without one come last, whatever the direction.
+// Compares two values for sorting; null comes last in both directions.
 function compare(a, b, descending) {
   if (a === null || b === null) return (a === null) - (b === null);
   const order = typeof a === "string" ? a.localeCompare(b) : a - b;
@@ -48,11 +48,11 @@ function compare(a, b, descending) {
 const kindName = (kind) => known.names[kind]?.[0] ?? kind;
 const valueName = (kind, value) => known.names[kind]?.[1][value] ?? value;
 
-// ---- right and wrong, as a sign and a word: never as a colour alone
+// ---- right and wrong: a sign and a word, because a colour alone is not readable for everybody
 
 const SIGNS = { right: "✓", wrong: "✗", partly: "≈" };
 
-// Whether a score says that the answer was right; null where it was not scored.
+// What a score says of the answer: right, wrong or partly right; null where it was not scored.
 function rightness(reward, { best, worst }) {
   if (reward === null) return null;
   return reward === best ? "right" : reward === worst ? "wrong" : "partly";

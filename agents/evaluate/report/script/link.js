@@ -14,7 +14,7 @@ function linkTo(place, query) {
   return `#${place}${text ? `?${text}` : ""}`;
 }
 
-// Filters and order as a query; what is not chosen is left out.
+// Filters, order and page as a query; what is not chosen is left out.
 function queryOf({ filters, order, page }) {
   const query = new URLSearchParams();
   for (const name of FIELDS) if (filters[name]) query.set(name, filters[name]);
@@ -24,7 +24,7 @@ function queryOf({ filters, order, page }) {
   return query;
 }
 
-// Filters and order of a query; what the query does not know is not chosen.
+// The filters, order and page that a query asks for; what is not in the query is not chosen.
 function choiceOf(query) {
   const filters = { groups: {} };
   for (const name of FIELDS) filters[name] = query.get(name) ?? "";
@@ -36,7 +36,7 @@ function choiceOf(query) {
   return { filters, order, page };
 }
 
-// Puts a place into the address without a step in the browser's history.
+// Changes the address without adding a step to the browser's history.
 function replaceLink(place, query) {
   history.replaceState(null, "", linkTo(place, query));
 }

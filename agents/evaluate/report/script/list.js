@@ -1,5 +1,5 @@
-// The list: filters, order and pages, for any store. Who extends it says which columns there are (`columns`), which
-// entries pass the filters beside set and groups (`passes`), by what a column sorts (`value`), and what a line shows
+// A list of the entries of a store, with filters, order and pages. A subclass defines the columns (`columns`), its own
+// filters beside set and groups (`passes`), the value that a column is sorted by (`value`) and the cells of a line
 // (`cells`).
 
 const PAGE_SIZE = 100;
@@ -7,7 +7,7 @@ const form = document.getElementById("filters");
 const rowsOfList = document.querySelector("#list tbody");
 
 class List {
-  usual = { key: "", descending: false }; // the order where none is chosen: as the rows come
+  usual = { key: "", descending: false }; // the order where none is chosen: that of the store
 
   constructor(store, columns) {
     this.store = store;
@@ -73,7 +73,7 @@ class List {
       head.setAttribute("aria-sort", head.dataset.key === this.order.key ? direction : "none");
     }
     this.mark(this.open, false);
-    this.drawn?.(); // whoever wants to know of it: the address
+    this.drawn?.(); // the browser then updates the address
   }
 
   row(i) {

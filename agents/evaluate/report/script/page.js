@@ -38,17 +38,17 @@ async function follow() {
   }
   view("samples");
   const browser = await ready;
-  if (readLink().place !== place) return; // the reader went elsewhere meanwhile
+  if (readLink().place !== place) return; // the reader has followed another link meanwhile
   browser.following = true;
   const arrived = await followTo(browser, isSample ? place : null, query);
   browser.following = false;
   if (arrived) browser.remember();
 }
 
-// Shows what a link asks for; false where there is no such sample.
+// Shows what a link asks for. Returns false if there is no such entry.
 async function followTo(browser, link, query) {
   const { store, list } = browser;
-  // A link to a sample that says nothing of a list keeps the list, if it can.
+  // A link to an entry without a query keeps the list as it is, if the entry is in it.
   const asked = link === null || query.size > 0;
   if (asked && query.toString() !== queryOf(list).toString()) await browser.show(query);
   if (link === null) {
@@ -58,7 +58,7 @@ async function followTo(browser, link, query) {
   const i = store.find(link);
   if (i === undefined) {
     browser.hide();
-    list.say(`This run has no sample ${decodeURIComponent(link)}.`);
+    list.say(`There is no ${decodeURIComponent(link)} among these ${known.entries}.`);
     return false;
   }
   if (!list.shown.includes(i)) await browser.show(new URLSearchParams());

@@ -11,7 +11,7 @@ function numberIn(text) {
   return found ? Number(found[0]) : null;
 }
 
-// Sorts by a column of this key, or as the card does where the key is "".
+// Sorts by the column with this key; by the card's order where the key is "".
 function sortResults({ key, descending }) {
   original.forEach((rows, place) => bodies[place].append(...rows)); // as it was
   const column = heads.findIndex((head) => head.dataset.key === key && key !== "");
@@ -38,7 +38,7 @@ function openLine(row, open) {
 const setLines = () => [...table.querySelectorAll(".set-line")];
 const isOpen = (row) => !row.nextElementSibling.hidden;
 
-// What is sorted and opened, as the query of a link.
+// The order and the open lines as the query of a link.
 function resultsQuery() {
   const query = new URLSearchParams();
   const sorted = heads.find((head) => ["ascending", "descending"].includes(head.getAttribute("aria-sort")));
@@ -47,7 +47,7 @@ function resultsQuery() {
   return query;
 }
 
-// Shows what a link asks for; the first line that it opens comes into view.
+// Shows what a link asks for, and scrolls to the first line that it opens.
 function showResults(query) {
   if (query.toString() === resultsQuery().toString()) return;
   sortResults(choiceOf(query).order);

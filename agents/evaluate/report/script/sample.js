@@ -3,7 +3,7 @@
 const LONG = 1500; // characters of a message that are shown at first
 const SHOWN_OF_LONG = 1000;
 
-// The question is shown where there is an answer to compare; in a scene or a dialogue the first turns tell it.
+// The question stands above the answers. Where there is no answer to compare, the first turns of the conversation tell it.
 function drawSample(line, question) {
   return [
     verdict(line, question),
@@ -42,7 +42,7 @@ function verdict(line, question) {
   );
 }
 
-// The right answer, and beside it those that were given.
+// The right answer, and beside it the answers that were given.
 function answersOf(target, answers) {
   const box = (title, mark, text) => h("div", {}, h("dt", {}, title), h("dd", { dir: "auto" }, mark, text));
   const given = answers.map(({ title, given, mark }) => box(title, markOf(mark), given ?? h("em", {}, "no answer could be read")));
@@ -69,7 +69,7 @@ function juryOf(jury) {
 
 // ---- the conversation
 
-// A scene of several people as one, with each seat's own view below; else the seats as they are.
+// A scene of several people is one conversation, with each seat's own view below it; otherwise each seat is shown.
 function conversation({ draft, record }) {
   if (!draft.seats) return [notPlayed()];
   const seats = Object.entries(draft.seats);

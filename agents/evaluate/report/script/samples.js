@@ -50,7 +50,7 @@ class SampleList extends List {
     super.draw();
   }
 
-  // Over the last words of samples that have no single right answer "given" would mislead.
+  // The head "given" would be wrong above the last words of samples that have no single right answer.
   drawGivenHead() {
     const withTarget = this.shown.filter((i) => this.store.index.target[i] !== null).length;
     const title = withTarget === 0 ? "said last" : withTarget === this.shown.length ? "given" : "given, or said last";
@@ -74,7 +74,7 @@ class SampleList extends List {
     };
   }
 
-  // The answer that was read, with a sign for right and wrong; where there is none, the last words.
+  // The answer that was read, marked right or wrong; where none was read, the last words.
   given(i) {
     const { index } = this.store;
     const said = h("bdi", { className: "last" }, index.said[i]);

@@ -1,14 +1,15 @@
-// A scene in which several people speak, in the order in which they spoke. The journal keeps what everybody heard
-// (CoSER: `lines`, Sotopia: `acts`) and each seat's own view; what a character thought stands in its seat's turns alone.
+// A scene of several people, in the order in which they spoke. The journal keeps what everybody heard (CoSER: `lines`,
+// Sotopia: `acts`) and each seat's own view. A character's thoughts are only in the turns of its own seat.
 
-// The scene of a draft, or null where there is but one conversation: turns of {speaker, note, text, thought, reasoning, own}.
+// The scene of a draft as turns of {speaker, note, text, thought, reasoning, own}; null where the draft has no scene.
 function sceneOf(draft, record) {
-  if (draft.lines) return draft.lines.map(sceneLine, ownTurns(draft.seats));
-  if (draft.acts) return draft.acts.map(sceneAct, { turns: ownTurns(draft.seats), me: record[`${record.eval_position ?? "agent1"}_name`] });
-  return null;
+  const turns = ownTurns(draft.seats);
+  const me = record[`${record.eval_position ?? "agent1"}_name`];
+  if (draft.lines) return draft.lines.map((line) => sceneLine(line, turns));
+  return draft.acts ? draft.acts.map((act) => sceneAct(act, turns, me)) : null;
 }
 
-// What each seat said, in order: calling it with the seat's name takes the next turn.
+// The turns that each seat spoke: `next(seat)` takes the next one, and gives "" after the last.
 function ownTurns(seats) {
   const turns = new Map();
   for (const [seat, messages] of Object.entries(seats ?? {})) {
@@ -17,31 +18,33 @@ function ownTurns(seats) {
   return { has: (seat) => turns.has(seat), next: (seat) => turns.get(seat)?.shift() ?? "" };
 }
 
-function sceneLine({ speaker, text }) {
-  const narrator = !this.has(speaker);
-  const { reasoning, answer } = withoutReasoning(this.next(speaker));
+function sceneLine({ speaker, text }, turns) {
+  const narrator = !turns.has(speaker);
+  const { reasoning, answer } = withoutReasoning(turns.next(speaker));
   const nothing = narrator ? "(Nothing changes.)" : "(says nothing)";
   return { speaker, note: narrator ? "narrator" : "", text: text || nothing, thought: thoughtsIn(answer), reasoning, narrator };
 }
 
-function sceneAct({ speaker, kind, text, well_formed, held_back }) {
-  const own = speaker === this.me;
-  const { reasoning } = withoutReasoning(own ? this.turns.next("policy") : "");
+function sceneAct({ speaker, kind, text, well_formed, held_back }, turns, me) {
+  const own = speaker === me;
+  const { reasoning } = withoutReasoning(own ? turns.next("policy") : "");
   const silent = { leave: "(leaves the conversation)", none: held_back ? "(wants to leave, but stays)" : "(does nothing)" };
   const note = [own ? "policy" : "partner", kind === "speak" || kind in silent ? "" : kind, well_formed ? "" : "not in the form asked for"];
   return { speaker, note: note.filter(Boolean).join(", "), text: silent[kind] ?? text, thought: "", reasoning, own };
 }
 
-// A turn's reasoning (think blocks) and the rest. An unclosed block takes everything behind it.
-function withoutReasoning(turn) {
-  const tag = "(?:seed:)?(?:think|thinking|reasoning)";
+// Splits a turn into its reasoning and its answer, for display. It knows the usual forms of agents/thinking.py, which
+// decides what counts. An unclosed block runs to the end of the turn.
+function withoutReasoning(raw) {
+  const turn = raw.replace(/\[(\/?)THINK\]/g, "<$1think>");
+  const tag = "(?:\\w+:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratch_?pad)";
   const closed = turn.match(new RegExp(`^([\\s\\S]*)</${tag}>([\\s\\S]*)$`, "i"));
   const open = closed ? null : turn.match(new RegExp(`^([\\s\\S]*?)<${tag}>([\\s\\S]*)$`, "i"));
   if (closed) return { reasoning: closed[1].replace(new RegExp(`</?${tag}>`, "gi"), "").trim(), answer: closed[2] };
   return open ? { reasoning: open[2].trim(), answer: open[1] } : { reasoning: "", answer: turn };
 }
 
-// What stands in square brackets: a character's thoughts. As in the task, an unclosed bracket takes the rest with it.
+// A character's thoughts, which are in square brackets. As in the task, an unclosed bracket runs to the end of the turn.
 function thoughtsIn(turn) {
   const thoughts = [];
   let depth = 0;
