@@ -1,7 +1,7 @@
-"""A mark that a process is alive: others can tell at once whether the process that left it has ended.
+"""Lets a process find out at once whether another process, the owner of something, has ended.
 
-The mark is an empty file that its owner keeps locked (flock). The kernel releases the lock when the process ends, also
-by SIGKILL. No process number is compared, so a number that was used again, or one of another container, cannot mislead.
+Each owner keeps an empty file locked (flock). The kernel releases the lock when the process ends, even by SIGKILL.
+Process ids are not compared, because an id can be used again and containers have ids of their own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _HOST = platform.node()
 
 
 class OwnerLock:
-    """The mark of one owner, held until `close` or the end of the process.
+    """The locked file of one owner, held until `close` or the end of the process.
 
     A child made by `fork` without `exec` holds the lock too, for as long as it lives.
 
     Args:
-        folder: where the marks are; it is made.
+        folder: of all owners' files; created if it is missing.
 
     Attributes:
-        name: of the owner, for `is_gone`; no two owners ever have the same.
+        name: of the owner, for `is_gone`; it is unique.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,33 +34,32 @@ class OwnerLock:
             mark = uuid.uuid4().hex
             self.name, self._path = f"{_HOST}/{mark}", folder / mark
             self._file = self._path.open("ab")
-            with suppress(OSError):  # a file system without locks: then nobody can take this one either
+            with suppress(OSError):  # a file system without locks; `is_gone` is False there
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(self._file.fileno()).st_nlink:
                 return
-            self._file.close()  # `remove_gone` was between the two calls
+            self._file.close()  # another process removed the file between `open` and `flock`
 
     def close(self) -> None:
-        """The owner is gone from now on."""
+        """End the ownership."""
         self._path.unlink(missing_ok=True)
         self._file.close()
 
 
 def is_gone(folder: Path, name: str) -> bool:
-    """Whether an owner has ended. False where this cannot be told: its host is another one, or the file system has no
-    locks."""
+    """Whether an owner has ended. False where that is unknown: on another host, or on a file system without locks."""
     host, _, mark = name.rpartition("/")
     return host == _HOST and _is_free(folder / mark)
 
 
 def remove_gone(folder: Path) -> None:
-    """Remove the marks of owners that have ended."""
+    """Remove the files of owners that have ended."""
     for path in folder.iterdir():
         _is_free(path)
 
 
 def _is_free(path: Path) -> bool:
-    """Whether nobody holds the file; a file that nobody holds is removed."""
+    """Whether nobody has the file locked; such a file is removed."""
     try:
         with path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
-"""Metrics that only a whole set of rows has, such as an F1 or the diversity among answers, and their mean.
+"""Metrics of a whole set of rows, such as an F1 or the diversity of answers, and their mean.
 
-A task whose score of a set is not the mean of its rewards returns such metrics from `Task.set_metrics`. A metric gives
-its value for any weights of the rows. One object therefore serves the score itself (every row counts once), the
-bootstrap (a row counts as often as it was drawn) and the comparison of two runs (the same weights for both).
+A task that scores a set other than by the mean of its rewards returns such metrics from `Task.set_metrics`. A metric
+has a value for any weights of the rows. So one object serves the score itself (every row counts once), the bootstrap (a
+row counts as often as it was drawn) and the comparison of two runs (the same weights for both).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Outcome(NamedTuple):
     """One sample of a set.
 
     Attributes:
-        place: of its row among the set's rows, from 0.
-        share: of its row: 1 / the number of the row's samples. A row counts once, however many samples it has.
-        scored: its episode and verdict. A sample without a verdict is left out, or stands for the worst or the best
-            possible one where the bounds of the score are computed.
+        place: the place of its row among the set's rows, from 0.
+        share: 1 / the number of samples of its row, so that a row counts once, however many samples it has.
+        scored: its episode and verdict; "worst" or "best" for a sample without a verdict, when the bounds of the score
+            are computed.
     """
 
     place: int
@@ -67,7 +67,7 @@ class Ratio:
     def of(
         cls, name: str, rows: int, outcomes: Sequence[Outcome], parts: Sequence[tuple[float, float] | None]
     ) -> Ratio:
-        """From what each sample adds above and below the line; None: the metric does not concern the sample."""
+        """Build it from what each sample adds above and below the line; None: the metric ignores the sample."""
         top, bottom = np.zeros(rows), np.zeros(rows)
         for outcome, part in zip(outcomes, parts, strict=True):
             if part is not None:
@@ -86,9 +86,9 @@ class PairMean:
     A row that a bootstrap draws twice makes no pair with itself: such pairs would only pull the value down.
 
     Attributes:
-        places: the rows that the metric concerns.
-        mass: how much each of them weighs: the summed shares of its samples that the metric concerns.
-        distances: between these rows, summed over their samples' shares; 0 on the diagonal.
+        places: the rows that count in the metric.
+        mass: the weight of each of them: the summed shares of its samples that count.
+        distances: between these rows, weighted by the shares of their samples; 0 on the diagonal.
     """
 
     name: str
@@ -104,9 +104,9 @@ class PairMean:
 
 
 def jaccard_pairs(name: str, outcomes: Sequence[Outcome], sets: Sequence[AbstractSet[str] | Edge | None]) -> PairMean:
-    """The mean Jaccard distance between the sets of different rows: 0 all alike, 1 nothing in common.
+    """The mean Jaccard distance between the sets of different rows: 0 if all are equal, 1 if they share nothing.
 
-    An empty set is at distance 0 from every other one: who says nothing adds no diversity.
+    An empty set is at distance 0 from every other set: an empty answer adds no diversity.
 
     Args:
         sets: of each sample; "worst" and "best" stand for distances of 0 and 1; None: the sample is left out.
@@ -125,7 +125,7 @@ def jaccard_pairs(name: str, outcomes: Sequence[Outcome], sets: Sequence[Abstrac
 
 
 def _jaccard_blocks(sets: Sequence[AbstractSet[str] | Edge]) -> Any:
-    """Distances between samples, some lines of the matrix at a time: (first line, lines)."""
+    """Distances between samples, in blocks of lines of the matrix: (first line, block)."""
     known = [frozenset() if isinstance(found, str) else found for found in sets]
     vocabulary = {word: i for i, word in enumerate(sorted({word for found in known for word in found}))}
     columns = [vocabulary[word] for found in known for word in sorted(found)]
@@ -148,9 +148,9 @@ class SetScore:
     """The plain mean of a set's metrics. A metric that the rows do not define is left out.
 
     Attributes:
-        metrics: those that are defined where every row counts once.
-        parts: their values then.
-        rows: how many rows the metrics are over.
+        metrics: those that are defined when every row counts once.
+        parts: metric -> its value then.
+        rows: how many rows there are.
     """
 
     metrics: tuple[SetMetric, ...]
@@ -172,14 +172,14 @@ class SetScore:
     def values(self, weights: Array) -> Array:
         """One score for each line of weights.
 
-        A metric that those weights leave undefined (no last turn was drawn) keeps its value over all rows, so that
-        every score is over the same metrics.
+        Where a metric is undefined for these weights (no last turn was drawn), its value over all rows is used, so that
+        every score is the mean of the same metrics.
         """
         drawn = [(metric.values(weights), self.parts[metric.name]) for metric in self.metrics]
         return np.mean([np.where(np.isnan(values), known, values) for values, known in drawn], axis=0)
 
     def only(self, names: AbstractSet[str]) -> SetScore:
-        """The same score over fewer metrics."""
+        """The score over those of its metrics that have these names."""
         kept = [metric for metric in self.metrics if metric.name in names]
         return SetScore(tuple(kept), {metric.name: self.parts[metric.name] for metric in kept}, self.rows)
 

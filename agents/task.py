@@ -83,7 +83,7 @@ class Strata(NamedTuple):
     equal: bool = False
 
 
-BOOK = "book"  # the kind of `GroupKey` that is compared across tasks: CoSER and LifeChoices draw on the same novels
+BOOK = "book"  # keys of this kind are compared across tasks: CoSER and LifeChoices use the same novels
 
 
 class GroupKey(NamedTuple):
@@ -94,7 +94,7 @@ class GroupKey(NamedTuple):
 
     @classmethod
     def from_text(cls, kind: str, text: str) -> Self:
-        """A key that does not depend on case or white space."""
+        """A key that ignores case and white space."""
         return cls(kind, " ".join(text.casefold().split()))
 
     @classmethod
@@ -121,9 +121,9 @@ class Episode:
 
     @property
     def answer(self) -> str:
-        """The policy's own last turn, as it was sampled; "" where it said nothing.
+        """The policy's own last turn, as it was sampled; "" if it has none.
 
-        Of several seats it is the last turn of the last one. A task whose seats take turns overrides this in its
+        With several seats this is the last turn of the last seat. A task whose seats take turns overrides it in its
         `episode_type`.
         """
         turns = [said["content"] for seat in self.seats.values() for said in seat if said["role"] == "assistant"]
@@ -180,18 +180,18 @@ class Task(ABC, Generic[RowT]):
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raise it when play or scoring change: an evaluation then takes its samples anew
     row_type: type[RowT]
-    headline: ClassVar[Metric]  # what the reward of an episode is; a set's score is the mean of its rewards ...
-    set_headline: ClassVar[Metric | None] = None  # ... or this: the mean of `set_metrics`
+    headline: ClassVar[Metric]  # the metric that is the reward of an episode; a set's score is the mean of its rewards
+    set_headline: ClassVar[Metric | None] = None  # if given, a set's score is this: the mean of `set_metrics`
     episode_type: ClassVar[type[Episode]] = Episode  # what `play` returns, for who reads a saved one back
     # Calls that each role gets for one episode (play and verdict), and for the feedback on it: for the plan of a run,
     # and for the check that every endpoint that will be asked can be.
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
     calls_per_feedback: ClassVar[float] = 0.0
-    # Options of this task that make it cheaper, and the calls of an episode under each: "option=value" -> as above. The
-    # plan of a run prints what they would cost.
+    # Options that make this task cheaper: "option=value" -> the calls of an episode under it, as above. The plan of a
+    # run prints their prices.
     cheaper: Mapping[str, Mapping[Role, float]] = {}
     strata: ClassVar[Strata | None] = None  # how a part of a set is drawn; None: plainly at random
-    policy_turns: ClassVar[float] = 1.0  # of an episode, over all seats of the policy: for the plan of an evaluation
+    policy_turns: ClassVar[float] = 1.0  # turns of all the policy's seats in an episode, for the plan of an evaluation
     # Fields of the row that may be shortened when its prompt is too long, in this order, and which end of them stays:
     # a biography's start, a history's end (agents/cutting.py).
     cuts: ClassVar[tuple[tuple[str, Literal["start", "end"]], ...]] = ()
@@ -245,7 +245,7 @@ class Task(ABC, Generic[RowT]):
     def group_keys(self, row: RowT) -> Sequence[GroupKey]:
         """What ties the row to others: its story, conversation, book, user. Best name first.
 
-        Two rows that share a key must not stand on both sides of a split, however different their prompts are
+        Rows that share a key must be on the same side of a split, however different their prompts are
         (`agents.overlap`). Keys of the kind BOOK are compared across tasks, all others within a task.
 
         Override this where rows come in groups. The default is the prompt: only equal prompts are one group.
@@ -257,19 +257,24 @@ class Task(ABC, Generic[RowT]):
         return self.group_keys(row)
 
     def target(self, row: RowT) -> str | None:
-        """The right answer, as a report shows it beside the given one: "B. the green box", or "A. 7 or C. 7.0" where
-        each of several options is right. None where no definite answer is."""
+        """The right answer, as a report shows it beside the given one; None where no single answer is right.
+
+        For example "B. the green box", or "A. 7 or C. 7.0" where each of several options is right.
+        """
         return None
 
     def given(self, row: RowT, episode: Episode) -> str | None:
-        """The answer that was read from an episode, in the words of `target`: equal texts where it is right in full, or
-        one of those that the target names. None where none could be read, and of tasks without a target."""
+        """The answer that was read from an episode, in the words of `target`.
+
+        A right answer equals the target, or is one of those that the target lists. None where no answer could be read,
+        and for tasks without a target.
+        """
         return None
 
     def human_answer(self, row: RowT) -> str | None:
         """What a person said or wrote in the policy's place, where no single answer is right and the row has it.
 
-        Exports put it where other tools expect a target; a verdict compares with it, and equal words are not asked for.
+        Exports use it as the target for other tools. A right answer need not have the same words.
         """
         return None
 
@@ -291,16 +296,16 @@ class Task(ABC, Generic[RowT]):
         return Scored(cls.saved_episode(attempt), Verdict(attempt["reward"], attempt["metrics"]))
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-        """The metrics whose mean is the score of a set; for tasks with a `set_headline` alone.
+        """The metrics whose mean is the score of a set; only for tasks with a `set_headline`.
 
         Which metrics are defined should depend on the rows and not on the answers, so that two models are scored by the
-        same ones. Every metric lies within the range of `set_headline`.
+        same ones. Every metric must lie within the range of `set_headline`.
 
         Args:
-            rows: how many rows the set has; `Outcome.place` counts them.
+            rows: how many rows the set has; `Outcome.place` numbers them.
             outcomes: samples of these rows, at least one for each.
         """
-        raise NotImplementedError(f"{self.name} has no set_headline: its score of a set is the mean of the rewards")
+        raise NotImplementedError(f"{self.name} has no set_headline, so the score of a set is the mean of the rewards")
 
     def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
         """Set-level metrics of the episodes with a verdict: the mean of every metric they report, and of the reward."""

@@ -1,7 +1,7 @@
-"""Refuse to train on what the run's own generative test asks about, as far as a corpus says where it comes from.
+"""Refuses to train on rows that the run's own generative test asks about.
 
-A corpus of `sft.distill` names the task file and the row that each conversation was played on; other corpora name
-neither and cannot be compared. Rows are compared by group (`agents.overlap`).
+A corpus of `sft.distill` names the task file and the row of each conversation; other corpora do not, and cannot be
+compared. Rows are compared by group (`agents.overlap`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
         allowed: let overlaps pass (`data.allow_overlap`).
 
     Returns:
-        Lines for the plan: overlaps that are allowed, and task files that are gone and could not be compared.
+        Lines for the plan: overlaps that are allowed, and missing task files that could not be compared.
 
     Raises:
         BadConfig: a conversation is about a group that is tested. BadRow: a task file cannot be read.
@@ -41,25 +41,25 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
             rows = (row for row in read_rows([file]) if row.number in numbers)
             overlaps += map(str, held_out.overlaps(rows))
         else:
-            lines.append(f"not compared with the test: conversations on {file}, which is not there")
+            lines.append(f"not compared with the test: the conversations on {file}, because that file is missing")
     if overlaps and not allowed:
         raise BadConfig(
             "data.train_files holds conversations about the same stories, conversations, books or users as "
             f"trainer.rl_test_files, so the test would measure what the model remembers. {'. '.join(overlaps)}. Build "
             "the corpus again with --not-in (python -m sft.distill --help), or set data.allow_overlap=true to train on "
-            "it nevertheless."
+            "it anyway."
         )
     return [*lines, *(f"OVERLAP {overlap} (data.allow_overlap=true)" for overlap in overlaps)]
 
 
 def _played(corpus: Iterable[Path]) -> dict[str, set[int]]:
-    """The rows that conversations of a corpus were played on: task file -> numbers."""
+    """The rows of the conversations in a corpus: task file -> numbers of rows."""
     played: defaultdict[str, set[int]] = defaultdict(set)
     for path in corpus:
         try:
             distilled = set(pq.read_schema(path).names) >= DISTILLED
         except (pa.ArrowException, OSError):
-            continue  # opening the corpus names this file, and what is wrong with it
+            continue  # `open_corpus` reports this file
         if distilled:
             columns = pq.read_table(path, columns=["file", "row"]).to_pydict()
             for file, number in zip(columns["file"], columns["row"], strict=True):

@@ -2,8 +2,8 @@
 
 Rows are resampled as pairs: both scores of a row together, which is the bootstrap of the rows' differences. What makes
 a row hard is in both scores and falls out, so the interval is narrower than two intervals side by side suggest. Sets
-are averaged as sets, never pooled, and only those whose scores are comparable. Where a task scores a set as a whole
-(`Task.set_headline`), both runs' scores are computed from the same drawn rows; wins and losses still count the rewards
+are averaged as sets, never pooled, and only those whose scores are comparable. If a task scores a set as a whole
+(`Task.set_headline`), both runs' scores are computed from the same drawn rows. Wins and losses still count the rewards
 of single rows.
 """
 
@@ -46,7 +46,7 @@ class SetComparison:
     Attributes:
         paired: the rows; all numbers are over its pairs.
         deviations: in what the runs differ besides the model under test.
-        joint: the paired rows' scores as a set, of each run; None where the set's score is the mean of the rewards.
+        joint: each run's score of the paired rows as a set; None where the score is the mean of the rewards.
     """
 
     name: str
@@ -217,7 +217,11 @@ def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> 
     joint = _joint(task, [pair.base for pair in paired.pairs]), _joint(task, [pair.other for pair in paired.pairs])
     both = joint[0].parts.keys() & joint[1].parts.keys()
     if alone := (joint[0].parts.keys() | joint[1].parts.keys()) - both:
-        found.append(Deviation(f"{', '.join(sorted(alone))} is defined in one run alone, so it is in no score", False))
+        found.append(
+            Deviation(
+                f"{', '.join(sorted(alone))} is defined in only one of the runs, so it is in neither score", False
+            )
+        )
     return SetComparison(name, task.set_headline, paired, found, seed, (joint[0].only(both), joint[1].only(both)))
 
 

@@ -1,4 +1,4 @@
-"""What the runs of a comparison are called."""
+"""Names for the runs of a comparison."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agents.evaluate.run_folder import EvaluationRun
 
 
 def labels(runs: Sequence[EvaluationRun]) -> list[str]:
-    """One name for each: the models' names; the folders' names, then their paths, where two would be the same."""
+    """A name for each run: its model's; if two are equal, its folder's; if two of these are equal, its path."""
     paths = [run.folder.resolve() for run in runs]
     for names in ([run.name for run in runs], [path.name for path in paths]):
         if len(set(names)) == len(names):

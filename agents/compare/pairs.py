@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.choice import without_thinking
+from agents.thinking import without_thinking
 
 Line = Mapping[str, Any]  # of the journal
 SHOWN_CHARS = 160  # of an answer

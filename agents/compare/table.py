@@ -2,7 +2,7 @@
 
     python -m agents.compare.table outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out models.md
 
-A run is the folder of an evaluation. A score that is not comparable with the first run's is marked, and a note below
+A run is the folder of an evaluation. A score that is not comparable with the first run's has a mark, and a note below
 the table says why: another judge, other rows, other options, or a run that is not finished.
 """
 
@@ -24,11 +24,11 @@ from agents.evaluate.results import summarise
 from agents.evaluate.run_folder import EvaluationRun
 
 USER_ERROR = 2
-Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> the sets that it is about
+Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> its sets
 
 
 def remarks(models: Mapping[str, EvaluationRun]) -> dict[str, dict[str, list[str]]]:
-    """What stands in the way of comparing each run with the first one, set by set."""
+    """The reasons why scores of each run are not comparable with the first run's: model -> reason -> sets."""
     (first, base), *_ = models.items()
     found: dict[str, dict[str, list[str]]] = {}
     for label, run in models.items():
@@ -42,7 +42,7 @@ def remarks(models: Mapping[str, EvaluationRun]) -> dict[str, dict[str, list[str
 
 
 def numbered(found: Remarks) -> tuple[side_by_side.Marks, list[str]]:
-    """The remarks as numbers behind scores, and as notes that explain the numbers."""
+    """The remarks as numbers behind the scores, and the notes that explain the numbers."""
     marks: dict[str, dict[str, str]] = {}
     notes: list[str] = []
     for label, by_text in found.items():
@@ -69,8 +69,8 @@ def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> 
             yield f"not comparable with {first}: {deviation.text}"
     paired = pair_up(of_base, of_run)
     differing = {
-        f"that {first} has not": paired.only_other,
-        f"of {first} missing": paired.only_base,
+        f"not in {first}": paired.only_other,
+        f"only in {first}": paired.only_base,
         "with another record": paired.changed,
     }
     if any(differing.values()):
@@ -83,7 +83,7 @@ def _lines(run: EvaluationRun, name: str) -> list[Line]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 where the user can fix it."""
+    """Returns the exit code: 0; 2 for an error that the user can fix."""
     parser = argparse.ArgumentParser(
         prog="python -m agents.compare.table",
         description=__doc__,

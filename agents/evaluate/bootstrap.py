@@ -45,12 +45,12 @@ def resampled_means(values: Sequence[float], name: str, *, seed: int = 0, resamp
 def resampled_scores(
     score: Callable[[Any], Any], rows: int, name: str, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Any:
-    """The scores of resamples with replacement, of a score that is no mean of rows.
+    """The scores of resamples with replacement, for a score that is not a mean over rows.
 
     Args:
-        score: from weights, a line for each resample and a column for each row, to one score for each line. A weight is
-            how often the row was drawn.
-        rows: how many there are; at least one.
+        score: takes weights (a line for each resample, a column for each row: how often the row was drawn) and returns
+            one score for each line.
+        rows: how many rows there are; at least one.
         name: as in `resampled_means`.
 
     Returns:

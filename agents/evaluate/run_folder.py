@@ -105,7 +105,7 @@ def generation(folder: Path, items: Sequence[Item]) -> Path:
     """The folder in which these samples are to be taken: the latest of its kind (`NAME-HASH`, `NAME-HASH.2`, ...).
 
     Where a record, a prompt or a task's version changed since, a new one is begun and the older stays as it is. The
-    samples that still hold are taken over: they are not asked for twice.
+    samples that are still valid are taken over: they are not asked for twice.
     """
     number, latest = _latest(folder)
     following = folder.with_name(f"{folder.name}.{number + 1}")
@@ -123,13 +123,13 @@ def generation(folder: Path, items: Sequence[Item]) -> Path:
 
 
 def samples_there(folder: Path) -> dict[Key, dict[str, Any]]:
-    """The samples of the latest folder of its kind; nothing is written."""
+    """The samples in the latest generation of a run folder; nothing is written."""
     _, latest = _latest(folder)
     return read_samples(latest) if (latest / FILE).is_file() else {}
 
 
 def _latest(folder: Path) -> tuple[int, Path]:
-    """The number of the latest folder of its kind, and the folder."""
+    """The number of the latest generation of a run folder, and its path."""
     number, latest = 1, folder
     while (following := folder.with_name(f"{folder.name}.{number + 1}")).exists():
         number, latest = number + 1, following

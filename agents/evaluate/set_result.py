@@ -5,8 +5,8 @@ had all failed samples been the worst or the best possible. Rows are averaged as
 rows, so that the mean and its interval, which resamples rows, speak of the same thing. With one sample a row this is
 the mean of the valid rewards. The order in which samples were finished changes nothing.
 
-A task may score a set as a whole (`Task.set_headline`): then mean, interval and bounds are those of that score, and the
-rewards remain what single episodes earned.
+A task may score a set as a whole (`Task.set_headline`). Then mean, interval and bounds are those of that score, and the
+rewards are still the scores of single episodes.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class SetResult:
     """The numbers of one set.
 
     Attributes:
-        headline: what `mean` is: the mean of the rewards, or the task's score of a set (`joint`).
+        headline: the metric that `mean` is: the mean of the rewards, or the task's score of a set (`joint`).
         samples: all that are finished, valid or not.
         joint: the score of the set as a whole; None where it is the mean of the rewards.
         causes: invalid samples by cause.
         contentless: valid samples in which the policy said nothing; they score the headline's worst.
         metrics: the task's other set-level metrics, over all valid samples.
         best: k -> (mean best@k, rows with at least k valid samples: it rests on them); for several samples a row. Where
-            rewards are 0 or 1 this is pass@k. Empty where the set is scored as a whole: there is no best sample of a
-            row then.
+            rewards are 0 or 1 this is pass@k. Empty where the set is scored as a whole, because no sample of a row
+            is the best one then.
         self_consistency: N -> (mean score of the majority's answer, rows with N valid samples), for several samples a
             row of a task whose answers can be counted.
         usage: by role.
@@ -64,7 +64,7 @@ class SetResult:
 
     @property
     def reward(self) -> Metric:
-        """What the reward of one sample is: the headline, but where the set is scored as a whole."""
+        """The metric of one sample's reward: the headline, unless the set is scored as a whole."""
         return self.headline if self.joint is None else tasks.load(self.task).headline
 
     @property
@@ -200,7 +200,7 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sam
             seconds[stage] = seconds.get(stage, 0.0) + spent
     metrics = task.summarize([task.saved(sample.draft) for sample in ordered if sample.verdict])
     joint = set_scores(task, list(by_row.values()))
-    if joint is not None:  # over rows, as the score is, where `summarize` takes samples
+    if joint is not None:  # the score counts rows, `summarize` counts samples
         metrics |= joint.valid.parts
     return SetResult(
         name=name,

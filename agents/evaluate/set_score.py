@@ -1,7 +1,7 @@
-"""The score of a set by its task's own metrics of sets (`Task.set_metrics`), from the samples of its rows.
+"""The score of a set by its task's set metrics (`Task.set_metrics`), from the samples of its rows.
 
-A task whose score of a set is the mean of its rewards has none of this. Samples without a verdict are left out of the
-score; the bounds put the worst and the best possible sample in their place.
+Only tasks with a `set_headline` have such a score; for all others it is the mean of the rewards. Samples without a
+verdict are left out of the score. For its bounds, the worst and the best possible sample take their place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agents.task import Task
 
 @dataclass(frozen=True)
 class SetScores:
-    """The score over the valid samples, and its bounds: all other samples at their worst, and at their best."""
+    """The score over the valid samples, and its bounds: with all other samples at their worst and at their best."""
 
     valid: SetScore
     worst: SetScore
@@ -25,7 +25,7 @@ class SetScores:
 
 
 def set_scores(task: Task[Any], by_row: Sequence[Sequence[Sample]]) -> SetScores | None:
-    """The scores of a set from its samples, row by row; None for a task that has a mean of rewards."""
+    """The scores of a set from its samples, row by row; None if the task's score is the mean of its rewards."""
     if task.set_headline is None:
         return None
     valid = score_of(task, by_row)
@@ -35,7 +35,7 @@ def set_scores(task: Task[Any], by_row: Sequence[Sequence[Sample]]) -> SetScores
 
 
 def score_of(task: Task[Any], by_row: Sequence[Sequence[Sample]], missing: Edge | None = None) -> SetScore:
-    """The score over the rows with a valid sample; over all of them where `missing` says what the others stand for."""
+    """The score over the rows with a valid sample; with `missing`, over all rows, invalid samples counted as that."""
     kept = [[sample for sample in samples if sample.verdict or missing] for samples in by_row]
     rows = [samples for samples in kept if samples]
     outcomes = [

@@ -1,7 +1,7 @@
-"""Signs that a set's score is not what the model can do: every row scores 0, or few answers could be read.
+"""Warnings that a set's score may not show what the model can do: every row scores 0, or few answers could be read.
 
-Such a score usually has another cause: a cut-off answer, a chat template that does not fit, an answer outside the tag.
-The report and the terminal show these warnings beside the table.
+The usual causes are a cut-off answer, a wrong chat template, or an answer outside the tag. The report and the terminal
+show these warnings beside the table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from agents.evaluate.set_result import SetResult
 
 READABLE = 0.8  # a smaller share of readable answers is a warning
-FEWEST_ROWS = 5  # a score of 0 over fewer rows is nothing unusual
+FEWEST_ROWS = 5  # with fewer rows a score of 0 is not unusual
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class SetWarning:
     """A warning about one set.
 
     Attributes:
-        title: what is wrong, the same for every set that it is wrong with.
+        title: what is wrong; the same text for every set.
         advice: what to look at, one or two sentences.
         detail: the set's own number.
     """
@@ -34,7 +34,7 @@ class SetWarning:
 
 
 def warnings_of(result: SetResult) -> list[SetWarning]:
-    """The warnings about one set; empty where nothing is conspicuous."""
+    """The warnings about one set."""
     found = []
     means = [row.mean for row in result.per_row if row.mean is not None]
     if (
@@ -45,8 +45,8 @@ def warnings_of(result: SetResult) -> list[SetWarning]:
         found.append(
             SetWarning(
                 f"Every row scores exactly {100 * means[0]:.1f}".removesuffix(".0"),
-                "Open a few samples before you trust this: is there an answer at all, is it cut off, and does it have "
-                "the form that the prompt asks for?",
+                "Open a few samples before you trust this. Is there an answer, is it complete, and does it have the "
+                "form that the prompt asks for?",
                 f"{len(means):,} rows",
             )
         )
@@ -55,7 +55,7 @@ def warnings_of(result: SetResult) -> list[SetWarning]:
         found.append(
             SetWarning(
                 "Few answers could be read, and the others score as wrong",
-                "Open samples without a given answer: is the answer tag missing, or did the model stop before it "
+                "Open samples without a given answer. Is the answer tag missing, or did the model stop before it "
                 "(policy.max_output_tokens)?",
                 f"{100 * readable:.0f} % read",
             )
@@ -64,7 +64,7 @@ def warnings_of(result: SetResult) -> list[SetWarning]:
 
 
 def grouped(sets: Mapping[str, SetResult]) -> dict[SetWarning, dict[str, str]]:
-    """The warnings about several sets, each once: warning without its detail -> set -> detail, in the sets' order."""
+    """The warnings about several sets, in their order: warning without its detail -> set -> detail."""
     found: dict[SetWarning, dict[str, str]] = {}
     for name, result in sets.items():
         for warning in warnings_of(result):

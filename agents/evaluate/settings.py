@@ -38,7 +38,7 @@ class EvaluationSettings(BaseModel):
         n: samples of each row.
         served: what stands behind the policy's address where we serve it ourselves (local.py): it takes the place of
             the address, which is another one each time.
-        missing: sets that were asked for, by the file that they lack: they are in no average, and the table says so.
+        missing: sets that were asked for and have no file: name -> the missing file. They are in no average.
         suite: the suite that was asked for by name.
         source: the run whose episodes are judged again, and its policy, instead of playing (rescore.py).
         deadline_s: the play of one episode; None: no deadline.
@@ -90,8 +90,8 @@ class Item:
     """One sample to be taken.
 
     Attributes:
-        stamp: of the record, the prompts and the task's version (`stamp_of`): a sample with another stamp was made
-            of something else.
+        stamp: hash of the record, the prompts and the task's version (`stamp_of`). A sample with another stamp is
+            out of date.
         shortened: fields of the record that were cut to fit the model's context (local.py).
     """
 
@@ -125,17 +125,17 @@ def items(settings: EvaluationSettings) -> list[Item]:
         if len({row.task.name for row in rows}) > 1:
             raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
         chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
-        stamps = {i: stamp_of(rows[i]) for i in chosen}  # once a row: every sample of it has the same
+        stamps = {i: stamp_of(rows[i]) for i in chosen}  # once for each row: all its samples have the same
         of_set.append([Item(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
     ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def stamp_of(row: TaskRow) -> str:
-    """A hash of what a sample of this row depends on, beside the run's settings.
+    """A hash of all that a sample of this row depends on, apart from the run's settings.
 
-    That is the record, the prompt that the policy sees first, the texts of the judge prompts, and the task's version.
-    What a task renders later in a dialogue is not known before it is played: a change of it raises `Task.version`.
+    These are the record, the prompt that the policy sees first, the texts of the judge prompts, and the task's version.
+    What a task renders later in a dialogue is not known before it is played; raise `Task.version` when you change it.
     """
     task = row.task
     prompts = [[prompt.id, str(prompt)] for prompt in task.prompts]
@@ -145,7 +145,7 @@ def stamp_of(row: TaskRow) -> str:
 
 
 class SetFiles(NamedTuple):
-    """The files of the sets that were asked for: those that are there, and those that are not."""
+    """The files of the sets that were asked for: those that exist, and those that do not."""
 
     found: dict[str, Path]
     missing: dict[str, Path]
@@ -158,7 +158,7 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
     have the same name.
 
     Raises:
-        BadSettings: there is no such set, a parquet file that is named is not there, or no file is there at all.
+        BadSettings: there is no such set, a parquet file that was named does not exist, or no file exists at all.
     """
     files: dict[Path, tuple[str, ...]] = {}
     for name in names or list(tasks.SETS):
@@ -185,7 +185,7 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
 
 
 def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
-    """The files of these sets, where every one of them is needed; see `find_sets`.
+    """Like `find_sets`, but every one of these sets must have a file.
 
     Raises:
         BadSettings: there is no such set, or a file is missing.
@@ -197,7 +197,7 @@ def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
 
 
 def how_to_build(missing: Mapping[str, Path]) -> list[str]:
-    """For each set without a file one line: what is missing, and how to build it."""
+    """One line for each set without a file: which file is missing, and how to build it."""
     lines = []
     for name, file in missing.items():
         page = "alignx" if name.startswith("alignx_") else name

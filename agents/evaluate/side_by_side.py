@@ -1,8 +1,8 @@
 """Several runs in one table: sets as lines in the card's order, models as columns.
 
 An average is over the sets that every model has a number for, the same sets in every column, and says how many these
-are. Here models are compared by eye; whether a difference means anything tells `python -m agents.compare`. The command
-for runs that are there is `python -m agents.compare.table`.
+are. This table is for comparing models by eye; `python -m agents.compare` says whether a difference is significant. The
+command for finished runs is `python -m agents.compare.table`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agents.evaluate.set_result import SetResult
 from agents.evaluate.table import NONE, invalid_share, ordered, score
 
 TITLES = ("set", "n")
-Marks = Mapping[str, Mapping[str, str]]  # model -> set -> what stands behind its score, as "(1)"; see the notes
+Marks = Mapping[str, Mapping[str, str]]  # model -> set -> the mark behind its score, such as "(1)"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks
     Args:
         models: name -> its results; the first one's sets come first where the card does not order them.
         intervals: whether a score has its interval beside it.
-        marks: behind scores that something is to be said about; an average has those of its sets.
+        marks: of scores that a note explains; an average has the marks of its sets.
     """
 
     def marked(cells: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -111,7 +111,8 @@ def rich_table(
 
     Args:
         width: of the terminal. Where the table is wider, intervals go first, and the caption says so.
-        marks: see `lines`; `notes` say below the table what they mean.
+        marks: see `lines`.
+        notes: explain the marks below the table.
     """
     view = _drawn(models, lines(models, marks=marks), title)
     below = list(notes)
@@ -142,7 +143,7 @@ def _drawn(models: Mapping[str, Results], found: Sequence[Line], title: str) -> 
 
 
 def _escaped(text: str) -> str:
-    """Text that opens no tag in Markdown."""
+    """Text in which Markdown finds no tag."""
     return text.replace("<", "&lt;")
 
 

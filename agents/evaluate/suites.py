@@ -1,8 +1,8 @@
-"""Suites: a fixed choice of sets and rows, so that two people who name the same suite evaluate the same thing.
+"""Suites: fixed choices of sets and rows, so that two people who name the same suite evaluate the same thing.
 
     SUITE=paper bash recipe/ditto/eval.sh api        python -m agents.evaluate --suite paper
 
-A suite is frozen: a new task or a new set changes none of them. The judges of all suites are the paper's
+Suites are frozen: a new task or a new set changes none of them. The judges of all suites are the paper's
 (`agents.judge.roles.PAPER_JUDGES`) unless you name your own.
 """
 
@@ -21,11 +21,11 @@ _PAPER = ("GPT-5.4", "GPT-5 nano", "Base 8B", "GRPO 8B", "Ditto 8B")
 
 @dataclass(frozen=True)
 class Suite:
-    """What is evaluated under one name.
+    """The sets and rows that are evaluated under one name.
 
     Attributes:
         rows: of each set, drawn by the seed; None: all rows of the file.
-        columns: the published numbers that belong beside it.
+        columns: the published numbers to show beside it.
         source: where the protocol is described.
     """
 

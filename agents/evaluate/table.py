@@ -45,7 +45,7 @@ class Line:
 
 
 def columns_of(suite: str | None) -> tuple[Column, ...]:
-    """The published columns beside a run: those of its suite; the usual ones where it named none."""
+    """The published columns beside a run: those of its suite; `SHOWN` if it has none."""
     return SUITES[suite].columns if suite else SHOWN
 
 
@@ -143,7 +143,7 @@ def markdown(results: Results, columns: Sequence[Column] = SHOWN) -> str:
 
 
 def explanations(results: Results) -> list[str]:
-    """What the score of a set is that is scored as a whole: its headline, and the metrics that it is the mean of."""
+    """One line for each set that is scored as a whole: the metrics that its score is the mean of."""
     return [
         f"{name}: the score is {result.headline.name}, the mean of {', '.join(result.joint.valid.parts)}."
         for name, result in results.sets.items()

@@ -145,7 +145,7 @@ def _healthy(port: int) -> bool:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server and everything it started; at once where Ctrl-C comes meanwhile."""
+    """End the server and everything that it started; a Ctrl-C meanwhile ends them at once."""
     try:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)

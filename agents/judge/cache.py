@@ -3,7 +3,7 @@
 One SQLite file in WAL mode, which many processes of one machine may write at the same time. (SQLite's WAL needs shared
 memory: on a cluster every machine has its own file.) The key is a hash of everything that determines the answer. A call
 that is under way is claimed, so that a second process waits for its answer instead of paying for another one. A claim
-ends with its process, however that ends (owner_lock.py). Only answers that satisfied their schema are kept.
+ends with its process, even if that is killed (owner_lock.py). Only answers that satisfied their schema are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMAT = 1  # part of every key: raise it when the meaning of an answer changes
 _CHECK_EVERY = 256  # writes between two looks at the size
 _EVICT = 0.2  # share of the size that goes when the file is full, the longest unused answers first
 _BUSY_S = 10.0  # how long one waits for another's lock
-_LOOK_EVERY_S = 1.0  # between two looks at whether the owner of a claim is alive, however many wait for it
+_LOOK_EVERY_S = 1.0  # between two checks whether the owner of a claim is alive, for all calls that wait for it
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL);
@@ -109,8 +109,8 @@ class Cache:
         """Say that this process fetches the answer.
 
         Args:
-            seconds: after which the claim runs out; at once where its process ends. (Of another host, or where the file
-                system has no locks, nobody can tell that a process has ended.)
+            seconds: after which the claim ends. It ends at once when its process ends, unless that is on another host
+                or the file system has no locks.
 
         Returns:
             "theirs" where another process is at it or has just got it: look again in a while.
@@ -142,7 +142,7 @@ class Cache:
         return False
 
     def seconds_left(self, key: bytes) -> float:
-        """How long a claim still lasts at most; 0 where there is none."""
+        """The longest time in seconds that a claim still lasts; 0 where there is none."""
         row = None
         with self._forgiving():
             row = self._db.execute("SELECT until FROM claims WHERE key = ?", (key,)).fetchone()
@@ -164,7 +164,7 @@ class Cache:
             self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
 
     def close(self) -> None:
-        """Close the file; claims that are left are void."""
+        """Close the file; this owner's claims end."""
         self._db.close()
         self._lock.close()
 

@@ -37,7 +37,7 @@ class LineSettings:
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     breaker: BreakerSettings = BreakerSettings()
-    timeout_s: float | None = None  # of one request, for messages
+    timeout_s: float | None = None  # seconds of one request, for messages
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Grant:
         requests, tokens: how many more may be started (inf: no such limit).
         again_s: report again after this time at the latest.
         contended: others wait for slots; hand back at once what is not needed.
-        reason: why calls will wait that this grant does not cover; its text goes behind "5 calls wait".
+        reason: why the calls that this grant does not cover have to wait; its text follows "5 calls wait".
     """
 
     slots: int
@@ -163,7 +163,7 @@ class _Line:
         return Reason(kind, f"for {self.settings.name}, which is asked again in {left:.0f} s at most: {summary}")
 
     def _reason(self, process: _Process, state: State, slots: int, requests: float, tokens: float) -> Reason:
-        """What a process waits for whose calls are not all let through."""
+        """Why a process has to wait whose calls were not all granted."""
         name, cap = self.settings.name, self.cap.value
         within = f", for {self.settings.timeout_s:g} s at most" if self.settings.timeout_s else ""
         if state == "probing":
@@ -176,9 +176,8 @@ class _Line:
             if bucket.rate != math.inf and missing and at_once:
                 total = self._total("waiting" if bucket is self.requests else "tokens_waiting")
                 seconds = max(0.0, total - bucket.level) / bucket.rate
-                text = (
-                    f"for {name}: the limit is {setting}={60 * bucket.rate:g}; all that wait now take {seconds:.0f} s"
-                )
+                limit = f"the limit is {setting}={60 * bucket.rate:g}"
+                text = f"for {name}: {limit}; the calls that wait now need {seconds:.0f} s"
                 return Reason(setting, text)
         lowered = f" after rate-limit answers, instead of {self.cap.most}" if cap < self.cap.most else ""
         return Reason("cap", f"for {name}: no more than {cap} at a time{lowered} (concurrency){within} each")

@@ -1,7 +1,7 @@
-"""Before a run asks anything in earnest: one small call to every endpoint that it will ask, and what it will cost.
+"""Checks before a run: one small request to every endpoint that the run needs, and the expected load of each.
 
-Training (`ditto.judge_plan`) and evaluation (`agents.evaluate.preflight`) use both. The numbers are for planning:
-answers are guessed, and a warm cache makes a run cheaper.
+Training (`ditto.judge_plan`) and evaluation (`agents.evaluate.preflight`) use both. The numbers are for planning: the
+length of answers is an assumption, and a warm cache makes a run cheaper.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _REMEDY = {
     "timeout": "It did not answer in time: is the server up, is the address right?",
 }
 _OTHER_REMEDY = "Look at its answer above; {role}.* in the config sets model, address and limits."
-# The judge of one task is the paper's where none is named, and an endpoint of your own may not know that model.
-_PAPERS = " {role}.model=... names another judge for this task, JUDGE_MODEL_NAME=... one for all tasks."
+# Without a setting the judge of a task is the paper's, and the user's own endpoint may not know that model.
+_PAPER_JUDGE = " {role}.model=... names another judge for this task, JUDGE_MODEL_NAME=... one for all tasks."
 
 
 class BadJudge(SoulError):
@@ -32,11 +32,11 @@ class BadJudge(SoulError):
 
 
 class Checked(NamedTuple):
-    """What one small call to a role told.
+    """The result of one small request to a role.
 
     Attributes:
-        latency_s: what it took.
-        mode: the form of structured answers that the endpoint takes; None where that is not settled.
+        latency_s: seconds of the request.
+        mode: the form of structured answers that the endpoint accepts; None where that is not settled.
     """
 
     latency_s: float | None
@@ -45,11 +45,11 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """What one role, or the judge of one task, will be asked in a training step or in an evaluation.
+    """The calls that one role, or the judge of one task, gets in a training step or in an evaluation.
 
     Attributes:
         section: the role, or `judge.by_task.<task>`.
-        latency_s: seconds of one call; None where nobody knows.
+        latency_s: seconds of one call; None where unknown.
     """
 
     section: str
@@ -72,7 +72,7 @@ class Load:
         return replace(self, calls=calls, tokens_in=self.tokens_in * share, tokens_out=self.tokens_out * share)
 
     def bounds(self) -> dict[str, float]:
-        """The least seconds that these calls take because of each limit."""
+        """Limit -> the shortest time in seconds in which it allows these calls."""
         endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out
         found: dict[str, float] = {}
         if (rate := endpoint.tokens_per_minute) is not None:
@@ -86,11 +86,11 @@ class Load:
 
 
 async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[str, Checked]:
-    """Ask every one of these sections (roles, and `judge.by_task.<task>`) once; of a jury, every member.
+    """Send one small request to each of these sections (roles, `judge.by_task.<task>`), and to every member of a jury.
 
     Raises:
         BadJudge: an endpoint cannot be used, with what to do about it.
-        MissingKey: the variable of a key is not set.
+        MissingKey: the environment variable of a key is not set.
     """
     gateway = Gateway.connect(_brisk(settings))
     known: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
@@ -111,7 +111,7 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
 
 
 def _brisk(settings: GatewaySettings) -> GatewaySettings:
-    """Two attempts and ten seconds: a preflight that waits for minutes is one that people switch off."""
+    """Allow two attempts and ten seconds: people would switch off a preflight that waits for minutes."""
 
     def brisk(endpoint: Endpoint) -> Endpoint:
         return endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
@@ -125,6 +125,6 @@ async def _check_one(section: str, judge: Judge) -> None:
     try:
         await judge.check()
     except JudgeFailure as error:
-        remedy = _REMEDY.get(error.cause, _OTHER_REMEDY) + (_PAPERS if section.startswith(BY_TASK) else "")
+        remedy = _REMEDY.get(error.cause, _OTHER_REMEDY) + (_PAPER_JUDGE if section.startswith(BY_TASK) else "")
         remedy = remedy.format(role=section, key=judge.endpoint.api_key_env)
         raise BadJudge(f"The {section} cannot be used, {error.cause}: {error.detail}. {remedy}") from error

@@ -6,11 +6,11 @@ judgment; rubric-and-reason looks at the simulated user alone.
 Only roles and texts reach the judge: the records of real conversations carry metadata (languages, ids, topics) that
 would give them away, and everything a user wrote travels as data, never in the instructions. Which conversation is A is
 drawn from the seed and the conversations themselves, so that one seed for a whole file still mixes the order; further
-samples of the same pair take turns.
+samples of the same pair alternate.
 
-A judge is asked several times (self-consistency; paper, section C.9), and the mean of its samples counts. How often,
-MirrorBench's public repository says (github.com/SAP/mirrorbench, scripts/model_configs.py and the configs of its
-published runs): once for GTEval, three times for pairwise, twice for rubric-and-reason.
+The judge is asked several times (self-consistency; paper, section C.9), and the mean of its samples counts. The numbers
+are those of MirrorBench's public repository (github.com/SAP/mirrorbench, scripts/model_configs.py and the configs of
+its published runs): once for GTEval, three times for pairwise, twice for rubric-and-reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RUBRIC_INSTRUCTIONS = load_prompt("mirrorbench/rubric_and_reason")
 
 
 class Samples(NamedTuple):
-    """How often each of the three judgments is asked for."""
+    """How many samples are taken of each of the three judgments."""
 
     gteval: int
     pairwise: int
@@ -176,7 +176,7 @@ async def judgments(
     similarities = [gteval(judge, real, simulated, i) for i in range(samples.gteval)]
     choices = [pairwise(judge, real, simulated, seed, i) for i in range(samples.pairwise)]
     alone = [rubric_and_reason(judge, simulated, i) for i in range(samples.rubric_and_reason)]
-    # `all_answers` lets none of its questions go on after it, so three of them have to be waited for as well.
+    # Like `all_answers` itself, wait for all three even if one fails.
     first = asyncio.ensure_future(all_answers(*similarities))
     second = asyncio.ensure_future(all_answers(*choices))
     third = asyncio.ensure_future(all_answers(*alone))
@@ -187,7 +187,7 @@ async def judgments(
 def simulated_slot(real: Conversation, simulated: Conversation, seed: int, sample: int = 0) -> Slot:
     """Where the simulated conversation stands: a fair coin of the seed and the texts, the same on every machine.
 
-    The samples of one pair take turns from there, so that no judge gains by a liking for one slot.
+    The samples of one pair alternate from there, so that a judge's preference for one slot cancels out.
     """
     text = json.dumps([seed, _plain(real), _plain(simulated)])
     coin = hashlib.sha256(text.encode()).digest()[0]

@@ -1,4 +1,4 @@
-"""Ask several questions at the same time, where a verdict needs the answer to each of them."""
+"""Asks several questions at the same time, for a verdict that needs all the answers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ AnswerT = TypeVar("AnswerT")
 async def all_answers(*questions: Coroutine[Any, Any, AnswerT]) -> list[AnswerT]:
     """The answers in the order of the questions.
 
-    All questions are waited for, also when one has failed: a call that goes on after its session has ended would be on
-    nobody's bill.
+    When a question fails, the others are still awaited: the cost of a call that outlives its session would not be
+    counted.
 
     Raises:
-        JudgeFailure: the failure of the first question that has none, in their order. There is no partial result.
+        JudgeFailure: of the first question, in their order, that failed. There is no partial result.
     """
     asked = [asyncio.ensure_future(question) for question in questions]
     await asyncio.gather(*asked, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""Calls that wait say so: one line in the log for all that wait for the same thing, however many they are.
+"""Logs what calls wait for: one line for all calls that wait for the same thing.
 
-The line comes two seconds after the first of them began to wait, and says what they wait for and how long at most.
-While the same reason lasts, it is repeated at growing intervals.
+The line comes when the first of them has waited for two seconds. It names the reason and the longest possible wait.
+While the reason lasts, the line is repeated at growing intervals.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import NamedTuple
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
-REPEAT_S = 60.0  # to the second line of one reason; each further interval is so many times longer:
-GROWTH = 4.0
+REPEAT_S = 60.0  # between the first and the second line about one reason
+GROWTH = 4.0  # each further interval is this many times longer
 
 
 class Reason(NamedTuple):
     """Why calls wait.
 
     Attributes:
-        kind: lines of one kind count as the same line.
-        text: what they wait for and how long at most, for people.
+        kind: two lines of one kind are repetitions of each other.
+        text: the log line: what the calls wait for, and how long at most.
     """
 
     kind: str
@@ -35,8 +35,8 @@ class WaitNotice:
     """Counts the calls that wait at one place of one process.
 
     Args:
-        explain: told how many wait, and of each of them the seconds that it will wait at most where the place knows;
-            it gives the reason, or None where there is nothing to say at the moment.
+        explain: gets the number of waiting calls, and the longest possible wait in seconds of each call for which it is
+            known. Returns the reason, or None where there is nothing to say at the moment.
     """
 
     def __init__(self, explain: Callable[[int, Sequence[float]], Reason | None]) -> None:
@@ -47,10 +47,10 @@ class WaitNotice:
 
     @contextmanager
     def waiting(self, seconds_left: Callable[[], float] | None = None) -> Iterator[None]:
-        """Around a wait.
+        """Wrap a wait in this.
 
         Args:
-            seconds_left: how much longer it takes at most, asked when a line is written.
+            seconds_left: the longest possible wait from now on; called when a line is written.
         """
         call, loop = object(), asyncio.get_running_loop()
         self._waiting[call] = loop.time(), seconds_left

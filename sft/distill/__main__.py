@@ -70,7 +70,7 @@ def _sampling(group: argparse._ArgumentGroup) -> None:
     add("--deadline", type=float, help="seconds that the play of one episode may take")
     add("--retry-failed", action="store_true", help="take failed samples again")
     add("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
-    add("--thinking-tokens", type=int, default=0, help="that a model thinks before each answer; for the plan")
+    add("--thinking-tokens", type=int, default=0, help="per answer that a model thinks; for the plan (default 0)")
 
 
 def _selection(group: argparse._ArgumentGroup) -> None:
@@ -161,7 +161,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
     elif settings:
         raise BadSettings(f"{settings[0]}: nothing is sampled without TASK=EXPERT, so there is nothing to set.")
     elif given.dry_run:
-        raise BadSettings("--dry-run plans the sampling: name TASK=EXPERT. A selection asks nobody.")
+        raise BadSettings("--dry-run prints the plan of a sampling: name TASK=EXPERT. A selection asks no endpoint.")
     if given.dry_run:
         return
     select(given, rule, unseen)

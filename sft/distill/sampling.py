@@ -73,8 +73,8 @@ Fingerprints = Mapping[tuple[str, int], Sequence[str]]  # set and number of a ro
 def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, unseen: Unseen) -> None:
     """Take the samples of all experts that are not there yet, one expert after the other.
 
-    Every endpoint that will be asked is asked once before the first sample. A dry run prints what would be asked, and
-    neither samples nor writes.
+    Before the first sample, every endpoint that is needed gets one small request. A dry run prints the plan; it takes
+    no samples and writes nothing.
 
     Args:
         unseen: rows of evaluations; they are not sampled.
@@ -108,7 +108,7 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, uns
 
 
 def _choose(found: Sequence[Item], unseen: Unseen) -> tuple[Fingerprints, list[Item]]:
-    """The fingerprints of all rows, and the samples of those that are in no evaluation."""
+    """The fingerprints of all rows, and the samples of the rows that no evaluation holds out."""
     known = {(item.set, item.row.number): fingerprints(item.row) for item in found if item.sample == 0}
     return known, [item for item in found if not unseen.holds(known[item.set, item.row.number])]
 

@@ -1,4 +1,4 @@
-"""Rows that an evaluation asks about: nothing of them may be trained on (`--not-in`).
+"""The rows that an evaluation asks about, which must not be trained on (`--not-in`).
 
 A training row is held out if it shares a group with an evaluation row: a story and its paraphrases, a conversation, a
 book, a user, as `agents.overlap` compares them everywhere.
@@ -44,7 +44,7 @@ class Unseen:
 
 
 def fingerprints(row: TaskRow) -> tuple[str, ...]:
-    """Of the record without its index, which tells rows apart, and of each group that the row belongs to."""
+    """Hashes of the record without its index, which identifies the row, and of each group that the row belongs to."""
     record = row.row.model_dump(mode="json", exclude={"index"})
     return _hash(["record", record]), *(_hash(key) for key in group_keys(row))
 

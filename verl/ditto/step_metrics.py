@@ -104,7 +104,7 @@ def _rewards_by_task(traces: Sequence[Trace]) -> dict[str, float]:
 
 
 def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
-    """What the leak guard did to the feedback, and whether what it left gives answers away.
+    """How much the leak guard blanked in the feedback, and whether the rest still gives answers away.
 
     For a session s: f(s) says that feedback was written (also where nothing was left of it), k(s) counts the places
     that were blanked in it, d(s) and r(s) are the rewards of draft and refined episode, m(s) that of a right answer.
@@ -114,8 +114,8 @@ def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
         became_right/X       = |{s in X: r(s) >= m(s)}| / |X|
 
     X = redacted: the sessions with k(s) > 0, a wrong draft (d(s) < m(s)) and a valid refined episode. X = untouched:
-    the same with k(s) = 0. A share that is far higher after redacted feedback is the sign of a leak that the guard did
-    not close. A share whose denominator is 0 is left out.
+    the same with k(s) = 0. If the share is far higher after redacted feedback, the guard lets answers through. A share
+    whose denominator is 0 is left out.
     """
     written = [t for t in traces if t["feedback"] is not None or (t["feedback_failure"] or {}).get("cause") == "leak"]
     found: dict[str, float] = {"redactions": sum(t["redactions"] for t in traces)}

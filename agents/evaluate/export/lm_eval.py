@@ -5,7 +5,7 @@ there, a row a document, a row's samples its repeats. Values are in the metric's
 usual standard error of the mean over rows (standard deviation over the square root of their number), as the harness's
 own of a mean. Rows without a verdict are in no value: `n-samples` counts them out of `effective`, the metrics
 `invalid`, `worst_case` and `best_case` show their share and effect, and `soul` says why. `target` is the right answer,
-or what a person answered where no single one is right (targets.py); `given` is what was read from each sample.
+or what a person answered where no single one is right (targets.py); `given` is the answer read from each sample.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _failures(result: SetResult) -> dict[str, Any]:
 
 
 def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dict[str, Any]]:
-    """A line a row: its record, its prompt, what was expected, said and read, and its mean reward."""
+    """One line for each row: its record, prompt, target, replies, the answers that were read, and the mean reward."""
     by_row: dict[int, list[Mapping[str, Any]]] = {}
     for sample in run.samples:
         if sample["set"] == name:

@@ -143,7 +143,7 @@ def test_a_dry_run_prints_the_plan_and_takes_no_sample(data, tmp_path):
     assert {r.body["model"] for r in fake.requests} == {"under-test", "gpt-5-nano", "gpt-5.4"}  # each once, to see it
     text = " ".join(done.stdout.split())
     assert "Plan: under-test on 10 sets, suite paper, 100 rows a set, 20 samples to take" in text
-    assert "Price: $" in text and "Time: about" in text and "Assumed: a token is 4 characters" in text
+    assert "Price: $" in text and "Time: about" in text and "Assumptions: a token is 4 characters" in text
     assert all(name in done.stdout for name in tasks.PAPER) and "sk-sentinel" not in done.stdout
 
 
@@ -158,7 +158,8 @@ def test_a_missing_key_of_the_judge_is_one_paragraph(data, tmp_path):
         assert "OPENAI_API_KEY is not set" in failed.stderr and "sotopia" in failed.stderr
     assert "macro average" not in done.stdout and done.stdout == ""  # no table of dashes
     assert len(list(tmp_path.iterdir())) == 1  # the folder of the run by rule: the others wrote none
-    assert "OPENAI_API_KEY NOT SET" in planned.stdout and "Time: about" in planned.stdout  # the plan is there
+    plan = " ".join(planned.stdout.split())
+    assert "OPENAI_API_KEY NOT SET" in plan and "Time: about" in plan
     assert "Price: $0.00, and that of policy, " in planned.stdout
     assert by_rule.returncode == 0, by_rule.stderr  # rule-scored sets need no judge
 

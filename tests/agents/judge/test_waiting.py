@@ -1,7 +1,8 @@
-"""Whatever waits says so, two seconds after it began, in one line for all that wait for the same thing.
+"""Calls that wait for two seconds say so, in one line for all calls that wait for the same thing.
 
-Promise under test: the line names what is waited for and for how long at most: another process's answer, a rate limit,
-the cap, the pause of a breaker, Retry-After. 500 calls give one line. Who waits for less than two seconds gives none.
+Promise under test: the line names the reason and the longest possible wait: another process's answer, a rate limit,
+the cap, the pause of a breaker, Retry-After. 500 calls give one line, and a call that waits for less than two seconds
+gives none.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ def test_500_calls_that_wait_give_one_line_after_two_seconds(caplog):
     assert lines(caplog) == ["500 wait"] and spoke[0] == PATIENCE_S
 
 
-def test_who_waits_less_than_two_seconds_says_nothing(caplog):
+def test_a_wait_of_less_than_two_seconds_gives_no_line(caplog):
     assert waits(1.9, 500) == [] == lines(caplog)
 
 
@@ -112,8 +113,12 @@ def test_the_rate_of_requests_and_of_tokens(caplog):
     gated(calls=20, cap=50, seconds=0.1, requests_per_minute=60)
     gated(calls=20, cap=50, seconds=0.1, tokens_per_minute=6000)  # of 100 tokens each
     requests, tokens = lines(caplog)
-    assert re.fullmatch(r"1\d calls wait for m at u: the limit is requests_per_minute=60; all .* take 1\d s", requests)
-    assert re.fullmatch(r"1\d calls wait for m at u: the limit is tokens_per_minute=6000; all .* take 1\d s", tokens)
+    assert re.fullmatch(
+        r"1\d calls wait for m at u: the limit is requests_per_minute=60; the calls .* need 1\d s", requests
+    )
+    assert re.fullmatch(
+        r"1\d calls wait for m at u: the limit is tokens_per_minute=6000; the calls .* need 1\d s", tokens
+    )
 
 
 def test_the_pause_of_a_breaker(caplog):

@@ -1,6 +1,6 @@
-"""What a config means for the rows and the model of a run.
+"""Checks of a config against the rows and the model of a run.
 
-How many steps there are, whether training rows give validation rows away, how much the model can read.
+They count the steps, compare training with validation rows, and check the length that the model can read.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def check_overlap(config: DictConfig, train: Iterable[TaskRow], val: Iterable[Ta
         raise BadConfig(
             "data.train_files holds rows of the same stories, conversations, books or users as data.val_files, so "
             f"validation would measure what the model remembers. {'. '.join(found)}. Leave these rows out: python -m "
-            "data.check TRAIN.parquet --against VAL.parquet --without-overlap CLEAN.parquet. To train on them "
-            "nevertheless, set data.allow_overlap=true."
+            "data.check TRAIN.parquet --against VAL.parquet --without-overlap CLEAN.parquet. To train on them anyway, "
+            "set data.allow_overlap=true."
         )
     return found
 
