@@ -152,6 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if report.overlap:
             print(report.overlap)
     if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps([asdict(report) for report in found], indent=1) + "\n", encoding="utf-8")
     return 1 if any(report.overlap for report in found) else 0
 

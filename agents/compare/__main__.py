@@ -57,10 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
     given = parser.parse_args(arguments)
     try:
-        found = compared([given.baseline, *given.runs], given.seed)
-    except SoulError as error:
+        show(given)
+    except (SoulError, OSError) as error:
         print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
         return USER_ERROR
+    return 0
+
+
+def show(given: argparse.Namespace) -> None:
+    """Compare, print the tables, and write what was asked for.
+
+    Raises:
+        SoulError: as `compared`. OSError: a file cannot be written.
+    """
+    found = compared([given.baseline, *given.runs], given.seed)
     rows = max(0, given.rows)
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +86,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console = Console(width=max(120, Console().width))
         for one in found:
             console.print(report.rich_view(one, rows))
-    return 0
 
 
 if __name__ == "__main__":

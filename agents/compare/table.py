@@ -101,8 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = {label: summarise(run.samples, run.sets) for label, run in models.items()}
     marks, notes = numbered(remarks(models))
     if given.out is not None:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
+        try:
+            given.out.parent.mkdir(parents=True, exist_ok=True)
+            given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
+        except OSError as error:
+            parser.error(f"--out: {error}")
     console = Console()
     console.print(side_by_side.rich_table(results, width=console.width, marks=marks, notes=notes))
     return 0

@@ -26,7 +26,6 @@ from agents.errors import BadSettings
 from agents.evaluate import command, rescore
 from agents.evaluate.run_folder import EvaluationRun
 from agents.evaluate.settings import EvaluationSettings
-from agents.judge import GatewaySettings
 from agents.judge.roles import policy_endpoint
 from agents.judge.words import sections_of
 
@@ -53,13 +52,15 @@ def rescored(given: argparse.Namespace, source: EvaluationRun) -> EvaluationSett
     """
     names, words = command.split(given.words)
     sections = sections_of(words, ["tasks"])
-    if names or "policy" in sections or given.suite or given.limit or given.n != 1:
+    of_playing = (given.suite, given.limit, given.deadline, given.seed or None)
+    if names or "policy" in sections or given.n != 1 or any(option is not None for option in of_playing):
         raise BadSettings(
-            "--rescore judges the samples that the run has: no sets, policy, --suite, --limit or --n beside it."
+            "--rescore judges the samples that the run has: no sets, policy, --suite, --limit, --n, --seed or "
+            "--deadline beside it."
         )
     options = sections.pop("tasks", {})
     given.name = given.name or f"{source.folder.name}-rescored"
-    return rescore.settings_of(source, GatewaySettings.of(sections), options)
+    return rescore.settings_of(source, command.gateway_of(sections), options)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,9 +13,11 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from rich.console import Console
 
-from agents.errors import BadSettings, SoulError
+from agents import tasks
+from agents.errors import BadSettings, SoulError, UnknownTask
 from agents.evaluate import ctrl_c, engine, notes, preflight, rescore, table
 from agents.evaluate.collection import seldom_collected
 from agents.evaluate.ctrl_c import Interrupted, interruptible
@@ -32,6 +34,7 @@ from agents.evaluate.suites import ALIASES, SUITES, suite
 from agents.judge import Endpoint, GatewaySettings
 
 USER_ERROR = 2
+_OPTIONS = {"limit": "--limit (LIMIT)", "n": "--n (N)", "deadline_s": "--deadline"}  # field of the settings -> option
 Prepare = Callable[[list[Item]], list[Item]]
 console = Console(width=max(120, Console().width))
 
@@ -87,26 +90,47 @@ def settings_of(
         served: what stands behind the policy's address where it is ours.
 
     Raises:
-        BadSettings: a section or a set is unknown, or no set has a file.
+        BadSettings: a section or a set is unknown, a value cannot be, or no set has a file.
     """
     options = sections.pop("tasks", {})
     chosen = suite(given.suite) if given.suite else None
     if chosen and names:
         raise BadSettings(f"Name sets ({', '.join(names)}) or a suite ({given.suite}), not both (TASKS and SUITE).")
     files = find_sets(names or (chosen.sets if chosen else ()), given.data)
-    return EvaluationSettings(
-        policy=policy,
-        gateway=GatewaySettings.of(sections),
-        sets=files.found,
-        missing=files.missing,
-        suite=chosen.name if chosen else None,
-        tasks=options,
-        limit=given.limit or (chosen.rows if chosen else None),
-        n=given.n,
-        seed=given.seed,
-        deadline_s=given.deadline,
-        served=served,
-    )
+    gateway = gateway_of(sections)
+    try:
+        return EvaluationSettings(
+            policy=policy,
+            gateway=gateway,
+            sets=files.found,
+            missing=files.missing,
+            suite=chosen.name if chosen else None,
+            tasks=options,
+            limit=chosen.rows if chosen and given.limit is None else given.limit,
+            n=given.n,
+            seed=given.seed,
+            deadline_s=given.deadline,
+            served=served,
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise BadSettings(f"{_OPTIONS.get(key, key)}={first['input']!r}: {first['msg']}.") from None
+
+
+def gateway_of(sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
+    """The settings of judges, partners and environments.
+
+    Raises:
+        BadSettings: a key or a value is unknown, or `judge.by_task` names no task: that judge would be ignored.
+    """
+    gateway = GatewaySettings.of(sections)
+    for task in gateway.by_task:
+        try:
+            tasks.load(task)
+        except UnknownTask as error:
+            raise BadSettings(f"judge.by_task.{task}: {error}") from None
+    return gateway
 
 
 def say_missing(settings: EvaluationSettings) -> None:
@@ -259,5 +283,8 @@ def guarded(main: Callable[[], object]) -> int:
         return ctrl_c.EXIT_CODE
     except SoulError as error:
         print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
+        return USER_ERROR
+    except OSError as error:  # a full disk, a folder that nobody may write to
+        print(f"\n{error}. The same command goes on once that is put right.\n", file=sys.stderr)
         return USER_ERROR
     return 0

@@ -24,13 +24,13 @@ from agents.evaluate.settings import EvaluationSettings, Item
 from agents.judge import ChatModel, Endpoint
 from agents.judge import preflight as judges
 from agents.judge.preflight import Load
-from agents.judge.roles import require_prices
+from agents.judge.roles import POLICY_KEY, require_prices
 
 
 def check(settings: EvaluationSettings, todo: Sequence[Item]) -> dict[str, float | None]:
     """Send one small request to every judge, partner and environment that these samples need.
 
-    The policy is not asked here: the engine does that, once a server of ours has started.
+    The policy is not asked here, only its key is looked up: the engine asks it, once a server of ours has started.
 
     Returns:
         Section -> seconds of that request.
@@ -40,6 +40,8 @@ def check(settings: EvaluationSettings, todo: Sequence[Item]) -> dict[str, float
         BadJudge: an endpoint cannot be used.
         BadSettings: there is a budget, and a price is missing.
     """
+    if todo and settings.source is None and settings.served is None:
+        _require_policy_key(settings.policy)
     sets = _sets_by_section(settings, todo)
     for section, names in sets.items():
         for endpoint in settings.gateway.asked(section):
@@ -66,6 +68,8 @@ def check_policy(endpoint: Endpoint) -> float:
         BadPolicy: it cannot be asked.
     """
 
+    _require_policy_key(endpoint)
+
     async def ask() -> float:
         model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
         start = time.perf_counter()
@@ -82,6 +86,15 @@ def check_policy(endpoint: Endpoint) -> float:
             f"The model under test cannot be asked, {failure.cause}: {failure.detail}. Check its name, its address and "
             "its key (OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY)."
         ) from failure
+
+
+def _require_policy_key(endpoint: Endpoint) -> None:
+    if not _has_key(endpoint):
+        raise MissingKey(
+            f"No key for {endpoint.name}, the model under test: the environment variable {endpoint.api_key_env} is not "
+            f"set. Export {POLICY_KEY}, or name another variable with policy.api_key_env (policy.api_key_env=none "
+            "for a server that wants no key). No sample was taken."
+        )
 
 
 def show(console: Console, settings: EvaluationSettings, plan: Plan) -> None:

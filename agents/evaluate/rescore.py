@@ -39,7 +39,15 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
         deadline_s=run.settings["deadline_s"],
         missing={name: run.folder / FILE for name in run.missing},  # as `sets`: no data file is needed here
         suite=run.suite,
-        source={"policy": run.settings["policy"], "episodes_of": run.folder.name},
+        source={
+            "policy": run.settings["policy"],
+            "roles": {
+                role: run.settings["roles"][role]
+                for role in ("partner", "environment")
+                if role in run.settings["roles"]
+            },
+            "episodes_of": run.folder.name,
+        },
     )
 
 

@@ -40,7 +40,8 @@ class EvaluationSettings(BaseModel):
             the address, which is another one each time.
         missing: sets that were asked for and have no file: name -> the missing file. They are in no average.
         suite: the suite that was asked for by name.
-        source: the run whose episodes are judged again, and its policy, instead of playing (rescore.py).
+        source: the run whose episodes are judged again, instead of playing (rescore.py): its policy, and the models
+            that played the other parts.
         deadline_s: the play of one episode; None: no deadline.
     """
 
@@ -69,9 +70,10 @@ class EvaluationSettings(BaseModel):
         policy = of(self.policy)
         if self.served is not None:
             policy = {**policy, "base_url": None, **self.served}
+        source = self.source or {}
         return {
-            **({"policy": policy} if self.source is None else self.source),
-            "roles": {role: of(endpoint) for role, endpoint in gateway.roles.items()},
+            **({"policy": policy} | source),
+            "roles": {role: of(endpoint) for role, endpoint in gateway.roles.items()} | source.get("roles", {}),
             "jury": [of(endpoint) for endpoint in gateway.jury],
             "by_task": {task: of(endpoint) for task, endpoint in gateway.by_task.items()},
             "jury_reward": gateway.policy.jury_reward,

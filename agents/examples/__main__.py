@@ -74,13 +74,16 @@ def main(arguments: list[str] | None = None) -> None:
     names = list(examples.names()) if "all" in given.task else given.task
     if given.rows < 1:
         parser.error(f"--rows: expected 1 or more, got {given.rows}")
-    if given.out.suffix == ".parquet":
-        write(names, given.rows, given.out)
-        print(f"{given.out}: {given.rows} invented rows of {', '.join(names)}")
-        return
-    if given.out.is_file():
+    if given.out.is_file() and given.out.suffix != ".parquet":
         parser.error(f"--out: {given.out} is a file; name a folder, or a file that ends in .parquet")
-    written = write_sets(names, given.rows, given.out)
+    try:
+        if given.out.suffix == ".parquet":
+            write(names, given.rows, given.out)
+            print(f"{given.out}: {given.rows} invented rows of {', '.join(names)}")
+            return
+        written = write_sets(names, given.rows, given.out)
+    except OSError as error:
+        parser.error(f"--out: {error}")
     if not written:
         parser.error(f"{', '.join(names)} belongs to no evaluation set; name a file that ends in .parquet")
     print(f"{given.out}: {len(written)} files with {given.rows} invented rows each")

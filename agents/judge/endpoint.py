@@ -29,7 +29,7 @@ class Endpoint(BaseModel):
     base_url: str | None = None  # None: OPENAI_BASE_URL, else the SDK's own default
     api_key_env: str | None = "OPENAI_API_KEY"  # None (or "none"): the endpoint wants no key
     reasoning_effort: str | None = None
-    temperature: float | None = None
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = None  # sent with every request; of the model under test each sample has its own, derived from it
     max_output_tokens: int | None = Field(default=None, ge=1)

@@ -30,5 +30,11 @@ def sections_of(words: Sequence[str], more: Sequence[str] = ()) -> dict[str, dic
         place = sections.setdefault(section, {})
         for name in path[:-1]:
             place = place.setdefault(name, {})
-        place[path[-1]] = yaml.safe_load(value)
+            if not isinstance(place, dict):
+                raise BadSettings(f"{word!r}: another word gives {name!r} a value, so it has no keys.")
+        try:
+            place[path[-1]] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise BadSettings(f"{word!r}: the value cannot be read as YAML ({reason}); put it in quotes.") from None
     return sections
