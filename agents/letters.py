@@ -21,9 +21,10 @@ _PLAIN = str.maketrans(
         for number in range(26)
     }
 )
-# A letter that stands alone. Not "D.C.", "J.B.", "C-section", "B&B", "C++", "it's", "I'm", "\\n", "<b>".
+# A letter that stands alone, or before "-option".
+# Not "D.C.", "J.B.", "C-section", "B&B", "C++", "it's", "I'm", "\\n", "<b>".
 _ALONE = re.compile(
-    r"(?<![A-Za-z0-9.&\\-])(?<![A-Za-z0-9]['\u2019])((?<!<)(?<!</)[a-z]|[A-Z])(?![A-Za-z0-9+#&]|\.[A-Za-z]|-[A-Za-z]|['\u2019][a-rt-z])"
+    r"(?<![A-Za-z0-9.&\\-])(?<![A-Za-z0-9]['\u2019])((?<!<)(?<!</)[a-z]|[A-Z])(?![A-Za-z0-9+#&]|\.[A-Za-z]|-(?!(?:option|choice|answer)\b)[A-Za-z]|['\u2019][a-rt-z])"
 )
 _BEFORE = re.compile(r"([^\W\d_]+(?:['\u2019][^\W\d_]+)?)[.]?[\s_]+$")
 _AFTER = re.compile(r"[\s_]+([^\W\d_]+)")

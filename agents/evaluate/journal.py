@@ -22,6 +22,10 @@ class RunInUse(SoulError):
     """Another process is writing to this run's folder."""
 
 
+class BadJournal(SoulError):
+    """A line of a journal is no sample: something else wrote into it, or a disk failed."""
+
+
 class Journal:
     """The samples of one run.
 
@@ -69,12 +73,18 @@ def _read(file: BinaryIO) -> tuple[dict[Key, dict[str, Any]], int]:
     """The samples, and the length of the file without a line that was cut short by a crash."""
     file.seek(0)
     samples, whole = {}, 0
-    for line in file:
+    for number, line in enumerate(file, start=1):
         if not line.endswith(b"\n"):
             break
         whole += len(line)
-        sample = json.loads(line)
-        samples[_key(sample)] = sample
+        try:
+            sample = json.loads(line)
+            samples[_key(sample)] = sample
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadJournal(
+                f"{file.name}: line {number} is no sample ({error}). Remove the line; the same command takes "
+                "the sample again."
+            ) from None
     return samples, whole
 
 

@@ -65,19 +65,19 @@ class EvaluationRun:
             samples: of its journal, where that is open; None: they are read.
 
         Raises:
-            BadRun: a file is missing.
+            BadRun: a file is missing or damaged.
         """
         for name in ("settings.json", "chosen.json", FILE):
             if not (folder / name).is_file():
                 raise BadRun(
                     f"{folder} has no {name}: it is not the folder of an evaluation. They are named NAME-HASH."
                 )
-        chosen = json.loads((folder / "chosen.json").read_text(encoding="utf-8"))
+        settings, chosen = _json(folder / "settings.json"), _json(folder / "chosen.json")
         found = read_samples(folder) if samples is None else samples
         keys = [(name, number, k) for name, of_set in chosen["samples"].items() for number, k in of_set]
         return cls(
             folder=folder,
-            settings=json.loads((folder / "settings.json").read_text(encoding="utf-8")),
+            settings=settings,
             wanted={name: len(of_set) for name, of_set in chosen["samples"].items()},
             limit=chosen["limit"],
             n=chosen["n"],
@@ -99,6 +99,13 @@ def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[M
     if own := settings["by_task"].get(task):
         return [own]
     return list(settings["jury"]) or [settings["roles"]["judge"]]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise BadRun(f"{path} is not JSON ({error}). The command that made the run writes it again.") from None
 
 
 def generation(folder: Path, items: Sequence[Item]) -> Path:

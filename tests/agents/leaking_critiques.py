@@ -12,6 +12,7 @@ LEAKS = [
     "You should consider {L} instead of what you chose.",
     "Look at the {L} option again.",
     "The {L} option deserved more thought.",
+    "The {L}-option deserved more thought.",
     "{L} would have been right.",
     "Here {L} would have been the better choice.",
     "Think about why {L} fits the person best.",

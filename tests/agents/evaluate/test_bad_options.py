@@ -97,3 +97,19 @@ def test_a_judged_again_scene_keeps_the_models_that_played_it(tmp_path, capsys):
     before, after = (EvaluationRun.load(folder).settings["roles"] for folder in (played, again))
     assert after["environment"] == before["environment"] and after["judge"]["model"] == "second"
     assert "roles" in json.loads((again / "settings.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("file", "text"), [("samples.jsonl", "not a sample\n"), ("chosen.json", "{"), ("settings.json", "")]
+)
+def test_a_damaged_run_is_one_paragraph(rows, tmp_path, capsys, file, text):
+    with FakeOpenAI(Text("<answer>A</answer>")) as fake:
+        policy = ["policy.model=m", f"policy.base_url={fake.url}", "policy.api_key_env=none"]
+        assert command_line.main([str(rows), *policy, "--out", str(tmp_path)]) == 0
+    (run,) = tmp_path.glob("eval-m-*")
+    with (run / file).open("a" if file == "samples.jsonl" else "w") as written:
+        written.write(text)
+    capsys.readouterr()
+    assert compare.main([str(run), str(run)]) == 2
+    printed = capsys.readouterr().err
+    assert file in printed and len(printed.strip().splitlines()) == 1
