@@ -22,14 +22,15 @@ _LETTER = (
 )
 _ORDINAL = r"(?i:first|second|third|fourth|fifth|sixth|last|1st|2nd|3rd|[4-9]th)(?:\s+(?i:two|three))?"
 _POINTERS = re.compile(
-    r"(?i:<answer>.*?</answer>)"
+    r"(?i:<answer>.{0,400}?</answer>)"
     # "the answer is C", "option (b)", "choice: D", "reply B", "options B and C"
     r"|\b(?i:(?:answer|option|choice|letter|response|alternative|candidate)s?|reply|replies)(?:'s)?\b"
-    r"\s*(?i:(?:is|are|was|were|must be|(?:sh|w)ould (?:be|have been))\b)?\s*[:=-]?\s*(?i:not\b)?"
-    rf"\s*{_LETTER}(?:\s*(?:,|/|(?i:and|or|nor)\b)\s*{_LETTER})*"
+    # (Each optional part takes the white space behind it: two `\s*` in a row would take cubic time on a run of blanks.)
+    r"\s*(?:(?i:is|are|was|were|must be|(?:sh|w)ould (?:be|have been))\b\s*)?(?:[:=-]\s*)?(?:(?i:not)\b\s*)?"
+    rf"{_LETTER}(?:\s*(?:,|/|(?i:and|or|nor)\b)\s*{_LETTER})*"
     # "second option", "first two options", "the 3rd choice" (not "your first choice"), "option 2", "reply number two"
     rf"|\b{_ORDINAL}\s+(?i:options?|alternatives?)\b|\b(?i:the)\s+{_ORDINAL}\s+(?i:choices?)\b"
-    r"|\b(?i:option|alternative|choice|reply)\s+(?i:(?:#|no\.)?\s*\d{1,2}|number\s+\w+)\b"
+    r"|\b(?i:option|alternative|choice|reply)\s+(?i:(?:(?:#|no\.)\s*)?\d{1,2}|number\s+\w+)\b"
     # "pick C", "go with (B)"
     r"|\b(?i:choos\w*|chose\w*|pick\w*|select\w*|go(?:es|ing)? with|went with)\s+[\"'(*]*[A-HJ-Z](?!\w|'\w)[\"')*]*"
     # "C is correct", "(C)"

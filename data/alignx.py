@@ -137,7 +137,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         lambda record: str(record["question"]),
         groups="posts",
         answer_position=_answer_position,
-        notes=counted(cleaned.removed),
+        notes=counted("removed", cleaned.removed),
     )
 
 

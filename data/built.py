@@ -1,7 +1,7 @@
 """What a builder of task files returns: the files it wrote and, with the reason, every row it left out.
 
 A builder module has two functions. `build` parses the builder's command line, writes the files and returns a `Built`;
-it raises ValueError or OSError where a source cannot be read. `main` is `run("data.hitom", build, arguments)`.
+it raises ValueError or OSError if a source cannot be read. `main` is `run("data.hitom", build, arguments)`.
 """
 
 from __future__ import annotations
@@ -57,24 +57,23 @@ class Built:
         return sum(file.rows for file in self.files)
 
     @property
-    def rows_in(self) -> int:
-        """Rows that the source gave: those written and those left out."""
-        return self.rows + sum(self.left_out.values())
+    def remarks(self) -> tuple[str, ...]:
+        """A line for each reason why rows were left out, and the notes."""
+        return (*counted("left out", self.left_out), *self.notes)
 
     def lines(self) -> list[str]:
         """What the builder's command line prints."""
         files = [f"{file.path}: rows={file.rows} {file.details}".rstrip() for file in self.files]
-        reasons = [f"left out: {count} ({reason})" for reason, count in self.left_out.items() if count]
-        return [*files, *reasons, *self.notes]
+        return [*files, *self.remarks]
 
 
-def counted(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Notes on parts of rows that were removed: "removed: 3 (pairs and comments with a blank text)"."""
-    return tuple(f"removed: {count} ({what})" for what, count in counts.items() if count)
+def counted(what: str, counts: Mapping[str, int]) -> tuple[str, ...]:
+    """A line for each reason that applied: "left out: 1,991 (...)", "removed: 3 (...)"."""
+    return tuple(f"{what}: {count:,} ({reason})" for reason, count in counts.items() if count)
 
 
 def run(name: str, build: Callable[[Sequence[str] | None], Built], arguments: Sequence[str] | None) -> None:
-    """The command line of a builder: print what was built; end with one line where a source cannot be read."""
+    """Run a builder's command line: print what was built, or exit with one line if a source cannot be read."""
     try:
         built = build(arguments)
     except (OSError, ValueError) as error:
@@ -83,13 +82,13 @@ def run(name: str, build: Callable[[Sequence[str] | None], Built], arguments: Se
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what all builders share: one file (--out) or a split without leaks (--train-out, --val-out)."""
+    """Add the options that all builders share: one file (--out), or a split by group (--train-out, --val-out)."""
     parser.add_argument("--out", type=Path, help="parquet file with all rows")
     parser.add_argument("--train-out", type=Path, help="parquet file of the training side of a split")
     parser.add_argument("--val-out", type=Path, help="parquet file of the validation side of a split")
-    parser.add_argument("--val-fraction", type=float, default=0.2, help="share of stories held out (default 0.2)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything random here (default 0)")
-    parser.add_argument("--limit", type=int, help="keep the first N stories (conversations) only")
+    parser.add_argument("--val-fraction", type=float, default=0.2, help="share of the groups to hold out (default 0.2)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything that is drawn (default 0)")
+    parser.add_argument("--limit", type=int, help="keep only the first N groups (stories, conversations)")
 
 
 def write_outputs(
@@ -108,8 +107,8 @@ def write_outputs(
     Args:
         group_of: the group (story, conversation) of a record; a split keeps the records of one group together.
         groups: what the groups are called in the counts.
-        drawn: the only groups of --out; of a split the validation side, in place of --val-fraction.
-        answer_position: place of the right answer among the options, to count letters; None for tasks without letters.
+        drawn: the groups to keep in --out; in a split, the groups of the validation side (instead of --val-fraction).
+        answer_position: place of the right answer among the options, to count letters; None if there are no letters.
 
     Raises:
         ValueError: a record does not fit the file, or the options name no file to write.
@@ -153,6 +152,6 @@ def _sides(names: Sequence[str], drawn: Set[str]) -> tuple[list[int], list[int]]
         sides[name in drawn].append(row)
     if not sides[0]:
         raise ValueError(
-            f"all {len(set(names))} groups are drawn for --val-out and --train-out would be empty; draw fewer"
+            f"all {len(set(names))} groups are drawn for --val-out, so --train-out would be empty; draw fewer"
         )
     return sides

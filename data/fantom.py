@@ -17,7 +17,6 @@ could have heard the information. There the right answer is always the first cho
 
 import argparse
 import ast
-import csv
 import hashlib
 import random
 import re
@@ -28,6 +27,7 @@ from pathlib import Path
 from agents.tasks.fantom import TELLING_LINE
 from data import fantom_json
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_csv
 from data.rows import Record, draw_groups
 
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
@@ -53,11 +53,9 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
                 f"{path}: the name must tell accessibility and order, as the original's does: "
                 "FANToM_tom_belief_inaccessible_short_context_first-order.csv"
             )
-        with path.open(newline="", encoding="utf-8") as lines:
-            for number, raw in enumerate(csv.DictReader(lines), start=1):
-                rng = random.Random(f"fantom:{seed}:{path.name.replace(':', '_')}:{number}")
-                fields = _fields(f"{path}: row {number}", raw, rng)
-                records.append({"index": len(records), **fields, **_kind(*matched.groups())})
+        for number, (where, raw) in enumerate(read_csv(path), start=1):
+            rng = random.Random(f"fantom:{seed}:{path.name.replace(':', '_')}:{number}")
+            records.append({"index": len(records), **_fields(where, raw, rng), **_kind(*matched.groups())})
     set_ids = conversation_ids([record["context"] for record in records])
     return [{**record, "set_id": set_ids[record["context"]]} for record in records]
 

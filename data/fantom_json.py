@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agents.task import NotBlank
 from data.built import Converted
+from data.reading import read_json
 from data.rows import Record
 
 Context = Literal["short", "full"]
@@ -106,7 +107,7 @@ def convert(path: Path, seed: int = 0, context: Context = "short") -> Converted:
         ValueError: the file is not the official one; names file, entry (from 0) and field.
     """
     try:
-        entries = _FILE.validate_python(json.loads(path.read_text(encoding="utf-8")))
+        entries = _FILE.validate_python(read_json(path))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         entry, *field = first["loc"] or ("file",)
@@ -114,8 +115,6 @@ def convert(path: Path, seed: int = 0, context: Context = "short") -> Converted:
         raise ValueError(
             f"{path}: entry {entry}: field '{name}': {first['msg']}; is this FANToM's fantom_v1.json?"
         ) from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not JSON ({error}); unpack the official archive again") from error
     left_out: Counter[str] = Counter()
     records = [
         {"index": 0, "context": getattr(entry, f"{context}_context"), "set_id": entry.set_id, **record}

@@ -19,7 +19,7 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -33,7 +33,8 @@ from agents.judge.usage import Usage
 from agents.judge.words import sections_of
 from agents.metrics.lexical import content_words, words
 from agents.prompts import load_prompt
-from data.prism import ADDS_NOTHING, Conversation, is_conversation, json_lines, read_conversation, read_openings
+from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
+from data.reading import read_json_lines
 
 PROMPT = load_prompt("userllm/intent")
 RUN = 5  # words in a row that an intent may not share with a message
@@ -113,13 +114,13 @@ async def write_intent(judge: Judge, messages: Sequence[str]) -> Written:
     return min(usable, key=lambda written: len(written.shared), default=Written(""))
 
 
-def is_written(record: Any) -> bool:
-    """Whether a JSON line is one of the output's."""
-    return isinstance(record, dict) and {"conversation", "intent", "prompt"} <= set(record)
+def is_written(record: Mapping[str, Any]) -> bool:
+    """Whether a JSON line is one that this module wrote."""
+    return {"conversation", "intent", "prompt"} <= set(record)
 
 
-def read(lines: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Conversation -> intent, from the lines among these that are of the output; "" where none passed the checks."""
+def read(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+    """Conversation -> intent, of those lines that this module wrote; "" where no sentence passed the checks."""
     return {str(record["conversation"]): str(record["intent"]) for _, record in lines if is_written(record)}
 
 
@@ -137,7 +138,7 @@ def _of_file(path: Path) -> Iterator[Conversation]:
     if path.suffix == ".csv":
         yield from read_openings(path)
         return
-    for where, raw in json_lines(path):
+    for where, raw in read_json_lines(path):
         if is_conversation(raw):
             yield read_conversation(where, raw)
         elif not is_written(raw):
@@ -152,7 +153,7 @@ class Output:
         self.done: dict[str, str] = {}
         if path.exists():
             self._cut_torn_line()
-            records = [record for _, record in json_lines(path)]
+            records = [record for _, record in read_json_lines(path)]
             others = {f"{r.get('model')} by {r.get('prompt')}" for r in records} - {f"{model} by {PROMPT.id}"}
             if others:
                 raise ValueError(f"{path} holds intents of {', '.join(sorted(others))}: name another file for {model}")

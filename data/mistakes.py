@@ -15,14 +15,15 @@ other public source of misconceptions, has open answers and no options, so it ca
 """
 
 import argparse
-import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from agents.tasks.mistakes import IMAGE
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.reading import read_csv
 from data.rows import Record, draw_groups
 
 LETTERS = "ABCD"
@@ -34,33 +35,27 @@ def convert(paths: Sequence[str | Path]) -> Converted:
 
     Raises ValueError naming file, row (1 = first data row) and field.
     """
-    tables = [(Path(path), _rows(Path(path))) for path in paths]
+    tables = [list(read_csv(Path(path))) for path in paths]
     names = {
         _number(row["MisconceptionId"]): row["MisconceptionName"].strip()
-        for _, rows in tables
-        for row in rows
+        for rows in tables
+        for _, row in rows
         if "MisconceptionName" in row
     }
     if not names:
         raise ValueError("no file has the column MisconceptionName; give misconception_mapping.csv as well")
     records: list[Record] = []
     left_out: Counter[str] = Counter()
-    for path, rows in tables:
-        if rows and "MisconceptionName" in rows[0]:
+    for where, row in chain.from_iterable(tables):
+        if "MisconceptionName" in row:
             continue
-        for number, row in enumerate(rows, start=1):
-            _check(f"{path}: row {number}", row)
-            if all(not IMAGE.sub("", row[f"Answer{letter}Text"]).strip() for letter in LETTERS):
-                left_out["all options are images"] += sum(1 for _ in _labels(row))
-                continue
-            for record in _cases(row, names, left_out):
-                records.append({"index": len(records), **record})
+        _check(where, row)
+        if all(not IMAGE.sub("", row[f"Answer{letter}Text"]).strip() for letter in LETTERS):
+            left_out["all options are images"] += sum(1 for _ in _labels(row))
+            continue
+        for record in _cases(row, names, left_out):
+            records.append({"index": len(records), **record})
     return Converted(records, left_out)
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
 
 
 def _number(text: str) -> str:

@@ -21,7 +21,6 @@ answers away.
 
 import argparse
 import ast
-import csv
 import random
 import re
 from collections import Counter
@@ -30,7 +29,7 @@ from pathlib import Path
 
 from agents.tasks.paratomi_story import places, story_key
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
-from data.reading import read_text
+from data.reading import read_csv, read_text
 from data.rows import Record
 
 # What only a question of that type says; the second order's questions also say "will".
@@ -118,12 +117,10 @@ def _blocks(path: Path) -> list[list[str]]:
 
 def _convert_csv(path: Path) -> list[Record]:
     records = []
-    with path.open(newline="", encoding="utf-8") as lines:
-        for number, raw in enumerate(csv.DictReader(lines), start=1):
-            where = f"{path}: row {number}"
-            story, cands = (_literal_list(where, column, raw.get(column)) for column in ("story", "cands"))
-            fields = [raw.get(column) or "" for column in ("question", "answer", "qType")]
-            records.append(_record(where, number - 1, story, fields[0], cands, fields[1], fields[2]))
+    for index, (where, raw) in enumerate(read_csv(path)):
+        story, cands = (_literal_list(where, column, raw.get(column)) for column in ("story", "cands"))
+        question, answer, raw_type = (raw.get(column) or "" for column in ("question", "answer", "qType"))
+        records.append(_record(where, index, story, question, cands, answer, raw_type))
     return records
 
 

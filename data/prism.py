@@ -7,13 +7,13 @@ which has no later turns. The files published beside the first (utterances, surv
 from __future__ import annotations
 
 import ast
-import csv
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from data.reading import read_csv
 
 _TURN = {"turn", "role", "content"}
 ADDS_NOTHING = frozenset({"utterances.jsonl", "survey.jsonl", "metadata.jsonl", "models.jsonl"})
@@ -44,9 +44,9 @@ class Conversation:
         return self.said[: 2 if self.reply else 1]
 
 
-def is_conversation(record: Any) -> bool:
+def is_conversation(record: Mapping[str, Any]) -> bool:
     """Whether a JSON line is a record of conversations.jsonl."""
-    return isinstance(record, dict) and "conversation_history" in record
+    return "conversation_history" in record
 
 
 def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:
@@ -82,36 +82,18 @@ def read_openings(path: Path) -> Iterator[Conversation]:
     Raises:
         ValueError: naming row and field.
     """
-    with path.open(newline="", encoding="utf-8") as lines:
-        for number, raw in enumerate(csv.DictReader(lines), start=1):
-            try:
-                texts = ast.literal_eval(raw.get("top_texts") or "")
-                valid = isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
-            except (ValueError, SyntaxError):
-                valid = False
-            if not valid:
-                raise ValueError(f"{path}: row {number}: field 'top_texts' must be a Python list of texts")
-            for text in texts:
-                yield Conversation(key_of(text.strip()), "", (text.strip(),), "", False, "")
+    for where, raw in read_csv(path):
+        try:
+            texts = ast.literal_eval(raw.get("top_texts") or "")
+            valid = isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
+        except (ValueError, SyntaxError):
+            valid = False
+        if not valid:
+            raise ValueError(f"{where}: field 'top_texts' must be a Python list of texts")
+        for text in texts:
+            yield Conversation(key_of(text.strip()), "", (text.strip(),), "", False, "")
 
 
 def key_of(opening: str) -> str:
     """The name of a conversation that has no id."""
     return f"opening-{hashlib.sha256(' '.join(opening.lower().split()).encode()).hexdigest()[:16]}"
-
-
-def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """(file and line, record) of a file of JSON lines.
-
-    Raises:
-        ValueError: naming the line that is no JSON.
-    """
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            where = f"{path}: line {number}"
-            try:
-                yield where, json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{where}: not JSON ({error}); take the file from its source anew") from error

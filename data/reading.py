@@ -1,7 +1,8 @@
-"""Reading source files: JSON and JSON lines, with errors that name the file and the line."""
+"""Reading source files: JSON, JSON lines and CSV, with errors that name the file and the line or row."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start})") from error
+        raise _not_utf8(path, error) from error
 
 
 def read_json(path: Path) -> Any:
@@ -43,6 +44,26 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if not isinstance(record, dict):
                 raise ValueError(f"{where}: expected a JSON object, got {line[:60]!r}")
             yield where, record
+
+
+def read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """(place, row) of each row below the header; the place reads "FILE: row 1".
+
+    Raises:
+        ValueError: the file is not a CSV file in UTF-8; names it.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            for number, row in enumerate(csv.DictReader(lines), start=1):
+                yield f"{path}: row {number}", row
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from error
+    except csv.Error as error:
+        raise ValueError(f"{path}: not a CSV file ({error}); take the file from its source again") from error
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> ValueError:
+    return ValueError(f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start})")
 
 
 def _parsed(where: str, text: str, problem: str) -> Any:

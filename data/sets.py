@@ -3,8 +3,8 @@
     python -m data.sets SOURCES --out data        ->  data/sim_eval_data/hitom_val.parquet, ...
 
 SOURCES holds a folder for each benchmark (hitom/, fantom/, ...) with the files as their authors publish them; see
-`data.sources` for their names. A table says of each of the 27 sets how many rows it has, what was left out and why, or
-which files to put where. Exit code 1 where a source that is there could not be built: only its own set is skipped.
+`data.sources` for their names. A table lists all 27 sets: how many rows each has, what was left out and why, or which
+files to put where. A source that cannot be built costs its own set only; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agents import tasks
 from data.built import Built
 from data.sources import BUILDS, Build, Found, in_words
 
-_SHOWN = 6  # unused files of a folder that are named; a clone of a repository has hundreds
+_SHOWN = 6  # unused files that are named for each reason; a clone of a repository has hundreds
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def build_set(name: str, root: Path, out: Path) -> Outcome:
     """Write the file of one evaluation set, if its source is there."""
     build = BUILDS.get(name)
     if build is None:
-        remark = f"no builder: write {out} yourself; docs/tasks/{name}.md names its fields"
+        remark = f"this set has no builder: write {out} yourself (docs/tasks/{name}.md lists its fields)"
         return Outcome(name, "no source", remarks=(remark,))
     found = build.find(root)
     if found.form is None:
@@ -55,20 +55,18 @@ def build_set(name: str, root: Path, out: Path) -> Outcome:
     except (OSError, ValueError) as error:
         return Outcome(name, "failed", remarks=(_one_line(error),), read=read)
     except Exception as error:  # noqa: BLE001 - a source in a shape that its builder does not expect costs its own set only
-        where = f"python -m data.{build.builder} {' '.join(build.arguments(found, out))} shows where"
-        return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {_one_line(error)} ({where})",), read=read)
-    left_out = [f"left out {count}: {reason}" for reason, count in built.left_out.items() if count]
+        command = f"for the traceback: python -m data.{build.builder} {' '.join(build.arguments(found, out))}"
+        return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {_one_line(error)} ({command})",), read=read)
     stands_in = [found.form.stands_in] if found.form.stands_in else []
-    return Outcome(name, "built", built.rows, (*stands_in, *left_out, *built.notes), read)
+    return Outcome(name, "built", built.rows, (*stands_in, *built.remarks), read)
 
 
 def _incomplete(name: str, build: Build, found: Found) -> Outcome:
+    wanted = in_words(found.missing if found.files else build.forms[0].files)
+    remark = f"put {wanted} into {found.folder}. Source: {build.where}"
     if found.files:
-        remark = f"put {in_words(found.missing)} into {found.folder} ({build.where})"
         return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",), read=found.files)
-    return Outcome(
-        name, "no source", remarks=(f"put {in_words(build.forms[0].files)} into {found.folder} ({build.where})",)
-    )
+    return Outcome(name, "no source", remarks=(remark,))
 
 
 def _one_line(error: Exception) -> str:
@@ -76,34 +74,39 @@ def _one_line(error: Exception) -> str:
 
 
 def unused(root: Path, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """A line for each folder of SOURCES with files that no set reads, and why where that is known."""
+    """Lines on the files of SOURCES that no set reads: one for each folder and reason.
+
+    Hidden files and those that come with every download (`sources.ASIDE` without a reason) are not worth a line.
+    """
     read = {path for outcome in outcomes for path in outcome.read}
     builds: dict[str, Build] = {folder: build for build in BUILDS.values() for folder in build.folders}
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-        rest = sorted(path for path in folder.rglob("*") if path.is_file() and path not in read)
+        rest = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file() and path not in read]
         build = builds.get(folder.name)
-        if build is None and rest:
-            yield f"{folder.name}: no set has a folder of this name ({', '.join(sorted(builds))} have)"
-        elif build is not None and rest:
-            yield f"{folder.name}: {'; '.join(_by_reason(folder, rest, build))}"
+        if build is not None:
+            yield from (f"{folder.name}: {line}" for line in _by_reason(rest, build))
+        elif rest:
+            yield f"{folder.name}: no set has a folder of this name (the names are {', '.join(sorted(builds))})"
 
 
-def _by_reason(folder: Path, rest: Sequence[Path], build: Build) -> Iterator[str]:
-    reasons: dict[str, list[str]] = {}
-    for path in (path.relative_to(folder) for path in rest):
-        reasons.setdefault(build.why_aside(path) or "", []).append(str(path))
+def _by_reason(paths: Sequence[Path], build: Build) -> Iterator[str]:
+    reasons: dict[str | None, list[str]] = {}
+    for path in paths:
+        if not any(part.startswith(".") for part in path.parts):
+            reasons.setdefault(build.why_aside(path), []).append(str(path))
     for reason, names in reasons.items():
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        yield f"{', '.join(names[:_SHOWN])}{more}{f' ({reason})' if reason else ''}"
+        if reason != "":
+            more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+            yield f"{', '.join(names[:_SHOWN])}{more}{f' ({reason})' if reason else ''}"
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """The outcomes as people read them."""
+    """The outcomes as a table."""
     view = Table(title="Evaluation sets", title_justify="left")
     view.add_column("set", no_wrap=True)
     view.add_column("state", no_wrap=True)
     view.add_column("rows", justify="right", no_wrap=True)
-    view.add_column("left out and why, or what to put where", overflow="fold")
+    view.add_column("notes", overflow="fold")
     for outcome in outcomes:
         rows = f"{outcome.rows:,}" if outcome.state == "built" else "-"
         view.add_row(outcome.name, outcome.state, rows, "\n".join(outcome.remarks))
@@ -111,13 +114,13 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, or 1 where a source that is there could not be built."""
+    """Returns the exit code: 0, or 1 if a source that is there could not be built."""
     parser = argparse.ArgumentParser(prog="python -m data.sets", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sources", type=Path, metavar="SOURCES", help="holds a folder for each benchmark")
     parser.add_argument("--out", type=Path, default=Path("data"), help="DATA_DIR; the files go to its sim_eval_data/")
     given = parser.parse_args(arguments)
     if not given.sources.is_dir():
-        parser.error(f"there is no folder {given.sources}; name the folder that holds hitom/, fantom/, ...")
+        parser.error(f"there is no folder {given.sources}; name the folder that holds hitom/, fantom/ and so on")
     files = {name: given.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in tasks.SETS.items()}
     outcomes = [build_set(name, given.sources, out) for name, out in files.items()]
     outcomes = [_with_older_file(outcome, files[outcome.name]) for outcome in outcomes]
@@ -126,15 +129,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lines := list(unused(given.sources, outcomes)):
         console.print("Not used:", *lines, sep="\n  ")
     states = [outcome.state for outcome in outcomes]
-    console.print(", ".join(f"{states.count(state)} {state}" for state in ("built", "no source", "failed")))
+    counts = {state: states.count(state) for state in ("built", "no source", "failed")}
+    console.print("{built} sets built, {no source} without a source, {failed} failed".format_map(counts))
     return 1 if "failed" in states else 0
 
 
 def _with_older_file(outcome: Outcome, out: Path) -> Outcome:
-    """An earlier build's file stays; evaluation would take it without a word."""
+    """Point out a file of an earlier build that is still there: evaluation would use it without a word."""
     if outcome.state == "built" or not out.exists():
         return outcome
-    return replace(outcome, remarks=(*outcome.remarks, f"an older {out} is still there"))
+    return replace(outcome, remarks=(*outcome.remarks, f"evaluation will use an older {out}, which is still there"))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
     for where, combo in read_json_lines(path):
         environment = _known(where, "env_id", combo.get("env_id"), environments)
         if part != "all" and (combo["env_id"] in hard) != (part == "hard"):
-            left_out[f"environment is {'not ' if part == 'hard' else ''}hard"] += len(positions)
+            left_out[f"the environment is {'not ' if part == 'hard' else ''}one of the hard ones"] += len(positions)
             continue
         fields = _encounter(where, combo, environment, agents, relationships)
         for position in positions:

@@ -1,8 +1,8 @@
-"""Where the rows of each evaluation set come from: the files as their authors publish them, and who builds them.
+"""Where the rows of each evaluation set come from: the files that authors publish, and the builder that reads them.
 
-`BUILDS` names for each set the folder below SOURCES, the files that the builder needs (a `Form`; the first one that is
-complete is used) and what to tell somebody who does not have them. Files of a form are glob patterns below the folder,
-so a clone of the authors' repository works as well as the bare files.
+`BUILDS` names for each set the folder below SOURCES, the files that the builder needs (a `Form`; the first complete one
+is used) and what to tell a user who does not have them. Files are glob patterns below the folder, so a clone of the
+authors' repository works as well as the bare files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Form:
     Attributes:
         files: patterns below the folder; each must match at least one file.
         options: of the builder, for this form.
-        stands_in: says so where these are not the rows that the paper evaluates.
+        stands_in: a remark for the user if these are not the rows that the paper evaluates; else "".
     """
 
     files: tuple[str, ...]
@@ -46,7 +46,7 @@ class Found:
     beside: tuple[Path, ...] = ()
 
 
-# Names of files that are never rows of an evaluation set.
+# Pattern of files that are never rows of an evaluation set -> why not; "" for what comes with every download.
 ASIDE = {
     "SOURCE.txt": "",
     "README*": "",
@@ -69,7 +69,7 @@ class Build:
         where: the source in words, with its licence where that is known.
         first: arguments before the files.
         whole_folder: the builder takes the folder instead of its files.
-        beside: patterns of files that the builder looks for by itself, and does without.
+        beside: patterns of optional files that the builder finds by itself.
         aside: files of the folder that are no source of this set, and why.
     """
 
@@ -100,18 +100,18 @@ class Build:
         return ["convert", *self.first, *map(str, sources), *found.form.options, "--out", str(out)]
 
     def why_aside(self, path: Path) -> str | None:
-        """Why a file is put aside, by its path below the folder; None where nothing is known against it."""
+        """Why a file, named by its path below the folder, is no source of this set; None if it may be one."""
         known = {**self.aside, **ASIDE}.items()
         return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
 
     def _matching(self, folder: Path, pattern: str) -> list[Path]:
-        named = "*" not in pattern.removeprefix("**/")  # a file that is named in full is never put aside
+        named = "*" not in pattern.removeprefix("**/")  # a pattern that names one file in full always matches
         found = (path for path in folder.glob(pattern) if path.is_file())
         return sorted(path for path in found if named or self.why_aside(path.relative_to(folder)) is None)
 
 
 def in_words(patterns: Sequence[str]) -> str:
-    """The files of a form, for people."""
+    """The files of a form, as a message names them."""
     return ", ".join(pattern.removeprefix("**/") for pattern in patterns)
 
 
@@ -128,7 +128,7 @@ def _humanual(kind: str) -> Build:
         (f"humanual_{kind}", f"humanual-{kind}"),
         tuple(Form((pattern,), options) for pattern in ("**/*test*.parquet", "**/*.parquet", "**/*.jsonl")),
         f"huggingface.co/datasets/snap-stanford/humanual-{kind}; the texts belong to their sources",
-        aside={"*.json": "posts without answers, or another form than the published one"},
+        aside={"*.json": "posts without answers, or not the published form"},
     )
 
 
@@ -274,7 +274,7 @@ BUILDS: dict[str, Build] = {
         (Form(("**/test_set.json",)),),
         "github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER (MIT; the texts are novels')",
         aside={
-            "held_out_plots.json": "plots without conversations: no record",
+            "held_out_plots.json": "plots without conversations",
             "final/*.json": "for training: python -m data.coser convert final/*.json",
         },
     ),

@@ -223,7 +223,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         _side,
         groups="users and novels",
         answer_position=lambda record: int(record["answer_idx"]),
-        notes=counted(cleaned.removed),
+        notes=counted("removed", cleaned.removed),
     )
 
 

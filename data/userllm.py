@@ -41,7 +41,8 @@ from agents.metrics.lexical import content_words
 from agents.tasks.userllm import choices_mentioned
 from data import intents
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
-from data.prism import ADDS_NOTHING, Conversation, is_conversation, json_lines, read_conversation, read_openings
+from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
+from data.reading import read_json_lines
 from data.rows import Record
 
 OWN_OPTION = "CommonsenseQA: the question holds one of its own options"
@@ -87,7 +88,7 @@ def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: in
         ValueError: naming file, line and field.
     """
     files = [path for path in sorted(map(Path, paths), key=lambda path: path.name) if path.name not in ADDS_NOTHING]
-    written = intents.read(chain.from_iterable(json_lines(path) for path in files if path.suffix != ".csv"))
+    written = intents.read(chain.from_iterable(read_json_lines(path) for path in files if path.suffix != ".csv"))
     left_out: Counter[str] = Counter()
     rows: dict[str, Record] = {}
     for row in chain.from_iterable(_file_rows(path, written, seed, left_out) for path in files):
@@ -120,8 +121,8 @@ def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Coun
     if path.suffix == ".csv":
         yield from _prism(read_openings(path), written, left_out)
         return
-    for where, raw in json_lines(path):
-        fields = set(raw) if isinstance(raw, dict) else set()
+    for where, raw in read_json_lines(path):
+        fields = set(raw)
         if {"question", "choices"} <= fields:
             yield from _commonsense(where, raw, seed, left_out)
         elif {"question", "answer"} <= fields:

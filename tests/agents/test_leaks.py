@@ -1,6 +1,7 @@
 """The leak check: a critique keeps its advice and loses the answer, however it is spelled or pointed at."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from samples import SAMPLES, load, real_fantom, real_hitom
 
 from agents.leaks import WITHHELD, is_empty, redact
+from agents.quotations import Choices
 from agents.rows import parse_row
 
 
@@ -195,3 +197,13 @@ def test_real_options_are_withheld():
 def test_a_secret_in_a_script_without_blanks_is_found(text):
     blanked, count = redact(text, ["红色的盒子"])
     assert count == 1 and "红" not in blanked
+
+
+@pytest.mark.parametrize("unit", ["<answer>", "option is : not ", "the first ", "(", "B\t", "choice #", "A "])
+@pytest.mark.parametrize("blanks", [0, 20_000])
+def test_no_text_holds_the_guard_up(unit, blanks):
+    # Two `\s*` in a row once took hours on a word such as "option" and some thousand blanks behind it.
+    text = unit * (5_000 // len(unit)) + unit.strip() + " " * blanks + "?"
+    start = time.process_time()
+    redact(text, ["the green box"], Choices({"A": "the green box", "B": "mill"}, "Which?"))
+    assert time.process_time() - start < 2  # some 0.05 s

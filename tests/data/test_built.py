@@ -8,20 +8,38 @@ from pathlib import Path
 import pytest
 
 from data.built import Built, BuiltFile, counted, run
-from data.reading import read_json_lines
+from data.reading import read_csv, read_json_lines
 
 
-def test_a_result_counts_what_was_read_and_prints_every_reason():
-    built = Built((BuiltFile(Path("a"), 3, "stories=2"), BuiltFile(Path("b"), 1)), {"blank": 2, "none": 0}, ("Note.",))
-    assert (built.rows, built.rows_in) == (4, 6)
-    assert built.lines() == ["a: rows=3 stories=2", "b: rows=1", "left out: 2 (blank)", "Note."]
-    assert counted(Counter({"lines": 2, "words": 0})) == ("removed: 2 (lines)",)
+def test_a_result_counts_its_rows_and_prints_every_reason():
+    files = (BuiltFile(Path("a"), 3, "stories=2"), BuiltFile(Path("b"), 1))
+    built = Built(files, {"blank": 2000, "none": 0}, ("Note.",))
+    assert built.rows == 4
+    assert built.lines() == ["a: rows=3 stories=2", "b: rows=1", "left out: 2,000 (blank)", "Note."]
+    assert counted("removed", Counter({"lines": 2, "words": 0})) == ("removed: 2 (lines)",)
 
 
 def test_a_separator_inside_a_text_ends_no_line(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"a": "one\u2028two"}\n\n{"a": "three"}\n', encoding="utf-8")
     places = [(where.rpartition("/")[2], record["a"]) for where, record in read_json_lines(tmp_path / "a.jsonl")]
     assert places == [("a.jsonl: line 1", "one\u2028two"), ("a.jsonl: line 3", "three")]
+
+
+def test_a_row_of_a_table_is_named_and_keeps_the_ends_of_its_lines(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'x,y\n1,"two\r\nlines"\n3,4\n')
+    assert list(read_csv(path)) == [
+        (f"{path}: row 1", {"x": "1", "y": "two\r\nlines"}),
+        (f"{path}: row 2", {"x": "3", "y": "4"}),
+    ]
+
+
+@pytest.mark.parametrize("text", [b"x\n\xff\xfe\n", b"x\n" + b"1" * 200_000 + b"\n"])
+def test_a_table_that_cannot_be_read_is_named(text, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=r"a\.csv: not a (text file in UTF-8|CSV file)"):
+        list(read_csv(path))
 
 
 # Builder -> the ending of its files, and what stands before and after them on its command line.

@@ -65,7 +65,7 @@ def test_published_folders_give_every_set_that_has_a_builder(sources, capsys):
     for name in without:
         assert not file_of(sources, name).exists() and ("put " in table[name][2] or "write " in table[name][2])
     assert "snap-stanford/humanual-book" in table["humanual_book"][2]
-    assert f"{len(built)} built, {len(without)} no source, 0 failed" in printed
+    assert f"{len(built)} sets built, {len(without)} without a source, 0 failed" in printed
 
 
 def sets_without_answers():
@@ -74,21 +74,28 @@ def sets_without_answers():
 
 @needs_records
 def test_each_source_gives_the_rows_of_the_paper(sources, capsys):
+    (sources / "hitom" / ".git").mkdir()
+    for name in ("Hi-ToM_prompt.json", "README.md", ".git/config"):
+        (sources / "hitom" / name).touch()
     _, table, printed = build(sources, capsys)
     # Sotopia: both sides of every combination in one of the hard environments, and nothing else.
     hard = set(json.loads((DATA / "sotopia" / "env_ids.json").read_text())["sotopia_hard_env_id"])
     combos = [json.loads(line)["env_id"] for line in (DATA / "sotopia" / "env_agent_combo_storages.jsonl").open()]
     kept = 2 * sum(env_id in hard for env_id in combos)
-    assert table["sotopia"][1:] == [str(kept), f"left out {2 * len(combos) - kept}: environment is not hard"]
+    assert table["sotopia"][1:] == [
+        str(kept),
+        f"left out: {2 * len(combos) - kept} (the environment is not one of the hard ones)",
+    ]
     # Hi-ToM: one of the two prompting types; ParaToMi: the evaluation's own questions and not the paraphrases.
-    assert table["hitom"][1:] == ["6", "left out 6: prompting type VP: the same questions as type CoTP"]
+    assert table["hitom"][1:] == ["6", "left out: 6 (prompting type VP: the same questions as type CoTP)"]
     questions = len((DATA / "paratomi" / "percept_tomi_sample.csv").read_text().splitlines()) - 1
     assert table["paratomi"][1:] == [str(questions), ""]
     assert int(table["mistakes"][1]) > 0
     unused = printed.partition("Not used:")[2].replace("\n", " ")
     assert re.search(r"held_out_plots\.json\s+\(plots without conversations", unused)
     assert re.search(r"train\.txt\s+\(for training", unused) and re.search(r"test\.txt\s+\(paraphrases", unused)
-    assert "SOURCE.txt" in unused
+    assert "hitom: Hi-ToM_prompt.json" in unused
+    assert not any(name in unused for name in ("SOURCE.txt", "README", "config"))
 
 
 @needs_records

@@ -240,7 +240,8 @@ def test_the_table_of_openings(tmp_path):
     ("bad", "message"),
     [
         ({"title": "x"}, "line 2: fields .'title'. are none of the known"),
-        ([], "line 2: fields .. are none of the known"),
+        ([], "line 2: expected a JSON object"),
+        ({}, "line 2: fields .. are none of the known"),
         ({**CSQA, "choices": {"text": ["cave"]}}, "line 2: field 'choices' must hold at least two"),
         ({**NQ, "question": ""}, "line 2: field 'question' must be a text"),
         ({"conversation_history": "x"}, "line 2: field 'conversation_history' must be a list"),
