@@ -1,9 +1,9 @@
-"""Reading a definite answer: from the `<answer>` tag that the prompt asks for, after thinking, and from nowhere else.
+"""Read a definite answer from the `<answer>` tag that the prompt asks for; thoughts and other text never count.
 
-Two readers. The usual one reads what is unambiguous inside the tag, however it is dressed: "**B**", "Option B.",
-"\\boxed{B}", "B: green_box" where B is the green box, or the text of one option alone. It refuses two letters, a letter
-with another option's text, and a letter with an explanation. The strict one reads a bare letter, as the paper's code
-does: "B", "(b)", "B.". Both take time linear in the length of the text.
+There are two readers. The usual one accepts whatever is unambiguous inside the tag, however it is formatted: "**B**",
+"Option B.", "\\boxed{B}", "B: green_box" if B is the green box, or the text of one option alone. It refuses two
+letters, a letter with another option's text, and a letter with an explanation. The strict one accepts only a bare
+letter, as the paper's code does: "B", "(b)", "B.". Both take time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOOKALIKES = str.maketrans(
         "\u2192": ">",
     }
 )
-# Formatting that leaves the words alone. What strikes words out is none: "~~B~~" and "<del>B</del>" are not B.
+# Formatting to ignore. Struck-out text keeps its marks, so that "~~B~~" and "<del>B</del>" are not read as B.
 _TAGS = re.compile(r"</?(?:b|i|u|em|p|code|span|strong|letter|option|choice|br ?/?)>", re.IGNORECASE)
 _LATEX = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathbf|mathrm|mathit|mathsf|left|right|bf|rm)\b\s{0,3}")
 _FRACTION = re.compile(r"\\[dt]?frac\s{0,3}\{([^{}]{0,80})\}\s{0,3}\{([^{}]{0,80})\}")
@@ -44,7 +44,7 @@ _ENDING = _WRAPPING + ".,;:!?\u2026"
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _ARTICLE = re.compile(r"^(?:the|an?)\s(?=\S)")
 
-# "the final answer is", "Option", "answer:": what may stand before a letter without saying anything more.
+# "the final answer is", "Option", "answer:": words that may introduce a letter and add nothing to it.
 _NOUN = r"(?:answer|option|choice|letter|response|reply|pick|selection|ans)"
 _INTRODUCTION = re.compile(
     r"(?:[-\u2022>#]+\s+)?"
@@ -57,12 +57,12 @@ _LETTER_BEHIND = re.compile(r"[(\[]([A-Za-z])[)\]][\s.]{0,3}\Z")  # "green_box (
 _MARK = re.compile(r"[\s*_`\"')\]}>|$]*(?:[.:,;=]|->|-(?=\s))?\s*")  # between a letter and its text
 _NEGATION = re.compile(r"\b(?:not|never|neither|nor|except|without|rather than|instead of)\b|n't\b", re.IGNORECASE)
 _PLACING = re.compile(r"^(?:in|inside|into|within|at|on|under|to)\s(?=\S)", re.IGNORECASE)
-_DRESS = 200  # the most characters that may stand around what is read; a longer text is an essay
+_DRESS = 200  # the most characters that formatting and introduction may take; a longer text is an essay
 _LONGEST_LIST = 2000  # characters of an answer that gives names
 
 
 def tagged_answer(text: str) -> str | None:
-    """Return the text of the last `<answer>` tag after thinking; None without one, or with no letter or digit in it."""
+    """Return the text of the last `<answer>` tag outside thoughts; None without one that has a letter or digit."""
     said = without_thinking(text)
     answer, start = "", None
     for tag in _ANSWER_TAG.finditer(said):
@@ -75,12 +75,12 @@ def tagged_answer(text: str) -> str | None:
 
 
 def tagged_letter(text: str, options: Mapping[str, str] | None = None, *, strict: bool = False) -> str | None:
-    """Return the letter of the option in the answer tag, upper case; None where it names none, or several.
+    """Return the letter of the option in the answer tag, upper case; None if the tag names no option, or several.
 
     Args:
         text: all that the policy wrote.
-        options: letter -> text, "" where it is unknown; None: any letter from A to Z, texts unknown.
-        strict: read a bare letter alone, as the paper's code does.
+        options: letter -> text, "" if it is unknown; None: any letter from A to Z, texts unknown.
+        strict: accept only a bare letter, as the paper's code does.
     """
     answer = tagged_answer(text)
     if answer is None:
@@ -97,7 +97,7 @@ def chosen_option(answer: str, options: Mapping[str, str], key: str = _LETTER) -
 
     Args:
         answer: the text inside the tag.
-        options: key -> text, keys in upper case; "" where the text is unknown.
+        options: key -> text, keys in upper case; "" if the text is unknown.
         key: the pattern of a key: a letter, or the number of a step on a scale.
     """
     if len(answer) > 2 * max(map(len, options.values()), default=0) + _DRESS:
@@ -110,7 +110,7 @@ def chosen_option(answer: str, options: Mapping[str, str], key: str = _LETTER) -
     if found and (name := found.group(1).upper()) in options:
         after = bare[found.end() :]
         if not after.strip(_ENDING):
-            return name  # even where the letter is another option's text: the prompt asks for a letter
+            return name  # even if another option's text is this letter: the prompt asks for a letter
         readings |= _by_text((after[_MARK.match(after).end() :],), {name: texts[name]})  # type: ignore[union-attr]
     behind = _LETTER_BEHIND.search(bare)
     if behind and (name := behind.group(1).upper()) in options:
@@ -119,7 +119,7 @@ def chosen_option(answer: str, options: Mapping[str, str], key: str = _LETTER) -
 
 
 def _by_text(said: Iterable[str], texts: Mapping[str, str]) -> set[str]:
-    """The keys of the folded texts that equal something said; only where none does, articles do not count."""
+    """The keys of the folded texts that equal something said; if none does, articles are ignored."""
     for fold in (folded, _without_article):
         forms = {fold(text) for text in said} - {""}
         if found := {name for name, text in texts.items() if fold(text) in forms}:
@@ -143,7 +143,7 @@ def named(answer: str, names: Iterable[str]) -> set[str]:
 
 
 def names_given(answer: str, names: Iterable[str], *, strict: bool = False) -> set[str]:
-    """Return the names that an answer gives; none where it says what is not so ("not the crate"), or is an essay.
+    """Return the names that an answer gives; none if it denies something ("not the crate") or is an essay.
 
     Args:
         answer: the text inside the tag.
@@ -159,7 +159,7 @@ def names_given(answer: str, names: Iterable[str], *, strict: bool = False) -> s
 
 
 def undressed(text: str) -> str:
-    """Return a text in plain characters, without formatting (Markdown around it excepted): what `folded` takes."""
+    """Return a text in plain characters, without tags and LaTeX. `folded` then removes Markdown around it."""
     text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text)).translate(_LOOKALIKES)
     if "<" in text:
         text = _TAGS.sub("", text)
@@ -169,23 +169,23 @@ def undressed(text: str) -> str:
 
 
 def introduced(plain: str) -> str:
-    """Return an undressed text without what only introduces it: "The answer is", a bracket."""
+    """Return an undressed text without an introduction ("The answer is") and opening brackets."""
     bare = plain.lstrip(_WRAPPING)
     return bare[_INTRODUCTION.match(bare).end() :].lstrip(_WRAPPING)  # type: ignore[union-attr]  # matches "" too
 
 
 def folded(plain: str) -> str:
-    """Return an undressed text as it is compared: without case, kind of blank, and punctuation around it."""
+    """Return an undressed text in the form for comparing: lower case, single blanks, no marks around it."""
     return _HYPHEN.sub(" ", _BLANKS.sub(" ", plain)).casefold().lstrip(_WRAPPING).rstrip(_ENDING)
 
 
 def _without_article(plain: str) -> str:
-    """As `folded`, and without an article in front. A capital A is none: it may be meant as a letter."""
+    """As `folded`, without an article in front. A capital "A" stays: it may be meant as a letter."""
     text = folded(plain)
     return text if plain.lstrip(_WRAPPING).startswith("A") else _ARTICLE.sub("", text, count=1)
 
 
 def folded_place(answer: str) -> str:
-    """Return a place as it is compared where none are listed: as `folded`, and without "in the" or "at" before it."""
+    """Return a place in the form for comparing it if the row lists none: `folded`, without "in the" in front."""
     place = folded(introduced(undressed(answer[:_LONGEST_LIST])))
     return _ARTICLE.sub("", _PLACING.sub("", place, count=1), count=1)

@@ -39,7 +39,7 @@ def letter_options(texts: list[str]) -> str:
 
 
 def with_letter(letter: str, options: Mapping[str, str]) -> str:
-    """ "B. the green box"; the letter alone where the option's text is not known."""
+    """ "B. the green box"; only the letter if the option's text is unknown."""
     return f"{letter}. {options[letter]}" if options.get(letter) else letter
 
 
@@ -139,12 +139,12 @@ class Voting(Protocol):
 
 
 class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
-    """A one-turn task whose answer stands in `<answer>` and is read by rule: a letter, a place, names, a number.
+    """A one-turn task whose answer is read from `<answer>` by rule: a letter, a place, names, a number.
 
     Args:
-        strict_answers: read as the paper's code does (`tasks.NAME.strict_answers=true`): "B" and "(b)." are answers,
-            "**B**" and "B: green_box" are none. Every verdict reports both readings: `answered` says whether the reader
-            in use read an answer, `answered_strict` whether the strict one did (1.0 or 0.0 each).
+        strict_answers: read answers as the paper's code does (`tasks.NAME.strict_answers=true`): "B" and "(b)." are
+            answers, "**B**" and "B: green_box" are not. Every verdict reports two metrics, 1.0 or 0.0 each: `answered`
+            (the reader in use read an answer) and `answered_strict` (the strict reader did).
     """
 
     version: ClassVar[int] = 2
@@ -156,7 +156,7 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
 
     @abstractmethod
     def read(self, row: RowT, text: str, strict: bool) -> str | None:
-        """Read the answer in what the policy wrote; None where there is none. Equal readings earn the same."""
+        """Read the answer from what the policy wrote; None if there is none. Equal readings earn the same reward."""
 
     def shown_choices(self, row: RowT, options: Mapping[str, str]) -> Choices:
         """Lettered options with the prompt that shows them."""

@@ -41,7 +41,7 @@ _POINTERS = re.compile(
 
 
 _NOT_BEFORE_A_NOUN = r"(?!\s+(?!(?:because|since|as|and|but|or|to|he|she|they|it|is|was|would|here|instead)\b)[a-z])"
-# Of two options, each is the first or the second, the former or the latter. "The first impression" is neither.
+# With two options, "the first" or "the latter" names one. "The first impression" does not.
 _ONE_OF_TWO = re.compile(
     r"\bthe\s+(?:former|latter|(?:first|second)(?=\W*$|[.,;:!?)\"'\u201d*]"
     r"|\s+(?:is|was|would|should|could|has|fits|suits|sounds|reads|seems|one|option|over|and|or|because|better|instead)\b))",
@@ -71,7 +71,7 @@ def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) ->
     for secret in sorted(set(secrets), key=len, reverse=True):
         # "green_box" must not slip through as "green box" or "Green-Box".
         words = _words(secret)
-        if not words or max(words, key=len).casefold() not in text.casefold():  # spares building most patterns
+        if not words or max(words, key=len).casefold() not in text.casefold():  # quicker than building the pattern
             continue
         before = "" if UNSPACED.match(words[0]) else r"(?<!\w)"
         after = "" if UNSPACED.match(words[-1][-1]) else r"(?!\w)"

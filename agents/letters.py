@@ -1,7 +1,7 @@
-"""Finding the letters by which a text points at a question's options: "It's C", "consider C instead", "the C option".
+"""Find the letters by which a text points at a question's options: "It's C", "consider C instead", "the C option".
 
-Every capital that stands alone and is an option's letter points at it, unless its neighbours say otherwise ("Plan B",
-"vitamin C", "B = 2"). A and I are words too, so their place in the sentence decides.
+A lone capital that is an option's letter points at the option, unless the words around it say otherwise ("Plan B",
+"vitamin C", "B = 2"). A and I are words too, so for them their place in the sentence decides.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from agents.quotations import Choices, Span
 
-NEAR = 60  # characters before and after a letter that are looked at
+NEAR = 60  # how many characters before and after a letter are examined
 
 # Letters of other alphabets and shapes, one character each: full-width, circled, squared.
 _PLAIN = str.maketrans(
@@ -30,7 +30,7 @@ _BEFORE = re.compile(r"([^\W\d_]+(?:['\u2019][^\W\d_]+)?)[.]?[\s_]+$")
 _AFTER = re.compile(r"[\s_]+([^\W\d_]+)")
 _MATHS_BEFORE = re.compile(r"[=+^<>\u00d7\u00f7]\s*$")
 _MATHS_AFTER = re.compile(r"\s*[=+^<>\u00d7\u00f7]")
-# Words that make a name of the letter behind them.
+# Words that turn a letter behind them into a name: "Plan B", "Mr. B".
 _NAMED_BY = frozenset(
     "plan vitamin hepatitis influenza point points angle angles side sides line lines vertex triangle circle set event "
     "variable type grade group team class section part appendix figure room gate block seat flat apartment platform "
@@ -39,7 +39,7 @@ _NAMED_BY = frozenset(
     "lady madame monsieur sister brother aunt uncle".split()
 )
 _NAMED_BEFORE = frozenset("major minor flat sharp movie movies cell cells student students side minus plus".split())
-# Words before a letter in the prompt that make no name of it.
+# Words that never turn a letter behind them into a name, whatever the prompt says.
 _NO_NAME = frozenset(
     "a an and answer answers choice choices consider either is it it's letter letters neither nor not option options "
     "or pick reply replies response responses select than the to was with alternative candidate item items "
@@ -47,7 +47,7 @@ _NO_NAME = frozenset(
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\u2026]|\u2014)[\s\"'\u201c\u2018(*_\[#>-]*$")
 _ENDS = r"\s*(?:$|[.,;:!?)\]}\"'\u2019\u201d*_/\u2026\u2014-])"
-# What may follow a letter, and hardly follows the article "A" or the pronoun "I".
+# Words that may follow a letter but hardly ever the article "A" or the pronoun "I".
 _SAYS = (
     r"is|isn['\u2019]t|fits|matches|seems|looks|says|gives|holds|makes|follows|works|remains|comes|wins|describes|"
     r"captures|reflects|ignores|misses|explains|supports|shows|means|points|leads|contradicts|it\s+is|instead|"

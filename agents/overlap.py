@@ -1,8 +1,8 @@
 """Find training rows that share a story, a conversation, a book or a user with rows that are evaluated.
 
-Equal prompts are too narrow a test: a paraphrase of an evaluation story has another prompt, and a second question
-about the same conversation has one too. Each task therefore names what ties its rows together (`Task.group_keys`), and
-two rows overlap when they share one such key.
+Comparing prompts is not enough: a paraphrase of an evaluation story has another prompt, and so has a second question
+about the same conversation. So each task names what ties its rows together (`Task.group_keys`), and two rows overlap if
+they share such a key.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Overlap:
         names = "; ".join([*self.examples, *(["..."] if self.groups > len(self.examples) else [])])
         rows = f"{len(self.rows):,} {'row' if len(self.rows) == 1 else 'rows'}"
         groups = f"{self.groups:,} {'group that is' if self.groups == 1 else 'groups that are'}"
-        return f"{self.file}: {self.task}: {rows} in {groups} evaluated too: {names}"
+        return f"{self.file}: {self.task}: {rows} in {groups} also evaluated: {names}"
 
 
 class HeldOut:

@@ -1,8 +1,8 @@
-"""Finding what a text quotes of a question's options: runs of words that belong to one option alone.
+"""Find what a text quotes of a question's options: runs of words that occur in one option only.
 
-A quotation of most of an option names it as surely as its letter does. An option is compared by runs of words that make
-up a large part of it (60 percent, five words at most). A run that the question, its context or another option holds too
-tells nothing about the option and may be said.
+Quoting most of an option gives it away as surely as naming its letter. A run of words counts as a quotation if it makes
+up a large part of the option: 60 percent of its words, or five words. A run that also occurs in the question, in its
+context or in another option gives nothing away and is allowed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from agents.judge.untrusted import UNSPACED
 
 Span = tuple[int, int]
 SHARE = 0.6  # of an option's words that make a quotation
-MOST = 0.75  # of an option's words: a quotation even where it is made of words such as "he does not"
-LONGEST_RUN, SHORTEST_RUN = 5, 3  # words; an option of one or two words is a secret as a whole
+MOST = 0.75  # of an option's words: a quotation even if it consists of words such as "he does not"
+LONGEST_RUN, SHORTEST_RUN = 5, 3  # words; an option of one or two words is a secret itself (`Task.secrets`)
 LONGEST_RUN_UNSPACED = 8  # characters, in scripts that set no blanks between words
 
 _WORD = re.compile(rf"{UNSPACED.pattern}|[^\W_]+(?:['\u2019][^\W_]+)*")
-# Runs of these words alone say nothing about anything.
+# A run that consists of these words only gives nothing away.
 _EMPTY = frozenset(
     "a an and are as at be been but by did do does for from had has have he her hers him his i if in into is it its me "
     "my no not of on or our she so than that the their them then there they this to was we were what when where which "
@@ -35,8 +35,8 @@ class Choices:
     """The lettered options of a question, as the leak guard needs them.
 
     Attributes:
-        options: letter -> text, "" where it is unknown.
-        prompt: all that the policy sees, options included.
+        options: letter -> text, "" if it is unknown.
+        prompt: everything that the policy sees, options included.
     """
 
     options: Mapping[str, str]
@@ -60,7 +60,7 @@ class Choices:
         return {letter: [word for word, _ in _words(text)] for letter, text in self.options.items()}
 
     def quotations(self, text: str) -> list[Span]:
-        """The places of a text that quote an option, from left to right, none overlapping another."""
+        """The places in a text that quote an option, from left to right, without overlaps."""
         words = _words(text)
         starts: dict[int, dict[tuple[str, ...], list[int]]] = {}
         spans: list[Span] = []
@@ -77,7 +77,7 @@ class Choices:
         return merged(spans)
 
     def _tells(self, run: tuple[str, ...], letter: str) -> bool:
-        """Whether a run of words points at this option: nothing else that the policy sees holds it."""
+        """Whether a run of words gives this option away: it occurs nowhere else in what the policy sees."""
         if _EMPTY.issuperset(run) and len(run) < MOST * len(self._words_of[letter]):
             return False
         others = (words for other, words in self._words_of.items() if other != letter)
@@ -92,7 +92,7 @@ class Choices:
 
 
 def merged(spans: Sequence[Span]) -> list[Span]:
-    """Spans from left to right; those that overlap are one."""
+    """The spans from left to right, with overlapping ones joined."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -108,7 +108,7 @@ def _words(text: str) -> list[tuple[str, Span]]:
 
 
 def _run_length(option: Sequence[str]) -> int:
-    """How many words of an option in a row are a quotation."""
+    """How many words in a row count as a quotation of this option."""
     unspaced = sum(UNSPACED.match(word) is not None for word in option) > len(option) / 2
     longest = LONGEST_RUN_UNSPACED if unspaced else LONGEST_RUN
     return min(longest, max(SHORTEST_RUN, math.ceil(SHARE * len(option))))
@@ -127,7 +127,7 @@ def _starts(words: Sequence[str], size: int) -> dict[tuple[str, ...], list[int]]
 
 
 def _common_runs(option: Sequence[str], starts: Mapping[tuple[str, ...], Sequence[int]], size: int) -> Iterator[Span]:
-    """First and last word, in the text, of each run that text and option share: as long as it goes, `size` at least."""
+    """Each longest run of at least `size` words that the text shares with the option: its first and last word there."""
     shared = {(place - begin, place) for begin, run in enumerate(_runs(option, size)) for place in starts.get(run, ())}
     for offset, place in sorted(shared):
         if (offset, place - 1) not in shared:

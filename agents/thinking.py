@@ -1,6 +1,6 @@
-"""Telling what a model thought from what it said.
+"""Separate what a model thought from what it said.
 
-Models mark their thoughts in many ways. What stands in such a block is never an answer and reaches nobody.
+Models mark their thoughts in many ways. Text inside such a block is never an answer, and nobody else gets to see it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _TAG = re.compile(
 
 
 def without_thinking(text: str) -> str:
-    """Return what was said: the text outside of every block of thoughts.
+    """Return what was said: the text outside every block of thoughts.
 
-    An unclosed block swallows the rest, because no answer followed it. A tag of another kind within a block is part of
-    the thought. Before a closing tag whose block was never opened everything is thought: the chat templates of thinking
+    An unclosed block runs to the end of the text. A tag of another kind inside a block is part of the thought. If a
+    block is closed that was never opened, everything before it is thought, because the chat templates of thinking
     models open the block in the prompt. Takes time linear in the length of the text.
     """
     said: list[str] = []

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 WINDOW = 50  # of MATTR
 SAMPLE = 42  # of HD-D
-MIN_WORDS = 5  # fewer have no lexical diversity to speak of (MirrorBench's `min_tokens`)
+MIN_WORDS = 5  # too few words to measure diversity below this (MirrorBench's `min_tokens`)
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 # English function words, and greetings, which tell nothing of what somebody wants.
@@ -130,14 +130,15 @@ def likeness(one: Lexis, other: Lexis, deviation: Lexis) -> float:
 
 
 def lexical_score(turns: Sequence[str], human: Sequence[str], deviation: Lexis) -> float | None:
-    """How alike a writer is to a human lexically, in [0, 1], where there is enough text to tell.
+    """How alike a writer is to a human lexically, in [0, 1], if there is enough text to tell.
 
-    A text that repeats no word has a diversity of 1, and every text of a word or two is one. So `likeness` counts only
-    as far as the writer has written: in full from half of the human's words on (of `WINDOW` words, where the human
-    wrote more) and from `MIN_WORDS` on, and below in proportion. One word is worth 1 / `MIN_WORDS` at most.
+    A text that repeats no word has a diversity of 1, and a text of one or two words hardly ever repeats one. So a short
+    text gets only a part of `likeness`. The full value needs half as many words as the human wrote (of whose words at
+    most `WINDOW` count), and at least `MIN_WORDS`; fewer words get a share in proportion. One word gets at most
+    1 / `MIN_WORDS`.
 
     Returns:
-        None where the human wrote fewer than `MIN_WORDS` words: nobody's diversity can be compared with that.
+        None if the human wrote fewer than `MIN_WORDS` words, which is too little to compare with.
     """
     theirs = words("\n".join(human))
     if len(theirs) < MIN_WORDS:

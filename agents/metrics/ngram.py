@@ -1,8 +1,8 @@
-"""BLEU and ROUGE-L of a text against one reference, with the values of the packages that published numbers come from.
+"""BLEU and ROUGE-L of a text against one reference, equal to the packages that the published numbers come from.
 
-CoSER's public code (github.com/Neph0s/CoSER, gca_evaluation/utils.py) calls NLTK for BLEU and the package `rouge` for
-ROUGE-L, and so do we, because other implementations give other values. (What `rouge` 1.0.1 calls ROUGE-L counts each
-word once, splits sentences at full stops only, and keeps case; Lin's measure does none of this.)
+CoSER's public code (github.com/Neph0s/CoSER, gca_evaluation/utils.py) computes BLEU with NLTK and ROUGE-L with the
+package `rouge`. Other implementations give other values, so BLEU here calls NLTK, and ROUGE-L does what `rouge` 1.0.1
+does: it counts each word once, splits sentences at full stops only, and keeps case (Lin's measure does none of this).
 """
 
 import warnings
@@ -13,8 +13,8 @@ from nltk.tokenize import NLTKWordTokenizer
 from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 from nltk.translate.bleu_score import sentence_bleu
 
-# English titles and shortenings after which a full stop ends no sentence. NLTK's own list is part of a trained model
-# that must be downloaded; this one covers what stands in novels.
+# English abbreviations whose full stop does not end a sentence. NLTK's own list is part of a trained model that must be
+# downloaded; this one covers what novels use.
 _ABBREVIATIONS = "capt col dr esq etc gen hon jr lt maj messrs mlle mme mr mrs ms no prof rev sgt sr st vs".split()
 _NOTHING = 1e-100  # NLTK gives about 1e-78 or less where an order of n-grams has no match
 
@@ -50,8 +50,8 @@ def _tokenizers() -> tuple[PunktSentenceTokenizer, NLTKWordTokenizer]:
 def rouge_l(text: str, reference: str) -> float:
     """ROUGE-L F1 in [0, 1], as the package `rouge` 1.0.1 computes it (`Rouge().get_scores(...)["rouge-l"]["f"]`).
 
-    Equal to the package on every text that it can take; the tests compare them. The package itself recurses once a
-    word, so it fails on a sentence of some hundred words, which a policy may write at any time.
+    The values are those of the package wherever it works (the tests compare them). The package itself recurses once for
+    each word, so it fails on a sentence of some hundred words, which a policy may write at any time.
     """
     said, wanted = _sentences(text), _sentences(reference)
     found = {word for sentence in wanted for other in said for word in _common_subsequence(sentence, other)}

@@ -5,7 +5,7 @@ One turn, an answer in `<answer>`, scored by rule as the benchmark's own code sc
     choice   a belief, first or second order: the letter of the right one
     list     who can answer a question, or has a piece of information: all the right names and no other
     yes/no   the same for one person
-    fact     token F1; the official evaluation keeps these questions apart, and the builder does not make rows of them
+    fact     token F1; the official evaluation reports these questions apart, and the builder makes no rows of them
 
 Row schema: original code base, section 4.6. `extra_info` holds what a list or yes/no question is about.
 """
@@ -20,13 +20,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from agents.answers import names_given, undressed
-from agents.choice import (
-    AnswerTask,
-    letter_options,
-    listed,
-    tagged_answer,
-    tagged_letter,
-)
+from agents.choice import AnswerTask, letter_options, listed, tagged_answer, tagged_letter, with_letter
 from agents.judge import Judge
 from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt
@@ -49,7 +43,7 @@ FORMS: dict[Kind, str] = {
 
 
 UNLISTED_CHOICES = 4  # of a question that lists its choices itself
-# Two people may both say "Absolutely, Jaiden!"; no two conversations share a line of this many characters.
+# Characters. Short lines ("Absolutely, Jaiden!") occur in several conversations; lines this long occur in one only.
 TELLING_LINE = 60
 _OFFICIAL_ID = re.compile(r"(\d+)-\d+(?:-\d+)*")  # conversation, part, set: "12-0-1"
 _ACCESS = ("accessible", "inaccessible")  # to the person asked about; a part of the types of belief questions
@@ -151,7 +145,7 @@ class FanToM(AnswerTask[FanToMRow]):
     def target(self, row: FanToMRow) -> str:
         gold = row.correct_answer
         if row.kind == "choice":
-            return _with_letter(row, string.ascii_uppercase[int(gold)])  # type: ignore[arg-type]
+            return with_letter(string.ascii_uppercase[int(gold)], _options(row))  # type: ignore[arg-type]
         if row.kind == "binary":
             return "yes" if _polarity(str(gold)) else "no"
         return ", ".join(sorted(set(gold))) if isinstance(gold, list) else str(gold)
@@ -159,7 +153,7 @@ class FanToM(AnswerTask[FanToMRow]):
     def given(self, row: FanToMRow, episode: Episode) -> str | None:
         vote = self.vote(row, episode)
         if vote is not None and row.kind == "choice":
-            return _with_letter(row, vote)
+            return with_letter(vote, _options(row))
         return vote and tagged_answer(episode.answer) if row.kind == "fact" else vote
 
     def check(self, row: FanToMRow) -> None:
@@ -225,12 +219,6 @@ class FanToM(AnswerTask[FanToMRow]):
         return Verdict(score, metrics)
 
 
-def _with_letter(row: FanToMRow, letter: str) -> str:
-    """ "B. He does not know it."; the letter alone where the question lists its choices itself."""
-    place = string.ascii_uppercase.index(letter)
-    return f"{letter}. {row.answer_choices[place]}" if row.answer_choices else letter
-
-
 def _options(row: FanToMRow) -> dict[str, str]:
     """Letter -> text; "" where the question lists its choices itself."""
     texts = row.answer_choices or [""] * UNLISTED_CHOICES
@@ -238,7 +226,7 @@ def _options(row: FanToMRow) -> dict[str, str]:
 
 
 def _polarity(text: str) -> bool | None:
-    """True for yes, False for no, None where the text says neither, both or "not yes". "Nobody" is not a no."""
+    """True for yes, False for no; None if the text says neither, both or "not yes". "Nobody" is not a no."""
     yes, no = (re.search(rf"(?<!\bnot )\b{word}\b", text, re.IGNORECASE) is not None for word in ("yes", "no"))
     return yes if yes != no else None
 

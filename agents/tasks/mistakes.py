@@ -1,10 +1,9 @@
 """Mistakes: the wrong answer that a student with a given misconception chooses (Ross and Andreas, 2025).
 
-One turn, a letter in `<answer>`, exact match with the option that comes of the misconception. A misconception may lead
-to several options of a question; `AcceptedOptions` then names them, and each of them is right. Row schema: original
-code base, section 4.9; `CorrectAnswer` and `AcceptedOptions` are ours. The original showed the gold option to the
-writer of its hints and the hints to the policy; here the critique coaches the student's thinking and keeps the option
-back.
+One turn, a letter in `<answer>`, exact match with the option that the misconception leads to. If it leads to several
+options of a question, `AcceptedOptions` names them all, and each of them is right. Row schema: original code base,
+section 4.9; `CorrectAnswer` and `AcceptedOptions` are ours. The original showed the gold option to the writer of its
+hints and the hints to the policy; here the critique coaches the student's thinking and keeps the option back.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from agents.choice import LetterTask, letter_options
+from agents.choice import LetterTask, letter_options, with_letter
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import gold_letter, lettered, option_texts, seen
@@ -110,11 +109,7 @@ class Mistakes(LetterTask[MistakesRow]):
         return tuple(sorted({self.gold(row), *(letter.strip().upper() for letter in row.accepted_options)}))
 
     def reference(self, row: MistakesRow) -> str:
-        return " or ".join(f"{letter}. {self.options(row)[letter]}" for letter in self.accepted(row))
-
-    def given(self, row: MistakesRow, episode: Episode) -> str | None:
-        letter = self.vote(row, episode)
-        return None if letter is None else f"{letter}. {self.options(row)[letter]}"
+        return " or ".join(with_letter(letter, self.options(row)) for letter in self.accepted(row))
 
     def groups(self, row: MistakesRow) -> Mapping[str, str]:
         described = IMAGE.search("\n".join((row.question, *row.options))) is not None

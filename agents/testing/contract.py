@@ -183,8 +183,8 @@ def check_equal_votes_earn_the_same(example: Example[Any], row: Row) -> None:
 
 
 def check_target_and_given_say_the_same(example: Example[Any], row: Row) -> None:
-    """Of tasks that read an answer: what a report shows as given equals the target where, and only where, the answer is
-    right in full; who says nothing has given nothing. Where no single answer is right there is no target."""
+    """For tasks that read an answer: the given answer that a report shows equals the target if, and only if, the answer
+    is fully right, and silence gives no answer. A task without a single right answer has no target."""
     task = example.task
     target = task.target(row)
     assert target is None or (target == target.strip() != ""), target

@@ -51,7 +51,7 @@ def test_rows_duplicates_and_overlap_are_counted(files: tuple[str, str], tmp_pat
 def test_overlapping_groups_are_named(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([files[0], "--against", files[1]]) == 1
     shown = capsys.readouterr().out
-    assert 'hitom: 3 rows in 1 group that is evaluated too: story "1 mia and tom entered the hall."' in shown
+    assert 'hitom: 3 rows in 1 group that is also evaluated: story "1 mia and tom entered the hall."' in shown
 
 
 def test_the_overlap_can_be_left_out(files: tuple[str, str], tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_defect_of_a_builder_costs_its_own_set_only(sources, capsys, monkeypat
     monkeypatch.setattr(coser, "build", broken)
     code, table, _ = build(sources, capsys)
     assert code == 1 and table["coser"][0] == "failed" and table["lifechoices"][0] == "built"
-    assert "KeyError: 'plot' (python -m data.coser convert" in table["coser"][2]
+    assert "KeyError: 'plot' (for the traceback: python -m data.coser convert" in table["coser"][2]
 
 
 @needs_records
