@@ -72,7 +72,7 @@ class Choices:
                 starts[size] = _starts([word for word, _ in words], size)
             for first, last in _common_runs(option, starts[size], size):
                 run = tuple(word for word, _ in words[first : last + 1])
-                if self._tells(run, letter) or any(self._tells(part, letter) for part in _runs(run, size)):
+                if self._tells(run, letter) or any(self._tells(part, letter) for part in runs(run, size)):
                     spans.append((words[first][1][0], words[last][1][1]))
         return merged(spans)
 
@@ -81,7 +81,7 @@ class Choices:
         if _EMPTY.issuperset(run) and len(run) < MOST * len(self._words_of[letter]):
             return False
         others = (words for other, words in self._words_of.items() if other != letter)
-        if any(run in set(_runs(words, len(run))) for words in others):
+        if any(run in set(runs(words, len(run))) for words in others):
             return False
         around = self._around
         if not all(word in around for word in run):
@@ -114,21 +114,22 @@ def _run_length(option: Sequence[str]) -> int:
     return min(longest, max(SHORTEST_RUN, math.ceil(SHARE * len(option))))
 
 
-def _runs(words: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
+def runs(words: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
+    """All `size` words in a row."""
     return (tuple(words[start : start + size]) for start in range(len(words) - size + 1))
 
 
 def _starts(words: Sequence[str], size: int) -> dict[tuple[str, ...], list[int]]:
     """Run of words -> where it begins."""
     starts: dict[tuple[str, ...], list[int]] = {}
-    for start, run in enumerate(_runs(words, size)):
+    for start, run in enumerate(runs(words, size)):
         starts.setdefault(run, []).append(start)
     return starts
 
 
 def _common_runs(option: Sequence[str], starts: Mapping[tuple[str, ...], Sequence[int]], size: int) -> Iterator[Span]:
     """Each longest run of at least `size` words that the text shares with the option: its first and last word there."""
-    shared = {(place - begin, place) for begin, run in enumerate(_runs(option, size)) for place in starts.get(run, ())}
+    shared = {(place - begin, place) for begin, run in enumerate(runs(option, size)) for place in starts.get(run, ())}
     for offset, place in sorted(shared):
         if (offset, place - 1) not in shared:
             last = place

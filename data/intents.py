@@ -33,6 +33,7 @@ from agents.judge.usage import Usage
 from agents.judge.words import sections_of
 from agents.metrics.lexical import content_words, words
 from agents.prompts import load_prompt
+from agents.quotations import runs
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
 from data.reading import read_json_lines
 
@@ -81,10 +82,9 @@ def faults(intent: str, messages: Sequence[str]) -> Faults:
         hard.append(f"it must be one sentence of {SHORTEST} to {LONGEST} words")
     elif len(content_words(intent)) < 2:
         hard.append("it says too little")
-    runs = {tuple(of[i : i + RUN]) for of in map(words, messages) for i in range(len(of) - RUN + 1)}
-    copied = [" ".join(said[i : i + RUN]) for i in range(len(said) - RUN + 1) if tuple(said[i : i + RUN]) in runs]
-    if copied:
-        hard.append(f"it copies the messages: {copied[0]!r}")
+    typed = {run for message in messages for run in runs(words(message), RUN)}
+    if copied := next((run for run in runs(said, RUN) if run in typed), None):
+        hard.append(f"it copies the messages: {' '.join(copied)!r}")
     used = {word for message in messages for word in content_words(message)}
     return Faults(tuple(hard), tuple(dict.fromkeys(word for word in content_words(intent) if word in used)))
 

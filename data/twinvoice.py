@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agents.quotations import runs
 from agents.records import described, gold_letter, lettered, option_texts, seen
 from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
 from data.reading import read_json_lines, read_text
@@ -172,11 +173,10 @@ def tells(text: str, gold: str) -> bool:
     said, right = _words(text), _words(gold)
     if said == right:
         return bool(said)
-    runs = {tuple(right[i : i + _RUN]) for i in range(len(right) - _RUN + 1)}
-    if any(tuple(said[i : i + _RUN]) in runs for i in range(len(said) - _RUN + 1)):
+    if not set(runs(said, _RUN)).isdisjoint(runs(right, _RUN)):
         return True
     short, long = sorted((said, right), key=len)
-    return len(short) >= 3 and any(long[i : i + len(short)] == short for i in range(len(long) - len(short) + 1))
+    return len(short) >= 3 and tuple(short) in runs(long, len(short))
 
 
 def blank_out(text: str, gold: str) -> tuple[str, int]:

@@ -6,7 +6,7 @@
     example.player("oracle", row)(example.task.prompt(row))     # "Only one fits. <answer>B</answer>"
 
     python -m agents.examples lifechoices --rows 64 --out lifechoices.parquet
-    python -m agents.examples all --out try               # a file for every set, where eval.sh looks for it
+    python -m agents.examples all --out try               # a file for every set, where eval.sh finds it
 
 `example.py` says what an example is, `endpoint.py` stands in for all judges and partners. One's own task brings its
 own: entry-point group `soul.examples`.

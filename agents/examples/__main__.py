@@ -1,12 +1,12 @@
-"""Write invented rows, to try things out before you have the data.
+"""Write invented rows, so that you can try things out before you have the data.
 
     python -m agents.examples sotopia --rows 64 --out sotopia.parquet    # one file with the rows of the named tasks
     python -m agents.examples all --rows 64 --out try                    # a folder with a file for each set
     DATA_DIR=try bash recipe/ditto/eval.sh api                           # finds all 27 sets there
 
-The files have the form of real task files. Nothing can be learned from them about people. In a folder the evaluation
-sets stand under `sim_eval_data/` and the training files under `sim_rl_data/`, by the names that the launchers look for.
-Some tasks have so few invented stories that both files share them: train with `data.allow_overlap=true`.
+The files have the form of real task files, but they teach nothing about people. A folder has the evaluation sets under
+`sim_eval_data/` and the training files under `sim_rl_data/`, with the names that the launchers look for. Some tasks have
+so few invented stories that both files share them: train with `data.allow_overlap=true`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from agents import examples, tasks
 
 
 def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
-    """Write `count` rows of each task to one file, from number `first` of its example on.
+    """Write `count` rows of each task to one file, beginning with number `first` of its example.
 
-    What is no plain value, or not of one type, travels as JSON.
+    Values that are not plain, or differ in type between rows, are written as JSON.
     """
     columns: dict[str, list[Any]] = {"data_source": [], "prompt": [], "extra_info": []}
     for name in names:
@@ -69,7 +69,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m agents.examples", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("task", nargs="+", choices=[*examples.names(), "all"], metavar="TASK")
     parser.add_argument("--rows", type=int, default=64, help="rows of each task (default 64)")
-    parser.add_argument("--out", type=Path, required=True, help="FILE.parquet for one file, or a folder for all sets")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="FILE.parquet for one file, or a folder for a file of each set"
+    )
     given = parser.parse_args(arguments)
     names = list(examples.names()) if "all" in given.task else given.task
     if given.rows < 1:

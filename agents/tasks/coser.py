@@ -1,16 +1,16 @@
 """CoSER: characters of a book act a scene of it (Wang et al., 2026, given-circumstance acting).
 
 The policy plays every character, one seat each. After each turn an environment model says who speaks next, and tells
-what happens around the characters. No scene ends before the characters have had six turns together. A judge compares
-the scene with the book's own and lists flaws with severities from 1 to 5 in four dimensions, one call each. Protocol
-and score: paper, appendix C.7; row schema: original code base, section 4.2.
+what happens around the characters. No scene ends before the characters have had six turns between them. A judge
+compares the scene with the book's own and lists flaws with severities from 1 to 5 in four dimensions, one call each.
+Protocol and score: paper, appendix C.7; row schema: original code base, section 4.2.
 
 `CoSER(merged_dimensions=True)` (in a run: `tasks.coser.merged_dimensions=true`) asks about all four dimensions in one
-call. It costs a quarter and agrees less well with people, so it is for cheap training runs: its scores do not compare
-with published ones.
+call. It costs a quarter and agrees less well with people, so it is for cheap training runs; its scores cannot be
+compared with published ones.
 
-Two metrics need no judge. Both have the values of CoSER's public code, which joins the turns of the simulation without
-names and those of the reference with names: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the
+Two metrics need no judge. Both equal the values of CoSER's public code, which keeps the speakers' names in the
+reference but not in the simulation: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the
 lower-cased tokens of `word_tokenize`), and `rouge_l` is the ROUGE-L F1 of the package `rouge` 1.0.1
 (`agents.metrics.ngram` says how they are computed).
 """
@@ -29,6 +29,7 @@ from agents.judge.untrusted import require_content
 from agents.metrics.ngram import bleu, rouge_l
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
+from agents.quotations import runs
 from agents.records import present
 from agents.task import BOOK, Episode, GroupKey, Message, Metric, Strata, Task, Verdict
 from agents.tasks.coser_review import CRITICS, MERGED_CRITIC, merged_review, review
@@ -83,7 +84,7 @@ class CoSER(Task[CoSERRow]):
     """Mr Bennet has called Elizabeth into his study; act it.
 
     Args:
-        merged_dimensions: ask the judge about the four dimensions in one call and not in four.
+        merged_dimensions: ask the judge about all four dimensions in one call instead of four.
     """
 
     name = "coser"
@@ -133,7 +134,7 @@ class CoSER(Task[CoSERRow]):
         ]
 
     def held_out_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
-        # Of in-distribution books other plots are training data; an out-of-distribution book is not.
+        # Other plots of an in-distribution book are training data. An out-of-distribution book is held out as a whole.
         return [key for key in self.group_keys(row) if key.kind != BOOK or row.tag.casefold() == "ood"]
 
     def prompt(self, row: CoSERRow, feedback: str | None = None) -> list[Message]:
@@ -148,8 +149,8 @@ class CoSER(Task[CoSERRow]):
         for clause in (words.split() for line in row.reference for words in _CLAUSE_ENDS.split(line.text)):
             if len(clause) >= QUOTE_WORDS:
                 found[" ".join(clause)] = None
-            for start in range(len(clause) - QUOTE_WORDS + 1):  # half a clause is a quotation too
-                found[" ".join(clause[start : start + QUOTE_WORDS])] = None
+            for run in runs(clause, QUOTE_WORDS):  # half a clause is a quotation too
+                found[" ".join(run)] = None
         return tuple(found)
 
     def _instructions(self, row: CoSERRow, name: str, feedback: str | None) -> Message:
@@ -229,7 +230,7 @@ class CoSER(Task[CoSERRow]):
         ask = merged_review if self.merged_dimensions else review
         found = await ask(judge, context, row.majors)
         scores = found.scores(episode.turns)
-        # As the public code joins them: names in the reference alone.
+        # Joined as in the public code: only the reference has the speakers' names.
         simulated, book = "\n\n".join(line.text for line in episode.lines), "\n\n".join(reference)
         overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())

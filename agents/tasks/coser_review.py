@@ -1,7 +1,7 @@
 """What the judge is asked about a CoSER scene, and the points that its flaws cost (paper, appendix C.7).
 
-There are four dimensions, each with its own criteria and its own call, as in CoSER's public code. Merging the four into
-one call costs a quarter, and agrees less well with people (paper, C.7, "Human validation").
+There are four dimensions, each with its own criteria and its own call, as in CoSER's public code. A single call for all
+four costs a quarter and agrees less well with people (paper, C.7, "Human validation").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agents.prompts import Prompt, load_prompt
 DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")
 CRITICS: Mapping[str, Prompt] = {name: load_prompt(f"coser/{name}") for name in DIMENSIONS}
 MERGED_CRITIC = load_prompt("coser/judge")
-MAJORS_ONLY = "character_fidelity"  # the dimension that is judged of the major characters alone
+MAJORS_ONLY = "character_fidelity"  # the dimension in which only the major characters are judged
 
 
 class Flaw(BaseModel):
@@ -38,12 +38,12 @@ class DimensionReview(BaseModel):
     @model_validator(mode="after")
     def _flaws_have_a_critique(self) -> Self:
         if self.flaws and not self.critique.strip():
-            raise ValueError("there are flaws and no critique: say what to do differently")
+            raise ValueError("there are flaws but no critique: say what to do differently")
         return self
 
 
 class MergedReview(BaseModel):
-    """What the judge is asked for where one call covers the four dimensions."""
+    """What the judge is asked for if one call covers all four dimensions."""
 
     storyline_consistency: list[Flaw]
     anthropomorphism: list[Flaw]
@@ -79,7 +79,7 @@ async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]
 
     Args:
         context: what every call gets: book, plot summary, scenario, characters, reference and simulation.
-        majors: the characters whose fidelity is judged; only that call gets to know them.
+        majors: the characters whose fidelity is judged; only the call about fidelity names them.
 
     Raises:
         JudgeFailure: one of the calls gave no review.

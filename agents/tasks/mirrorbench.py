@@ -19,14 +19,14 @@ that of all four subsets together, because almost no QuLAC answer repeats a word
 length. With this reading the paper's four examples have the overall rewards that the paper prints; with a deviation or
 a mean a subset they do not. The benchmark's own z-scores, a subset each, are reported as metrics.
 
-The lexical score has a blind spot: it sees how varied the words are, and not what they say. Every text that repeats no
-word has the full diversity, so without a guard a lone word such as "ok" scores 0.87 in Chatbot Arena, 0.51 in ClariQ,
+The lexical score has a blind spot: it measures how varied the words are, not what they say. Every text that repeats no
+word has full diversity, so without a guard a lone word such as "ok" scores 0.87 in Chatbot Arena, 0.51 in ClariQ,
 0.87 in OASST1 and 0.99 in QuLAC. Two rules guard it (`agents.metrics.lexical.lexical_score`). A text of less than half
-of the human's length gets less in proportion, and one word never gets more than a fifth: the same word scores 0.12,
+the human's length gets a share in proportion, and one word never gets more than a fifth: the same word scores 0.12,
 0.04, 0.08 and 0.18. Where the human wrote fewer than five words (34 of 547 conversations) there is no lexical score,
 and the reward is the mean of the three judgments. The rest of the blind spot stays: a fixed answer of five different
 words scores 0.91 in QuLAC, where people answer in eight words. Only the three judgments can tell it from a real answer.
-(A policy that says nothing but "ok" gets 0 unjudged: to the judge gateway this is an opening without an answer.)
+(A policy that says nothing but "ok" gets 0 and is not judged: the judge gateway counts "ok" as an empty answer.)
 
 The last assistant turn of a record has no user turn after it; nobody gets to see it. It answers the real user, and
 would only tell the judge which conversation is real.
@@ -60,6 +60,7 @@ from agents.message import Message
 from agents.metrics.lexical import Lexis, lexical_score, lexis
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
+from agents.quotations import runs
 from agents.records import Label, present
 from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Task, Verdict
 
@@ -109,7 +110,7 @@ class MirrorBenchRow(Row):
     turns: tuple[Turn, ...] = Field(validation_alias=AliasChoices("turns", "conversation"))
     dataset: str = ""  # the subset, a key of HUMANS; another has no z-scores
 
-    conversation_id: Label = ""  # of the source; Chatbot Arena adds "::MODEL"
+    conversation_id: Label = ""  # the source's id; Chatbot Arena adds "::MODEL"
     group: Label = ""  # "topic-12" where the source has topics
 
     @field_validator("turns", mode="before")
@@ -139,7 +140,7 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     Args:
         assistant: who speaks the assistant's turns: the "record", or a "model" (the partner of the players).
-        judge_samples: how often each of the three judgments is asked for; None: as often as in the published runs.
+        judge_samples: how often to ask for each of the three judgments; None: as often as in the published runs.
     """
 
     name = "mirrorbench"
@@ -155,7 +156,7 @@ class MirrorBench(Task[MirrorBenchRow]):
         if assistant not in get_args(Assistant):
             raise ValueError(f"assistant={assistant!r}: use {' or '.join(get_args(Assistant))}")
         if judge_samples is not None and (type(judge_samples) is not int or judge_samples < 1):
-            raise ValueError(f"judge_samples={judge_samples!r}: use a whole number from 1 on, or null")
+            raise ValueError(f"judge_samples={judge_samples!r}: use a whole number of at least 1, or null")
         self.assistant = assistant
         self.samples = PUBLISHED_SAMPLES if judge_samples is None else Samples(*[judge_samples] * len(Samples._fields))
         # A model as assistant is asked between user turns: 1.1 times in a published conversation.
@@ -222,7 +223,7 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     def group_keys(self, row: MirrorBenchRow) -> Sequence[GroupKey]:
         source, topic = row.conversation_id.partition("::")[0], row.group if row.group.startswith("topic-") else ""
-        # Where the assistant asks first, "no" alone is no opening: the question belongs to it.
+        # If the assistant asks first, the key includes its question: many users answer "no".
         first = next(place for place, turn in enumerate(row.turns) if turn.role == "user")
         opening = " ".join(turn.content for turn in row.turns[: first + 1])
         keys = {"opening": opening, "topic": topic, "source": f"{row.dataset} {source}" if source else ""}
@@ -320,9 +321,9 @@ def without_quotations(text: str, turns: Sequence[str]) -> str:
             quoted |= {at for at, word in enumerate(spoken_words) if word == told[0] and marked[at]}
             continue
         size = min(_QUOTED_WORDS, len(told))
-        parts = {tuple(told[at : at + size]) for at in range(len(told) - size + 1)} if told else set()
-        for at in range(len(spoken_words) - size + 1):
-            if tuple(spoken_words[at : at + size]) in parts:
+        parts = set(runs(told, size)) if told else set()
+        for at, run in enumerate(runs(spoken_words, size)):
+            if run in parts:
                 quoted.update(range(at, at + size))
     kept, end = "", 0
     for at, (start, stop) in enumerate(spans):

@@ -13,8 +13,8 @@ adherence, intent adherence, intent decomposition, human-likeness, the F1 of end
 of first turns. A metric without rows in the set (no first turns, no last turns) is left out, and results.json says
 which are in. Two of the six exist for a whole set only, so the score is not the mean of the episodes' rewards.
 
-The reward of one episode is for training: role adherence, intent adherence, or the mean of what a prism turn can be
-scored for. It cannot see a policy that says the same thing in every conversation; the score of a set does.
+The reward of one episode is for training: role adherence, intent adherence, or the mean of the scores that a single
+prism turn has. It cannot penalise a policy that says the same thing in every conversation; the score of a set does.
 
 An intent is a high-level sentence, never the user's own words (`python -m data.userllm intents` writes them). The
 detector is a judge (the paper's Pangram is a paid service); `UserLLM(detector="package.module:function")` takes
@@ -62,8 +62,8 @@ SET_HEADLINE = Metric(
 )
 
 ENDED_WITHOUT_A_WORD = (
-    "You ended the conversation without a message. That is right only if this person has nothing more to say. Think "
-    "once more about whether this person would stop here or go on. If they go on, write their message."
+    "You ended the conversation without a message. That is right only if this person has nothing more to say. Decide "
+    "again whether this person would stop here or go on. If they would go on, write their next message."
 )
 RULES = """\
 You play a person who writes to an AI assistant. Write this person's next message and nothing else: no name before it, \
@@ -76,7 +76,7 @@ Write your next message. If it is the last one that this person would send in th
 behind it."""
 
 _INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
-_OWN_WORDS = ("opening_prompt", "question")  # of these a prism row's are the person's own message, which is no intent
+_OWN_WORDS = ("opening_prompt", "question")  # in a prism row these are the person's own message and not an intent
 _SPEAKERS = {"user": "User", "human": "User"}
 _COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # what F1 is made of
 _FIRST_TURN = "first_turn"  # marks the episodes whose diversity counts
@@ -103,10 +103,10 @@ class UserLLMRow(Row):
         blank = [key for key in _INTENTS if isinstance(record.get(key, ""), str) and not record.get(key, "").strip()]
         kept = {key: value for key, value in record.items() if key not in blank and value is not None}
         known = [key for key in _INTENTS if key in kept]
-        if "prism" in str(kept.get("source", "")).lower() and known and set(known) <= {*_OWN_WORDS}:
+        if "prism" in str(kept.get("source", "")).lower() and known and set(known) <= set(_OWN_WORDS):
             raise ValueError(
-                f"intent: a row of prism has only {known[0]}, the person's own words; write a high-level intent with "
-                "`python -m data.userllm intents`"
+                f"intent: this row of prism has only {known[0]}, which is the person's own message; write high-level "
+                "intents with `python -m data.userllm intents`"
             )
         given = kept[known[0]] if known else None
         return kept if given is None else kept | {"intent": given}
@@ -203,7 +203,7 @@ class UserLLM(Task[UserLLMRow]):
 
     name = "userllm"
     row_type = UserLLMRow
-    version = 2  # the score of a set; the end token alone
+    version = 2  # 2: a set has a score of its own, and the end token alone is an answer
     headline = HEADLINE
     strata = Strata("source", equal=True)  # the paper: 600 rows of each of the three
     set_headline = SET_HEADLINE
@@ -331,9 +331,9 @@ def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Ver
 
 
 def _ended_without_a_word(row: UserLLMRow) -> Verdict:
-    """The verdict on the end token alone. Nothing was said, so nobody is asked about it.
+    """The verdict on the end token alone. Nothing was said, so no judge is asked.
 
-    The critique is the same whether the turn was the last one or not: it would give the answer away.
+    The critique does not depend on whether the turn was the last one: that would give the answer away.
     """
     reward = float(row.is_last_turn)
     return Verdict(reward, _termination(row, True, reward), ENDED_WITHOUT_A_WORD)

@@ -37,9 +37,9 @@ def set_metrics(rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
 
 
 def _shares(row: UserLLMRow, scored: Scored | Edge) -> dict[str, tuple[float, float]]:
-    """What one episode adds to the metrics of a set: above the line and below it.
+    """What one episode adds to the metrics of a set: metric -> (numerator, denominator).
 
-    A metric that the verdict lacks though the row has it scores 0: nothing was said that could be judged.
+    If the verdict lacks a metric that the row counts for, it scores 0: nothing was said that could be judged.
     """
     if isinstance(scored, str):
         value = float(scored == "best")
@@ -65,14 +65,14 @@ def _means(row: UserLLMRow) -> Sequence[str]:
 
 
 def _f1(row: UserLLMRow, ends: bool) -> dict[str, tuple[float, float]]:
-    """2 tp over 2 tp + fp + fn, of a row of prism."""
+    """The share of a prism row in F1 = 2 tp / (2 tp + fp + fn), as (numerator, denominator)."""
     if row.source != "prism":
         return {}
     return {F1: (2.0 * (ends and row.is_last_turn), float(ends + row.is_last_turn))}
 
 
 def _first_turn(row: UserLLMRow, scored: Scored | Edge) -> AbstractSet[str] | Edge | None:
-    """The words of a first turn of prism; none where it says nothing; None where there is no such turn."""
+    """The words of a first turn of prism, an empty set if it says nothing; None if the row has no such turn."""
     if row.source != "prism" or row.conversation:
         return None
     if isinstance(scored, str):

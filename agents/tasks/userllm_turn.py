@@ -1,4 +1,4 @@
-"""What a turn of UserLLM says: its text without the decoration of a model, and what is counted in it."""
+"""A turn of UserLLM: its text without thoughts, label and end token, and the counts that the metrics need."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agents.choice import without_thinking
 from agents.judge.untrusted import contentless
 from agents.metrics.lexical import content_words
+from agents.thinking import without_thinking
 
 END = "<|endconversation|>"
 _LABEL = re.compile(r"(?:\*\*)?(?:user|human)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
@@ -49,5 +49,5 @@ def choices_mentioned(choices: Sequence[str], turn: str) -> tuple[int, int]:
 
 
 def normalized(text: str) -> str:
-    """The text as options are compared: lower case, without punctuation, single blanks."""
+    """The text in the form in which options are compared: lower case, no punctuation, single blanks."""
     return " ".join(re.sub(r"[^\w\s]|_", "", text.lower()).split())

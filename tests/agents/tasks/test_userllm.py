@@ -50,7 +50,7 @@ def test_the_originals_names_for_the_intent_and_the_source():
 @pytest.mark.parametrize("record", [OPENS, GOES_ON], ids=["first", "next"])
 def test_the_persons_own_message_is_no_intent(record, key):
     own = {**{k: v for k, v in record.items() if k != "intent"}, key: "do bees see red", "index": 1}
-    with pytest.raises(ValidationError, match=f"intent: a row of prism has only {key}.*data.userllm intents"):
+    with pytest.raises(ValidationError, match=f"intent: this row of prism has only {key}.*data.userllm intents"):
         TASK.row_type.model_validate(own)
 
 
