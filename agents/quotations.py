@@ -81,7 +81,7 @@ class Choices:
         if _EMPTY.issuperset(run) and len(run) < MOST * len(self._words_of[letter]):
             return False
         others = (words for other, words in self._words_of.items() if other != letter)
-        if any(run in set(runs(words, len(run))) for words in others):
+        if any(run in runs(words, len(run)) for words in others):
             return False
         around = self._around
         if not all(word in around for word in run):

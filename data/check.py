@@ -11,7 +11,7 @@ Duplicates are rows with equal prompts. Overlap is wider: a row overlaps when it
 a user: each task names its own (`Task.group_keys`). Groups are compared within a task; books also between CoSER and
 LifeChoices.
 
-Exit code: 0, or 1 where groups overlap, or 2 where a row is bad.
+Exit code: 0; 1 if groups overlap; 2 if a row is bad.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Report:
     Attributes:
         words: of the prompts: shortest, median, longest.
         duplicates: rows whose prompt an earlier row of the file has.
-        overlap: the rows that share a group with a row of `--against`; None where there are none.
-        answers: share of each gold letter, where the task has letters.
+        overlap: the rows that share a group with a row of `--against`; None if there are none.
+        answers: share of each gold letter, if the task has letters.
     """
 
     file: str
@@ -91,7 +91,7 @@ def _report(file: str, task: str, rows: Sequence[TaskRow], overlap: Overlap | No
 
 
 def table(found: Sequence[Report]) -> Table:
-    """The reports as people read them."""
+    """The reports as a table."""
     view = Table(title="Task files", title_justify="left")
     for name in ("file", "task"):
         view.add_column(name, overflow="fold")
@@ -133,12 +133,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m data.check", description="Validate task files.")
     parser.add_argument("files", nargs="+", help="parquet files")
-    parser.add_argument("--against", nargs="+", default=[], help="files that must not share groups with them")
+    parser.add_argument("--against", nargs="+", default=[], help="files that must not share a group with FILES")
     parser.add_argument("--json", type=Path, help="write the reports here")
     parser.add_argument("--without-overlap", type=Path, metavar="OUT", help="copy FILE without its overlapping rows")
     args = parser.parse_args(arguments)
     if args.without_overlap and (len(args.files) > 1 or not args.against):
-        parser.error("--without-overlap copies one file: name one FILE, and --against")
+        parser.error("--without-overlap copies one file: name one FILE, and use --against")
     try:
         held_out = HeldOut(read_rows(args.against))
         found = [report for file in args.files for report in reports(file, held_out)]

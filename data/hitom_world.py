@@ -3,23 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agents.tasks.paratomi_story import CONTAINERS as KINDS  # Hi-ToM's rooms and kinds of containers are ToMi's
+
 AGENTS = (
     "Abigail Aiden Alexander Amelia Ava Avery Benjamin Carter Charlotte Chloe Elizabeth Ella Emily Emma Evelyn Hannah "
     "Isabella Isla Jack Jackson Jacob Liam Lily Logan Mila Nathan Noah Owen Sophia William"
-).split()
-ROOMS = (
-    "TV_room attic back_yard basement bathroom bedroom cellar closet crawlspace den dining_room front_yard garage "
-    "garden hall hallway kitchen laundry living_room lounge master_bedroom office pantry patio playroom porch "
-    "staircase study sunroom workshop"
 ).split()
 THINGS = (
     "apple asparagus banana beans cabbage carrot cherry corn eggplant grapes green_pepper lemon lettuce lime melon "
     "onion orange peach pear peas persimmon plum potato spinach sweet_potato tangerine tomato turnip watermelon"
 ).split()
-_KINDS = (
-    "basket bathtub bottle box bucket container crate cupboard drawer envelope pantry suitcase treasure_chest"
-).split()
-CONTAINERS = [f"{colour}_{kind}" for colour in ("red", "green", "blue") for kind in _KINDS]
+CONTAINERS = [f"{colour}_{kind}" for colour in ("red", "green", "blue") for kind in KINDS]
 MAX_AGENTS = 5
 
 

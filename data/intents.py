@@ -1,14 +1,14 @@
-"""High-level intents for PRISM's conversations, written by a model: a step before `python -m data.userllm convert`.
+"""Let a model write high-level intents for PRISM's conversations, before you run `python -m data.userllm convert`.
 
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl --dry-run judge.model=gpt-5-nano
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl judge.model=gpt-5-nano
 
-The model is the judge, set as everywhere (docs/judge.md): by JUDGE_MODEL_NAME, OPENAI_API_KEY and OPENAI_BASE_URL, or
-by words like judge.model=... The plan with its price is printed before the first call, and --dry-run stops there.
+The model is the judge, with the usual settings (docs/judge.md): JUDGE_MODEL_NAME, OPENAI_API_KEY and OPENAI_BASE_URL,
+or words like judge.model=... The plan with its price is printed before the first call; --dry-run stops there.
 
-The output has a line for each conversation, written as soon as it is known. The same command goes on where it was
-stopped, and a larger --limit adds to the same file: conversations are drawn by seed, and the first 100 are among the
-first 400. Answers are kept in a cache beside the file as well, so that nothing is paid for twice.
+The output has one line for each conversation, written as soon as its intent is known. The same command continues where
+it was stopped, and a larger --limit adds to the same file: conversations are drawn by seed, and the first 100 are among
+the first 400. Answers are also kept in a cache beside the file, so nothing is paid for twice.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Faults:
     """What is wrong with a sentence.
 
     Attributes:
-        hard: it cannot be used.
-        shared: content words that it shares with the messages; it can be used where the model finds no others.
+        hard: faults for which it cannot be used.
+        shared: content words that it shares with the messages; it can be used if the model finds no better one.
     """
 
     hard: tuple[str, ...]
@@ -98,7 +98,7 @@ class Written:
 
 
 async def write_intent(judge: Judge, messages: Sequence[str]) -> Written:
-    """Ask for a sentence, and once more where the first one has a fault.
+    """Ask for a sentence, and once more if the first one has a fault.
 
     Raises:
         JudgeFailure: the model gave no answer.
@@ -146,7 +146,7 @@ def _of_file(path: Path) -> Iterator[Conversation]:
 
 
 class Output:
-    """The file with the intents, a line each, in the order in which they were known."""
+    """The file with the intents: one line each, in the order in which they were written."""
 
     def __init__(self, path: Path, model: str) -> None:
         self.path, self.model = path, model
@@ -202,7 +202,7 @@ async def write_all(judge: Judge, wanted: Sequence[Conversation], output: Output
 
     async def one(file: TextIO, conversation: Conversation) -> None:
         if any(failure.cause in STOPS for failure in failed):
-            return  # to ask on would only lengthen the list
+            return  # every further call would fail as well
         try:
             output.add(file, conversation.key, await write_intent(judge, conversation.tested))
         except JudgeFailure as failure:
@@ -261,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
     parser.add_argument("--limit", type=int, metavar="N", help="this many conversations, drawn by seed (default: all)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and its price, and ask nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and its price, and make no call")
     args = parser.parse_intermixed_args(arguments)
     args.sources = [Path(word) for word in args.words if "=" not in word]
     try:
@@ -270,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sections = sections_of([word for word in args.words if "=" in word])
         return asyncio.run(_run(args, GatewaySettings.of(sections)))
     except KeyboardInterrupt:
-        print(f"Stopped. {args.out} keeps what is written; the same command goes on from there.", file=sys.stderr)
+        print(f"Stopped. {args.out} keeps what is written; the same command continues from there.", file=sys.stderr)
         return INTERRUPTED
     except (SoulError, OSError, ValueError) as error:
         print(f"data.userllm intents: {error}", file=sys.stderr)

@@ -90,7 +90,7 @@ def _kind(path: Path, row: int, name: str, value: Any) -> str:
 
 
 def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, rows: int | None = None) -> set[str]:
-    """Draws whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all where there are fewer.
+    """Draws whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all if there are fewer.
 
     `groups` names the group (story, conversation) of each row. Like the split, the draw depends on names and seed and
     not on the order of the rows.

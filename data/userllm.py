@@ -15,13 +15,14 @@ What the assistant says before the user's turn is made here, by template and see
 conversations give an opening and a second turn, whose `is_last_turn` is the record's; the table gives openings alone,
 so that nothing of it tests when to end.
 
-PRISM has no intents, and the person's own message is none: whoever is told it can only copy it, and is then marked down
-for the copy. A record's own `intent` or `intent_summary` is kept. For all others a model writes a high-level sentence
-(`intents`, see data/intents.py), once, into a file that `convert` takes. Without a sentence a conversation is left out.
+PRISM has no intents, and the person's own message must not serve as one: a policy that sees it can only copy it, and
+the copy costs it points. A record's own `intent` or `intent_summary` is kept. For all others a model writes a
+high-level sentence (`intents`, see data/intents.py) into a file that `convert` reads. A conversation without a sentence
+is left out.
 
-Left out as well: questions of CommonsenseQA that hold one of their own options, as in "airplane" or "seaweed", where no
-way of asking again could stay clear of the options; and intents of less than two content words, which cannot be put
-otherwise. The summary counts every row that is left out.
+Two more kinds of rows are left out: CommonsenseQA questions that contain one of their own options, because nobody could
+ask them again without mentioning an option; and intents of fewer than two content words, because they cannot be said in
+other words. The summary counts every row that is left out.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_convers
 from data.reading import read_json_lines
 from data.rows import Record
 
-OWN_OPTION = "CommonsenseQA: the question holds one of its own options"
+OWN_OPTION = "CommonsenseQA: the question contains one of its own options"
 NO_INTENT = (
     "PRISM: no intent; write intents with `python -m data.userllm intents` (it needs a judge) and give that file too"
 )
 NO_GOOD_INTENT = "PRISM: no sentence of the model passed the checks on intents"
-SHORT_INTENT = "PRISM: the intent has less than two content words"
-TWICE = "the same row again"
+SHORT_INTENT = "PRISM: the intent has fewer than two content words"
+TWICE = "the same row twice"
 NOT_DRAWN = "beyond the {count:,} rows that --per-source keeps of each source"
 UNSURE = (
     "Hmm, I could not say for certain which of these fits best. What would you pick yourself?",

@@ -5,8 +5,8 @@
     DATA_DIR=try bash recipe/ditto/eval.sh api                           # finds all 27 sets there
 
 The files have the form of real task files, but they teach nothing about people. A folder has the evaluation sets under
-`sim_eval_data/` and the training files under `sim_rl_data/`, with the names that the launchers look for. Some tasks have
-so few invented stories that both files share them: train with `data.allow_overlap=true`.
+`sim_eval_data/` and the training files under `sim_rl_data/`, with the names that the launchers look for. Some tasks
+have so few invented stories that both files share them: train with `data.allow_overlap=true`.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m agents.examples", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("task", nargs="+", choices=[*examples.names(), "all"], metavar="TASK")
     parser.add_argument("--rows", type=int, default=64, help="rows of each task (default 64)")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="FILE.parquet for one file, or a folder for a file of each set"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="FILE.parquet, or a folder for one file for each set")
     given = parser.parse_args(arguments)
     names = list(examples.names()) if "all" in given.task else given.task
     if given.rows < 1:
