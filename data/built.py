@@ -138,7 +138,7 @@ def write_outputs(
             letters = Counter(chr(ord("A") + answer_position(record)) for record in chosen)
             details += f" answers: {' '.join(f'{letter}={letters[letter]}' for letter in sorted(letters))}"
         files.append(BuiltFile(path, len(chosen), details))
-    return Built(tuple(files), left_out, tuple(notes))
+    return Built(tuple(files), +left_out, tuple(notes))
 
 
 def _sides(names: Sequence[str], drawn: Set[str]) -> tuple[list[int], list[int]]:
