@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.task import Message
+from agents.tasks.paratomi_story import ROOMS
 from data.hitom_stories import StoryConfig, generate_examples
-from data.hitom_world import AGENTS, ROOMS, THINGS
+from data.hitom_world import AGENTS, THINGS
 from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
 from recipe.demo.forms import HITOM, Form, Record
