@@ -2,7 +2,8 @@
 
 overview.py     the head, the warnings, and the table of sets
 entries.py      the paired rows as the page carries them: an index, and their texts in parts
-page.html .css  the page; pairs.js shows the rows. Everything else comes from the report (agents/evaluate/report)
+results.html    the view that is shown first, with page.css; pairs.js shows the rows. Everything else comes from the
+                report (agents/evaluate/report)
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from agents.compare.page.entries import index, paired_rows, row_line
 from agents.compare.page.overview import overview, sets_table
 from agents.evaluate.report import FILE, set_facts
 from agents.evaluate.report.group_names import names_of
-from agents.evaluate.report.markup import element, join
-from agents.evaluate.report.packing import embedded, packed, parts, to_json
-from agents.evaluate.report.page_parts import filled, policy, read, script_of, write_page
+from agents.evaluate.report.markup import join
+from agents.evaluate.report.packing import to_json
+from agents.evaluate.report.page_parts import Page, filled, read, script_of, write_page
 
 SCRIPTS = ("store", "elements", "link", "list", "browser", "scene", "sample")
 _HERE = Path(__file__).parent
@@ -32,31 +33,26 @@ def write_comparison(found: Comparison, file: Path) -> None:
 
 def _pieces(found: Comparison, folder: Path) -> Iterator[str]:
     rows = paired_rows(found)
-    style = read("report.css") + _own("page.css")
-    script = "\n".join((script_of(SCRIPTS), _own("pairs.js"), script_of(["page"])))
-    head, tail = _own("page.html").split("$parts\n")
-    yield filled(
-        head,
-        policy=policy(style, script),
+    page = Page(
+        kind="comparison",
         title=join(" against ".join(reversed(found.labels))),
-        style=style,
-        overview=overview(found),
-        table=sets_table(found),
-        count=f"{len(rows):,}",
+        results=filled(_own("results.html"), overview=overview(found), table=sets_table(found)),
+        entry="row",
+        entries="rows",
+        state="Outcome",
+        number="Difference",
+        count=len(rows),
+        style=read("report.css") + _own("page.css"),
+        script="\n".join((script_of(SCRIPTS), _own("pairs.js"), script_of(["page"]))),
     )
-    starts = []
-    for place, (start, body) in enumerate(parts(to_json(row_line(row)) for row in rows)):
-        starts.append(start)
-        yield element("script", body, type="application/gzip", id=f"part-{place}") + "\n"
     known = {
-        "entries": "rows",
         "labels": found.labels,
         "reports": [_report(run.folder, folder) for run in (found.base, found.other)],
         "sets": [set_facts(name, one.headline) for name, one in found.sets.items()],
         "names": names_of(row.pair.base[0]["groups"] for row in rows),
     }
-    of_list = index(rows, list(found.sets), starts)
-    yield filled(tail, known=embedded(known), index=packed(to_json(of_list)), script=script)
+    lines = (to_json(row_line(row)) for row in rows)
+    return page.pieces(lines, known, lambda starts: index(rows, list(found.sets), starts))
 
 
 def _report(run: Path, folder: Path) -> str | None:

@@ -4,7 +4,8 @@ overview.py        the head: model, judges, settings, first numbers, warnings
 results_table.py   the table, with set_detail.py (what a line shows when opened), interval_bar.py, costs.py
 answers.py         question, right answer and given answer of a sample; group_names.py: groups in words
 packing.py         the samples, as the page carries them
-report.html .css   the page; markup.py writes what is put into it; page_parts.py puts script and style into it
+page.html          the skeleton of the page, with results.html and report.css; page_parts.py assembles it, markup.py
+                   writes the values
 script/            store.js (unpacks the samples), elements.js, link.js (filters and order in the address), results.js
                    (the table), browser.js and list.js (samples), sample.js (one), scene.js (who said what in order),
                    page.js (links and keys)
@@ -24,10 +25,10 @@ from agents.evaluate import table
 from agents.evaluate.breakdown import Breakdowns
 from agents.evaluate.report.answers import answers_of
 from agents.evaluate.report.group_names import names_of
-from agents.evaluate.report.markup import element, join
+from agents.evaluate.report.markup import join
 from agents.evaluate.report.overview import overview
-from agents.evaluate.report.packing import embedded, index, packed, parts, sample_lines, to_json
-from agents.evaluate.report.page_parts import filled, policy, read, script_of, write_page
+from agents.evaluate.report.packing import index, sample_lines
+from agents.evaluate.report.page_parts import Page, filled, read, script_of, write_page
 from agents.evaluate.report.results_table import chooser, notes, results_table
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun
@@ -67,32 +68,31 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
     ordered = [sample for name in names for sample in by_set[name]]
     answers = answers_of(ordered)
     columns = table.columns_of(run.suite)
-    style, script = read("report.css"), script_of(SCRIPTS)
-    head, tail = read("report.html").split("$parts\n")
-    yield filled(
-        head,
-        policy=policy(style, script),
+    page = Page(
+        kind="report",
         title=join(f"{run.name} on SOUL"),
-        style=style,
-        overview=overview(run, results),
-        chooser=chooser(columns),
-        table=results_table(results, groups, columns),
-        notes=notes(results),
-        count=f"{len(ordered):,}",
+        results=filled(
+            read("results.html"),
+            overview=overview(run, results),
+            chooser=chooser(columns),
+            table=results_table(results, groups, columns),
+            notes=notes(results),
+        ),
+        entry="sample",
+        entries="samples",
+        state="Verdict",
+        number="Score",
+        count=len(ordered),
+        style=read("report.css"),
+        script=script_of(SCRIPTS),
     )
-    starts = []
-    for place, (start, body) in enumerate(parts(sample_lines(ordered, answers))):
-        starts.append(start)
-        yield element("script", body, type="application/gzip", id=f"part-{place}") + "\n"
     known = {
         "model": run.name,
         "sets": [set_facts(name, results.sets[name].reward) for name in names],
         "n": run.n,
-        "entries": "samples",
         "names": names_of(sample["groups"] for sample in ordered),
     }
-    of_list = index(ordered, answers, names, starts)
-    yield filled(tail, known=embedded(known), index=packed(to_json(of_list)), script=script)
+    return page.pieces(sample_lines(ordered, answers), known, lambda starts: index(ordered, answers, names, starts))
 
 
 def set_facts(name: str, metric: Metric) -> dict[str, Any]:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from typing import Any
+
+from agents.evaluate.report.markup import element
+from agents.evaluate.report.packing import embedded, packed, parts, to_json
 
 _HERE = Path(__file__).parent
 
@@ -19,6 +24,62 @@ def write_page(file: Path, pieces: Iterable[str]) -> None:
     with partial.open("w", encoding="utf-8", newline="") as out:
         out.writelines(pieces)
     os.replace(partial, file)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of results and of entries to browse; page.html is its skeleton.
+
+    Attributes:
+        kind: class of its body.
+        title: markup, as `results` is.
+        results: the view that is shown first.
+        entry, entries: the words for its entries: "sample", "samples".
+        state, number: labels of the two filters that depend on the kind of entries.
+        count: of the entries.
+    """
+
+    kind: str
+    title: str
+    results: str
+    entry: str
+    entries: str
+    state: str
+    number: str
+    count: int
+    style: str
+    script: str
+
+    def pieces(
+        self, lines: Iterable[str], known: Mapping[str, Any], index: Callable[[Sequence[int]], Mapping[str, Any]]
+    ) -> Iterator[str]:
+        """The page in pieces.
+
+        Args:
+            lines: the entries as JSON, most of the page.
+            known: what the script knows of the whole page.
+            index: makes the list's columns from the numbers of the entries with which the parts of `lines` begin.
+        """
+        head, tail = read("page.html").split("$parts\n")
+        words = {"entry": self.entry, "entries": self.entries, "state": self.state, "number": self.number}
+        yield filled(
+            head,
+            policy=policy(self.style, self.script),
+            title=self.title,
+            style=self.style,
+            kind=self.kind,
+            results=self.results,
+            count=f"{self.count:,}",
+            Entries=self.entries.capitalize(),
+            Entry=self.entry.capitalize(),
+            **words,
+        )
+        starts = []
+        for place, (start, body) in enumerate(parts(lines)):
+            starts.append(start)
+            yield element("script", body, type="application/gzip", id=f"part-{place}") + "\n"
+        values = {"known": embedded({"entries": self.entries, **known}), "index": packed(to_json(index(starts)))}
+        yield filled(tail, script=self.script, **values)
 
 
 def script_of(names: Sequence[str]) -> str:

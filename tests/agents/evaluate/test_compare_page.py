@@ -12,7 +12,7 @@ from finished_run import finished_run
 from finished_samples import TOM, numbered, usage
 from hostile_samples import HOSTILE
 from test_compare import run_folder
-from test_report import Page, carried
+from test_report import SINKS, Page, carried
 
 from agents.compare.__main__ import main
 from agents.evaluate.breakdown import breakdowns
@@ -212,16 +212,6 @@ def test_the_pages_script_uses_no_sink_for_markup(page_of_two):
     page = Page(page_of_two.read_text(encoding="utf-8"))
     script = page.scripts["module"]
     assert "class PairBrowser" in script
-    for sink in (
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacent",
-        "document.write",
-        "eval(",
-        "Function(",
-        "fetch(",
-        "import(",
-    ):
-        assert sink not in script
+    assert not [sink for sink in SINKS if sink in script]
     (policy,) = (a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy and "unsafe" not in policy and "trusted-types 'none'" in policy

@@ -24,6 +24,9 @@ from agents.evaluate.results import summarise
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> \u2028\u2029 \x00 & \" ' \ud83d end"
 
+# Ways for a script to turn text into markup or code, or to fetch something.
+SINKS = ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function(", "fetch(", "import(")
+
 
 class Page(HTMLParser):
     """What a browser would make of a page: its elements with their attributes, and the text in them."""
@@ -223,17 +226,7 @@ def test_the_page_is_complete_and_may_do_nothing_else(everything):
 def test_the_script_uses_no_sink_for_markup(everything):
     script = Page(report_of(everything)).scripts["module"]
     assert len(script) > 10_000 and len(SCRIPTS) == 10
-    for sink in (
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacent",
-        "document.write",
-        "eval(",
-        "Function(",
-        "fetch(",
-        "import(",
-    ):
-        assert sink not in script
+    assert not [sink for sink in SINKS if sink in script]
     assert "</script" not in script and "<!--" not in script
 
 
