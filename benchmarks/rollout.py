@@ -63,7 +63,7 @@ from agents.testing.replies import ChatRequest, Reply
 from agents.testing.server import IN_PROCESS_URL
 from benchmarks.judge import console, new_table, print_load
 
-# A verdict is one call in both, so that a session's calls are one chain: CoSER's four critics ask at the same time.
+# In both, a verdict is one call, so that the calls of a session follow each other; CoSER's four critics would not.
 TASKS: dict[str, Callable[[], Task[Any]]] = {"sotopia": Sotopia, "coser": partial(CoSER, merged_dimensions=True)}
 PATIENCE_S = 3600.0  # no draw of a latency shall time out
 Kind = Literal["policy", "endpoint"]

@@ -64,7 +64,7 @@ def rescored(given: argparse.Namespace, source: EvaluationRun) -> EvaluationSett
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 where the user can mend it."""
+    """Returns the exit code: 0; 2 for an error that the user can fix."""
     parser = command.options("python -m agents.evaluate", __doc__)
     parser.add_argument(
         "--rescore", type=Path, metavar="RUN", help="judge this run's episodes again; nothing is played"

@@ -147,7 +147,7 @@ def evaluate(given: argparse.Namespace, server: ServerSettings) -> Mapping[str, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 where the user can mend it."""
+    """Returns the exit code: 0; 2 for an error that the user can fix."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
     parser = command.options("python -m agents.evaluate.local", __doc__)

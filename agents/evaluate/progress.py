@@ -1,4 +1,4 @@
-"""What whoever waits for an evaluation sees: each set's count, running score, failures, and what it cost so far.
+"""Live progress of an evaluation: each set's count, running score and failures, and the cost so far.
 
 On a terminal a live table, elsewhere a plain line now and then.
 """

@@ -154,7 +154,7 @@ async def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, 1 where a check failed, 2 where the user can mend it."""
+    """Returns the exit code: 0, 1 where a check failed, 2 for an error that the user can fix."""
     parser = argparse.ArgumentParser(
         prog="python -m agents.judge", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

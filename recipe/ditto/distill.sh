@@ -13,7 +13,7 @@
 #   SFT_ARGS           further overrides of the training ("optim.lr=2e-5 trainer.total_epochs=2")
 #   TASKS, LIMIT       evaluation sets (those of the experts' tasks), rows of each (100)
 #   TP, DP, PLATFORM, OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    as in eval.sh
-#   DRY_RUN=1          checks the endpoints, prints what sampling and evaluation would ask and cost, and ends
+#   DRY_RUN=1          checks the endpoints, prints the calls and the price of sampling and evaluation, and ends
 # Settings on the command line (judge.model=..., policy.max_output_tokens=...) hold for the sampling and for the evaluation.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)

@@ -211,7 +211,7 @@ def _say(missing: int, seen: Mapping[str, int]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 where the user can mend it."""
+    """Returns the exit code: 0; 2 for an error that the user can fix."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
     given = options().parse_intermixed_args(words[:at])
