@@ -15,7 +15,7 @@ and does not say whether the belief is a false one ("first_order" instead of "fi
 
 The .txt file has no candidate answers. They are derived: every container and every room that the story
 names, by ToMi's fixed lists of both. Percept-ToMi's own candidates also hold things that characters like;
-these never are answers. The order of derived candidates is shuffled, as the order of mention would give
+these are never answers. The derived candidates are shuffled, because the order of mention would give
 answers away.
 """
 
@@ -32,7 +32,7 @@ from data.built import Built, Converted, add_output_arguments, run, write_output
 from data.reading import read_csv, read_text
 from data.rows import Record
 
-# What only a question of that type says; the second order's questions also say "will".
+# Words that tell the types apart, in this order: questions of the second order also say "will".
 _WORDINGS = {
     " think that ": "second_order",
     " will ": "first_order",

@@ -1,8 +1,8 @@
-"""What makes two ParaToMi stories the same story in other words: who and where each sentence is about.
+"""Tell whether two ParaToMi stories are the same story in other words, by the people and places in each sentence.
 
-A paraphrase exchanges verbs and the order of words ("stepped into", "arrived at") and keeps, sentence by sentence, the
-people, rooms and containers. So the key is their sequence and the object that is asked about. ToMi draws rooms and
-containers from fixed lists.
+A paraphrase changes verbs and the order of words ("stepped into", "arrived at") but keeps the order of the sentences,
+and the people, rooms and containers in each of them. So the key is their sequence and the object that the question asks
+about. ToMi draws rooms and containers from fixed lists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOMS = (
     "garden hall hallway kitchen laundry living_room lounge master_bedroom office pantry patio playroom porch "
     "staircase study sunroom workshop"
 ).split()
-# Longest first and whole words only: "master_bedroom" is no bedroom, "hallway" no hall. Percept-ToMi writes blanks.
+# Longest first and whole words only: "master_bedroom" is not a bedroom. Percept-ToMi writes blanks for underscores.
 _KINDS = "|".join(sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)).replace("_", "[_ ]")
 # Stories made after Hi-ToM have coloured containers: a red_box is another place than a blue_box.
 _PLACE = re.compile(rf"(?<![\w-])((?:[a-z]+_)?(?:{_KINDS}))(?![\w-])")
@@ -33,7 +33,7 @@ def places(story: Sequence[str]) -> list[str]:
 
 
 def story_key(story: Sequence[str], question: str) -> str:
-    """Equal for all questions about a story and for all its paraphrases; the story's words where it names nothing."""
+    """A key that all questions about a story and its paraphrases share; the story's own words if it names nobody."""
     text = "\n".join(story)
     asked = _OBJECT.search(question)
     thing = asked[1].replace(" ", "_") if asked else ""
