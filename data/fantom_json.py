@@ -10,8 +10,8 @@ An entry is one set of questions about one piece of information in a conversatio
 The official code also asks for each belief in free words and compares sentence embeddings; those are the same
 questions, and they are asked as choices only.
 
-Some people missed another part of the conversation: "no:long" means that only the full conversation shows why the answer
-is no. As in the official code, such questions are left out if the short context is shown.
+Some people missed another part of the conversation: "no:long" means that only the full conversation shows why the
+answer is no. As in the official code, such questions are left out if the short context is shown.
 """
 
 from __future__ import annotations
@@ -150,8 +150,11 @@ def _questions(entry: _Entry, seed: int, context: Context, left_out: Counter[str
 
 
 def _missed(questions: list[_Names] | list[_YesOrNo], context: Context, somebody_missed_it: bool) -> str:
-    """Whether somebody missed the information: "inaccessible" if so. The file says it for the short context. In the full
-    context more people may have missed it, and the official code then goes by the answers."""
+    """Whether somebody missed the information: "inaccessible" if so.
+
+    The file says it for the short context. In the full context more people may have missed it, and the official code
+    then goes by the answers.
+    """
     said = questions[0].missed_info_accessibility if questions else ""
     return "inaccessible" if context == "full" and somebody_missed_it else said
 
