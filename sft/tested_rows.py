@@ -41,7 +41,7 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
             rows = (row for row in read_rows([file]) if row.number in numbers)
             overlaps += map(str, held_out.overlaps(rows))
         else:
-            lines.append(f"not compared with the test: the conversations on {file}, because that file is missing")
+            lines.append(f"not compared with the test: conversations on {file}, because that file is missing")
     if overlaps and not allowed:
         raise BadConfig(
             "data.train_files holds conversations about the same stories, conversations, books or users as "
