@@ -124,7 +124,7 @@ def generation(folder: Path, items: Sequence[Item]) -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     with closing(Journal(partial)) as journal:
         for key, sample in known.items():
-            if stamps.get(key) == sample["stamp"]:
+            if stamps.get(key, sample["stamp"]) == sample["stamp"]:  # of other sets too: a later start asks for them
                 journal.add(sample)
     return partial.rename(following)
 

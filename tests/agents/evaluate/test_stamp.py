@@ -100,3 +100,18 @@ def test_a_stamp_is_computed_once_for_all_samples_of_a_row(rows, monkeypatch):
     given = command_line.command.options("test", None).parse_args([str(rows), "policy.model=m", "--n", "8"])
     assert len(evaluation.items(command_line.settings_of(given))) == 8 * ROWS
     assert sorted(seen) == list(range(ROWS))
+
+
+def test_a_changed_set_costs_the_other_sets_nothing(tmp_path, monkeypatch):
+    """A start that asks for the changed set alone begins a new folder, which takes over what the others hold."""
+    files = {name: str(tmp_path / f"{name}.parquet") for name in ("hitom", "paratomi")}
+    for name, file in files.items():
+        write([name], ROWS, tmp_path / file)
+    with FakeOpenAI(Text("<answer>A</answer>")) as fake:
+        words = ["policy.model=m", f"policy.base_url={fake.url}", "policy.api_key_env=none", "--out", str(tmp_path)]
+        assert command_line.main([*files.values(), *words]) == 0
+        monkeypatch.setattr(HiToM, "render", reworded)
+        assert command_line.main([files["hitom"], *words]) == 0
+        asked = len(fake.requests)
+        assert command_line.main([files["paratomi"], *words]) == 0
+        assert len(fake.requests) == asked
