@@ -87,7 +87,7 @@ def check(config: DictConfig) -> str:
     load_tokenizer(str(config.model.path), bool(config.model.trust_remote_code), "model.path")  # is it a model at all?
     check_attention(config)
     resumed = check_resume(config, ranks)
-    tested = str(trainer.rl_test_files or "").split() if trainer.rl_test_freq else []
+    tested = str(trainer.rl_test_files or "").split()  # compared without a test too: somebody will evaluate on them
     if trainer.rl_test_freq and not tested:
         raise BadConfig("trainer.rl_test_freq asks for a generative test: name files with trainer.rl_test_files.")
     compared = _check_tested(config, tested) if tested else []
@@ -102,7 +102,8 @@ def check(config: DictConfig) -> str:
         f"run folder {config.run.dir}, " + (f"goes on after step {resumed}" if resumed else "from the beginning"),
     ]
     if tested:
-        lines += [f"a generative test of {', '.join(tested)} every {trainer.rl_test_freq} steps", *compared]
+        often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
+        lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
     return "\n".join([*lines, *memory, _table(train, "train"), *([_table(val, "val")] if val else [])])
 
 

@@ -120,6 +120,7 @@ def test_a_corpus_about_tested_stories_is_refused(
         assert part in shown, shown
     assert run(tmp_path, model, *words, "data.allow_overlap=true") == 0
     assert "OVERLAP" in capsys.readouterr().out
+    assert run(tmp_path, model, *words[1:]) == 2  # the files are named, though no test runs during the training
 
 
 def test_a_corpus_whose_rows_are_gone_says_so(tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
