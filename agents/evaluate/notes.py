@@ -68,6 +68,13 @@ def warnings(run: EvaluationRun, results: Results) -> list[str]:
     if run.suite and run.limit != SUITES[run.suite].rows:
         rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, SUITES[run.suite].rows))
         found.append(f"The suite {run.suite} takes {suite_rows} of each set; this run takes {rows}.")
+    shorter = [
+        f"{name} ({count // run.n:,})" for name, count in run.wanted.items() if count // run.n < (run.limit or 0)
+    ]
+    if run.suite and shorter:
+        found.append(
+            f"These sets' files have fewer rows than the {run.limit:,} that were asked for: {', '.join(shorter)}."
+        )
     columns = columns_of(run.suite)
     others = [
         f"{name}: {role} {' + '.join(models)}, not {wanted}"

@@ -39,13 +39,17 @@ def answer(request: ChatRequest) -> Reply:
 
 
 def main(command: Sequence[str]) -> int:
-    """Run a command that finds its judge here. Returns its exit code."""
+    """Run a command that finds its judge here. Returns its exit code; 2 where there is no such command."""
     if not command:
         print((__doc__ or "").strip(), file=sys.stderr)
         return 2
     with FakeOpenAI(answer) as fake:
         environment = {**os.environ, "OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": "stand-in"}
-        return subprocess.run(command, env=environment, check=False).returncode
+        try:
+            return subprocess.run(command, env=environment, check=False).returncode
+        except OSError as error:
+            print(f"{command[0]}: {error.strerror}", file=sys.stderr)
+            return 2
 
 
 if __name__ == "__main__":

@@ -74,7 +74,9 @@ def test_missing_sets_are_said_in_the_table_file(tmp_path):
     assert "GRPO 8B (paper)" in text and "(card)" not in text  # the suite's columns
     assert "The suite paper takes" not in text
     (tmp_path / "chosen.json").write_text(json.dumps({**chosen, "limit": 5, "suite": "paper"}))
-    assert "The suite paper takes 100 rows of each set; this run takes 5 rows." in noted(type(run).load(tmp_path))[1]
+    warnings = noted(type(run).load(tmp_path))[1]
+    assert "The suite paper takes 100 rows of each set; this run takes 5 rows." in warnings
+    assert "These sets' files have fewer rows than the 5 that were asked for: hitom (2), coser (2)." in warnings
 
 
 def test_a_suite_is_frozen_and_of_sets_that_there_are():
