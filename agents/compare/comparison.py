@@ -218,9 +218,7 @@ def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> 
     both = joint[0].parts.keys() & joint[1].parts.keys()
     if alone := (joint[0].parts.keys() | joint[1].parts.keys()) - both:
         found.append(
-            Deviation(
-                f"{', '.join(sorted(alone))} is defined in only one of the runs, so it is in neither score", False
-            )
+            Deviation(f"{', '.join(sorted(alone))}: defined in only one of the runs, so in neither score", False)
         )
     return SetComparison(name, task.set_headline, paired, found, seed, (joint[0].only(both), joint[1].only(both)))
 

@@ -100,9 +100,9 @@ def test_the_measures_stay_in_their_ranges_and_agree(tokens):
 
 def test_a_long_text_takes_no_time():
     tokens = [f"w{i * i % 4001}" for i in range(20_000)]
-    start = time.perf_counter()
+    start = time.process_time()
     assert mattr(tokens) > 0 and hdd(tokens) > 0 and yules_k(tokens) > 0
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize("measure", [mattr, hdd, yules_k])

@@ -106,7 +106,7 @@ def test_a_text_without_a_full_stop_is_scored_where_the_package_fails():
     text, reference = "we walk on " * 1300, "they walk home on foot " * 150
     with pytest.raises(RecursionError):
         by_package(text, reference)
-    start = time.perf_counter()
+    start = time.process_time()
     assert 0 < rouge_l(text, reference) < 1
     bleu(text, reference)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0

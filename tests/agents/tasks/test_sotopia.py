@@ -126,9 +126,9 @@ def test_no_turn_crashes_and_what_is_heard_is_clean(text):
 
 @pytest.mark.parametrize("piece", ["{", '{"a":', "[", "<think>", " ", "```json\n", '{"a":1}', '"'])
 def test_reading_takes_no_time(piece):
-    start = time.perf_counter()
+    start = time.process_time()
     read_act(piece * 8000, "Ada Voss")
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 # --- play

@@ -237,4 +237,4 @@ def test_a_metric_that_one_run_alone_defines_is_in_no_score_and_said(tmp_path):
     runs = [finished_run(tmp_path / str(run), of_run) for run, of_run in enumerate(lines)]
     found = compare(*runs, ("silent", "spoken")).sets["userllm"]
     assert found.means == (1.0, 1.0) and found.difference == 0.0 and found.comparable  # role and termination alone
-    assert "human_likeness, intent_decomposition is defined in one run alone" in found.deviations[-1].text
+    assert "human_likeness, intent_decomposition: defined in only one of the runs" in found.deviations[-1].text
