@@ -18,7 +18,7 @@ from agents.thinking import without_thinking
 _ANSWER_TAG = re.compile(r"<\s{0,3}(/?)\s{0,3}answer\s{0,3}>", re.IGNORECASE)
 _STRICT_LETTER = re.compile(r"\(?([A-Za-z])\)?\.?")
 
-# Characters that print nothing: zero-width blanks, marks of direction, variation selectors, the soft hyphen.
+# Invisible characters: zero-width spaces, direction marks, variation selectors and the soft hyphen.
 _UNSEEN = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]")
 _LOOKALIKES = str.maketrans(
     {
@@ -106,9 +106,9 @@ def chosen_option(answer: str, options: Mapping[str, str], key: str = _LETTER) -
     bare = introduced(plain)
     texts = {name: folded(undressed(text)) for name, text in options.items()}
     readings = _by_text((plain, bare), texts)
-    found = re.match(rf"({key})(?![^\W_])", bare)
-    if found and (name := found.group(1).upper()) in options:
-        after = bare[found.end() :]
+    letter = re.match(rf"({key})(?![^\W_])", bare)
+    if letter and (name := letter.group(1).upper()) in options:
+        after = bare[letter.end() :]
         if not after.strip(_ENDING):
             return name  # even if another option's text is this letter: the prompt asks for a letter
         readings |= _by_text((after[_MARK.match(after).end() :],), {name: texts[name]})  # type: ignore[union-attr]
@@ -122,24 +122,24 @@ def _by_text(said: Iterable[str], texts: Mapping[str, str]) -> set[str]:
     """The keys of the folded texts that equal something said; if none does, articles are ignored."""
     for fold in (folded, _without_article):
         forms = {fold(text) for text in said} - {""}
-        if found := {name for name, text in texts.items() if fold(text) in forms}:
-            return found
+        if keys := {name for name, text in texts.items() if fold(text) in forms}:
+            return keys
     return set()
 
 
 def named(answer: str, names: Iterable[str]) -> set[str]:
     """Return those of the names (places, people) that the answer holds, as whole words.
 
-    Case, blanks, underscores and hyphens do not matter. Where one name stands within another ("box", "red box"), the
-    longer one is what was named.
+    Ignore case, spaces, underscores and hyphens. If one name is part of another ("box", "red box"), the longer one
+    counts.
     """
-    found = set()
+    present = set()
     for name in sorted(set(names), key=lambda name: (-len(name), name)):
         words = r"[\s_\-]+".join(re.escape(word) for word in re.split(r"[\s_\-]+", name.strip()))
         answer, count = re.subn(rf"(?<!\w){words}(?!\w)", "\0", answer, flags=re.IGNORECASE)
         if count:
-            found.add(name)
-    return found
+            present.add(name)
+    return present
 
 
 def names_given(answer: str, names: Iterable[str], *, strict: bool = False) -> set[str]:
@@ -175,7 +175,7 @@ def introduced(plain: str) -> str:
 
 
 def folded(plain: str) -> str:
-    """Return an undressed text in the form for comparing: lower case, single blanks, no marks around it."""
+    """Return an undressed text as it is compared: in lower case, with single spaces and without marks around it."""
     return _HYPHEN.sub(" ", _BLANKS.sub(" ", plain)).casefold().lstrip(_WRAPPING).rstrip(_ENDING)
 
 

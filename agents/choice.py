@@ -15,15 +15,12 @@ from typing import Any, ClassVar, Generic, Protocol, runtime_checkable
 
 from pydantic import BaseModel, Field
 
-from agents.answers import named as named
-from agents.answers import tagged_answer as tagged_answer
-from agents.answers import tagged_letter as tagged_letter
+from agents.answers import tagged_letter
 from agents.judge import Judge, Role
 from agents.policy import Players
 from agents.prompts import Prompt, load_prompt
 from agents.quotations import Choices
 from agents.task import Episode, Message, RowT, Task, Verdict
-from agents.thinking import without_thinking as without_thinking
 
 _OPTION = re.compile(r"(?:^|,\s*|\n\s*)([A-Z])[.)]\s+(.*?)\s*(?=(?:,\s*|\n\s*)[A-Z][.)]\s|\Z)", re.DOTALL)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.choice import without_thinking
 from agents.judge import ChatModel
 from agents.judge.untrusted import neutral
 from agents.message import Message
 from agents.policy import Seat
+from agents.thinking import without_thinking
 
 # One turn of a talk between people. What goes far beyond is not carried into everybody else's prompts.
 HEARD_WORDS = 200

@@ -76,7 +76,9 @@ def run(name: str, build: Callable[[Sequence[str] | None], Built], arguments: Se
     """Run a builder's command line: print what was built, or exit with one line if a source cannot be read."""
     try:
         built = build(arguments)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        sys.exit(f"{name}: {error.filename}: {error.strerror}" if error.filename else f"{name}: {error}")
+    except ValueError as error:
         sys.exit(f"{name}: {error}")
     print("\n".join(built.lines()))
 

@@ -70,21 +70,21 @@ def show(given: argparse.Namespace) -> None:
     Raises:
         SoulError: as `compared`. OSError: a file cannot be written.
     """
-    found = compared([given.baseline, *given.runs], given.seed)
+    comparisons = compared([given.baseline, *given.runs], given.seed)
     rows = max(0, given.rows)
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text("\n".join(report.markdown(one, rows) for one in found), encoding="utf-8")
+        given.out.write_text("\n".join(report.markdown(one, rows) for one in comparisons), encoding="utf-8")
     if given.html is not None:
-        for one in found:
-            file = html_file(given.html, one, several=len(found) > 1)
+        for one in comparisons:
+            file = html_file(given.html, one, several=len(comparisons) > 1)
             write_comparison(one, file)
             print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)", file=sys.stderr if given.json else sys.stdout)
     if given.json:
-        print(json.dumps([report.to_json(one, rows) for one in found], indent=1, ensure_ascii=False))
+        print(json.dumps([report.to_json(one, rows) for one in comparisons], indent=1, ensure_ascii=False))
     else:
         console = Console(width=max(120, Console().width))
-        for one in found:
+        for one in comparisons:
             console.print(report.rich_view(one, rows))
 
 

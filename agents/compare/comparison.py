@@ -211,16 +211,16 @@ def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> 
         return SetComparison(name, Metric("unknown"), pair_up(left, right), (), seed)
     paired = pair_up(left, right)
     task = tasks.load(left[0]["task"])
-    found = deviations(base, other, left, right)
+    differences = deviations(base, other, left, right)
     if task.set_headline is None:
-        return SetComparison(name, task.headline, paired, found, seed)
+        return SetComparison(name, task.headline, paired, differences, seed)
     joint = _joint(task, [pair.base for pair in paired.pairs]), _joint(task, [pair.other for pair in paired.pairs])
     both = joint[0].parts.keys() & joint[1].parts.keys()
     if alone := (joint[0].parts.keys() | joint[1].parts.keys()) - both:
-        found.append(
+        differences.append(
             Deviation(f"{', '.join(sorted(alone))}: defined in only one of the runs, so in neither score", False)
         )
-    return SetComparison(name, task.set_headline, paired, found, seed, (joint[0].only(both), joint[1].only(both)))
+    return SetComparison(name, task.set_headline, paired, differences, seed, (joint[0].only(both), joint[1].only(both)))
 
 
 def _joint(task: Task[Any], rows: Sequence[Sequence[Mapping[str, Any]]]) -> SetScore:

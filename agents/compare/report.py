@@ -20,40 +20,40 @@ NONE = "-"
 MARK = " (!)"  # behind a set whose scores are not comparable
 
 
-def titles(found: Comparison) -> tuple[str, ...]:
+def titles(comparison: Comparison) -> tuple[str, ...]:
     """What stands above the columns."""
-    return ("set", "rows", *found.labels, "difference [95 %]", "won / tied / lost", "p (sign test)", "not paired")
+    return ("set", "rows", *comparison.labels, "difference [95 %]", "won / tied / lost", "p (sign test)", "not paired")
 
 
-def lines(found: Comparison) -> list[tuple[str, ...]]:
+def lines(comparison: Comparison) -> list[tuple[str, ...]]:
     """The lines of the table: the sets in the card's order, then the macro average."""
-    body = [_line(one) for one in found.sets.values()]
-    if len(found.sets) > 1:
-        macro = found.macro
+    body = [_line(one) for one in comparison.sets.values()]
+    if len(comparison.sets) > 1:
+        macro = comparison.macro
         title = f"macro average, {_of(macro)}"
         body.append((title, "", "", "", _difference(macro.difference, macro.interval), "", "", ""))
     return body
 
 
-def warnings(found: Comparison) -> list[str]:
+def warnings(comparison: Comparison) -> list[str]:
     """What makes scores not comparable, each with the sets that it is about."""
     return [
         f"NOT COMPARABLE in {', '.join(names)}: {text}. These differences are not of the models alone, and they are in "
         "no average."
-        for text, names in _deviations(found, matters=True)
+        for text, names in _deviations(comparison, matters=True)
     ]
 
 
-def notes(found: Comparison) -> list[str]:
+def notes(comparison: Comparison) -> list[str]:
     """What else one should know."""
-    said = [f"In {', '.join(names)}: {text}." for text, names in _deviations(found, matters=False)]
-    for label, only in zip(found.labels, (found.only_base, found.only_other), strict=True):
+    said = [f"In {', '.join(names)}: {text}." for text, names in _deviations(comparison, matters=False)]
+    for label, only in zip(comparison.labels, (comparison.only_base, comparison.only_other), strict=True):
         if only:
             said.append(f"Only {label} has {', '.join(only)}.")
-    n = [run.n for run in (found.base, found.other)]
+    n = [run.n for run in (comparison.base, comparison.other)]
     if n[0] != n[1]:
         said.append(f"Samples of each row: {n[0]} and {n[1]}; a row's score is their mean.")
-    for one in found.sets.values():
+    for one in comparison.sets.values():
         if one.paired.shortened:
             said.append(f"{one.name}: {one.paired.shortened:,} paired rows were shortened to fit a model's context.")
         if one.paired.failed:
@@ -61,58 +61,63 @@ def notes(found: Comparison) -> list[str]:
     return said
 
 
-def rich_view(found: Comparison, rows: int) -> Group:
+def rich_view(comparison: Comparison, rows: int) -> Group:
     """The comparison for the terminal; `rows` that gained and as many that lost are shown of each set."""
-    base, other = found.labels
+    base, other = comparison.labels
     view = Table(title=Text(f"{other} against {base}"), title_justify="left")
-    for name in titles(found):
+    for name in titles(comparison):
         left, whole = name in ("set", "not paired"), name.startswith("difference")  # a broken interval reads badly
         view.add_column(Text(name), justify="left" if left else "right", overflow="fold", no_wrap=whole)
-    body = lines(found)
+    body = lines(comparison)
     for place, cells in enumerate(body, start=1):
-        view.add_row(*map(Text, cells), end_section=len(found.sets) == place)  # names, not markup
-    parts: list[Any] = [Text(text, style="bold red") for text in warnings(found)]
-    parts += [view, *map(Text, notes(found))]
-    for title, pairs, one in _changed(found, rows):
+        view.add_row(*map(Text, cells), end_section=len(comparison.sets) == place)  # names, not markup
+    parts: list[Any] = [Text(text, style="bold red") for text in warnings(comparison)]
+    parts += [view, *map(Text, notes(comparison))]
+    for title, pairs, one in _changed(comparison, rows):
         parts.append(Text(f"\n{title}", style="bold"))
         for pair in pairs:
             parts.append(Text(_where(pair, one)))
-            parts += [Text(f"  {who}: {said}") for who, said in _answers(pair, found.labels)]
-    if any(one.changed_most(rows) != ([], []) for one in found.sets.values()):
-        parts.append(Text(f"\n{_find_them(found)}"))
+            parts += [Text(f"  {who}: {said}") for who, said in _answers(pair, comparison.labels)]
+    if any(one.changed_most(rows) != ([], []) for one in comparison.sets.values()):
+        parts.append(Text(f"\n{_find_them(comparison)}"))
     return Group(*parts)
 
 
-def markdown(found: Comparison, rows: int) -> str:
+def markdown(comparison: Comparison, rows: int) -> str:
     """The comparison as Markdown."""
-    base, other = found.labels
-    head = [f"## {other} against {base}", f"Baseline: `{found.base.folder}`; compared: `{found.other.folder}`."]
-    head += [f"> **{_plain(text)}**" for text in warnings(found)]
-    rules = ["---", *["---:"] * (len(titles(found)) - 2), "---"]
-    table = "".join(f"| {' | '.join(map(_plain, cells))} |\n" for cells in (titles(found), rules, *lines(found)))
-    parts = [*head, table.rstrip(), *map(_plain, notes(found))]
-    for title, pairs, one in _changed(found, rows):
+    base, other = comparison.labels
+    head = [
+        f"## {other} against {base}",
+        f"Baseline: `{comparison.base.folder}`; compared: `{comparison.other.folder}`.",
+    ]
+    head += [f"> **{_plain(text)}**" for text in warnings(comparison)]
+    rules = ["---", *["---:"] * (len(titles(comparison)) - 2), "---"]
+    table = "".join(
+        f"| {' | '.join(map(_plain, cells))} |\n" for cells in (titles(comparison), rules, *lines(comparison))
+    )
+    parts = [*head, table.rstrip(), *map(_plain, notes(comparison))]
+    for title, pairs, one in _changed(comparison, rows):
         parts.append(f"### {title}")
         parts += [
             "\n".join([f"- {_where(pair, one)}", *(f"  - {_plain(who)}: {_code(said)}" for who, said in answers)])
-            for pair, answers in ((pair, _answers(pair, found.labels)) for pair in pairs)
+            for pair, answers in ((pair, _answers(pair, comparison.labels)) for pair in pairs)
         ]
-    if any(one.changed_most(rows) != ([], []) for one in found.sets.values()):
-        parts.append(_plain(_find_them(found)))
+    if any(one.changed_most(rows) != ([], []) for one in comparison.sets.values()):
+        parts.append(_plain(_find_them(comparison)))
     return "\n\n".join(parts) + "\n"
 
 
-def to_json(found: Comparison, rows: int) -> dict[str, Any]:
+def to_json(comparison: Comparison, rows: int) -> dict[str, Any]:
     """The comparison as JSON, in the metrics' own ranges."""
     return {
-        "baseline": {"folder": str(found.base.folder), "label": found.labels[0]},
-        "compared": {"folder": str(found.other.folder), "label": found.labels[1]},
-        "sets": {name: _set_json(one, rows) for name, one in found.sets.items()},
-        "macro": vars(found.macro),
-        "only_baseline": list(found.only_base),
-        "only_compared": list(found.only_other),
-        "warnings": warnings(found),
-        "notes": notes(found),
+        "baseline": {"folder": str(comparison.base.folder), "label": comparison.labels[0]},
+        "compared": {"folder": str(comparison.other.folder), "label": comparison.labels[1]},
+        "sets": {name: _set_json(one, rows) for name, one in comparison.sets.items()},
+        "macro": vars(comparison.macro),
+        "only_baseline": list(comparison.only_base),
+        "only_compared": list(comparison.only_other),
+        "warnings": warnings(comparison),
+        "notes": notes(comparison),
     }
 
 
@@ -179,21 +184,21 @@ def _of(macro: Macro) -> str:
     return f"{macro.sets} sets" if macro.sets == macro.of else f"{macro.sets} of {macro.of} sets"
 
 
-def _deviations(found: Comparison, *, matters: bool) -> list[tuple[str, list[str]]]:
+def _deviations(comparison: Comparison, *, matters: bool) -> list[tuple[str, list[str]]]:
     by_text: dict[str, list[str]] = {}
-    for name, one in found.sets.items():
+    for name, one in comparison.sets.items():
         for deviation in one.deviations:
             if deviation.matters is matters:
                 by_text.setdefault(deviation.text, []).append(name)
     return list(by_text.items())
 
 
-def _changed(found: Comparison, rows: int) -> Iterator[tuple[str, Sequence[Pair], SetComparison]]:
-    for name, one in found.sets.items():
+def _changed(comparison: Comparison, rows: int) -> Iterator[tuple[str, Sequence[Pair], SetComparison]]:
+    for name, one in comparison.sets.items():
         gained, lost = one.changed_most(rows)
         for what, pairs in (("gained", gained), ("lost", lost)):
             if pairs:
-                yield f"{name}: where {found.labels[1]} {what} most", pairs, one
+                yield f"{name}: where {comparison.labels[1]} {what} most", pairs, one
 
 
 def _where(pair: Pair, one: SetComparison) -> str:
@@ -207,10 +212,10 @@ def _answers(pair: Pair, labels: tuple[str, str]) -> list[tuple[str, str]]:
     return [(f"{label}, sample {line['sample']}", last_turn(line)) for label, line in shown]
 
 
-def _find_them(found: Comparison) -> str:
+def _find_them(comparison: Comparison) -> str:
     return (
         'A row in full: its lines in samples.jsonl of both folders, as by jq \'select(.set == "SET" and .number == '
-        f"NUMBER)' {found.base.folder / 'samples.jsonl'}"
+        f"NUMBER)' {comparison.base.folder / 'samples.jsonl'}"
     )
 
 

@@ -30,22 +30,22 @@ Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> its se
 def remarks(models: Mapping[str, EvaluationRun]) -> dict[str, dict[str, list[str]]]:
     """The reasons why scores of each run are not comparable with the first run's: model -> reason -> sets."""
     (first, base), *_ = models.items()
-    found: dict[str, dict[str, list[str]]] = {}
+    by_label: dict[str, dict[str, list[str]]] = {}
     for label, run in models.items():
         for name in run.sets:
             said = list(_unfinished(run, name))
             if label != first:
                 said += _against(base, run, name, first)
             for text in said:
-                found.setdefault(label, {}).setdefault(text, []).append(name)
-    return found
+                by_label.setdefault(label, {}).setdefault(text, []).append(name)
+    return by_label
 
 
-def numbered(found: Remarks) -> tuple[side_by_side.Marks, list[str]]:
-    """The remarks as numbers behind the scores, and the notes that explain the numbers."""
+def numbered(remarks: Remarks) -> tuple[side_by_side.Marks, list[str]]:
+    """Number the remarks. Return the numbers to print behind each score, and the notes that explain them."""
     marks: dict[str, dict[str, str]] = {}
     notes: list[str] = []
-    for label, by_text in found.items():
+    for label, by_text in remarks.items():
         for text, names in by_text.items():
             notes.append(f"({len(notes) + 1}) {label}: {text}, in {', '.join(names)}.")
             for name in names:

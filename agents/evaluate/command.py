@@ -185,10 +185,10 @@ def run(
             if journal.samples:
                 results_of(folder, journal)  # of the samples so far
             raise
-        finished, found = results_of(folder, journal)
-    for target, place in zip(targets, export(finished, found, targets, ExportOptions(step=given.step)), strict=True):
+        finished, results = results_of(folder, journal)
+    for target, place in zip(targets, export(finished, results, targets, ExportOptions(step=given.step)), strict=True):
         console.print(f"{target}: {place}")
-    return found
+    return results
 
 
 def dry_run(

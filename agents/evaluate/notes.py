@@ -44,12 +44,12 @@ def header(run: EvaluationRun, results: Results) -> list[str]:
 
 def _by_model(run: EvaluationRun, results: Results, roles: Sequence[Role]) -> dict[str, list[str]]:
     """Model -> the sets for which it had one of these roles; a jury's models with "+" between them."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    sets_of: defaultdict[str, list[str]] = defaultdict(list)
     for name, task in _tasks(results).items():
         for model in dict.fromkeys(" + ".join(models_asked(run.settings, role, task)) for role in roles):
             if model:
-                found[model].append(name)
-    return dict(found)
+                sets_of[model].append(name)
+    return dict(sets_of)
 
 
 def _with_sets(by_model: Mapping[str, Sequence[str]]) -> str:
@@ -58,21 +58,21 @@ def _with_sets(by_model: Mapping[str, Sequence[str]]) -> str:
 
 def warnings(run: EvaluationRun, results: Results) -> list[str]:
     """The lines below the table: what to know before you put these numbers beside others."""
-    found = []
+    lines = []
     if run.missing:
         asked = len(run.missing) + len(results.sets)
-        found.append(
+        lines.append(
             f"Not evaluated, and in no average, because there is no file: {', '.join(run.missing)} "
             f"({len(run.missing)} of the {asked} sets that were asked for)."
         )
     if run.suite and run.limit != SUITES[run.suite].rows:
         rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, SUITES[run.suite].rows))
-        found.append(f"The suite {run.suite} takes {suite_rows} of each set; this run takes {rows}.")
+        lines.append(f"The suite {run.suite} takes {suite_rows} of each set; this run takes {rows}.")
     shorter = [
         f"{name} ({count // run.n:,})" for name, count in run.wanted.items() if count // run.n < (run.limit or 0)
     ]
     if run.suite and shorter:
-        found.append(
+        lines.append(
             f"These sets' files have fewer rows than the {run.limit:,} that were asked for: {', '.join(shorter)}."
         )
     columns = columns_of(run.suite)
@@ -83,11 +83,11 @@ def warnings(run: EvaluationRun, results: Results) -> list[str]:
         for role, models, wanted in _deviations(run.settings, task)
     ]
     if others:
-        found.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
+        lines.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
     judged = [name for name, task in _tasks(results).items() if models_asked(run.settings, "judge", task)]
     if any(column.of(name) is not None for column in columns if column.source == "card" for name in judged):
-        found.append("The model card does not say who judged its numbers.")
-    return found
+        lines.append("The model card does not say who judged its numbers.")
+    return lines
 
 
 def _tasks(results: Results) -> dict[str, str]:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from agents.choice import without_thinking
 from agents.judge.untrusted import neutral
 from agents.task import Episode, Message
+from agents.thinking import without_thinking
 
 ENVIRONMENT = "Environment"
 END = "<END CHAT>"

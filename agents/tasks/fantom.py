@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from agents.answers import names_given, undressed
-from agents.choice import AnswerTask, letter_options, listed, tagged_answer, tagged_letter, with_letter
+from agents.answers import names_given, tagged_answer, tagged_letter, undressed
+from agents.choice import AnswerTask, letter_options, listed, with_letter
 from agents.judge import Judge
 from agents.metrics.overlap import normalized_tokens, token_f1
 from agents.prompts import load_prompt

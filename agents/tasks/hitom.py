@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agents.choice import AnswerTask, parse_options, tagged_letter
+from agents.answers import tagged_letter
+from agents.choice import AnswerTask, parse_options
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.quotations import Choices

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from agents.answers import folded, introduced, undressed
-from agents.choice import AnswerTask, letter_options, tagged_answer, with_letter
+from agents.answers import folded, introduced, tagged_answer, undressed
+from agents.choice import AnswerTask, letter_options, with_letter
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.quotations import Choices

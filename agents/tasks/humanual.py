@@ -15,12 +15,13 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field, field_validator
 
-from agents.choice import OneTurnTask, without_thinking
+from agents.choice import OneTurnTask
 from agents.judge import Judge, Role
 from agents.metrics.overlap import token_f1
 from agents.prompts import Prompt, load_prompt
 from agents.records import present
 from agents.task import Episode, Metric, NotBlank, Row, Verdict
+from agents.thinking import without_thinking
 
 DIMENSIONS = ("stance", "emotion", "belief", "value", "goal", "communication")
 LONG_GOLD = 20  # words; only a gold text of that length says how long a text should be

@@ -42,7 +42,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from agents.choice import feedback_paragraph, listed, without_thinking
+from agents.choice import feedback_paragraph, listed
 from agents.judge import Judge, Role
 from agents.judge.realism import (
     GTEVAL_INSTRUCTIONS,
@@ -63,6 +63,7 @@ from agents.prompts import Prompt, load_prompt
 from agents.quotations import runs
 from agents.records import Label, present
 from agents.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Task, Verdict
+from agents.thinking import without_thinking
 
 Assistant = Literal["record", "model"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import field_validator
 
-from agents.answers import folded_place, names_given
-from agents.choice import AnswerTask, listed, tagged_answer
+from agents.answers import folded_place, names_given, tagged_answer
+from agents.choice import AnswerTask, listed
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import present

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, create_model
 
-from agents.choice import feedback_paragraph, without_thinking
+from agents.choice import feedback_paragraph
 from agents.dialogue import View
 from agents.errors import JudgeFailure
 from agents.judge import Judge, Role
@@ -31,6 +31,7 @@ from agents.prompts import Prompt, load_prompt
 from agents.records import present
 from agents.task import Episode, Message, Metric, Task, Verdict
 from agents.tasks.sim_arena_rows import SimArenaRow, SimDocRow, SimMathRow, Trait
+from agents.thinking import without_thinking
 
 TURNS = 8  # messages of the policy
 SHOWN_CHARS = 1500  # of one turn of a conversation, for the judge: a tutor's turns can be pages

@@ -15,7 +15,8 @@ from typing import Any
 
 from pydantic import field_validator, model_validator
 
-from agents.choice import LetterTask, tagged_letter
+from agents.answers import tagged_letter
+from agents.choice import LetterTask
 from agents.prompts import load_prompt
 from agents.quotations import Choices
 from agents.records import Label, gold_letter, present, seen, user_text

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from agents.answers import chosen_option, folded, introduced, undressed
-from agents.choice import AnswerTask, tagged_answer
+from agents.answers import chosen_option, folded, introduced, tagged_answer, undressed
+from agents.choice import AnswerTask
 from agents.judge import Judge
 from agents.prompts import load_prompt
 from agents.records import user_text

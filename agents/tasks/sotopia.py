@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, Field
 
-from agents.choice import without_thinking
 from agents.dialogue import View, audible
 from agents.judge import Judge, Role
 from agents.policy import Players
@@ -23,6 +22,7 @@ from agents.prompts import Prompt, load_prompt
 from agents.records import present
 from agents.task import Episode, GroupKey, Message, Metric, Task, Verdict
 from agents.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow, other_than
+from agents.thinking import without_thinking
 
 Kind = Literal["speak", "non-verbal communication", "action", "leave", "none"]
 

@@ -3,10 +3,12 @@
 import pytest
 from samples import SAMPLES, load, tagged, verdict_of
 
-from agents.choice import listed, named, parse_options, tagged_answer, without_thinking
+from agents.answers import named, tagged_answer
+from agents.choice import listed, parse_options
 from agents.errors import BadRow
 from agents.metrics.overlap import token_f1
 from agents.rows import parse_row
+from agents.thinking import without_thinking
 
 
 # lower() can lengthen a text (the capital dotted I of Turkish becomes two characters): positions found in it are not

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import HITOM, SAMPLES, episode_of, load, real_fantom, real_hitom, real_paratomi, tagged, verdict_of
 
-from agents.choice import Critique, parse_options, tagged_letter
+from agents.answers import tagged_letter
+from agents.choice import Critique, parse_options
 from agents.errors import BadRow, JudgeFailure
 from agents.rows import parse_row
 from agents.task import Scored, Verdict

@@ -76,20 +76,11 @@ def usage(chance: random.Random) -> dict[str, Any]:
     return count.to_json()
 
 
-def recount(lines: list[str]) -> dict[str, float]:
-    """Every number again, from the lines of a trace file."""
-    n = refined_valid = draft_invalid = redactions = better = 0
-    drafts = refined = gap = 0.0
-    invalid: dict[str, int] = {}
-    judge: dict[str, float] = {}
-    contentless: dict[str, list[bool]] = {}
+def recount_of_redactions(sessions: list[dict[str, Any]]) -> dict[str, float]:
+    """How much feedback was redacted, and how often a refined answer became right after it."""
     written = redacted = 0
     became: dict[str, list[int]] = {}
-    times: dict[str, list[float]] = {}
-    for line in lines:
-        trace = json.loads(line)
-        n += 1
-        redactions += trace["redactions"]
+    for trace in sessions:
         leaked_whole = trace["feedback_failure"] is not None and trace["feedback_failure"]["cause"] == "leak"
         if trace["feedback"] is not None or leaked_whole:
             written += 1
@@ -98,6 +89,42 @@ def recount(lines: list[str]) -> dict[str, float]:
             if trace["draft"]["reward"] < trace["full_marks"]:
                 kind = "redacted" if trace["redactions"] else "untouched"
                 became.setdefault(kind, []).append(int(trace["refined"]["reward"] >= trace["full_marks"]))
+    numbers = {f"ditto/became_right/{kind}": sum(right) / len(right) for kind, right in became.items()}
+    return numbers | ({"ditto/share_redacted": redacted / written} if written else {})
+
+
+def recount_of_tasks(sessions: list[dict[str, Any]]) -> dict[str, float]:
+    """The numbers of each task, where there are several."""
+    numbers: dict[str, float] = {}
+    for task in {found["task"] for found in sessions} if len({found["task"] for found in sessions}) > 1 else ():
+        mine = [found for found in sessions if found["task"] == task]
+        scored = [found["draft"]["reward"] for found in mine if found["draft"]["valid"]]
+        pairs = [(f["draft"]["reward"], f["refined"]["reward"]) for f in mine if f["refined"] and f["refined"]["valid"]]
+        place = f"ditto/task/{task}"
+        numbers[f"{place}/sessions"] = len(mine)
+        numbers[f"{place}/share_invalid"] = (len(mine) - len(scored)) / len(mine)
+        numbers[f"{place}/share_refined"] = len(pairs) / len(mine)
+        if scored:
+            numbers[f"{place}/reward_draft"] = sum(scored) / len(scored)
+        if pairs:
+            numbers[f"{place}/reward_refined"] = sum(new for _, new in pairs) / len(pairs)
+            numbers[f"{place}/gap"] = sum(new - old for old, new in pairs) / len(pairs)
+            numbers[f"{place}/share_better"] = sum(new > old for old, new in pairs) / len(pairs)
+    return numbers
+
+
+def recount(lines: list[str]) -> dict[str, float]:
+    """Every number again, from the lines of a trace file."""
+    n = refined_valid = draft_invalid = redactions = better = 0
+    drafts = refined = gap = 0.0
+    invalid: dict[str, int] = {}
+    judge: dict[str, float] = {}
+    contentless: dict[str, list[bool]] = {}
+    times: dict[str, list[float]] = {}
+    for line in lines:
+        trace = json.loads(line)
+        n += 1
+        redactions += trace["redactions"]
         if trace["draft"]["valid"]:
             drafts += trace["draft"]["reward"]
         else:
@@ -134,10 +161,6 @@ def recount(lines: list[str]) -> dict[str, float]:
         "ditto/share_invalid": draft_invalid / n,
         "ditto/redactions": redactions,
     }
-    if written:
-        numbers["ditto/share_redacted"] = redacted / written
-    for kind, right in became.items():
-        numbers[f"ditto/became_right/{kind}"] = sum(right) / len(right)
     if n > draft_invalid:
         numbers["ditto/reward_draft"] = drafts / (n - draft_invalid)
     if refined_valid:
@@ -145,20 +168,7 @@ def recount(lines: list[str]) -> dict[str, float]:
         numbers["ditto/gap"] = gap / refined_valid
         numbers["ditto/share_better"] = better / refined_valid
     sessions = [json.loads(line) for line in lines]
-    for task in {found["task"] for found in sessions} if len({found["task"] for found in sessions}) > 1 else ():
-        mine = [found for found in sessions if found["task"] == task]
-        scored = [found["draft"]["reward"] for found in mine if found["draft"]["valid"]]
-        pairs = [(f["draft"]["reward"], f["refined"]["reward"]) for f in mine if f["refined"] and f["refined"]["valid"]]
-        place = f"ditto/task/{task}"
-        numbers[f"{place}/sessions"] = len(mine)
-        numbers[f"{place}/share_invalid"] = (len(mine) - len(scored)) / len(mine)
-        numbers[f"{place}/share_refined"] = len(pairs) / len(mine)
-        if scored:
-            numbers[f"{place}/reward_draft"] = sum(scored) / len(scored)
-        if pairs:
-            numbers[f"{place}/reward_refined"] = sum(new for _, new in pairs) / len(pairs)
-            numbers[f"{place}/gap"] = sum(new - old for old, new in pairs) / len(pairs)
-            numbers[f"{place}/share_better"] = sum(new > old for old, new in pairs) / len(pairs)
+    numbers |= recount_of_redactions(sessions) | recount_of_tasks(sessions)
     numbers |= {f"ditto/invalid/{key}": count / n for key, count in invalid.items()}
     numbers |= {f"judge/{key}": value for key, value in judge.items() if not key.endswith("cache_hits")}
     for key, hits in judge.items():

@@ -26,17 +26,17 @@ SCRIPTS = ("store", "elements", "link", "list", "browser", "scene", "sample")
 _HERE = Path(__file__).parent
 
 
-def write_comparison(found: Comparison, file: Path) -> None:
+def write_comparison(comparison: Comparison, file: Path) -> None:
     """Write the page. Its links lead to the two reports, relative to the folder of `file`."""
-    write_page(file, _pieces(found, file.parent))
+    write_page(file, _pieces(comparison, file.parent))
 
 
-def _pieces(found: Comparison, folder: Path) -> Iterator[str]:
-    rows = paired_rows(found)
+def _pieces(comparison: Comparison, folder: Path) -> Iterator[str]:
+    rows = paired_rows(comparison)
     page = Page(
         kind="comparison",
-        title=join(" against ".join(reversed(found.labels))),
-        results=filled(_own("results.html"), overview=overview(found), table=sets_table(found)),
+        title=join(" against ".join(reversed(comparison.labels))),
+        results=filled(_own("results.html"), overview=overview(comparison), table=sets_table(comparison)),
         entry="row",
         entries="rows",
         state="Outcome",
@@ -46,13 +46,13 @@ def _pieces(found: Comparison, folder: Path) -> Iterator[str]:
         script="\n".join((script_of(SCRIPTS), _own("pairs.js"), script_of(["page"]))),
     )
     known = {
-        "labels": found.labels,
-        "reports": [_report(run.folder, folder) for run in (found.base, found.other)],
-        "sets": [set_facts(name, one.headline) for name, one in found.sets.items()],
+        "labels": comparison.labels,
+        "reports": [_report(run.folder, folder) for run in (comparison.base, comparison.other)],
+        "sets": [set_facts(name, one.headline) for name, one in comparison.sets.items()],
         "names": names_of(row.pair.base[0]["groups"] for row in rows),
     }
     lines = (to_json(row_line(row)) for row in rows)
-    return page.pieces(lines, known, lambda starts: index(rows, list(found.sets), starts))
+    return page.pieces(lines, known, lambda starts: index(rows, list(comparison.sets), starts))
 
 
 def _report(run: Path, folder: Path) -> str | None:

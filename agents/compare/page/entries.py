@@ -29,10 +29,10 @@ class PairedRow(NamedTuple):
     gain: float
 
 
-def paired_rows(found: Comparison) -> list[PairedRow]:
+def paired_rows(comparison: Comparison) -> list[PairedRow]:
     """All paired rows of a comparison, in the order of its sets and of their files."""
     rows = []
-    for name, one in found.sets.items():
+    for name, one in comparison.sets.items():
         for pair in one.paired.pairs:
             shown = pair.shown()
             base, other = answers_of(shown)

@@ -11,30 +11,30 @@ from agents.evaluate.report.markup import Markup, element, join
 TALLY = "won / tied / lost"
 
 
-def overview(found: Comparison) -> Markup:
+def overview(comparison: Comparison) -> Markup:
     """Names and folders of the two runs, warnings and notes."""
-    base, other = found.labels
-    facts = (("Baseline", base, found.base), ("Compared with it", other, found.other))
+    base, other = comparison.labels
+    facts = (("Baseline", base, comparison.base), ("Compared with it", other, comparison.other))
     listed = [
         element("div", element("dt", title), element("dd", element("b", label), f" {run.folder}"))
         for title, label, run in facts
     ]
-    warnings = [element("p", text) for text in report.warnings(found)]
+    warnings = [element("p", text) for text in report.warnings(comparison)]
     return join(
         element("p", "SOUL, row by row", class_="kind"),
         element("h1", f"{other} against {base}"),
         element("dl", *listed, class_="facts"),
         element("section", *warnings, class_="warnings", aria_label="Warnings") if warnings else None,
-        element("div", *(element("p", text) for text in report.notes(found)), class_="notes"),
+        element("div", *(element("p", text) for text in report.notes(comparison)), class_="notes"),
     )
 
 
-def sets_table(found: Comparison) -> Markup:
+def sets_table(comparison: Comparison) -> Markup:
     """The table of sets, as in the terminal; a set's name and its counts link to the rows."""
-    titles = report.titles(found)
-    ones = list(found.sets.values())
+    titles = report.titles(comparison)
+    ones = list(comparison.sets.values())
     rows = []
-    for place, cells in enumerate(report.lines(found)):
+    for place, cells in enumerate(report.lines(comparison)):
         one = ones[place] if place < len(ones) else None
         rows.append(_row(titles, cells, one))
     head = element("tr", *(element("th", title, scope="col") for title in titles))

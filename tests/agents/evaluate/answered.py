@@ -2,7 +2,7 @@
 
 from finished_samples import TOM, sample, usage
 
-from agents.choice import tagged_letter
+from agents.answers import tagged_letter
 from agents.tasks.hitom import HiToM
 
 THOUGHT = "He must not know <b>this</b>."

@@ -7,7 +7,7 @@ page asks for nothing.
 
 import pytest
 from answered import ALONE, answered, encounter, give_hitom_answers, scene
-from browser_pages import chromium, column, found, needs_a_browser, opener, until
+from browser_pages import column, found, needs_a_browser, opener, until
 from finished_run import finished_run
 from finished_samples import TOM, numbered, usage
 from hostile_samples import HOSTILE
@@ -109,12 +109,6 @@ def test_scores_of_other_judges_are_called_not_comparable(tmp_path):
 
 
 # ---- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

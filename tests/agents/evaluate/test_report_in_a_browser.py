@@ -11,7 +11,7 @@ from threading import Thread
 from urllib.parse import quote
 
 import pytest
-from browser_pages import chromium, column, found, needs_a_browser, opener, until
+from browser_pages import column, found, needs_a_browser, opener, until
 from finished_run import finished_run
 from finished_samples import TOM
 from hostile_samples import HOSTILE, MINE, lines
@@ -30,12 +30,6 @@ def report(tmp_path_factory):
     run = finished_run(tmp_path_factory.mktemp("run"), lines())
     found = summarise(run.samples, run.sets)
     return write_html(run, found, breakdowns(run, found))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

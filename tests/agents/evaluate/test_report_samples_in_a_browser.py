@@ -7,7 +7,7 @@ text, and what is new can be read in light, in the dark and on a phone.
 
 import pytest
 from answered import THOUGHT, answered, encounter, give_hitom_answers, scene
-from browser_pages import chromium, column, found, needs_a_browser, opener, until
+from browser_pages import column, found, needs_a_browser, opener, until
 from finished_run import finished_run
 from finished_samples import TOM, numbered
 from test_report_in_a_browser import luminance
@@ -29,12 +29,6 @@ def report(tmp_path_factory):
         run = finished_run(tmp_path_factory.mktemp("run"), lines)
         results = summarise(run.samples, run.sets)
         return write_html(run, results, breakdowns(run, results))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

@@ -1,0 +1,11 @@
+"""What the tests of pages in a browser share."""
+
+import pytest
+
+from tests.agents.evaluate.browser_pages import chromium
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as launched:
+        yield launched
