@@ -10,7 +10,18 @@ from __future__ import annotations
 
 import sys
 
-from ditto.launch import main
+from agents.command_line import run_command
+
+
+def train() -> int:
+    """Imports the launcher behind the error border, because the import takes seconds."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        return 0
+    from ditto.launch import main
+
+    return main(sys.argv[1:])
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_command(train))

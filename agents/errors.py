@@ -1,11 +1,12 @@
 """Every exception that this package raises on purpose.
 
-`SoulError` is a mistake a user can mend before a run starts (a bad row, an unknown task): its text names file, row,
-field and remedy. `SessionError` is what can go wrong inside one session; the driver turns it into a `Failure` that
-is masked and counted, so one bad session never becomes a number and never stops the others.
+`SoulError` is an error that the user can fix (a bad row, an unknown task, a full disk): its text names file, row, field
+and remedy, and its class sets the exit code of the command (`agents.command_line`). `SessionError` is what can go wrong
+inside one session; the driver turns it into a `Failure` that is masked and counted, so one bad session never becomes a
+number and never stops the others.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 Cause = Literal[
     "rate_limit",  # 429
@@ -34,10 +35,20 @@ TRANSIENT: frozenset[Cause] = frozenset({"rate_limit", "server_error", "timeout"
 CONTENT: frozenset[Cause] = frozenset({"empty", "refusal", "truncated", "invalid"})
 PERMANENT: frozenset[Cause] = frozenset({"auth", "not_found", "bad_request"})
 SYSTEMIC: frozenset[Cause] = frozenset({"outage", "budget"})
+# What says nothing about an answer: once the endpoint, the key or the money is there again, another try may succeed. A
+# quorum is missed by members of any cause; those that gave a verdict answer from the cache.
+INFRASTRUCTURE: frozenset[Cause] = TRANSIENT | SYSTEMIC | {"auth", "not_found", "policy", "deadline", "quorum"}
 
 
 class SoulError(Exception):
-    """A mistake in the input that the user can mend; the message says where it is and what to do."""
+    """An error that the user can fix; the message says where it is and what to do.
+
+    Attributes:
+        exit_code: of a command that ends with this error. 2: the command or its input is wrong, nothing was started.
+            1: the run began and could not go on.
+    """
+
+    exit_code: ClassVar[int] = 2
 
 
 class UnknownTask(SoulError):
@@ -52,12 +63,30 @@ class MissingKey(SoulError):
     """The environment variable that should hold an endpoint's key is not set."""
 
 
+class BadKey(MissingKey):
+    """That environment variable holds a text that cannot be a key: with a line break or curly quotes, or too short."""
+
+
 class BadSettings(SoulError):
     """A setting of the judge gateway or an option of a task is unknown or cannot be."""
 
 
 class BadCache(SoulError):
     """The judge's cache file cannot be used."""
+
+
+class FolderInUse(SoulError):
+    """Another process writes to this folder."""
+
+
+class RunFailed(SoulError):
+    """A run began and could not go on."""
+
+    exit_code = 1
+
+
+class OutOfSpace(RunFailed):
+    """A disk is full. What was complete before is still complete."""
 
 
 class SessionError(Exception):

@@ -47,6 +47,8 @@ def read_rows(files: Sequence[str]) -> list[TaskRow]:
 
 
 def _read_file(file: str) -> Iterator[TaskRow]:
+    if Path(file).is_dir():
+        raise BadRow(f"{file} is a folder. Name the parquet files in it.")
     if not Path(file).is_file():
         raise BadRow(f"{file}: there is no such file. Name parquet files with TRAIN_FILES and VAL_FILES, or see data/.")
     try:
@@ -77,8 +79,8 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
     where = f"{file}, row {number}"
     if not isinstance(data_source, str):
         raise BadRow(
-            f"{where}, field data_source: expected the name of a task, got {data_source!r}. Mend the record or build "
-            "the file again."
+            f"{where}, field data_source: expected the name of a task, got {data_source!r}. Correct the record "
+            "or build the file again."
         )
     try:
         task = tasks.load(data_source)
@@ -86,8 +88,8 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
         raise BadRow(f"{where}, field data_source: {error}") from error
     if not isinstance(extra_info, dict):
         raise BadRow(
-            f"{where}, field extra_info: expected a struct of the task's fields, got {type(extra_info).__name__}. Mend "
-            "the record or build the file again."
+            f"{where}, field extra_info: expected a struct of the task's fields, got {type(extra_info).__name__}. "
+            "Correct the record or build the file again."
         )
     try:
         row = task.row_type.model_validate({"index": number, **{k: v for k, v in extra_info.items() if v is not None}})
@@ -97,10 +99,10 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
         name = ".".join(str(part) for part in first["loc"]) or "extra_info"
         message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
         raise BadRow(
-            f"{where}, field {name}: {message}. Mend the record or build the file again (schema: "
+            f"{where}, field {name}: {message}. Correct the record or build the file again (schema: "
             f"{task.row_type.__name__} in {task.row_type.__module__})."
         ) from error
     except ValueError as error:
         name, _, message = str(error).partition(": ")
-        raise BadRow(f"{where}, field {name}: {message}. Mend the record or build the file again.") from error
+        raise BadRow(f"{where}, field {name}: {message}. Correct the record or build the file again.") from error
     return TaskRow(task, row, file, number)

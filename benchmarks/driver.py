@@ -13,14 +13,14 @@ only the second is comparable. Goal: below 2 % of a step of 300 s at 4,096 sessi
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
+import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +35,8 @@ from verl.trainer.ppo.metric_utils import RolloutMoELoadBalanceMetricsAccumulato
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from agents import examples
+from agents.arguments import positive_int
+from agents.command_line import Parser, reports_errors
 from agents.evaluate.collection import seldom_collected
 from agents.judge import Gateway, Judge
 from agents.refine import RefineSettings, run_session
@@ -42,7 +44,8 @@ from agents.testing import FakeOpenAI, scripted_players
 from benchmarks.judge import console, new_table, print_load
 from ditto.agent_loop import SequenceRecord
 from ditto.batch.queue import KVBatchMeta, tq
-from ditto.launch import load_config
+from ditto.checkpoint_writer import CheckpointWriter
+from ditto.compose import load_config
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.settings import Settings
 from ditto.traces import RunFolder
@@ -227,6 +230,7 @@ class Trainer(DittoTrainerSync):
         self.use_critic = False
         self._asked_prompts = config.data.train_batch_size
         self._step_batch, self._updated = None, False
+        self.checkpoints = CheckpointWriter(config, lambda _name: nullcontext())
         self.replay_buffer = self._build_replay_buffer()
 
 
@@ -275,11 +279,12 @@ def show(clocks: dict[int, Clock], turns: int, tokens: int) -> None:
     print_load()
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.driver", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--sessions", type=int, nargs="+", default=[512, 1024, 4096])
-    parser.add_argument("--turns", type=int, default=30, help="of the policy, in each episode")
-    parser.add_argument("--tokens", type=int, default=16, help="of a turn, and of what others say in between")
+    parser = Parser(prog="python -m benchmarks.driver", description=__doc__)
+    parser.add_argument("--sessions", type=positive_int, nargs="+", default=[512, 1024, 4096])
+    parser.add_argument("--turns", type=positive_int, default=30, help="of the policy, in each episode")
+    parser.add_argument("--tokens", type=positive_int, default=16, help="of a turn, and of what others say in between")
     given = parser.parse_args(arguments)
     trace = played_session(given.turns)
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
@@ -295,4 +300,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

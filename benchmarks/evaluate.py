@@ -24,7 +24,6 @@ more.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -38,6 +37,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from agents.arguments import existing_file, non_negative_float, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.examples.__main__ import write
 from benchmarks.fixed_latency_server import ROOT, served
 from benchmarks.judge import check_server, console, new_table, print_load, spread
@@ -194,15 +195,16 @@ def show(runs: Rounds, title: str) -> None:
     console.print(table)
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0 where all targets are met, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.evaluate", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rows", type=int, default=2000)
-    parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--latency", type=float, default=0.05)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser = Parser(prog="python -m benchmarks.evaluate", description=__doc__)
+    parser.add_argument("--rows", type=positive_int, default=2000)
+    parser.add_argument("--concurrency", type=positive_int, default=64)
+    parser.add_argument("--latency", type=non_negative_float, default=0.05)
+    parser.add_argument("--repeats", type=positive_int, default=5)
     parser.add_argument("--only", nargs="+", choices=WITHOUT_LATENCY, default=WITHOUT_LATENCY, metavar="CONTENDER")
-    parser.add_argument("--lm-eval-python", type=Path, help="an interpreter that has lm-eval[api]")
+    parser.add_argument("--lm-eval-python", type=existing_file, help="an interpreter that has lm-eval[api]")
     given = parser.parse_args(arguments)
     names = [name for name in WITHOUT_LATENCY if name in (*given.only, *WITH_LATENCY)]
     if given.lm_eval_python is None and "lm-eval" in names:

@@ -9,19 +9,22 @@ and connections' first uses are outside; all that is paid for rows is inside: re
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import io
 import json
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+
+from agents.arguments import output_file, positive_int
+from agents.command_line import Parser, reports_errors
 
 MODEL = "fixed"
 Evaluate = Callable[["Work"], int]
@@ -142,16 +145,17 @@ def measured(evaluate: Evaluate, work: Work, warm_up: int) -> dict[str, float]:
     return {"seconds": seconds, "cpu": cpu, "answered": answered}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m benchmarks.evaluate_contenders", description=__doc__)
     parser.add_argument("name", choices=list(CONTENDERS))
     parser.add_argument("--url", required=True)
     parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--concurrency", type=int, required=True)
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("--concurrency", type=positive_int, required=True)
+    parser.add_argument("--limit", type=positive_int)
     parser.add_argument("--warm-up", type=int, default=64)
-    parser.add_argument("--profile", type=Path, help="write cProfile's numbers here")
-    given = parser.parse_args()
+    parser.add_argument("--profile", type=output_file, help="write cProfile's numbers here")
+    given = parser.parse_args(arguments)
     work = Work(given.url, given.rows, given.concurrency, Path(), given.limit)
     evaluate = CONTENDERS[given.name]
     if given.profile:
@@ -165,4 +169,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,17 +9,19 @@ byte has come. It understands no more of HTTP/1.1 than clients of a JSON endpoin
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from agents.arguments import non_negative_float
+from agents.command_line import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -175,13 +177,16 @@ def maximum_rate(answer: str, requests: int = 20_000, connections: int = 64, bod
         return max(asyncio.run(_ask_all(url, requests, min(connections, requests), body_bytes)) for _ in range(3))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--latency", type=float, default=0.5, help="seconds from a request's last byte to the answer")
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m benchmarks.fixed_latency_server", description=__doc__)
+    parser.add_argument(
+        "--latency", type=non_negative_float, default=0.5, help="seconds from a request's last byte to the answer"
+    )
     parser.add_argument("--answer", default='{"score": 7, "critique": "Look again."}', help="text of every completion")
-    arguments = parser.parse_args()
-    asyncio.run(serve(arguments.answer, arguments.latency))
+    given = parser.parse_args(arguments)
+    asyncio.run(serve(given.answer, given.latency))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,10 +14,10 @@ GPU everything runs at toy sizes, which shows that the script works, and nothing
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 import torch
 import transformers
 
+from agents.command_line import Parser, reports_errors
 from benchmarks import gpu_attention, gpu_head, gpu_training
 
 PARTS = {"attention": gpu_attention.measure, "head": gpu_head.measure, "training": gpu_training.measure}
@@ -45,8 +46,9 @@ def measure(device: str, parts: Sequence[str]) -> dict[str, Any]:
     return results
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").split("\n")[0])
+    parser = Parser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "baselines")
     given = parser.parse_args(arguments)
@@ -64,4 +66,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -20,6 +20,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from agents.command_line import Parser
 from ditto.model import attention
 
 TENSORS = ("output", "query", "key", "value")  # the output, and the gradients of the inputs
@@ -176,4 +177,5 @@ def _wait(tensor: Tensor) -> None:
 
 
 if __name__ == "__main__":
+    Parser(prog="python -m benchmarks.gpu_attention", description=__doc__).parse_args()
     print(json.dumps(measure("cuda" if torch.cuda.is_available() else "cpu"), indent=2))

@@ -9,7 +9,6 @@ backward pass needs beyond weights and hidden states. `--json` prints the number
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -20,6 +19,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from agents.arguments import positive_int
+from agents.command_line import Parser, reports_errors
+
 ROOT = Path(__file__).resolve().parents[1]
 ONE_SIZE = """
 import json, sys
@@ -28,12 +30,13 @@ print(json.dumps(measure(*json.loads(sys.argv[1]))))
 """
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.head", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 4096])
-    parser.add_argument("--hidden", type=int, help="hidden size; without it 128 on a CPU, 4,096 on a GPU")
+    parser = Parser(prog="python -m benchmarks.head", description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--tokens", type=positive_int, nargs="+", default=[1024, 4096])
+    parser.add_argument("--hidden", type=positive_int, help="hidden size; without it 128 on a CPU, 4,096 on a GPU")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"} if given.device == "cpu" else dict(os.environ)
@@ -58,4 +61,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -31,6 +31,7 @@ import itertools
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,6 +44,8 @@ from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.table import Table
 
+from agents.arguments import non_negative_float, output_file, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.judge import Gateway, GatewaySettings, Judge
 from agents.judge.structured import response_format
 from agents.policy import Players
@@ -379,32 +382,33 @@ def plot(file: Path, step: dict[int, float], expected: dict[int, float], floor: 
     console.print(f"drawn: {file}")
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.judge", description=(__doc__ or "").split("\n")[0])
+    parser = Parser(prog="python -m benchmarks.judge", description=__doc__)
     what = parser.add_subparsers(required=True)
     compare = what.add_parser("compare", help="against a plain client: requests/s and CPU")
-    compare.add_argument("--calls", type=int, default=2048)
-    compare.add_argument("--concurrency", type=int, default=256)
-    compare.add_argument("--latency", type=float, nargs="+", default=[1.0, 0.0])
-    compare.add_argument("--repeats", type=int, default=8)
+    compare.add_argument("--calls", type=positive_int, default=2048)
+    compare.add_argument("--concurrency", type=positive_int, default=256)
+    compare.add_argument("--latency", type=non_negative_float, nargs="+", default=[1.0, 0.0])
+    compare.add_argument("--repeats", type=positive_int, default=8)
     compare.set_defaults(run=run_compare)
     cap = what.add_parser("cap", help="requests/s over cap / latency")
-    cap.add_argument("--calls", type=int, help="of a run; where left out, 12 times the cap")
-    cap.add_argument("--concurrency", type=int, nargs="+", default=[16, 64, 256])
-    cap.add_argument("--latency", type=float, nargs="+", default=[1.0])
-    cap.add_argument("--repeats", type=int, default=3)
+    cap.add_argument("--calls", type=positive_int, help="of a run; where left out, 12 times the cap")
+    cap.add_argument("--concurrency", type=positive_int, nargs="+", default=[16, 64, 256])
+    cap.add_argument("--latency", type=non_negative_float, nargs="+", default=[1.0])
+    cap.add_argument("--repeats", type=positive_int, default=3)
     cap.set_defaults(run=run_cap)
     for command in (compare, cap):
         command.add_argument("--burst", action="store_true", help="all askers begin in one moment")
     sweep = what.add_parser("sweep", help="a step's judging by the judge's cap, with the real driver")
-    sweep.add_argument("--sessions", type=int, default=128)
-    sweep.add_argument("--concurrency", type=int, nargs="+", default=[4, 8, 16, 32, 64, 128])
-    sweep.add_argument("--latency", type=float, default=0.5)
-    sweep.add_argument("--repeats", type=int, default=2)
-    sweep.add_argument("--plot", type=Path, help="draw it to this file")
+    sweep.add_argument("--sessions", type=positive_int, default=128)
+    sweep.add_argument("--concurrency", type=positive_int, nargs="+", default=[4, 8, 16, 32, 64, 128])
+    sweep.add_argument("--latency", type=non_negative_float, default=0.5)
+    sweep.add_argument("--repeats", type=positive_int, default=2)
+    sweep.add_argument("--plot", type=output_file, help="draw it to this file")
     sweep.set_defaults(run=run_sweep)
     for command in (compare, cap, sweep):
-        command.add_argument("--words", type=int, default=150, help="words of the text that is judged")
+        command.add_argument("--words", type=positive_int, default=150, help="words of the text that is judged")
     given = parser.parse_args(arguments)
     if given.run is not run_sweep and given.calls:
         most = given.concurrency if given.run is run_compare else max(given.concurrency)
@@ -414,4 +418,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -33,10 +33,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import math
 import random
 import statistics
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -50,6 +50,8 @@ from typing import Any, Literal, TypeVar
 import openai
 
 from agents import examples
+from agents.arguments import non_negative_float, output_file, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.examples.example import Example, Player, Style
 from agents.judge import ANY_KEY, Gateway, Judge
 from agents.message import Message
@@ -147,7 +149,7 @@ class Sleeper(openai.AsyncOpenAI):
         request = ChatRequest(next(self._numbers), body)
         made = answer(request).answer(request)
         await asyncio.sleep(made.delay)
-        return json.loads(made.body)
+        return made.body
 
 
 def connected(cap: int, sdk: bool) -> Gateway:
@@ -343,11 +345,14 @@ def plot(file: Path, runs: dict[str, Run]) -> None:
     console.print(f"drawn: {file}")
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rollout", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--sessions", type=int, default=512)
-    parser.add_argument("--concurrency", type=int, help="the endpoint's cap; where left out, one call a session")
-    shape: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("MEDIAN", "SIGMA")}
+    parser = Parser(prog="python -m benchmarks.rollout", description=__doc__)
+    parser.add_argument("--sessions", type=positive_int, default=512)
+    parser.add_argument(
+        "--concurrency", type=positive_int, help="the endpoint's cap; where left out, one call a session"
+    )
+    shape: dict[str, Any] = {"type": non_negative_float, "nargs": 2, "metavar": ("MEDIAN", "SIGMA")}
     parser.add_argument("--policy", **shape, default=(0.3, 0.5), help="seconds of a turn of the policy")
     parser.add_argument("--endpoint", **shape, default=(0.35, 1.0), help="seconds of a call of any other model")
     parser.add_argument("--seed", type=int, default=0)
@@ -355,7 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--style", choices=["oracle", "random"], default="oracle", help="random: all turns there may be"
     )
     parser.add_argument("--sdk", action="store_true", help="the SDK's own client, on a transport in process")
-    parser.add_argument("--plot", type=Path, help="draw it to this file")
+    parser.add_argument("--plot", type=output_file, help="draw it to this file")
     given = parser.parse_args(arguments)
     runs = compare(given)
     show(runs, given)
@@ -364,4 +369,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

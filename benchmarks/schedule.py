@@ -15,8 +15,8 @@ time.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +29,8 @@ from unittest import mock
 from rich.console import Console
 from rich.table import Table
 
+from agents.arguments import non_negative_float, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.evaluate import engine
 from agents.evaluate.journal import Journal
 from agents.evaluate.schedule import Capacity, Schedule
@@ -145,13 +147,14 @@ def measured(sets: dict[str, Path], latency: float, concurrency: int, kind: type
     return run
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--short", type=int, default=240, help="rows of one turn")
-    parser.add_argument("--long", type=int, default=48, help="rows of twenty turns")
-    parser.add_argument("--latency", type=float, default=0.5, help="seconds of an answer")
-    parser.add_argument("--concurrency", type=int, default=8, help="requests to the policy in flight")
-    given = parser.parse_args()
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m benchmarks.schedule", description=__doc__)
+    parser.add_argument("--short", type=positive_int, default=240, help="rows of one turn")
+    parser.add_argument("--long", type=positive_int, default=48, help="rows of twenty turns")
+    parser.add_argument("--latency", type=non_negative_float, default=0.5, help="seconds of an answer")
+    parser.add_argument("--concurrency", type=positive_int, default=8, help="requests to the policy in flight")
+    given = parser.parse_args(arguments)
     table = Table(title=f"{given.short} samples of one turn, {given.long} of {TURNS + 1} and a partner's {TURNS}")
     for column in ("", "seconds", "tail", "error at 20 % of samples", "error at 20 % of time"):
         table.add_column(column, justify="right" if column else "left")
@@ -168,4 +171,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

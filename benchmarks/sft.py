@@ -27,6 +27,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from agents.arguments import existing_file, positive_int
+from agents.command_line import Parser, reports_errors
+
 ROOT = Path(__file__).resolve().parents[1]
 WARM = 2  # steps that are not counted
 CONTEXT = 512  # tokens that a sequence may have
@@ -103,14 +106,11 @@ def settings_words(folder: Path, size: str) -> list[str]:
 
 def ours(folder: Path, size: str) -> None:
     """Our trainer, as a process of torchrun runs it; its metrics tell the rate of every step."""
+    from sft.checkpoints import RESUME_VARIABLE
     from sft.launch import WORKER, main
 
-    words = [
-        *settings_words(folder, size),
-        f"run.dir={folder}/ours",
-        "trainer.resume_mode=disable",
-        "trainer.logger=[]",
-    ]
+    os.environ[RESUME_VARIABLE] = ""  # from the beginning
+    words = [*settings_words(folder, size), f"run.dir={folder}/ours", "trainer.logger=[]"]
     assert main([WORKER, *words]) == 0
     lines = [json.loads(line) for line in (folder / "ours" / "metrics.jsonl").open()]
     tell([line["perf/tokens_per_second"] for line in lines])
@@ -224,12 +224,15 @@ def measure(size: str, rounds: int, trl_python: str | None) -> dict[str, list[fl
     return found
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sft", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m benchmarks.sft", description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=[*SIZES], default=[*SIZES])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--trl-python", help="an interpreter that has TRL; without it TRL is left out")
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    parser.add_argument(
+        "--trl-python", type=existing_file, help="an interpreter that has TRL; without it TRL is left out"
+    )
     parser.add_argument("--contender", choices=("ours", "by-hand"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -250,4 +253,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

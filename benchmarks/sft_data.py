@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from rich.table import Table
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase
 
+from agents.arguments import output_file, positive_int
+from agents.command_line import Parser, reports_errors
 from recipe.demo.tiny_model import build_tokenizer
 from sft.batches import StepBatches
 from sft.corpus import Corpus, open_corpus
@@ -269,19 +271,22 @@ def large(sizes: list[int], batches: int) -> dict[str, float]:
     return found
 
 
-def main() -> None:
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m benchmarks.sft_data", description=__doc__)
     parser.add_argument(
         "parts", nargs="*", help="throughput, memory, start (memory and start are one run); all by default"
     )
-    parser.add_argument("--rows", type=int, default=24_000, help="of the corpus for throughput")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--batches", type=int, default=3000, help="that the worker reads whose memory is watched")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--rows", type=positive_int, default=24_000, help="of the corpus for throughput")
+    parser.add_argument("--workers", type=positive_int, default=2)
+    parser.add_argument(
+        "--batches", type=positive_int, default=3000, help="that the worker reads whose memory is watched"
+    )
+    parser.add_argument("--sizes", type=positive_int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--json", type=Path, help="write the numbers there")
-    args = parser.parse_args()
+    parser.add_argument("--json", type=output_file, help="write the numbers there")
+    args = parser.parse_args(arguments)
     if args.child:
         child(args.child, args.batches)
         return
@@ -296,4 +301,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,12 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from agents.arguments import positive_int
+from agents.command_line import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
@@ -234,23 +238,24 @@ def print_phases(medians: dict[str, dict[str, float]], steps: int) -> None:
     console.print(table)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.step", description=(__doc__ or "").split("\n")[0])
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m benchmarks.step", description=__doc__)
     what = parser.add_subparsers(required=True)
     update = what.add_parser("update", help="our update against plain verl's, in one process")
-    update.add_argument("--sequences", type=int, default=48)
-    update.add_argument("--updates", type=int, default=2)
-    update.add_argument("--prompt", type=int, default=110, help="mean tokens")
-    update.add_argument("--response", type=int, default=24, help="mean tokens")
-    update.add_argument("--budget", type=int, default=8192, help="tokens of a micro-batch")
-    update.add_argument("--rounds", type=int, default=40)
+    update.add_argument("--sequences", type=positive_int, default=48)
+    update.add_argument("--updates", type=positive_int, default=2)
+    update.add_argument("--prompt", type=positive_int, default=110, help="mean tokens")
+    update.add_argument("--response", type=positive_int, default=24, help="mean tokens")
+    update.add_argument("--budget", type=positive_int, default=8192, help="tokens of a micro-batch")
+    update.add_argument("--rounds", type=positive_int, default=40)
     update.set_defaults(run=run_update)
     phases = what.add_parser("phases", help="seconds per phase of real grpo and ditto steps")
-    phases.add_argument("--steps", type=int, default=6)
+    phases.add_argument("--steps", type=positive_int, default=6)
     phases.set_defaults(run=run_phases)
-    arguments = parser.parse_args()
-    arguments.run(arguments)
+    given = parser.parse_args(arguments)
+    given.run(arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,13 +11,14 @@ plain words, and some preferred responses repeat it. What is blank or tells it i
 is never copied.
 """
 
-import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agents.command_line import Parser
 from agents.records import described, seen
 from agents.tasks.alignx import AlignX, AlignXRow
 from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
@@ -123,7 +124,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.alignx", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.alignx", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
     converting.add_argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")
@@ -141,10 +142,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.alignx", build, arguments)
+    return run("data.alignx", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,20 +1,26 @@
 """What a builder of task files returns: the files it wrote and, with the reason, every row it left out.
 
 A builder module has two functions. `build` parses the builder's command line, writes the files and returns a `Built`;
-it raises ValueError or OSError if a source cannot be read. `main` is `run("data.hitom", build, arguments)`.
+it raises ValueError or OSError if a source cannot be read. `main` returns `run("data.hitom", build, arguments)`.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from agents.arguments import fraction, output_file, positive_int
+from agents.command_line import run_command
+from agents.errors import SoulError
 from data.rows import Record, split_groups, write_rows
+
+
+class BadSource(SoulError):
+    """A source cannot be read, or the options ask for what it does not have."""
 
 
 class Converted(NamedTuple):
@@ -72,25 +78,29 @@ def counted(what: str, counts: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(f"{what}: {count:,} ({reason})" for reason, count in counts.items() if count)
 
 
-def run(name: str, build: Callable[[Sequence[str] | None], Built], arguments: Sequence[str] | None) -> None:
-    """Run a builder's command line: print what was built, or exit with one line if a source cannot be read."""
-    try:
-        built = build(arguments)
-    except OSError as error:
-        sys.exit(f"{name}: {error.filename}: {error.strerror}" if error.filename else f"{name}: {error}")
-    except ValueError as error:
-        sys.exit(f"{name}: {error}")
-    print("\n".join(built.lines()))
+def run(name: str, build: Callable[[Sequence[str] | None], Built], arguments: Sequence[str] | None) -> int:
+    """Run a builder's command line, print what it built, and report its errors. Returns the exit code."""
+
+    def build_and_print() -> None:
+        try:
+            built = build(arguments)
+        except ValueError as error:
+            raise BadSource(f"{name}: {error}") from error
+        print("\n".join(built.lines()))
+
+    return run_command(build_and_print)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that all builders share: one file (--out), or a split by group (--train-out, --val-out)."""
-    parser.add_argument("--out", type=Path, help="parquet file with all rows")
-    parser.add_argument("--train-out", type=Path, help="parquet file of the training side of a split")
-    parser.add_argument("--val-out", type=Path, help="parquet file of the validation side of a split")
-    parser.add_argument("--val-fraction", type=float, default=0.2, help="share of the groups to hold out (default 0.2)")
+    parser.add_argument("--out", type=output_file, help="parquet file with all rows")
+    parser.add_argument("--train-out", type=output_file, help="parquet file of the training side of a split")
+    parser.add_argument("--val-out", type=output_file, help="parquet file of the validation side of a split")
+    parser.add_argument(
+        "--val-fraction", type=fraction, default=0.2, help="share of the groups to hold out (default 0.2)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of everything that is drawn (default 0)")
-    parser.add_argument("--limit", type=int, help="keep only the first N groups (stories, conversations)")
+    parser.add_argument("--limit", type=positive_int, help="keep only the first N groups (stories, conversations)")
 
 
 def write_outputs(
@@ -117,6 +127,8 @@ def write_outputs(
     """
     if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
         raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
+    if args.train_out and args.train_out.resolve() == args.val_out.resolve():
+        raise ValueError(f"--train-out and --val-out both name {args.train_out}; give two files")
     records, left_out = converted.records, Counter(converted.left_out)
     names = [group_of(record) for record in records]
     if args.limit is not None:

@@ -16,7 +16,6 @@ Exit code: 0; 1 if groups overlap; 2 if a row is bad.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import statistics
@@ -30,8 +29,10 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from agents.arguments import output_file
 from agents.choice import LetterTask
-from agents.errors import BadRow, SoulError
+from agents.command_line import Parser, reports_errors
+from agents.errors import BadRow
 from agents.overlap import HeldOut, Overlap
 from agents.rows import TaskRow, read_rows
 
@@ -90,14 +91,14 @@ def _report(file: str, task: str, rows: Sequence[TaskRow], overlap: Overlap | No
     )
 
 
-def table(found: Sequence[Report]) -> Table:
+def table(reported: Sequence[Report]) -> Table:
     """The reports as a table."""
     view = Table(title="Task files", title_justify="left")
     for name in ("file", "task"):
         view.add_column(name, overflow="fold")
     for name in ("rows", "words (min/median/max)", "duplicates", "overlapping rows", "groups", "answers"):
         view.add_column(name, justify="right")
-    for report in found:
+    for report in reported:
         answers = " ".join(f"{letter} {share:.0%}" for letter, share in report.answers.items())
         lengths = "/".join(f"{count:,}" for count in report.words)
         rows, groups = (len(report.overlap.rows), report.overlap.groups) if report.overlap else (0, 0)
@@ -129,32 +130,31 @@ def write_without_overlap(report: Sequence[Report], out: Path) -> str:
     return f"{out}: {len(kept):,} rows; left out: {len(left_out):,} (they share a group with --against)"
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m data.check", description="Validate task files.")
+    parser = Parser(prog="python -m data.check", description=__doc__)
     parser.add_argument("files", nargs="+", help="parquet files")
     parser.add_argument("--against", nargs="+", default=[], help="files that must not share a group with FILES")
-    parser.add_argument("--json", type=Path, help="write the reports here")
-    parser.add_argument("--without-overlap", type=Path, metavar="OUT", help="copy FILE without its overlapping rows")
+    parser.add_argument("--json", type=output_file, help="write the reports here")
+    parser.add_argument(
+        "--without-overlap", type=output_file, metavar="OUT", help="copy FILE without its overlapping rows"
+    )
     args = parser.parse_args(arguments)
     if args.without_overlap and (len(args.files) > 1 or not args.against):
         parser.error("--without-overlap copies one file: name one FILE, and use --against")
-    try:
-        held_out = HeldOut(read_rows(args.against))
-        found = [report for file in args.files for report in reports(file, held_out)]
-        if args.without_overlap:
-            print(write_without_overlap(found, args.without_overlap))
-    except SoulError as error:
-        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
-        return 2
-    Console(width=max(110, Console().width)).print(table(found))
-    for report in found:
+    held_out = HeldOut(read_rows(args.against))
+    reported = [report for file in args.files for report in reports(file, held_out)]
+    if args.without_overlap:
+        print(write_without_overlap(reported, args.without_overlap))
+    Console(width=max(110, Console().width)).print(table(reported))
+    for report in reported:
         if report.overlap:
             print(report.overlap)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps([asdict(report) for report in found], indent=1) + "\n", encoding="utf-8")
-    return 1 if any(report.overlap for report in found) else 0
+        args.json.write_text(json.dumps([asdict(report) for report in reported], indent=1) + "\n", encoding="utf-8")
+    return 1 if any(report.overlap for report in reported) else 0
 
 
 if __name__ == "__main__":

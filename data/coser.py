@@ -11,7 +11,6 @@ plots from `split_plot_index` on are left out: the test set's scenes were drawn 
 that index it is nine tenths of its plots, as in the source.
 """
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -21,6 +20,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agents.command_line import Parser
 from agents.tasks.coser import CoSER
 from agents.tasks.coser_row import CoSERRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
@@ -133,7 +133,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.coser", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.coser", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser(
         "convert", help="JSON files -> parquet"
     )
@@ -144,10 +144,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     return write_outputs(args, "coser", convert(args.sources), lambda r: str(r["plot_id"]), groups="plots")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.coser", build, arguments)
+    return run("data.coser", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,15 +15,17 @@ about beliefs. A file's name carries what its rows do not: first or second order
 could have heard the information. There the right answer is always the first choice, so choices are shuffled here.
 """
 
-import argparse
 import ast
 import hashlib
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from agents.arguments import positive_int
+from agents.command_line import Parser
 from agents.tasks.fantom import TELLING_LINE
 from data import fantom_json
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
@@ -121,14 +123,14 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.fantom", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.fantom", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser(
         "convert", help="JSON or CSV files -> parquet"
     )
     converting.add_argument("sources", type=Path, nargs="+", metavar="fantom_v1.json | SRC.csv")
     converting.add_argument(
         "--test-conversations",
-        type=int,
+        type=positive_int,
         metavar="N",
         help="draw N whole conversations for --out or --val-out; the others go to --train-out, if given (paper: 18)",
     )
@@ -137,8 +139,6 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
     add_output_arguments(converting)
     args = parser.parse_args(arguments)
-    if args.test_conversations is not None and args.test_conversations < 1:
-        raise ValueError(f"--test-conversations must be 1 or more, got {args.test_conversations}")
     official = [path for path in args.sources if path.suffix == ".json"]
     if official and len(args.sources) > 1:
         raise ValueError("give fantom_v1.json alone, or CSV files: the questions of the CSVs are all in the JSON file")
@@ -171,10 +171,10 @@ def _kinds(records: Sequence[Record]) -> list[str]:
     return ["questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.fantom", build, arguments)
+    return run("data.fantom", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,11 +9,14 @@ benchmark is for evaluation; training rows come from `generate` (see `data.hitom
 
 import argparse
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.arguments import non_negative_int, positive_int, probability
+from agents.command_line import Parser
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.hitom_stories import StoryConfig, generate_examples
 from data.reading import read_json
@@ -98,19 +101,23 @@ def _answer_position(record: Record) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m data.hitom", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.hitom", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     converting = commands.add_parser("convert", help="the benchmark's JSON file -> parquet")
     converting.add_argument("source", type=Path, metavar="SRC.json")
     generating = commands.add_parser("generate", help="new stories -> parquet")
-    generating.add_argument("--stories", type=int, default=200, help="30 rows each by default (default 200)")
-    generating.add_argument("--agents", type=int, default=5, help="agents in chapter 1, 2 to 5 (default 5)")
-    generating.add_argument("--lengths", type=int, nargs="+", default=[1, 2, 3], help="chapters (default 1 2 3)")
+    generating.add_argument("--stories", type=positive_int, default=200, help="30 rows each by default (default 200)")
+    generating.add_argument("--agents", type=positive_int, default=5, help="agents in chapter 1, 2 to 5 (default 5)")
+    generating.add_argument(
+        "--lengths", type=positive_int, nargs="+", default=[1, 2, 3], help="chapters (default 1 2 3)"
+    )
     generating.add_argument("--deception", choices=["yes", "no", "both"], default="both", help="default both")
-    generating.add_argument("--distractors", type=float, default=0.1, help="chance before each sentence (0.1)")
+    generating.add_argument("--distractors", type=probability, default=0.1, help="chance before each sentence (0.1)")
     generating.add_argument("--options", nargs="+", help="the same options, in this order, for every question")
     for command in (converting, generating):
-        command.add_argument("--orders", type=int, nargs="+", help="question orders to keep, 0 to 4 (default all)")
+        command.add_argument(
+            "--orders", type=non_negative_int, nargs="+", help="question orders to keep, 0 to 4 (default all)"
+        )
         add_output_arguments(command)
     return parser
 
@@ -138,10 +145,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     return write_outputs(args, "hitom", converted, lambda r: str(r["story_id"]), answer_position=_answer_position)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.hitom", build, arguments)
+    return run("data.hitom", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

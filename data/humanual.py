@@ -10,9 +10,9 @@ Posts without answers, as in the user study of github.com/zou-group/humanlm (an 
 --replies FILE, a JSON object: id -> {"completion": text, "persona": text}.
 """
 
-import argparse
 import hashlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agents.command_line import Parser
 from agents.tasks.humanual import HumanualRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json, read_json_lines
@@ -125,7 +126,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.humanual", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.humanual", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="records -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
     converting.add_argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")
@@ -137,10 +138,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     return write_outputs(args, data_source, converted, lambda record: str(record["post"]), groups="posts")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.humanual", build, arguments)
+    return run("data.humanual", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

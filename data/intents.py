@@ -26,7 +26,9 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, Field
 
-from agents.errors import PERMANENT, SYSTEMIC, BadSettings, JudgeFailure, SoulError
+from agents.arguments import output_file, positive_int
+from agents.command_line import Parser, reports_errors
+from agents.errors import PERMANENT, SYSTEMIC, BadSettings, JudgeFailure
 from agents.judge import Endpoint, Gateway, GatewaySettings, Judge
 from agents.judge.ledger import money
 from agents.judge.usage import Usage
@@ -34,6 +36,7 @@ from agents.judge.words import sections_of
 from agents.metrics.lexical import content_words, words
 from agents.prompts import load_prompt
 from agents.quotations import runs
+from data.built import BadSource
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
 from data.reading import read_json_lines
 
@@ -41,7 +44,7 @@ PROMPT = load_prompt("userllm/intent")
 RUN = 5  # words in a row that an intent may not share with a message
 SHORTEST, LONGEST = 3, 30  # words of an intent; the prompt asks for 4 to 20
 SEEN_CHARS = 4000  # of a message, by the model
-INCOMPLETE, USER_ERROR, INTERRUPTED = 1, 2, 130
+INCOMPLETE = 1
 STOPS = PERMANENT | SYSTEMIC  # the next call would fail as well
 _CHARS_PER_TOKEN = 4  # of English, for the plan
 _ANSWER_TOKENS = 40  # without reasoning
@@ -250,28 +253,32 @@ def _summarise(output: Output, drawn: Sequence[Conversation], failed: Sequence[J
     print(f"{spent.calls:,} calls, {spent.cache_hits:,} of them answered from the cache; {money(spent)}")
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 1 where intents are missing; 2 where the command line or a file must be changed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m data.userllm intents", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Returns the exit code: 0; 1 where intents are missing."""
+    parser = Parser(prog="python -m data.userllm intents", description=__doc__)
     parser.add_argument(
         "words", nargs="+", metavar="SRC | judge.KEY=VALUE", help="PRISM's files; settings of the judge"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
-    parser.add_argument("--limit", type=int, metavar="N", help="this many conversations, drawn by seed (default: all)")
+    parser.add_argument("--out", type=output_file, required=True, metavar="FILE.jsonl")
+    parser.add_argument(
+        "--limit", type=positive_int, metavar="N", help="this many conversations, drawn by seed (default: all)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its price, and make no call")
     args = parser.parse_intermixed_args(arguments)
     args.sources = [Path(word) for word in args.words if "=" not in word]
+    if not args.sources:
+        raise BadSettings("Name PRISM's conversations.jsonl, or its table of openings.")
+    sections = sections_of([word for word in args.words if "=" in word])
     try:
-        if not args.sources:
-            raise BadSettings("Name PRISM's conversations.jsonl, or its table of openings.")
-        sections = sections_of([word for word in args.words if "=" in word])
         return asyncio.run(_run(args, GatewaySettings.of(sections)))
     except KeyboardInterrupt:
-        print(f"Stopped. {args.out} keeps what is written; the same command continues from there.", file=sys.stderr)
-        return INTERRUPTED
-    except (SoulError, OSError, ValueError) as error:
-        print(f"data.userllm intents: {error}", file=sys.stderr)
-        return USER_ERROR
+        print(f"{args.out} keeps what is written.", file=sys.stderr)
+        raise
+    except ValueError as error:
+        raise BadSource(f"data.userllm intents: {error}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,12 +13,13 @@ go, blanks and all. A few characters' names broke in its JSON ("Wilhelmina \\\\"
 questions are left out and counted.
 """
 
-import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agents.command_line import Parser
 from agents.records import gold_letter, lettered, option_texts
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json
@@ -132,7 +133,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.lifechoices", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.lifechoices", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
     add_output_arguments(converting)
@@ -147,10 +148,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.lifechoices", build, arguments)
+    return run("data.lifechoices", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

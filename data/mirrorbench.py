@@ -10,14 +10,15 @@ A row keeps the description of the user, and roles and texts of the turns. The r
 user's words away: its `few_shot_user_examples` are chosen by similarity to them, and some are equal.
 """
 
-import argparse
 import hashlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.command_line import Parser
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json_lines
 from data.rows import Record
@@ -87,7 +88,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.mirrorbench", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.mirrorbench", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="jsonl -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC_mirror.jsonl")
     add_output_arguments(converting)
@@ -96,10 +97,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     return write_outputs(args, "mirrorbench", converted, lambda record: str(record["group"]))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.mirrorbench", build, arguments)
+    return run("data.mirrorbench", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,13 +14,15 @@ images are not in the files; those that describe an image in words stay, and eva
 other public source of misconceptions, has open answers and no options, so it cannot be asked this way.)
 """
 
-import argparse
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from agents.arguments import positive_int
+from agents.command_line import Parser
 from agents.tasks.mistakes import IMAGE
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_csv
@@ -107,19 +109,17 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.mistakes", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.mistakes", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="CSV -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.csv")
     converting.add_argument(
         "--rows",
-        type=int,
+        type=positive_int,
         metavar="N",
         help="draw whole questions of up to N rows for --out or --val-out; the others go to --train-out, if given",
     )
     add_output_arguments(converting)
     args = parser.parse_args(arguments)
-    if args.rows is not None and args.rows < 1:
-        raise ValueError(f"--rows must be 1 or more, got {args.rows}")
     converted = convert(args.sources)
     questions = [_question(record) for record in converted.records]
     return write_outputs(
@@ -149,10 +149,10 @@ def _notes(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.mistakes", build, arguments)
+    return run("data.mistakes", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,14 +19,15 @@ these are never answers. The derived candidates are shuffled, because the order 
 answers away.
 """
 
-import argparse
 import ast
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from agents.command_line import Parser
 from agents.tasks.paratomi_story import places, story_key
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_csv, read_text
@@ -160,7 +161,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.paratomi", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.paratomi", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="text -> parquet")
     converting.add_argument("source", type=Path, metavar="SRC.txt|SRC.csv")
     add_output_arguments(converting)
@@ -175,10 +176,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.paratomi", build, arguments)
+    return run("data.paratomi", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

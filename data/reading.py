@@ -69,5 +69,5 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> ValueError:
 def _parsed(where: str, text: str, problem: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: {problem} ({error}); take the file from its source again") from error

@@ -4,12 +4,12 @@
 
 SOURCES holds a folder for each benchmark (hitom/, fantom/, ...) with the files as their authors publish them; see
 `data.sources` for their names. A table lists all 27 sets: how many rows each has, what was left out and why, or which
-files to put where. A source that cannot be built costs its own set only; the exit code is then 1.
+files to put where. A source that cannot be built costs its own set only; the exit code is then 1. It is
+2 where SOURCES holds no source at all.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from agents import tasks
-from data.built import Built
+from agents.arguments import existing_folder, output_folder
+from agents.command_line import Parser, reports_errors
+from data.built import BadSource, Built
 from data.sources import BUILDS, Build, Found, in_words
 
 _SHOWN = 6  # unused files that are named for each reason; a clone of a repository has hundreds
@@ -113,14 +115,15 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return view
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, or 1 if a source that is there could not be built."""
-    parser = argparse.ArgumentParser(prog="python -m data.sets", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("sources", type=Path, metavar="SOURCES", help="holds a folder for each benchmark")
-    parser.add_argument("--out", type=Path, default=Path("data"), help="DATA_DIR; the files go to its sim_eval_data/")
+    """Returns the exit code: 0; 1 if a source that is there could not be built."""
+    parser = Parser(prog="python -m data.sets", description=__doc__)
+    parser.add_argument("sources", type=existing_folder, metavar="SOURCES", help="holds a folder for each benchmark")
+    parser.add_argument(
+        "--out", type=output_folder, default="data", help="DATA_DIR; the files go to its sim_eval_data/"
+    )
     given = parser.parse_args(arguments)
-    if not given.sources.is_dir():
-        parser.error(f"there is no folder {given.sources}; name the folder that holds hitom/, fantom/ and so on")
     files = {name: given.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in tasks.SETS.items()}
     outcomes = [build_set(name, given.sources, out) for name, out in files.items()]
     outcomes = [_with_older_file(outcome, files[outcome.name]) for outcome in outcomes]
@@ -131,6 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     states = [outcome.state for outcome in outcomes]
     counts = {state: states.count(state) for state in ("built", "no source", "failed")}
     console.print("{built} sets built, {no source} without a source, {failed} failed".format_map(counts))
+    if set(states) == {"no source"}:
+        raise BadSource(f"{given.sources} holds no source of any set: the table says which files to put where.")
     return 1 if "failed" in states else 0
 
 

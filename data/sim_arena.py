@@ -12,14 +12,16 @@ The texts of the math problems (the MATH data set) may not be passed on and are 
 restored. A row without one names the problem's topic and concepts instead; the counts say how many.
 """
 
-import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from agents.arguments import existing_folder
+from agents.command_line import Parser
 from agents.tasks.sim_arena_rows import SimDocRow, SimMathRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json
@@ -231,11 +233,13 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.sim_arena", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.sim_arena", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
     converting.add_argument("kind", choices=("math", "doc"))
     converting.add_argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it")
-    converting.add_argument("--math-root", type=Path, help="the MATH data set (default: MATH in the data folder)")
+    converting.add_argument(
+        "--math-root", type=existing_folder, help="the MATH data set (default: MATH in the data folder)"
+    )
     add_output_arguments(converting)
     args = parser.parse_args(arguments)
     records = convert(args.kind, args.source, args.math_root)
@@ -258,10 +262,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.sim_arena", build, arguments)
+    return run("data.sim_arena", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,14 +8,15 @@ Every record is in English and in Chinese. Questions with two options have the b
 reads, for the others; a few options carry letters of their own, and an answer may read "A. ".
 """
 
-import argparse
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agents.choice import letter_options
+from agents.command_line import Parser
 from agents.records import gold_letter, lettered, option_texts, seen
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json_lines
@@ -65,7 +66,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.social_r1", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.social_r1", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
     converting.add_argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")
@@ -80,10 +81,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.social_r1", build, arguments)
+    return run("data.social_r1", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

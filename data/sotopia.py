@@ -12,12 +12,13 @@ Goals and scenarios keep their tags: who may read what stands in them is the tas
 relationship_profiles.jsonl are left out: some tell the secrets of both, some are about other people.
 """
 
-import argparse
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from agents.command_line import Parser
 from agents.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json, read_json_lines
@@ -155,7 +156,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.sotopia", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.sotopia", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser(
         "convert", help="JSON lines -> parquet"
     )
@@ -179,10 +180,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.sotopia", build, arguments)
+    return run("data.sotopia", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

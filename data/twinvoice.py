@@ -13,7 +13,6 @@ history. Such sentences are blanked ("[...]") and such lines dropped, and both a
 left to answer to are left out.
 """
 
-import argparse
 import json
 import re
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agents.command_line import Parser
 from agents.quotations import runs
 from agents.records import described, gold_letter, lettered, option_texts, seen
 from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
@@ -79,7 +79,7 @@ def _people(text: str) -> dict[str, _Person]:
     """Name -> character, where the text is a file of characters; nothing where it is one of questions."""
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the reader of the lines says what is wrong
         return {}
     characters = content.get("characterList") if isinstance(content, dict) else None
     people = {}
@@ -210,7 +210,7 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.twinvoice", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.twinvoice", description=__doc__)
     converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
     add_output_arguments(converting)
@@ -227,10 +227,10 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    run("data.twinvoice", build, arguments)
+    return run("data.twinvoice", build, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

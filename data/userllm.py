@@ -27,7 +27,6 @@ other words. The summary counts every row that is left out.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import random
@@ -38,6 +37,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from agents.arguments import positive_int
+from agents.command_line import Parser
 from agents.metrics.lexical import content_words
 from agents.tasks.userllm import choices_mentioned
 from data import intents
@@ -238,12 +239,14 @@ def build(arguments: Sequence[str] | None = None) -> Built:
         ValueError: a source cannot be read; names file, record and field.
         OSError: a source is absent.
     """
-    parser = argparse.ArgumentParser(prog="python -m data.userllm", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python -m data.userllm", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     converting = commands.add_parser("convert", help="sources -> parquet")
     commands.add_parser("intents", add_help=False, help="write PRISM's intents with a model (data/intents.py)")
     converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
-    converting.add_argument("--per-source", type=int, metavar="N", help="keep N rows of each source (paper: 600)")
+    converting.add_argument(
+        "--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"
+    )
     add_output_arguments(converting)
     args = parser.parse_args(arguments)
     converted = convert(args.sources, args.per_source, args.seed)
@@ -258,13 +261,13 @@ def build(arguments: Sequence[str] | None = None) -> Built:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; prints one line of counts for each file written, and what was left out."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["intents"]:
-        sys.exit(intents.main(given[1:]))
-    run("data.userllm", build, given)
+        return intents.main(given[1:])
+    return run("data.userllm", build, given)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,14 +6,14 @@ python docs/sizing.py --check    write nothing; fail if the page is not what the
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from ditto.launch import load_config
+from agents.command_line import Parser, reports_errors
+from ditto.compose import load_config
 from ditto.memory import host, phases, rollout
 from ditto.memory.machine import ASSUMED_GIB, Machine
 from ditto.memory.model_shape import GIB, ModelShape
@@ -201,9 +201,10 @@ Images are not counted: the tasks of SOUL have none, and the vision tower of a t
 """
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python docs/sizing.py", description=(__doc__ or "").split("\n")[0])
+    parser = Parser(prog="python docs/sizing.py", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where the page is old")
     check = parser.parse_args(arguments).check
     wanted = page()

@@ -8,7 +8,6 @@ Everything on a page is read or played, nothing is kept up by hand: a page canno
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import inspect
@@ -24,6 +23,7 @@ from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
 from agents import examples, tasks
+from agents.command_line import Parser, reports_errors
 from agents.examples.example import Example
 from agents.message import Message
 from agents.refine import Attempt, Session
@@ -227,9 +227,10 @@ def pages() -> dict[Path, str]:
     return {FOLDER / "README.md": index(), **{FOLDER / f"{name}.md": page(name) for name in tasks.LAUNCHES}}
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python docs/task_pages.py", description=(__doc__ or "").split("\n")[0])
+    parser = Parser(prog="python docs/task_pages.py", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a page is old")
     check = parser.parse_args(arguments).check
     wanted = pages()

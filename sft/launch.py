@@ -1,22 +1,23 @@
 """What `train_sft.py` does: compose the config, check it, tokenise the corpus, then start one process a device.
 
 Checks and tokenisation run once, in one process and before torch.distributed: a mistake of the user ends as one
-paragraph, and what takes long shows its progress. The processes read what is then on disk.
+paragraph, and what takes long shows its progress. The processes read what is then on disk. Meanwhile this process holds
+the lock of the run's folder, so a second start ends at once.
 """
 
 from __future__ import annotations
 
-import os
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.errors import SoulError
-from ditto.launch import load_config
+from agents.command_line import run_command
+from agents.folder_lock import FolderLock
+from ditto.compose import load_config
 
 CONFIG_DIR = Path(__file__).parent / "config"
-USER_ERROR = 2
+PROGRAM = Path(__file__).resolve().parent.parent / "train_sft.py"
 WORKER = "--worker"  # the word that makes this program one of the processes
 
 
@@ -30,41 +31,46 @@ def config_of(words: list[str]) -> DictConfig:
 
 
 def main(words: list[str]) -> int:
-    """Returns the exit code: 0, or 2 where the user can mend it; in a process of the training, that of the training."""
-    try:
-        if "--cfg" in words:
-            print(OmegaConf.to_yaml(config_of([word for word in words if word != "--cfg"])))
-            return 0
-        config = config_of([word for word in words if word != WORKER])
-        if WORKER in words:
-            from sft.trainer import train
+    """Returns the exit code: see `agents.command_line`; in a process of the training, that of the training."""
+    if WORKER in words:
+        from sft.ranks import rank_main
 
-            train(config)
-            return 0
-        from sft.preflight import check
+        return rank_main(lambda: _train([word for word in words if word != WORKER]))
+    return run_command(lambda: _launch(words))
 
-        print(check(config))
-    except SoulError as error:
-        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
-        return USER_ERROR
-    if config.get("dry_run"):
+
+def _train(words: list[str]) -> int:
+    from sft.trainer import train
+
+    return train(config_of(words))
+
+
+def _launch(words: list[str]) -> int:
+    if "--cfg" in words:
+        print(OmegaConf.to_yaml(config_of([word for word in words if word != "--cfg"])))
         return 0
-    sys.stdout.flush()
-    command = [sys.executable, "-m", "torch.distributed.run", *_topology(config)]
-    program = Path(__file__).resolve().parent.parent / "train_sft.py"
-    os.execv(sys.executable, [*command, str(program), WORKER, *words])
+    config = config_of(words)
+    from sft.config_checks import check_config
 
+    check_config(config)
+    from ditto.checkpoint import set_aside
+    from ditto.traces import RunFolder
+    from sft.checkpoints import choose
+    from sft.preflight import check
+    from sft.ranks import node_rank, run_ranks
 
-def _topology(config: DictConfig) -> list[str]:
-    """torchrun's arguments: one node alone, or this node's place among several."""
-    devices = f"--nproc-per-node={config.trainer.n_gpus_per_node}"
-    if config.trainer.nnodes == 1:
-        return ["--standalone", devices]
-    place = {name: os.environ.get(name) for name in ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")}
-    return [
-        devices,
-        f"--nnodes={config.trainer.nnodes}",
-        f"--node-rank={place['NODE_RANK'] or 0}",
-        f"--master-addr={place['MASTER_ADDR'] or '127.0.0.1'}",
-        f"--master-port={place['MASTER_PORT'] or 29500}",
-    ]
+    leads = node_rank(config) == 0  # it decides for all nodes
+    root = Path(config.trainer.default_local_dir).absolute()
+    with ExitStack() as locks:
+        if leads and not config.get("dry_run"):
+            for folder in sorted({Path(config.run.dir).absolute(), root}):
+                locks.enter_context(FolderLock(folder, "supervised training"))
+        choice = choose(config) if leads else None
+        print(check(config, choice), flush=True)
+        if config.get("dry_run"):
+            return 0
+        if choice:
+            set_aside(root, choice)
+            RunFolder(Path(config.run.dir)).rewind(choice.step)
+        program = [str(PROGRAM), WORKER, *words]
+        return run_ranks(config, program, choice.folder if choice else None)

@@ -1,4 +1,4 @@
-"""What can be wrong is looked at before a process of the training starts: config, model, corpus, checkpoint.
+"""Check model, corpus and folders before a process of the training starts.
 
 The corpus is opened here as the training opens it: it is tokenised once, by one process, with its progress shown.
 """
@@ -15,11 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.evaluate.settings import choose_sets
+from agents.writable import check_writable
+from ditto.checkpoint import Choice
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
-from ditto.preflight import load_tokenizer
+from ditto.model.tokenizer_check import load_tokenizer
+from ditto.model.weights_check import check_weights
 from ditto.settings import BadConfig
-from sft.checkpoints import check_resume
+from sft.config_checks import SftRun
 from sft.corpus import Corpus, open_corpus
 from sft.corpus_settings import SftDataSettings
 from sft.memory_plan import check_memory
@@ -63,8 +66,11 @@ def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
     return train, open_corpus(settings, tokenizer, "val", context)
 
 
-def check(config: DictConfig) -> str:
-    """Check everything.
+def check(config: DictConfig, choice: Choice | None) -> str:
+    """Check everything but the values of the config (`config_checks.check_config`) and the checkpoint.
+
+    Args:
+        choice: where the run goes on; None: another node decides.
 
     Returns:
         The plan, for people.
@@ -73,38 +79,39 @@ def check(config: DictConfig) -> str:
         SoulError: one of its kinds, with the remedy.
     """
     trainer, data = config.trainer, config.data
-    ranks = trainer.n_gpus_per_node * trainer.nnodes
-    if data.train_batch_size % ranks:
-        raise BadConfig(
-            f"data.train_batch_size={data.train_batch_size} cannot be dealt out to {ranks} devices. Use a multiple."
-        )
-    longest = data.max_prompt_length + data.max_response_length
-    if data.use_dynamic_bsz and data.max_token_len_per_gpu < longest:
-        raise BadConfig(
-            f"data.max_token_len_per_gpu={data.max_token_len_per_gpu} is less than one sequence may have "
-            f"({longest} tokens). Raise it, or lower data.max_prompt_length or data.max_response_length."
-        )
-    load_tokenizer(str(config.model.path), bool(config.model.trust_remote_code), "model.path")  # is it a model at all?
+    run = SftRun(config)
+    ranks = run.devices
+    folders = {"run.dir": config.run.dir, "trainer.default_local_dir": trainer.default_local_dir}
+    for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
+        check_writable(folder, setting)
+    path, trust = str(config.model.path), bool(config.model.trust_remote_code)
+    load_tokenizer(path, trust, "model.path")  # is it a model at all?
+    check_weights(path, trust, "model.path")
     check_attention(config)
-    resumed = check_resume(config, ranks)
     tested = str(trainer.rl_test_files or "").split()  # compared without a test too: somebody will evaluate on them
-    if trainer.rl_test_freq and not tested:
-        raise BadConfig("trainer.rl_test_freq asks for a generative test: name files with trainer.rl_test_files.")
     compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
-    memory = check_memory(config, longest) if config.trainer.device != "cpu" else []
+    memory = check_memory(config, run.longest) if config.trainer.device != "cpu" else []
     lines = [
         f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} sequences: "
         f"{passes:,.2f} epochs of {len(train.order):,} sequences",
-        f"run folder {config.run.dir}, " + (f"goes on after step {resumed}" if resumed else "from the beginning"),
+        f"run folder {config.run.dir}, {_begin(choice)}",
     ]
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
     return "\n".join([*lines, *memory, _table(train, "train"), *([_table(val, "val")] if val else [])])
+
+
+def _begin(choice: Choice | None) -> str:
+    """Where the run goes on, and what it leaves aside."""
+    if choice is None:
+        return "goes on where the first node says"
+    begin = f"goes on after step {choice.step}" if choice.folder else "from the beginning"
+    return "".join([begin, *(f"\nleft aside: {path} ({reason})" for path, reason in choice.left_aside.items())])
 
 
 def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:

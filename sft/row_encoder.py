@@ -150,5 +150,6 @@ def check_counts(sources: Mapping[str, Any], examples: Mapping[str, str], settin
     if not any(counts.sequences for counts in sources.values()):
         what = ", ".join(f"{reason}: {example}" for reason, example in examples.items()) or "the files have no rows"
         raise EmptyCorpus(
-            f"no sequence is left to train ({what}). Check the limits and rules in the config's section data."
+            f"no sequence is left to train ({what}). Check data.train_files, and data.max_prompt_length and "
+            "the other limits of the section data."
         )

@@ -28,10 +28,12 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agents.disk_space import guarded_writes
 from agents.errors import SoulError
 from sft.row_encoder import RowEncoder
 from sft.row_index import BadShard, Shard
-from sft.token_store import ABOUT, IDS, RECORD, SEQUENCES, SequenceWriter, ShardCounts, complete
+from sft.stop import start_helper
+from sft.token_store import ABOUT, IDS, RECORD, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
 
 VERSION = 1  # of the files and of how rows become sequences
 UNIT_ROWS = 2048  # at least, where the shard has them
@@ -127,9 +129,21 @@ def tokenise(shards: Sequence[Shard], encoder: RowEncoder, cache_dir: Path) -> l
         with _lock(cache_dir / "tokens.lock"):
             missing = {folder: shard for folder, shard in zip(folders, shards, strict=True) if not complete(folder)}
             if missing:
-                _make(missing, encoder)
+                with guarded_writes(cache_dir, lambda: _needed_bytes(missing)):
+                    _make(missing, encoder)
         counts = [complete(folder) for folder in folders]
     return [(folder, count) for folder, count in zip(folders, counts, strict=True) if count]
+
+
+def _needed_bytes(shards: dict[Path, Shard]) -> float:
+    """About what the tokens of these shards take, judged by the parts that are done; the files' own size at least."""
+    parts = [path for folder in shards for path in (folder / "parts").glob("*.json")]
+    done = [counts for path in parts if (counts := ShardCounts.read(path))]
+    tokenised = sum(source.rows for counts in done for source in counts.sources.values())
+    total = sum(sum(shard.groups) for shard in shards.values())
+    written = sum(counts.words * WORD.itemsize + counts.sequences * RECORD.itemsize for counts in done)
+    # Twice: a shard's parts are there until its files are joined.
+    return max(2.0 * written * total / max(tokenised, 1), *(float(shard.size) for shard in shards.values()))
 
 
 def _lock(path: Path) -> FileLock:
@@ -183,6 +197,10 @@ def _done(jobs: list[tuple[Path, Unit]], encoder: RowEncoder) -> Iterator[tuple[
             "a process that tokenises the corpus was killed, perhaps for want of memory. What is done is kept: run the "
             "same command again, with a lower data.tokenizer_workers."
         ) from error
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.kill()  # the pool would wait for the units that are being done; a half one does no harm
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -192,6 +210,7 @@ _encoder: RowEncoder | None = None  # of a worker process
 
 def _start_worker(encoder: RowEncoder) -> None:
     global _encoder
+    start_helper()  # a worker that outlived us would write to what another process holds the lock for
     _encoder = encoder
 
 
@@ -206,7 +225,7 @@ def _part(folder: Path, unit: Unit, kind: str) -> Path:
 
 def _encode_unit(folder: Path, unit: Unit, encoder: RowEncoder) -> None:
     ids, sequences = _part(folder, unit, "ids"), _part(folder, unit, "sequences")
-    beside = [path.with_name(f"{path.name}.tmp") for path in (ids, sequences)]
+    beside = [path.with_name(f"{path.name}.{os.getpid()}.tmp") for path in (ids, sequences)]
     with SequenceWriter(*beside) as writer:
         encoder.write(writer, unit.records(), unit.shard.layout, unit.shard.path)
     for path, target in zip(beside, (ids, sequences), strict=True):

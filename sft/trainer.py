@@ -26,8 +26,10 @@ from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 from verl.utils.tracking import Tracking
 
+from agents.disk_space import guarded_writes
 from ditto import plugin
 from ditto.traces import RunFolder
+from sft import stop
 from sft.batches import StepBatches, ValidationBatches
 from sft.checkpoints import Checkpoints
 from sft.generative_test import GenerativeTest
@@ -66,32 +68,75 @@ class SupervisedTrainer(SFTTrainer):
     def _leads(self) -> bool:
         return self.engine.is_mp_src_rank_with_outputs() and self.dp_rank == 0
 
-    def fit(self) -> None:
-        """Train from the step after the last checkpoint to the last."""
-        trainer, first = self.config.trainer, self.resume_global_step + 1
+    def fit(self) -> int:
+        """Train from the step after the last checkpoint to the last.
+
+        Returns:
+            The signal because of which it stopped earlier; 0: the last step is done.
+        """
+        trainer, done = self.config.trainer, self.resume_global_step
+        self.run_folder = RunFolder(Path(self.config.run.dir))
         self.generative = GenerativeTest.of(self.config)
         self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE) if self.generative else None
-        tracking = self._tracking() if self._leads else None
-        steps = range(first, self.total_training_steps + 1)
-        shown = tqdm(zip(steps, self._batches(first), strict=True), total=len(steps), disable=not self._leads)
-        for step, batch in shown:
+        self.tracking = self._tracking() if self._leads else None
+        if done:
+            self._complete_metrics(done)
+        steps = range(done + 1, self.total_training_steps + 1)
+        shown = tqdm(zip(steps, self._batches(done + 1), strict=True), total=len(steps), disable=not self._leads)
+        stopping = self._stop_asked()
+        for step, batch in shown if not stopping else ():
             last = step == self.total_training_steps
             metrics = self._train_step(batch)
-            if self.val_corpus and _due(step, trainer.test_freq, last):
+            if self._validates(step):
                 metrics |= self._validate()
-            test = self.generative is not None and _due(step, trainer.rl_test_freq, last)
-            if test or last or _due(step, trainer.save_freq, last):  # the end is saved whatever save_freq says
-                folder = self.checkpoints.save(step)
-                if test:
-                    metrics |= self._test(folder, step)
-            if tracking:
+            if self.tracking:
                 shown.set_postfix(loss=f"{metrics['train/loss']:.3f}")
-                tracking.log(data=metrics, step=step)
+            self._log(step, metrics)  # before the checkpoint is there: a published step has its metrics
+            stopping, tests = self._stop_asked(), self._tests(step)
+            # The end is saved whatever save_freq says.
+            if tests or last or stopping or _due(step, trainer.save_freq, last):
+                folder = self.checkpoints.save(step)
+                if tests and not stopping:
+                    self._log(step, self._test(folder, step))
+                    stopping = self._stop_asked()
+            if stopping:
+                break
+        return stopping
+
+    def _validates(self, step: int) -> bool:
+        last = step == self.total_training_steps
+        return self.val_corpus is not None and _due(step, self.config.trainer.test_freq, last)
+
+    def _tests(self, step: int) -> bool:
+        last = step == self.total_training_steps
+        return self.generative is not None and _due(step, self.config.trainer.rl_test_freq, last)
+
+    def _stop_asked(self) -> int:
+        """The signal because of which all ranks stop here; 0: none. Every rank calls it."""
+        flag = torch.tensor(stop.asked())
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return int(flag)
+
+    def _complete_metrics(self, step: int) -> None:
+        """Make up what a run that ended after it published a step did not measure: validation and generative test."""
+        lines = [self.run_folder.metrics_of(step) if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(lines, src=0)
+        (line,) = lines
+        if not line:  # another run's checkpoint
+            return
+        if self._validates(step) and "val/loss" not in line:
+            self._log(step, self._validate())
+        if self._tests(step) and "val/rl_test_failed" not in line:
+            self._log(step, self._test(self.checkpoints.root / f"global_step_{step}", step))
+
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
+        if self.tracking and metrics:
+            self.tracking.log(data=metrics, step=step)
+            with guarded_writes(self.run_folder.folder):
                 self.run_folder.log_metrics(step, metrics)
 
     def _tracking(self) -> Tracking:
         trainer = self.config.trainer
-        self.run_folder = RunFolder(Path(self.config.run.dir))
         plain = OmegaConf.to_container(self.config, resolve=True)
         return Tracking(trainer.project_name, trainer.experiment_name, trainer.logger, plain)
 
@@ -107,6 +152,7 @@ class SupervisedTrainer(SFTTrainer):
             collate_fn=self.collate_fn,
             persistent_workers=False,
             multiprocessing_context="spawn" if workers else None,
+            worker_init_fn=stop.start_helper if workers else None,
         )
 
     def _train_step(self, batch: dict[str, Any]) -> dict[str, float]:
@@ -140,21 +186,23 @@ class SupervisedTrainer(SFTTrainer):
         return tu.get_tensordict(tensor_dict=batch, non_tensor_dict=settings)
 
     def _validate(self) -> dict[str, float]:
-        """The loss of every validation source: the mean over all its trained tokens."""
+        """The loss of every validation source: the mean over all its trained tokens. Empty if a stop is asked for."""
         assert self.val_corpus is not None
         loss: dict[str, float] = {}
         tokens: dict[str, float] = {}
         plan = ValidationBatches(self.val_corpus, self.global_batch_size, self.dp_rank, self.ranks)
         loader = DataLoader(self.val_corpus.dataset, batch_sampler=plan, collate_fn=self.collate_fn)
         for source, batch in zip(plan.sources, loader, strict=True):
+            if self._stop_asked():
+                return {}
             data = self._tensordict(batch)
             trained = self._sum(data["loss_mask"].values().sum())
             output = self.training_client.infer_batch(data)
             mean = float(tu.get(output, "metrics")["loss"]) if output is not None else 0.0
             loss[source] = loss.get(source, 0.0) + mean * trained
             tokens[source] = tokens.get(source, 0.0) + trained
-        found = {f"val/loss/{source}": loss[source] / tokens[source] for source in loss}
-        return {"val/loss": sum(loss.values()) / sum(tokens.values()), **found}
+        by_source = {f"val/loss/{source}": loss[source] / tokens[source] for source in loss}
+        return {"val/loss": sum(loss.values()) / sum(tokens.values()), **by_source}
 
     def _sum(self, count: torch.Tensor) -> float:
         total = count.to(self.device_name).double()
@@ -167,22 +215,25 @@ class SupervisedTrainer(SFTTrainer):
         accelerated = self.device_name != "cpu"
         if accelerated:
             self.engine.to("cpu")
-        found = self.generative.run(folder, step) if dist.get_rank() == 0 else {}
+        numbers = self.generative.run(folder, step) if dist.get_rank() == 0 else {}
         dist.barrier(self.waiting)
         if accelerated:
             self.engine.to(self.device_name)
-        return found
+        return numbers
 
 
 def _due(step: int, frequency: int, last: bool) -> bool:
     return frequency > 0 and (last or step % frequency == 0)
 
 
-def train(config: DictConfig) -> None:
-    """What each process of the training does."""
+def train(config: DictConfig) -> int:
+    """What each process of the training does.
+
+    Returns:
+        The exit code: 0; 143 or 130 where SIGTERM or Ctrl-C stopped it.
+    """
     plugin.require(config.trainer.device)
     initialize_global_process_group()
-    try:
-        SupervisedTrainer(config=config).fit()
-    finally:
-        destroy_global_process_group()
+    stopped_by = SupervisedTrainer(config=config).fit()
+    destroy_global_process_group()
+    return 128 + stopped_by if stopped_by else 0

@@ -1,12 +1,18 @@
 """Property tests draw the same examples in CI every time: a red CI is then about the change, not about the draw.
 
 None has a deadline: how long one example takes says more about who else uses the machine.
+
+Ctrl-C is heard even where the tests run in the background of a shell, which ignores it: tests send it to processes that
+they start, and those would inherit the deafness.
 """
 
 import os
+import signal
 
 from hypothesis import settings
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile("ci" if os.environ.get("CI") else "here")

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from agents.arguments import existing_folder, non_negative_int, output_file
+from agents.command_line import Parser, reports_errors
 from agents.compare import report
 from agents.compare.comparison import Comparison, compare
-from agents.compare.naming import labels
+from agents.compare.naming import distinct, labels
 from agents.compare.page import write_comparison
-from agents.errors import SoulError
 from agents.evaluate.run_folder import EvaluationRun
 
-USER_ERROR = 2
 ROWS = 2  # that gained, and as many that lost
 
 
@@ -33,7 +33,7 @@ def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
     Raises:
         SoulError: a folder is not that of an evaluation, or there is nothing to compare.
     """
-    base, *others = runs = [EvaluationRun.load(folder) for folder in folders]
+    base, *others = runs = [EvaluationRun.load(folder) for folder in distinct(folders)]
     first, *names = labels(runs)
     return [compare(base, other, (first, name), seed) for other, name in zip(others, names, strict=True)]
 
@@ -43,25 +43,22 @@ def html_file(wanted: Path, one: Comparison, *, several: bool) -> Path:
     return wanted.with_name(f"{wanted.stem}-{one.other.folder.resolve().name}{wanted.suffix}") if several else wanted
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 for an error that the user can fix."""
-    parser = argparse.ArgumentParser(
-        prog="python -m agents.compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare, print the tables, and write what was asked for."""
+    parser = Parser(prog="python -m agents.compare", description=__doc__)
+    parser.add_argument("baseline", type=existing_folder, help="folder of the run that the others are held against")
+    parser.add_argument("runs", type=existing_folder, nargs="+", help="folders of other runs")
+    parser.add_argument("--out", type=output_file, metavar="F.md", help="write it as Markdown too")
+    parser.add_argument(
+        "--html", type=output_file, metavar="F.html", help="write a page with every paired row, both texts"
     )
-    parser.add_argument("baseline", type=Path, help="folder of the run that the others are held against")
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of other runs")
-    parser.add_argument("--out", type=Path, metavar="F.md", help="write it as Markdown too")
-    parser.add_argument("--html", type=Path, metavar="F.html", help="write a page with every paired row, both texts")
     parser.add_argument("--json", action="store_true", help="print JSON and no tables")
-    parser.add_argument("--rows", type=int, default=ROWS, help=f"of a set to show, gained and lost (default {ROWS})")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
-    given = parser.parse_args(arguments)
-    try:
-        show(given)
-    except (SoulError, OSError) as error:
-        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
-        return USER_ERROR
-    return 0
+    parser.add_argument(
+        "--rows", type=non_negative_int, default=ROWS, help=f"of a set to show, gained and lost (default {ROWS})"
+    )
+    parser.add_argument("--seed", type=non_negative_int, default=0, help="of the bootstrap")
+    show(parser.parse_args(arguments))
 
 
 def show(given: argparse.Namespace) -> None:
@@ -71,7 +68,7 @@ def show(given: argparse.Namespace) -> None:
         SoulError: as `compared`. OSError: a file cannot be written.
     """
     comparisons = compared([given.baseline, *given.runs], given.seed)
-    rows = max(0, given.rows)
+    rows: int = given.rows
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text("\n".join(report.markdown(one, rows) for one in comparisons), encoding="utf-8")

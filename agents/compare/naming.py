@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from agents.errors import SoulError
 from agents.evaluate.run_folder import EvaluationRun
+
+
+class SameRun(SoulError):
+    """A run is to be compared with itself."""
+
+
+def distinct(folders: Sequence[Path]) -> Sequence[Path]:
+    """The folders, each of another run.
+
+    Raises:
+        SameRun: two of them are the same folder.
+    """
+    places = [folder.resolve() for folder in folders]
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
+            raise SameRun(f"{folder} is named twice. Name the folders of different runs.")
+    return folders
 
 
 def labels(runs: Sequence[EvaluationRun]) -> list[str]:

@@ -8,22 +8,20 @@ the table says why: another judge, other rows, other options, or a run that is n
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
-from agents.compare.naming import labels
+from agents.arguments import existing_folder, output_file
+from agents.command_line import Parser, reports_errors
+from agents.compare.naming import distinct, labels
 from agents.compare.pairs import Line, pair_up
 from agents.compare.protocol import deviations
-from agents.errors import SoulError
 from agents.evaluate import side_by_side
 from agents.evaluate.results import summarise
 from agents.evaluate.run_folder import EvaluationRun
 
-USER_ERROR = 2
 Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> its sets
 
 
@@ -82,33 +80,22 @@ def _lines(run: EvaluationRun, name: str) -> list[Line]:
     return [line for line in run.samples if line["set"] == name]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 for an error that the user can fix."""
-    parser = argparse.ArgumentParser(
-        prog="python -m agents.compare.table",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="the folder of an evaluation")
-    parser.add_argument("--out", type=Path, metavar="F.md", help="write it as Markdown too")
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table, and write it where that was asked for."""
+    parser = Parser(prog="python -m agents.compare.table", description=__doc__)
+    parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="the folder of an evaluation")
+    parser.add_argument("--out", type=output_file, metavar="F.md", help="write it as Markdown too")
     given = parser.parse_args(arguments)
-    try:
-        runs = [EvaluationRun.load(folder) for folder in given.runs]
-    except SoulError as error:
-        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
-        return USER_ERROR
+    runs = [EvaluationRun.load(folder) for folder in distinct(given.runs)]
     models = dict(zip(labels(runs), runs, strict=True))
     results = {label: summarise(run.samples, run.sets) for label, run in models.items()}
     marks, notes = numbered(remarks(models))
     if given.out is not None:
-        try:
-            given.out.parent.mkdir(parents=True, exist_ok=True)
-            given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
-        except OSError as error:
-            parser.error(f"--out: {error}")
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
     console = Console()
     console.print(side_by_side.rich_table(results, width=console.width, marks=marks, notes=notes))
-    return 0
 
 
 if __name__ == "__main__":

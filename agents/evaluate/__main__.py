@@ -20,8 +20,9 @@ if __name__ == "__main__":
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+from agents.arguments import existing_folder
+from agents.command_line import reports_errors
 from agents.errors import BadSettings
 from agents.evaluate import command, rescore
 from agents.evaluate.run_folder import EvaluationRun
@@ -63,22 +64,19 @@ def rescored(given: argparse.Namespace, source: EvaluationRun) -> EvaluationSett
     return rescore.settings_of(source, command.gateway_of(sections), options)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 for an error that the user can fix."""
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Evaluate."""
     parser = command.options("python -m agents.evaluate", __doc__)
     parser.add_argument(
-        "--rescore", type=Path, metavar="RUN", help="judge this run's episodes again; nothing is played"
+        "--rescore", type=existing_folder, metavar="RUN", help="judge this run's episodes again; nothing is played"
     )
     given = parser.parse_intermixed_args(arguments)
-
-    def evaluate() -> None:
-        source = EvaluationRun.load(given.rescore) if given.rescore else None
-        settings = rescored(given, source) if source else settings_of(given)
-        if source is None:
-            command.say_missing(settings)
-        command.run(settings, command.folder_of(settings, given), given, source=source)
-
-    return command.guarded(evaluate)
+    source = EvaluationRun.load(given.rescore) if given.rescore else None
+    settings = rescored(given, source) if source else settings_of(given)
+    if source is None:
+        command.say_missing(settings)
+    command.run(settings, command.folder_of(settings, given), given, source=source)
 
 
 if __name__ == "__main__":

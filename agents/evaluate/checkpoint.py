@@ -18,8 +18,10 @@ from typing import Any
 
 from agents.errors import SoulError
 from agents.evaluate.naming import short_names
+from agents.evaluate.weights import damage
 
 CONTEXT = 17_408  # tokens: prompts of 8,192, answers of 8,192, and room for the template (the original's max_model_len)
+LARGEST_RANK = 512  # of a LoRA adapter that vLLM serves
 TRACKER = "latest_checkpointed_iteration.txt"  # names the last global_step_N of a run folder
 _ENDS = 1 << 20  # bytes of each end of a file that enter the fingerprint: any training step changes some of them
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -67,6 +69,8 @@ class Checkpoint:
             below = base or _config(folder / "adapter_config.json").get("base_model_name_or_path")
             if not below:
                 raise BadCheckpoint(f"{folder}: adapter_config.json names no base model. Set BASE_MODEL_PATH (--base).")
+            _check_rank(folder)
+            _check_weights(folder)
             model = cls.find(str(below))
             return cls(name, model.model, folder, f"{_fingerprint(folder)} on {model.fingerprint}")
         if not (folder / "config.json").is_file():
@@ -74,8 +78,8 @@ class Checkpoint:
                 f"{folder}: no config.json, so it is no Hugging Face folder. A checkpoint of this project is one "
                 "(global_step_N); raw verl shards are turned into one by python -m verl.model_merger."
             )
-        if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
-            raise BadCheckpoint(f"{folder}: a config.json, but no weights (*.safetensors) beside it.")
+        _config(folder / "config.json")
+        _check_weights(folder)
         return cls(name, str(folder), None, _fingerprint(folder))
 
     @classmethod
@@ -86,11 +90,11 @@ class Checkpoint:
         Raises:
             BadCheckpoint: as `find`.
         """
-        found = {Path(each.adapter or each.model).resolve(): each for each in (cls.find(path, base) for path in paths)}
+        places = {Path(each.adapter or each.model).resolve(): each for each in (cls.find(path, base) for path in paths)}
         # A hub id has no folders above: its name is as it is.
-        parts = [place.parts[1:] if place.exists() else (each.name,) for place, each in found.items()]
+        parts = [place.parts[1:] if place.exists() else (each.name,) for place, each in places.items()]
         names = short_names(parts, [_telling(each) for each in parts])
-        return [replace(each, name=name) for each, name in zip(found.values(), names, strict=True)]
+        return [replace(each, name=name) for each, name in zip(places.values(), names, strict=True)]
 
     @property
     def context(self) -> int:
@@ -109,7 +113,12 @@ class Checkpoint:
 def _latest(folder: Path) -> Path:
     """A run folder stands for the last checkpoint in it."""
     tracker = folder / TRACKER
-    return folder / f"global_step_{tracker.read_text().strip()}" if tracker.is_file() else folder
+    if not tracker.is_file():
+        return folder
+    latest = folder / f"global_step_{tracker.read_text(errors='replace').strip()}"
+    if not latest.is_dir():
+        raise BadCheckpoint(f"{tracker} names {latest.name}, which is not there. Name a checkpoint that is.")
+    return latest
 
 
 def _telling(parts: Sequence[str]) -> int:
@@ -124,9 +133,24 @@ def _telling(parts: Sequence[str]) -> int:
 def _config(file: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadCheckpoint(f"{file}: not readable ({error}).") from None
+    except (ValueError, RecursionError) as error:
+        raise BadCheckpoint(f"{file}: not readable as JSON ({error}). Copy or download the model again.") from None
+    if not isinstance(config, dict):
+        raise BadCheckpoint(f"{file}: holds no JSON object. Copy or download the model again.")
     return config
+
+
+def _check_weights(folder: Path) -> None:
+    if problem := damage(folder):
+        raise BadCheckpoint(f"{folder}: {problem}")
+
+
+def _check_rank(folder: Path) -> None:
+    rank = _config(folder / "adapter_config.json").get("r")
+    if not isinstance(rank, int) or not 1 <= rank <= LARGEST_RANK:
+        raise BadCheckpoint(
+            f"{folder}: adapter_config.json has the rank r={rank!r}; vLLM serves ranks from 1 to {LARGEST_RANK}."
+        )
 
 
 def _fingerprint(folder: Path) -> str:

@@ -6,67 +6,99 @@ import argparse
 import asyncio
 import os
 import re
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from rich.console import Console
+from rich.text import Text
 
 from agents import tasks
-from agents.errors import BadSettings, SoulError, UnknownTask
-from agents.evaluate import ctrl_c, engine, notes, preflight, rescore, table
+from agents.arguments import non_negative_int, output_folder, positive_float, positive_int
+from agents.command_line import Parser
+from agents.disk_space import guarded_writes
+from agents.errors import BadSettings, OutOfSpace, SoulError, UnknownTask
+from agents.evaluate import engine, notes, preflight, rescore, table
 from agents.evaluate.collection import seldom_collected
-from agents.evaluate.ctrl_c import Interrupted, interruptible
+from agents.evaluate.ctrl_c import interruptible
 from agents.evaluate.export import ExportOptions, check, export
+from agents.evaluate.failures import Failures
 from agents.evaluate.journal import Journal, Key, holds
 from agents.evaluate.outputs import write_outputs
-from agents.evaluate.plan import POLICY, plan
+from agents.evaluate.plan import plan
 from agents.evaluate.progress import Progress
 from agents.evaluate.report import FILE as REPORT
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun, generation, samples_there, write_choice
 from agents.evaluate.settings import EvaluationSettings, Item, find_sets, how_to_build, items
 from agents.evaluate.suites import ALIASES, SUITES, suite
+from agents.folder_lock import FolderLock
 from agents.judge import Endpoint, GatewaySettings
 
-USER_ERROR = 2
-_OPTIONS = {"limit": "--limit (LIMIT)", "n": "--n (N)", "deadline_s": "--deadline"}  # field of the settings -> option
 Prepare = Callable[[list[Item]], list[Item]]
 console = Console(width=max(120, Console().width))
 
 
-def options(program: str, description: str | None) -> argparse.ArgumentParser:
+@dataclass(frozen=True)
+class Taking:
+    """Which samples a command takes.
+
+    Attributes:
+        retry_failed: those too that an answer or a request failed, not only those that endpoints or limits failed.
+        ask_first: send one small request to each endpoint before the first sample.
+    """
+
+    retry_failed: bool = False
+    ask_first: bool = True
+
+    @classmethod
+    def given(cls, words: argparse.Namespace) -> Taking:
+        """From the options of `add_taking_options`."""
+        return cls(words.retry_failed, not words.no_preflight)
+
+
+def options(program: str, description: str | None) -> Parser:
     """The options that all modes take."""
-    parser = argparse.ArgumentParser(
-        prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=program, description=description)
     parser.add_argument("words", nargs="*", help="sets (or parquet files), and section.key=value")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data")), help="DATA_DIR")
-    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUTPUT_DIR", "outputs")), help="OUTPUT_DIR")
+    parser.add_argument(
+        "--out", type=output_folder, default=os.environ.get("OUTPUT_DIR") or "outputs", help="OUTPUT_DIR"
+    )
     parser.add_argument("--name", default=os.environ.get("EXPERIMENT_NAME"), help="of the run; default: the model's")
     suites = " | ".join([*SUITES, *ALIASES])
     parser.add_argument("--suite", metavar=suites, help="use the sets and rows of a suite (agents/evaluate/suites.py)")
-    parser.add_argument("--limit", type=int, help="rows of each set, drawn by the seed (the paper: 100)")
-    parser.add_argument("--n", type=int, default=1, help="samples of each row")
+    parser.add_argument("--limit", type=positive_int, help="rows of each set, drawn by the seed (the paper: 100)")
+    parser.add_argument("--n", type=positive_int, default=1, help="samples of each row")
     parser.add_argument("--seed", type=int, default=0, help="which rows")
-    parser.add_argument("--deadline", type=float, help="seconds that the play of one episode may take")
+    parser.add_argument("--deadline", type=positive_float, help="seconds that the play of one episode may take")
     parser.add_argument("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
     parser.add_argument(
         "--thinking-tokens",
-        type=int,
+        type=non_negative_int,
         default=0,
         help="tokens that a model thinks before each answer, for the plan (default 0)",
     )
-    parser.add_argument("--retry-failed", action="store_true", help="take failed samples again")
+    add_taking_options(parser)
     parser.add_argument(
         "--export", default="", metavar="TO,...", help="lm-eval, wandb, tensorboard (agents.evaluate.export)"
     )
-    parser.add_argument("--step", type=int, help="of the checkpoint: the x axis of what is exported")
+    parser.add_argument("--step", type=non_negative_int, help="of the checkpoint: the x axis of what is exported")
     return parser
+
+
+def add_taking_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """The options that `Taking.given` reads."""
+    parser.add_argument("--no-preflight", action="store_true", help="skip the test call to each endpoint at the start")
+    parser.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="take all failed samples again; without it only those that endpoints or limits failed",
+    )
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -115,7 +147,7 @@ def settings_of(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
-        raise BadSettings(f"{_OPTIONS.get(key, key)}={first['input']!r}: {first['msg']}.") from None
+        raise BadSettings(f"{key}={first['input']!r}: {first['msg']}.") from None
 
 
 def gateway_of(sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
@@ -169,48 +201,66 @@ def run(
     Raises:
         SoulError: an endpoint cannot be asked (nothing has been written then), or one went down during the run (the
             samples that were taken are kept and shown).
+        FolderInUse: another process takes samples there.
+        NoVerdict: all verdicts failed; the results are written and shown.
+        OutOfSpace: the disk is full; the samples that were taken are kept.
     """
-    targets = check(given.export)
+    targets, taking = check(given.export), Taking.given(given)
     wanted = rescore.items(settings, source) if source else items(settings)
     if given.dry_run:
-        dry_run(settings, wanted, folder, retry_failed=given.retry_failed, thinking_tokens=given.thinking_tokens)
+        dry_run(settings, wanted, folder, taking, given.thinking_tokens, source)
         return None
-    preflight.check(settings, still_to_take(wanted, samples_there(folder), given.retry_failed))
-    folder = generation(folder, wanted)
-    with closing(Journal(folder)) as journal, interruptible(wanted, journal):
-        write_choice(folder, settings, wanted)
-        try:
-            take_missing(settings, wanted, journal, folder, given.retry_failed, served, source)
-        except (Exception, SystemExit):
-            if journal.samples:
-                results_of(folder, journal)  # of the samples so far
-            raise
-        finished, results = results_of(folder, journal)
+    preflight.check(settings, still_to_take(wanted, samples_there(folder), taking, source), ask=taking.ask_first)
+    with alone_in(folder):
+        folder = generation(folder, wanted)
+        with closing(Journal(folder)) as journal, interruptible(wanted, journal):
+            write_choice(folder, settings, wanted)
+            try:
+                take_missing(settings, wanted, journal, folder, taking, served, source)
+            except OutOfSpace:
+                raise  # there is no room for results either
+            except Exception:
+                if journal.samples:
+                    results_of(folder, journal)  # of the samples so far
+                raise
+            finished, results = results_of(folder, journal)
+    Failures.of(finished).require_verdict()
     for target, place in zip(targets, export(finished, results, targets, ExportOptions(step=given.step)), strict=True):
         console.print(f"{target}: {place}")
     return results
+
+
+@contextmanager
+def alone_in(*folders: Path) -> Iterator[None]:
+    """Hold the locks of these run folders (and with them of their later generations); name them when a disk is full.
+
+    Raises:
+        FolderInUse: another process holds one. OutOfSpace: a write inside the block found a full disk.
+    """
+    with guarded_writes(folders[0]), ExitStack() as locks:
+        for folder in folders:
+            locks.enter_context(FolderLock(folder, "evaluation"))
+        yield
 
 
 def dry_run(
     settings: EvaluationSettings,
     wanted: Sequence[Item],
     folder: Path,
-    *,
-    retry_failed: bool = False,
+    taking: Taking,
     thinking_tokens: int = 0,
+    source: EvaluationRun | None = None,
 ) -> None:
     """Print the plan for those of these samples that are not there yet. No sample is taken and no file is written.
 
     Raises:
         SoulError: after the plan was printed: an endpoint that it needs cannot be asked.
     """
-    todo = still_to_take(wanted, samples_there(folder), retry_failed)
+    todo = still_to_take(wanted, samples_there(folder), taking, source)
     latencies: dict[str, float | None] = {}
     problem: SoulError | None = None
     try:
-        if settings.source is None and settings.served is None:
-            latencies[POLICY] = preflight.check_policy(settings.policy)
-        latencies |= preflight.check(settings, todo)
+        latencies = preflight.check(settings, todo, ask=taking.ask_first)
     except SoulError as error:
         problem = error
     preflight.show(console, settings, plan(settings, todo, latencies, thinking_tokens))
@@ -220,10 +270,19 @@ def dry_run(
 
 
 def still_to_take(
-    wanted: Sequence[Item], there: Mapping[Key, Mapping[str, Any]], retry_failed: bool = False
+    wanted: Sequence[Item],
+    there: Mapping[Key, Mapping[str, Any]],
+    taking: Taking = Taking(),
+    source: EvaluationRun | None = None,
 ) -> list[Item]:
-    """The samples that are not there yet, and with `retry_failed` also those that failed."""
-    return [item for item in wanted if not holds(there, item.key, item.stamp, retry_failed)]
+    """The samples that are not there yet, and those that failed as far as they are to be taken again (`holds`).
+
+    Args:
+        source: the run whose episodes are judged again. Where it has no episode, there is nothing to take again.
+    """
+    silent = rescore.without_episode(source) if source else frozenset()
+    todo = [item for item in wanted if not holds(there, item.key, item.stamp, taking.retry_failed)]
+    return [item for item in todo if item.key not in silent or item.key not in there]
 
 
 def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
@@ -236,11 +295,21 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
 
 
 def show(run: EvaluationRun, results: Results) -> None:
-    """Print the table of a run, with its judges above and the warnings below."""
+    """Print the table of a run: the cause above where everything failed, judges above, warnings and failures below."""
+    failures = Failures.of(run)
+    if cause := failures.cause():
+        console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
     title = "\n".join(["Results", *notes.header(run, results)])
     console.print(table.rich_table(results, table.columns_of(run.suite), title, width=console.width))
     for warning in notes.warnings(run, results):
         console.print(warning, markup=False, highlight=False)
+    show_failures(failures)
+
+
+def show_failures(failures: Failures) -> None:
+    """Print how many samples failed and what takes them again; nothing where none did."""
+    for line in failures.lines():
+        console.print(Text(line, style="bold red"), soft_wrap=True)
 
 
 def take_missing(
@@ -248,12 +317,12 @@ def take_missing(
     wanted: Sequence[Item],
     journal: Journal,
     folder: Path,
-    retry_failed: bool,
+    taking: Taking,
     served: AbstractContextManager[Prepare | None] | None = None,
     source: EvaluationRun | None = None,
 ) -> None:
     """Take the samples that the journal lacks; the arguments are those of `run`."""
-    todo = still_to_take(wanted, journal.samples, retry_failed)
+    todo = still_to_take(wanted, journal.samples, taking, source)
     keys = {item.key for item in wanted} - {item.key for item in todo}
     known = [journal.samples[key] for key in keys]
     console.print(f"{settings.policy.model}: {len(known):,} samples are there, {len(todo):,} to take; {folder}")
@@ -261,6 +330,8 @@ def take_missing(
         return
     counts = Counter(item.set for item in wanted)
     with served or nullcontext() as prepare:
+        if served and taking.ask_first:
+            preflight.check_policy(settings.policy)  # before its server had started, nobody could answer
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:
             if source:
@@ -268,23 +339,3 @@ def take_missing(
             else:
                 work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow)
             asyncio.run(work)
-
-
-def guarded(main: Callable[[], object]) -> int:
-    """Returns the exit code: 0; 2 for an error that the user can fix; 130 after Ctrl-C."""
-    ctrl_c.raise_again()
-    try:
-        main()
-    except Interrupted as interrupted:
-        print(f"\n{interrupted}", file=sys.stderr)
-        return ctrl_c.EXIT_CODE
-    except KeyboardInterrupt:
-        print("\nInterrupted. The same command goes on.", file=sys.stderr)
-        return ctrl_c.EXIT_CODE
-    except SoulError as error:
-        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
-        return USER_ERROR
-    except OSError as error:  # a full disk, a folder that nobody may write to
-        print(f"\n{error}. The same command goes on once that is put right.\n", file=sys.stderr)
-        return USER_ERROR
-    return 0

@@ -1,11 +1,11 @@
-"""Ctrl-C ends an evaluation with one line and exit code 130; what was taken is kept."""
+"""Ctrl-C and SIGTERM end an evaluation with one line that says what is kept (`agents.command_line` has the codes)."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from agents.errors import SoulError
 
@@ -13,17 +13,18 @@ if TYPE_CHECKING:  # this module is imported before all slow ones: see `end_sile
     from agents.evaluate.journal import Journal
     from agents.evaluate.settings import Item
 
-EXIT_CODE = 128 + signal.SIGINT
-
 
 class Interrupted(SoulError):
-    """The user ended the run; the message says what is kept and how to go on."""
+    """Ctrl-C or SIGTERM ended the run; the message says what is kept and how to go on."""
+
+    exit_code: ClassVar[int] = 128 + signal.SIGINT
 
 
 def end_silently() -> None:
     """From here on Ctrl-C ends the process at once, without a traceback. Call it before the slow imports.
 
-    A process that ignores Ctrl-C, such as one in the background of a shell, goes on ignoring it.
+    A process that ignores Ctrl-C, such as one in the background of a shell, goes on ignoring it. Inside a command's
+    `run_command` Ctrl-C raises KeyboardInterrupt again.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -41,12 +42,5 @@ def interruptible(wanted: Sequence[Item], journal: Journal) -> Iterator[None]:
     except KeyboardInterrupt:
         kept = len({item.key for item in wanted} & journal.samples.keys())
         raise Interrupted(
-            f"Interrupted: {kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; "
-            "the same command goes on."
+            f"{kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; run the same command to continue."
         ) from None
-
-
-def raise_again() -> None:
-    """From here on Ctrl-C is a KeyboardInterrupt again."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

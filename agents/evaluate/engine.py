@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from agents.errors import SYSTEMIC, Cause, JudgeFailure, SoulError
+from agents.errors import SYSTEMIC, Cause, SoulError
 from agents.evaluate.journal import Journal
 from agents.evaluate.schedule import Capacity, Schedule
 from agents.evaluate.settings import EvaluationSettings, Item
@@ -31,12 +31,10 @@ Listener = Callable[[Sample], None]
 STOPPING: frozenset[Cause] = SYSTEMIC | {"auth", "not_found"}
 
 
-class BadPolicy(SoulError):
-    """The model under test cannot be asked."""
-
-
 class Stopped(SoulError):
     """An endpoint is down, its key is refused or the budget is spent: no further sample can be taken."""
+
+    exit_code: ClassVar[int] = 1
 
 
 async def evaluate(
@@ -51,12 +49,11 @@ async def evaluate(
 
     Args:
         todo: what is still to be taken.
-        on_sample: told of every finished sample, failed ones too.
+        on_sample: called with every finished sample, failed ones too.
         on_schedule: given the schedule before the first sample; it estimates the time that is left.
 
     Raises:
-        BadPolicy: the model under test does not answer at all.
-        Stopped: an endpoint does not answer any more, or the budget is spent. The same command goes on later.
+        Stopped: an endpoint does not answer any more, or the budget is spent. The same command continues later.
     """
     policy = ChatModel.connect(settings.policy)
 
@@ -64,7 +61,6 @@ async def evaluate(
         return await take(item, settings, policy, gateway)
 
     try:
-        await _check(policy)
         at_once = SESSIONS_PER_SLOT * settings.policy.concurrency
         schedule = Schedule(todo, at_once, Capacity(settings.gateway, settings.policy))
         on_schedule(schedule)
@@ -85,6 +81,7 @@ async def take_all(
 
     Raises:
         Stopped: as in `evaluate`.
+        OutOfSpace: the disk is full.
     """
     spent = sum(journal_cost(sample) for sample in journal.samples.values())
     limits = limits_of(settings, spent)  # a budget is for the run, not for each of its starts
@@ -97,7 +94,7 @@ async def take_all(
             failure = sample["draft"]["failure"]
             if failure and failure["cause"] in STOPPING:
                 raise Stopped(
-                    f"{failure['detail']} (the {failure['stage']} of set {item.set}). The same command goes on."
+                    f"{failure['detail']} (the {failure['stage']} of set {item.set}). Run the same command to continue."
                 )
             journal.add(sample)
             on_sample(sample)
@@ -106,8 +103,8 @@ async def take_all(
         async with asyncio.TaskGroup() as group:
             for _ in range(schedule.at_once):
                 group.create_task(work())
-    except* Stopped as stopped:
-        raise stopped.exceptions[0] from None
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None  # the first to fail; the others were cancelled
     finally:
         await gateway.close()
 
@@ -115,16 +112,6 @@ async def take_all(
 def journal_cost(sample: Mapping[str, Any]) -> float:
     """What the judges, partners and environments of a sample cost; the policy is not part of judge.budget_usd."""
     return float(sum(usage["cost_usd"] for role, usage in sample["usage"].items() if role != "policy"))
-
-
-async def _check(policy: ChatModel) -> None:
-    try:
-        await policy.scope().say([{"role": "user", "content": "Say hello."}])
-    except JudgeFailure as failure:
-        raise BadPolicy(
-            f"The model under test cannot be asked, {failure.cause}: {failure.detail}. Check OPENAI_AGENT_MODEL, "
-            "OPENAI_AGENT_BASE_URL and OPENAI_AGENT_API_KEY."
-        ) from failure
 
 
 async def take(item: Item, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway) -> Sample:

@@ -6,20 +6,17 @@ the last one counts.
 
 from __future__ import annotations
 
-import fcntl
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agents.errors import SoulError
+from agents.disk_space import is_full, out_of_space
+from agents.errors import INFRASTRUCTURE, SoulError
 
 FILE = "samples.jsonl"
 Key = tuple[str, int, int]  # set, row of its file, number of the sample
-
-
-class RunInUse(SoulError):
-    """Another process is writing to this run's folder."""
 
 
 class BadJournal(SoulError):
@@ -27,40 +24,56 @@ class BadJournal(SoulError):
 
 
 class Journal:
-    """The samples of one run.
-
-    Raises:
-        RunInUse: another process has it.
-    """
+    """The samples of one run. Open it under the lock of the run's folder (`agents.folder_lock`): one process writes."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / FILE
-        self._file = self.path.open("a+b")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            raise RunInUse(f"{folder}: another evaluation is writing here. Wait for it, or name another run.") from None
-        self.samples, whole = _read(self._file)
-        self._file.truncate(whole)
+        self._file = self.path.open("ab", buffering=0)  # a buffer would write a failed line again when it is closed
+        with self.path.open("rb") as file:
+            self.samples, self._length = _read(file)
+        self._file.truncate(self._length)
 
     def add(self, sample: Mapping[str, Any]) -> None:
-        """Keep a sample."""
+        """Keep a sample.
+
+        Raises:
+            OutOfSpace: the disk is full. The file ends with the last whole line.
+        """
         line = json.dumps(sample, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-        self._file.write(line)
-        self._file.flush()
+        try:
+            written = 0
+            while written < len(line):  # a disk that is nearly full takes a part of it
+                written += self._file.write(line[written:])
+        except OSError as error:
+            os.ftruncate(self._file.fileno(), self._length)
+            if is_full(error):
+                raise out_of_space(self.path.parent) from error
+            raise
+        self._length += len(line)
         self.samples[_key(sample)] = dict(sample)
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the file."""
         self._file.close()
 
 
 def holds(samples: Mapping[Key, Mapping[str, Any]], key: Key, stamp: str, retry_failed: bool) -> bool:
-    """Whether a sample with this stamp is among these; a failed one only where failures are not taken again."""
+    """Whether a sample with this stamp is among these and need not be taken again.
+
+    Args:
+        retry_failed: take every failed sample again, not only those that infrastructure failed (`INFRASTRUCTURE`).
+    """
     sample = samples.get(key)
-    return sample is not None and sample["stamp"] == stamp and (sample["draft"]["valid"] or not retry_failed)
+    if sample is None or sample["stamp"] != stamp:
+        return False
+    return bool(sample["draft"]["valid"]) or not (retry_failed or failed_by_infrastructure(sample))
+
+
+def failed_by_infrastructure(sample: Mapping[str, Any]) -> bool:
+    """Whether a sample has no verdict for a reason that lies in no answer: a time-out, a server error, a budget, ..."""
+    failure = sample["draft"]["failure"]
+    return failure is not None and failure["cause"] in INFRASTRUCTURE
 
 
 def read_samples(folder: Path) -> dict[Key, dict[str, Any]]:

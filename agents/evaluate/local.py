@@ -17,7 +17,6 @@ if __name__ == "__main__":
 import argparse
 import json
 import os
-import signal
 import sys
 import urllib.request
 from collections import Counter
@@ -28,6 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from agents.arguments import one_of, positive_int
+from agents.command_line import reports_errors
 from agents.cutting import fit
 from agents.errors import BadSettings
 from agents.evaluate import command, side_by_side
@@ -99,17 +100,17 @@ def shortened(todo: Sequence[Item], measure: Callable[[Task[Any], Row], int], li
         rows[key] = item
         if sum(len(message["content"].encode()) + 64 for message in task.prompt(row)) <= limit:
             continue  # a token has at least a byte
-        found = fit(task, row, partial(measure, task), limit)
-        if found is None:
+        fitting = fit(task, row, partial(measure, task), limit)
+        if fitting is None:
             cut["longer than that in what cannot be shortened"] += 1
-        elif found.fields:
-            rows[key] = replace(item, row=replace(item.row, row=found.row), shortened=found.fields)
-            cut[f"shortened in {', '.join(found.fields)}"] += 1
+        elif fitting.fields:
+            rows[key] = replace(item, row=replace(item.row, row=fitting.row), shortened=fitting.fields)
+            cut[f"shortened in {', '.join(fitting.fields)}"] += 1
     if cut:
         words = "; ".join(f"{count:,} rows {what}" for what, count in cut.most_common())
         command.console.print(f"Prompts of at most {limit:,} tokens: {words}")
     fitted = ((item, rows[item.set, item.row.number]) for item in todo)
-    return [replace(item, row=made.row, shortened=made.shortened) for item, made in fitted]
+    return [replace(item, row=each.row, shortened=each.shortened) for item, each in fitted]
 
 
 def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
@@ -131,7 +132,7 @@ def evaluate(given: argparse.Namespace, server: ServerSettings) -> Mapping[str, 
         BadCheckpoint: before anything is started.
     """
     checkpoints = Checkpoint.find_all(given.model, given.base)
-    found = {}
+    models = {}
     for checkpoint in checkpoints:
         settings = settings_of(given, checkpoint, server)
         if checkpoint is checkpoints[0]:
@@ -139,31 +140,34 @@ def evaluate(given: argparse.Namespace, server: ServerSettings) -> Mapping[str, 
         folder = command.folder_of(settings, given, model=len(checkpoints) > 1)
         results = command.run(settings, folder, given, served(settings, checkpoint, server, folder))
         if results is not None:
-            found[checkpoint.name] = results
-    if len(found) > 1:
-        (given.out / f"{given.name or 'eval'}-models.md").write_text(side_by_side.markdown(found), encoding="utf-8")
-        command.console.print(side_by_side.rich_table(found, width=command.console.width))
-    return found
+            models[checkpoint.name] = results
+    if len(models) > 1:
+        (given.out / f"{given.name or 'eval'}-models.md").write_text(side_by_side.markdown(models), encoding="utf-8")
+        command.console.print(side_by_side.rich_table(models, width=command.console.width))
+    return models
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 for an error that the user can fix."""
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Evaluate checkpoints."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
     parser = command.options("python -m agents.evaluate.local", __doc__)
-    from_environment = os.environ.get("ACTOR_MODEL_PATH", DEFAULT_MODEL).split()
+    from_environment = os.environ.get("ACTOR_MODEL_PATH", "").split() or [DEFAULT_MODEL]
     parser.add_argument("--model", action="append", help="ACTOR_MODEL_PATH; several make one table")
     parser.add_argument("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the model below a LoRA adapter")
-    parser.add_argument("--tp", type=int, default=1, help="devices of one replica")
-    parser.add_argument("--dp", type=int, default=1, help="replicas")
-    parser.add_argument("--max-prompt-tokens", type=int, help="longer rows are shortened as in training")
-    parser.add_argument("--platform", choices=("gpu", "cpu"), default=os.environ.get("PLATFORM", "gpu"))
+    parser.add_argument("--tp", type=positive_int, default=1, help="devices of one replica")
+    parser.add_argument("--dp", type=positive_int, default=1, help="replicas")
+    parser.add_argument("--max-prompt-tokens", type=positive_int, help="longer rows are shortened as in training")
+    parser.add_argument(
+        "--platform",
+        type=one_of("gpu", "cpu"),
+        default=os.environ.get("PLATFORM") or "gpu",
+        help="gpu or cpu (PLATFORM)",
+    )
     given = parser.parse_intermixed_args(words[:at])
     given.model = given.model or from_environment
-    server = ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform)
-    # Ended politely, the server is stopped with us.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    return command.guarded(lambda: evaluate(given, server))
+    evaluate(given, ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform))
 
 
 if __name__ == "__main__":

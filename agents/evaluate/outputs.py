@@ -12,6 +12,7 @@ from agents.evaluate.breakdown import breakdowns
 from agents.evaluate.report import write_html
 from agents.evaluate.results import Results, summarise
 from agents.evaluate.run_folder import EvaluationRun
+from agents.whole_file import write_whole
 
 
 def write_outputs(run: EvaluationRun) -> Results:
@@ -20,15 +21,15 @@ def write_outputs(run: EvaluationRun) -> Results:
     Returns:
         The numbers.
     """
-    found = summarise(run.samples, run.sets)
-    numbers = found.to_json()
-    groups = breakdowns(run, found)
+    results = summarise(run.samples, run.sets)
+    numbers = results.to_json()
+    groups = breakdowns(run, results)
     for name, of_set in groups.items():
         numbers["sets"][name]["groups"] = {kind: [vars(group) for group in of_kind] for kind, of_kind in of_set.items()}
-    (run.folder / "results.json").write_text(json.dumps(numbers, indent=1), encoding="utf-8")
-    drawn = table.markdown(found, table.columns_of(run.suite))
-    text = "\n\n".join([*notes.header(run, found), drawn, *notes.warnings(run, found)])
-    (run.folder / "table.md").write_text(text.rstrip() + "\n", encoding="utf-8")
+    write_whole(run.folder / "results.json", json.dumps(numbers, indent=1))
+    drawn = table.markdown(results, table.columns_of(run.suite))
+    text = "\n\n".join([*notes.header(run, results), drawn, *notes.warnings(run, results)])
+    write_whole(run.folder / "table.md", text.rstrip() + "\n")
     samples_table.write_parquet(run, run.folder / samples_table.FILE)
-    write_html(run, found, groups)
-    return found
+    write_html(run, results, groups)
+    return results

@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.errors import JudgeFailure, MissingKey
-from agents.evaluate.engine import BadPolicy
-from agents.evaluate.plan import ASSUMED, Plan, SetPlan, cost, sections_asked
+from agents.errors import JudgeFailure, MissingKey, SoulError
+from agents.evaluate.plan import ASSUMED, POLICY, Plan, SetPlan, cost, sections_asked
 from agents.evaluate.progress import duration
 from agents.evaluate.settings import EvaluationSettings, Item
 from agents.judge import ChatModel, Endpoint
@@ -26,21 +25,31 @@ from agents.judge import preflight as judges
 from agents.judge.preflight import Load
 from agents.judge.roles import POLICY_KEY, require_prices
 
+POLICY_PATIENCE_S = 60.0  # seconds of one request to the model under test, which may think for long
 
-def check(settings: EvaluationSettings, todo: Sequence[Item]) -> dict[str, float | None]:
-    """Send one small request to every judge, partner and environment that these samples need.
 
-    The policy is not asked here, only its key is looked up: the engine asks it, once a server of ours has started.
+class BadPolicy(SoulError):
+    """The model under test cannot be asked."""
+
+
+def check(settings: EvaluationSettings, todo: Sequence[Item], *, ask: bool = True) -> dict[str, float | None]:
+    """Send one small request to every endpoint that these samples need: policy, judges, partners, environments.
+
+    A policy that we serve ourselves is left out: `command.take_missing` asks it once its server has started.
+
+    Args:
+        ask: False looks only whether every key is set; nothing is sent.
 
     Returns:
         Section -> seconds of that request.
 
     Raises:
         MissingKey: the environment variable of a key is not set.
-        BadJudge: an endpoint cannot be used.
+        BadPolicy, BadJudge: an endpoint cannot be used.
         BadSettings: there is a budget, and a price is missing.
     """
-    if todo and settings.source is None and settings.served is None:
+    asks_policy = bool(todo) and settings.source is None and settings.served is None
+    if asks_policy:
         _require_policy_key(settings.policy)
     sets = _sets_by_section(settings, todo)
     for section, names in sets.items():
@@ -53,8 +62,11 @@ def check(settings: EvaluationSettings, todo: Sequence[Item]) -> dict[str, float
                     "no key), or evaluate other sets (TASKS=...). No sample was taken."
                 )
     require_prices(settings.gateway, [endpoint for section in sets for endpoint in settings.gateway.asked(section)])
-    found = asyncio.run(judges.check(settings.gateway, list(sets))) if sets else {}
-    return {section: checked.latency_s for section, checked in found.items()}
+    if not ask:
+        return {}
+    latencies: dict[str, float | None] = {POLICY: check_policy(settings.policy)} if asks_policy else {}
+    answers = asyncio.run(judges.check(settings.gateway, list(sets))) if sets else {}
+    return latencies | {section: answer.latency_s for section, answer in answers.items()}
 
 
 def check_policy(endpoint: Endpoint) -> float:
@@ -71,7 +83,8 @@ def check_policy(endpoint: Endpoint) -> float:
     _require_policy_key(endpoint)
 
     async def ask() -> float:
-        model = ChatModel.connect(endpoint.model_copy(update={"max_attempts": 2}))
+        brisk = {"max_attempts": 2, "deadline_s": min(POLICY_PATIENCE_S, endpoint.deadline_s)}
+        model = ChatModel.connect(endpoint.model_copy(update=brisk))
         start = time.perf_counter()
         try:
             await model.scope().say([{"role": "user", "content": "Say hello."}])
@@ -93,7 +106,7 @@ def _require_policy_key(endpoint: Endpoint) -> None:
         raise MissingKey(
             f"No key for {endpoint.name}, the model under test: the environment variable {endpoint.api_key_env} is not "
             f"set. Export {POLICY_KEY}, or name another variable with policy.api_key_env (policy.api_key_env=none "
-            "for a server that wants no key). No sample was taken."
+            "for a server that needs no key). No sample was taken."
         )
 
 

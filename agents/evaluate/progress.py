@@ -1,14 +1,16 @@
 """Live progress of an evaluation: each set's count, running score and failures, and the cost so far.
 
-On a terminal a live table, elsewhere a plain line now and then.
+On a terminal a live table, elsewhere a plain line now and then. Log lines, such as what calls wait for, stand above the
+live table; without one they go to stderr as always (agents/logs.py).
 """
 
 from __future__ import annotations
 
-import logging
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from rich.console import Console
@@ -16,21 +18,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from agents import logs
 from agents.evaluate.schedule import Schedule
 
-PLAIN_EVERY_S = 15.0
-
-
-class _OnConsole(logging.Handler):
-    """Prints warnings above the live table, such as what calls wait for (agents/judge/waiting.py)."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(logging.WARNING)
-        self.console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        # With `soft_wrap` rich breaks no line: a warning stays one line in a log file.
-        self.console.print(Text(self.format(record)), soft_wrap=True)
+PLAIN_EVERY_S = 10.0
 
 
 class Progress:
@@ -46,14 +37,19 @@ class Progress:
         self.wanted = dict(wanted)
         self.done: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()  # of all failed samples
         self.rewards: defaultdict[str, float] = defaultdict(float)
         self.cost_usd = 0.0
         self._fresh = 0
         self._schedule: Schedule | None = None
-        self._warnings = _OnConsole(console)
-        self._start = self._told = time.monotonic()
+        self._open = ExitStack()
+        self._start = self._printed_at = time.monotonic()
+        # Where stderr goes to a file it keeps its lines; rich would take them to the terminal.
+        self._covers_stderr = console.is_terminal and sys.stderr.isatty()
         self._live = (
-            Live(console=console, refresh_per_second=4, get_renderable=self.table) if console.is_terminal else None
+            Live(console=console, refresh_per_second=4, get_renderable=self.table, redirect_stderr=self._covers_stderr)
+            if console.is_terminal
+            else None
         )
         for sample in known:
             self._count(sample)
@@ -63,30 +59,34 @@ class Progress:
         self._schedule = schedule
 
     def __enter__(self) -> Progress:
-        logging.getLogger("agents").addHandler(self._warnings)
         if self._live:
-            self._live.start()
+            self._open.enter_context(self._live)
+        if self._covers_stderr:
+            self._open.enter_context(logs.above(self._print_above))
         return self
 
+    def _print_above(self, line: str) -> None:
+        self.console.print(Text(line), soft_wrap=True)  # rich breaks no line: it can be copied as one
+
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        logging.getLogger("agents").removeHandler(self._warnings)
-        if self._live:
-            self._live.stop()
-        elif error is not KeyboardInterrupt:  # Ctrl-C prints its own line (ctrl_c.py)
+        self._open.close()
+        if self._live is None and error is not KeyboardInterrupt:  # Ctrl-C prints its own line (ctrl_c.py)
             self.console.print(self.line())
 
     def add(self, sample: dict[str, Any]) -> None:
         """A sample has been taken."""
         self._count(sample)
         self._fresh += 1
-        if self._live is None and time.monotonic() - self._told > PLAIN_EVERY_S:
-            self._told = time.monotonic()
+        if self._live is None and time.monotonic() - self._printed_at > PLAIN_EVERY_S:
+            self._printed_at = time.monotonic()
             self.console.print(self.line())
 
     def _count(self, sample: dict[str, Any]) -> None:
         name, draft = sample["set"], sample["draft"]
         self.done[name] += 1
         self.failed[name] += not draft["valid"]
+        if draft["failure"]:
+            self.causes[draft["failure"]["cause"]] += 1
         self.rewards[name] += draft["reward"] or 0.0
         self.cost_usd += sum(usage["cost_usd"] for usage in sample["usage"].values())
 
@@ -105,18 +105,20 @@ class Progress:
         seconds = self._schedule.seconds_left() if self._schedule and total < wanted else None
         left = f", {duration(seconds)} left" if seconds is not None else ""
         cost = f", ${self.cost_usd:,.3f}" if self.cost_usd else ""
-        return f"{total:,} of {wanted:,} samples, {self.rate():,.1f}/s{left}, {sum(self.failed.values())} failed{cost}"
+        causes = ", ".join(f"{cause} {count:,}" for cause, count in self.causes.most_common())
+        failed = f"{sum(self.failed.values()):,} failed" + (f" ({causes})" if causes else "")
+        return f"{total:,} of {wanted:,} samples, {self.rate():,.1f}/s{left}, {failed}{cost}"
 
     def table(self) -> Table:
         """The live view."""
-        made = Table(title=self.line(), title_justify="left")
+        view = Table(title=self.line(), title_justify="left")
         for column in ("set", "samples", "score so far", "failed"):
-            made.add_column(column, justify="left" if column == "set" else "right")
+            view.add_column(column, justify="left" if column == "set" else "right")
         for name, wanted in self.wanted.items():
             score = self.score(name)
             shown = "" if score is None else f"{100 * score:.1f}"
-            made.add_row(name, f"{self.done[name]}/{wanted}", shown, str(self.failed[name] or ""))
-        return made
+            view.add_row(name, f"{self.done[name]}/{wanted}", shown, str(self.failed[name] or ""))
+        return view
 
 
 def duration(seconds: float) -> str:

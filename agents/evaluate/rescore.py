@@ -54,11 +54,16 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
 def items(settings: EvaluationSettings, run: EvaluationRun) -> list[Item]:
     """The samples of the run as samples to be taken: the records are in the journal, the data files are not needed."""
     tasks.configure(settings.tasks)  # before the rows, which hold their tasks
-    found = []
+    rescored = []
     for sample in run.samples:
         row = parse_row(sample["task"], sample["record"], str(run.folder / FILE), sample["number"])
-        found.append(Item(sample["set"], row, sample["sample"], stamp_of(row), tuple(sample["shortened"])))
-    return found
+        rescored.append(Item(sample["set"], row, sample["sample"], stamp_of(row), tuple(sample["shortened"])))
+    return rescored
+
+
+def without_episode(run: EvaluationRun) -> frozenset[Key]:
+    """The samples of a run whose play failed: no judge can score them."""
+    return frozenset((s["set"], s["number"], s["sample"]) for s in run.samples if s["draft"]["seats"] is None)
 
 
 async def rescore(

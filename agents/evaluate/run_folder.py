@@ -1,4 +1,4 @@
-"""The folder of an evaluation, as those read it who come later: reports, comparisons, exports, another judge.
+"""The folder of an evaluation, for everything that reads it later: reports, comparisons, exports, another judge.
 
 settings.json    what determines answers and verdicts; the folder's hash is of it
 chosen.json      the samples that the last start asked for: sets, limit, seed, and the keys themselves
@@ -19,6 +19,10 @@ from typing import Any
 from agents.errors import SoulError
 from agents.evaluate.journal import FILE, Journal, Key, read_samples
 from agents.evaluate.settings import EvaluationSettings, Item
+from agents.whole_file import write_whole
+
+_REMEDY = "The command that made the run writes the file again."
+_OF_A_SAMPLE = {"task", "record", "stamp", "draft"}  # what everything that reads a run needs of a line of the journal
 
 
 class BadRun(SoulError):
@@ -72,8 +76,11 @@ class EvaluationRun:
                 raise BadRun(
                     f"{folder} has no {name}: it is not the folder of an evaluation. They are named NAME-HASH."
                 )
-        settings, chosen = _json(folder / "settings.json"), _json(folder / "chosen.json")
-        found = read_samples(folder) if samples is None else samples
+        settings, chosen = _settings(folder / "settings.json"), _chosen(folder / "chosen.json")
+        samples = read_samples(folder) if samples is None else samples
+        for key, sample in samples.items():
+            if missing := _OF_A_SAMPLE - sample.keys():
+                raise BadRun(f"{folder / FILE}: the sample {key} has no {min(missing)!r}. {_REMEDY}")
         keys = [(name, number, k) for name, of_set in chosen["samples"].items() for number, k in of_set]
         return cls(
             folder=folder,
@@ -82,7 +89,7 @@ class EvaluationRun:
             limit=chosen["limit"],
             n=chosen["n"],
             seed=chosen["seed"],
-            samples=[found[key] for key in keys if key in found],
+            samples=[samples[key] for key in keys if key in samples],
             missing=chosen.get("missing", ()),
             suite=chosen.get("suite"),
         )
@@ -101,11 +108,34 @@ def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[M
     return list(settings["jury"]) or [settings["roles"]["judge"]]
 
 
+def _settings(path: Path) -> dict[str, Any]:
+    """What settings.json holds, of which everything reads at least the model's name."""
+    settings = _json(path)
+    if not isinstance(settings.get("policy"), dict) or "model" not in settings["policy"]:
+        raise BadRun(f"{path} names no model (policy.model). {_REMEDY}")
+    return settings
+
+
+def _chosen(path: Path) -> dict[str, Any]:
+    """What chosen.json holds."""
+    chosen = _json(path)
+    try:
+        {name: [(int(number), int(k)) for number, k in of_set] for name, of_set in chosen["samples"].items()}
+        chosen["limit"], chosen["n"], chosen["seed"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BadRun(f"{path} does not say which samples were asked for ({reason}). {_REMEDY}") from None
+    return chosen
+
+
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise BadRun(f"{path} is not JSON ({error}). The command that made the run writes it again.") from None
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadRun(f"{path} is not JSON ({error}). {_REMEDY}") from None
+    if not isinstance(value, dict):
+        raise BadRun(f"{path} holds no JSON object. {_REMEDY}")
+    return value
 
 
 def generation(folder: Path, items: Sequence[Item]) -> Path:
@@ -145,11 +175,11 @@ def _latest(folder: Path) -> tuple[int, Path]:
 
 def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[Item]) -> None:
     """Say what a run is and which samples this start asks for."""
-    (folder / "settings.json").write_text(json.dumps(settings.identity(), indent=1), encoding="utf-8")
+    write_whole(folder / "settings.json", json.dumps(settings.identity(), indent=1))
     samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for item in items:
         samples[item.set].append((item.row.number, item.sample))
     chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
     chosen |= {"suite": settings.suite, "missing": list(settings.missing)}
     by_set = {name: sorted(samples[name]) for name in settings.sets}
-    (folder / "chosen.json").write_text(json.dumps({**chosen, "samples": by_set}), encoding="utf-8")
+    write_whole(folder / "chosen.json", json.dumps({**chosen, "samples": by_set}))

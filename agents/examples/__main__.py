@@ -11,8 +11,8 @@ have so few invented stories that both files share them: train with `data.allow_
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agents import examples, tasks
+from agents.arguments import output_file, output_folder, positive_int
+from agents.command_line import Parser, reports_errors
 
 
 def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
@@ -64,30 +66,30 @@ def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
     return [path for _, _, path in files]
 
 
-def main(arguments: list[str] | None = None) -> None:
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the file or the folder."""
-    parser = argparse.ArgumentParser(prog="python -m agents.examples", description=(__doc__ or "").split("\n")[0])
+    parser = Parser(prog="python -m agents.examples", description=__doc__)
     parser.add_argument("task", nargs="+", choices=[*examples.names(), "all"], metavar="TASK")
-    parser.add_argument("--rows", type=int, default=64, help="rows of each task (default 64)")
-    parser.add_argument("--out", type=Path, required=True, help="FILE.parquet, or a folder for one file for each set")
+    parser.add_argument("--rows", type=positive_int, default=64, help="rows of each task (default 64)")
+    parser.add_argument(
+        "--out", type=_output, required=True, help="FILE.parquet, or a folder for one file for each set"
+    )
     given = parser.parse_args(arguments)
     names = list(examples.names()) if "all" in given.task else given.task
-    if given.rows < 1:
-        parser.error(f"--rows: expected 1 or more, got {given.rows}")
-    if given.out.is_file() and given.out.suffix != ".parquet":
-        parser.error(f"--out: {given.out} is a file; name a folder, or a file that ends in .parquet")
-    try:
-        if given.out.suffix == ".parquet":
-            write(names, given.rows, given.out)
-            print(f"{given.out}: {given.rows} invented rows of {', '.join(names)}")
-            return
-        written = write_sets(names, given.rows, given.out)
-    except OSError as error:
-        parser.error(f"--out: {error}")
+    if given.out.suffix == ".parquet":
+        write(names, given.rows, given.out)
+        print(f"{given.out}: {given.rows} invented rows of {', '.join(names)}")
+        return
+    written = write_sets(names, given.rows, given.out)
     if not written:
         parser.error(f"{', '.join(names)} belongs to no evaluation set; name a file that ends in .parquet")
     print(f"{given.out}: {len(written)} files with {given.rows} invented rows each")
 
 
+def _output(text: str) -> Path:
+    return output_file(text) if text.endswith(".parquet") else output_folder(text)
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,12 +12,15 @@ It rewards what the examples' oracles do. It is no judge of human behaviour, and
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 
 from agents import examples
+from agents.command_line import Parser, reports_errors
+from agents.errors import SoulError
 from agents.examples.filled import filled, schema_of
 from agents.testing.replies import ChatRequest, Reply, Text
 from agents.testing.server import FakeOpenAI
@@ -38,19 +41,25 @@ def answer(request: ChatRequest) -> Reply:
     return filled(request, 1.0, **({"critique": CRITIQUE} if "critique" in fields else {}))
 
 
-def main(command: Sequence[str]) -> int:
-    """Run a command that finds its judge here. Returns its exit code; 2 where there is no such command."""
-    if not command:
-        print((__doc__ or "").strip(), file=sys.stderr)
-        return 2
+class NoSuchCommand(SoulError):
+    """The command that the stand-in was to stand in for cannot be run."""
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command that finds its judge here. Returns its exit code."""
+    parser = Parser(prog="python -m agents.examples.endpoint", description=__doc__)
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND ...")
+    given = parser.parse_args(arguments)
+    if not given.command:
+        parser.error("name the command that is to run")
     with FakeOpenAI(answer) as fake:
         environment = {**os.environ, "OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": "stand-in"}
         try:
-            return subprocess.run(command, env=environment, check=False).returncode
+            return subprocess.run(given.command, env=environment, check=False).returncode
         except OSError as error:
-            print(f"{command[0]}: {error.strerror}", file=sys.stderr)
-            return 2
+            raise NoSuchCommand(f"{given.command[0]}: {error.strerror}. Name a program that can be run.") from None
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -18,9 +18,9 @@ Where things are:
 """
 
 from agents.judge.endpoint import ANY_KEY, Endpoint
+from agents.judge.exchange import classify
 from agents.judge.gateway import Gateway
 from agents.judge.judge import ChatModel, Judge
-from agents.judge.line import classify
 from agents.judge.roles import ROLES, GatewaySettings, Role
 from agents.judge.untrusted import Contentless
 from agents.judge.usage import Usage

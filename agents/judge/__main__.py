@@ -10,20 +10,22 @@ Settings come from the environment, and from words like judge.model=gpt-5-mini o
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from agents.errors import JudgeFailure, MissingKey, SoulError
+from agents.arguments import existing_file, non_negative_int, output_file, positive_int
+from agents.command_line import Parser, reports_errors
+from agents.errors import JudgeFailure, MissingKey
 from agents.judge import agree, canaries
 from agents.judge.endpoint import Endpoint
 from agents.judge.gateway import Gateway
@@ -32,7 +34,6 @@ from agents.judge.ledger import Ledger, table
 from agents.judge.roles import GatewaySettings, policy_endpoint
 from agents.judge.words import sections_of
 
-USER_ERROR = 2
 console = Console(width=max(120, Console().width))  # a pipe has 80 columns, and the tables more
 
 
@@ -118,11 +119,11 @@ async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
 
 async def ask_canaries(sections: Mapping[str, Mapping[str, Any]], raw: bool, out: Path | None) -> int:
     """Run the canary suite; 1 where the judge was fooled or does not tell good from bad."""
-    gateway = _connect(sections)
-    await gateway.judge.check()
-    outcomes = await canaries.run(gateway.judge, raw=raw)
-    console.print(canaries.table(outcomes))
-    await _finish(gateway, "canaries", canaries.to_json(outcomes), out)
+    async with _connected(sections) as gateway:
+        await gateway.judge.check()
+        outcomes = await canaries.run(gateway.judge, raw=raw)
+        console.print(canaries.table(outcomes))
+        _finish(gateway, "canaries", canaries.to_json(outcomes), out)
     return canaries.verdict(outcomes)
 
 
@@ -131,61 +132,60 @@ async def ask_agreement(
 ) -> int:
     """Compare the judge with people's labels; 1 where it gave no verdict at all."""
     read = agree.read_labels(labels)
-    gateway = _connect(sections)
-    await gateway.judge.check()
-    agreement = await agree.compare(gateway.judge, read, repeats=repeats, seed=seed)
-    console.print(agree.table(agreement))
-    await _finish(gateway, "agree", agreement.to_json(), out)
+    async with _connected(sections) as gateway:
+        await gateway.judge.check()
+        agreement = await agree.compare(gateway.judge, read, repeats=repeats, seed=seed)
+        console.print(agree.table(agreement))
+        _finish(gateway, "agree", agreement.to_json(), out)
     return 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
 
 
-def _connect(sections: Mapping[str, Mapping[str, Any]]) -> Gateway:
+@asynccontextmanager
+async def _connected(sections: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Gateway]:
     """A cache only where judge.cache_dir names a place for it: there is no run folder here."""
-    return Gateway.connect(GatewaySettings.of(sections))
+    gateway = Gateway.connect(GatewaySettings.of(sections))
+    try:
+        yield gateway
+    finally:
+        await gateway.close()
 
 
-async def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:
+def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:
     if out is not None:
         out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     ledger = Ledger()
     ledger.add(task, gateway.usage())
     console.print(table(ledger))
-    await gateway.close()
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, 1 where a check failed, 2 for an error that the user can fix."""
-    parser = argparse.ArgumentParser(
-        prog="python -m agents.judge", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Returns the exit code: 0; 1 where a check failed."""
+    parser = Parser(prog="python -m agents.judge", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("show", "check", "canaries", "agree"):
         command = commands.add_parser(name)
         command.add_argument("settings", nargs="*", help="section.key=value")
         command.add_argument("--no-cache", action="store_true", help="ask anew even where an answer is known")
         if name in ("canaries", "agree"):
-            command.add_argument("--json", type=Path, help="write the results here")
+            command.add_argument("--json", type=output_file, help="write the results here")
         if name == "canaries":
             command.add_argument("--raw", action="store_true", help="also ask what the gateway would refuse to ask")
         if name == "agree":
-            command.add_argument("--labels", type=Path, required=True, help="JSON lines with people's labels")
-            command.add_argument("--repeats", type=int, default=1, help="judgments of each record")
-            command.add_argument("--seed", type=int, default=0, help="order of the conversations in pairs")
+            command.add_argument("--labels", type=existing_file, required=True, help="JSON lines with people's labels")
+            command.add_argument("--repeats", type=positive_int, default=1, help="judgments of each record")
+            command.add_argument("--seed", type=non_negative_int, default=0, help="order of the conversations in pairs")
     args = parser.parse_args(arguments)
-    try:
-        sections = sections_of(args.settings)
-        if args.no_cache:
-            sections.setdefault("judge", {})["cache"] = False
-        if args.command == "show":
-            return show(sections)
-        if args.command == "check":
-            return asyncio.run(check(sections))
-        if args.command == "canaries":
-            return asyncio.run(ask_canaries(sections, args.raw, args.json))
-        return asyncio.run(ask_agreement(sections, args.labels, args.repeats, args.seed, args.json))
-    except (SoulError, JudgeFailure) as error:
-        print(f"\n{type(error).__name__}: {error}\n", file=sys.stderr)
-        return USER_ERROR
+    sections = sections_of(args.settings)
+    if args.no_cache:
+        sections.setdefault("judge", {})["cache"] = False
+    if args.command == "show":
+        return show(sections)
+    if args.command == "check":
+        return asyncio.run(check(sections))
+    if args.command == "canaries":
+        return asyncio.run(ask_canaries(sections, args.raw, args.json))
+    return asyncio.run(ask_agreement(sections, args.labels, args.repeats, args.seed, args.json))
 
 
 if __name__ == "__main__":

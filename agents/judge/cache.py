@@ -27,6 +27,7 @@ _FORMAT = 1  # part of every key: raise it when the meaning of an answer changes
 _CHECK_EVERY = 256  # writes between two looks at the size
 _EVICT = 0.2  # share of the size that goes when the file is full, the longest unused answers first
 _BUSY_S = 10.0  # how long one waits for another's lock
+_SLOW_S = 1.0  # an operation that takes longer is logged: it holds up every call of this process
 _LOOK_EVERY_S = 1.0  # between two checks whether the owner of a claim is alive, for all calls that wait for it
 
 _TABLES = """
@@ -177,6 +178,7 @@ class Cache:
 
     @contextmanager
     def _forgiving(self) -> Iterator[None]:
+        start = time.monotonic()
         try:
             yield
         except sqlite3.Error as error:
@@ -185,6 +187,14 @@ class Cache:
                     "The judge's cache %s fails: %s. Answers that it cannot keep are paid for again.", self.path, error
                 )
             self._warned = True
+        finally:
+            if (seconds := time.monotonic() - start) > _SLOW_S:
+                logger.warning(
+                    "The judge's cache %s took %.1f s: another process held its lock, or the disk is slow. All calls "
+                    "of this process waited. A local disk helps (judge.cache_dir).",
+                    self.path,
+                    seconds,
+                )
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._db)

@@ -7,9 +7,11 @@ even where the text is no good.
 
 from __future__ import annotations
 
+import codecs
+import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from agents.errors import JudgeFailure
 
@@ -22,21 +24,37 @@ def _or_none(value: Any, validated: ValidatorFunctionWrapHandler) -> Any:
 
 
 OrNone = WrapValidator(_or_none)
+# The escapes of JSON one after another, so that "\\ud83d" behind a backslash is not taken for one; group 1 is half a
+# pair of surrogates.
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
+
+
+def _whole(escape: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if escape[1] else escape[0]
+
+
+# A count of tokens; None where it is missing, negative, or no integer: true, "12" and 12.0 are none.
+_Count = Annotated[int | None, Field(strict=True, ge=0), OrNone]
+# A prompt may have a token for each byte, and what the server adds to it: a chat template, tools, a system prompt.
+_MOST_BYTES, _ADDED_TOKENS = 4, 20_000
+_MOST_CHARACTERS = 200  # of one token, averaged over a text; a single token can be a whole line of spaces
+_MOST_COMPLETION = 1_000_000  # where the request sets no limit
+_OVER_LIMIT = 2  # times the limit: not every server counts thoughts into it
 
 
 class _Cached(BaseModel):
-    cached_tokens: int | None = None
+    cached_tokens: _Count = None
 
 
 class _Reasoning(BaseModel):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: _Count = None
 
 
 class Tokens(BaseModel):
     """What a request took, as the endpoint says."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: _Count = None
+    completion_tokens: _Count = None
     prompt_tokens_details: Annotated[_Cached | None, OrNone] = None
     completion_tokens_details: Annotated[_Reasoning | None, OrNone] = None
 
@@ -49,15 +67,19 @@ def _text_parts(content: Any) -> Any:
     return "".join(str(part.get("text") or "") for part in parts)
 
 
-class _Said(BaseModel):
+class _Message(BaseModel):
     # Thoughts that an endpoint gives apart (`reasoning_content`, `reasoning`) are not read: they are no answer.
     content: Annotated[str | None, BeforeValidator(_text_parts)] = None
     refusal: str | None = None
 
 
 class _Choice(BaseModel):
-    message: _Said
+    message: _Message
     finish_reason: str | None = None
+
+
+def _within(count: int | None, least: float, most: float) -> int | None:
+    return count if count is not None and least <= count <= most else None
 
 
 class Completion(BaseModel):
@@ -67,18 +89,50 @@ class Completion(BaseModel):
     usage: Annotated[Tokens | None, OrNone] = None
 
     @classmethod
-    def of(cls, answer: object) -> Completion:
-        """Read an answer as the SDK hands it over: what JSON became, or the text of what did not call itself JSON.
+    def of(cls, answer: bytes) -> Completion:
+        """Read an answer's body.
 
         Raises:
             JudgeFailure: it is no JSON object; a web page, say.
         """
+        answer = answer.removeprefix(codecs.BOM_UTF8)
         try:
-            return cls.model_validate_json(answer) if isinstance(answer, str) else cls.model_validate(answer)
-        except ValidationError:
+            try:
+                return cls.model_validate_json(answer)
+            except ValidationError:
+                # A model may end in half a surrogate pair, which some servers escape as it is.
+                return cls.model_validate_json(_ESCAPE.sub(_whole, answer))
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]["msg"]
             raise JudgeFailure(
-                "invalid", "the endpoint's answer is no chat completion; is base_url right (.../v1)?"
+                "invalid", f"the endpoint's answer is no chat completion ({problem}); is base_url right (.../v1)?"
             ) from None
+
+    def tokens(self, prompt: int, limit: int | None) -> Tokens:
+        """What the request took. A count that cannot be is None, so that no endpoint can evade or burn a budget.
+
+        Args:
+            prompt: characters of the messages.
+            limit: the tokens that the answer could have; None: no limit was sent.
+        """
+        usage = self.usage or Tokens()
+        message = self.choices[0].message if self.choices else None
+        text = len(message.content or message.refusal or "") if message else 0
+        most = _MOST_COMPLETION if limit is None else _OVER_LIMIT * limit + _ADDED_TOKENS
+        prompt_tokens = _within(usage.prompt_tokens, prompt / _MOST_CHARACTERS, _MOST_BYTES * prompt + _ADDED_TOKENS)
+        completion_tokens = _within(usage.completion_tokens, text / _MOST_CHARACTERS, most)
+        cached = usage.prompt_tokens_details and _within(
+            usage.prompt_tokens_details.cached_tokens, 0, prompt_tokens or 0
+        )
+        thoughts = usage.completion_tokens_details and _within(
+            usage.completion_tokens_details.reasoning_tokens, 0, completion_tokens or 0
+        )
+        return Tokens.model_construct(
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            prompt_tokens_details=_Cached.model_construct(cached_tokens=cached),
+            completion_tokens_details=_Reasoning.model_construct(reasoning_tokens=thoughts),
+        )
 
     @property
     def cut_off(self) -> bool:

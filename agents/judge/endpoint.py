@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
+from typing import Literal
+from urllib.parse import urlsplit
 
 import openai
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from agents.errors import MissingKey
+from agents.judge.http_client import http_client
+from agents.judge.keys import key_of
+from agents.redaction import blank, redact, secret_parameter, shown_url
 
 ANY_KEY = "EMPTY"  # what local servers take; used where no key variable is named
-NO_KEY = "none"  # api_key_env=none: the endpoint wants no key
+NO_KEY = "none"  # api_key_env=none: the endpoint needs no key
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
 
@@ -23,10 +25,12 @@ MODES: tuple[StructuredMode, ...] = ("json_schema", "json_object", "prompt")  # 
 class Endpoint(BaseModel):
     """One model behind one OpenAI-compatible address, with the limits and prices that hold for it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
     model: str = DEFAULT_MODEL
-    base_url: str | None = None  # None: OPENAI_BASE_URL, else the SDK's own default
+    base_url: str | None = Field(
+        default=None, validate_default=True
+    )  # None: OPENAI_BASE_URL, else the SDK's own default
     api_key_env: str | None = "OPENAI_API_KEY"  # None (or "none"): the endpoint wants no key
     reasoning_effort: str | None = None
     temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -38,6 +42,7 @@ class Endpoint(BaseModel):
     deadline_s: float = Field(default=300.0, gt=0)  # one call with retries and re-asks, from its first request on
     max_attempts: int = Field(default=6, ge=1)
     max_reasks: int = Field(default=1, ge=0)
+    max_answer_mb: float = Field(default=8.0, gt=0, allow_inf_nan=False)  # of an answer, also once it is decompressed
     concurrency: int = Field(default=64, ge=1)  # requests in flight, over all processes of a run
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)  # prompt and completion together
@@ -54,6 +59,19 @@ class Endpoint(BaseModel):
             raise ValueError("is no name of an environment variable; the key itself stands in no setting")
         return name
 
+    @field_validator("base_url")
+    @classmethod
+    def _no_key_in_url(cls, url: str | None) -> str | None:
+        # (Not in OPENAI_BASE_URL either, which the settings of a run write out for its workers.)
+        name = secret_parameter(url or os.environ.get("OPENAI_BASE_URL") or "")
+        if name is not None:  # the address is not repeated: it holds the key
+            where = "" if url else " in OPENAI_BASE_URL"
+            raise ValueError(
+                f"the address{where} has a key in its query ({name}=...), where logs and files would show it; name the "
+                "key's environment variable with api_key_env"
+            )
+        return url
+
     @property
     def url(self) -> str:
         """The base URL that calls go to."""
@@ -61,9 +79,8 @@ class Endpoint(BaseModel):
 
     @property
     def address(self) -> str:
-        """The base URL as it may be shown: without user and password."""
-        parts = urlsplit(self.url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        """The base URL as it may be shown: without user, password, and values in its query."""
+        return shown_url(self.url)
 
     @property
     def name(self) -> str:
@@ -83,39 +100,21 @@ class Endpoint(BaseModel):
         fresh = prompt_tokens - cached_tokens
         return (fresh * self.price_in + cached_tokens * cached + completion_tokens * self.price_out) / 1e6
 
+    def without_secrets(self, text: str, key: str) -> str:
+        """A text about this endpoint without its key, and without what is secret in its address."""
+        query = urlsplit(self.url).query
+        text = text.replace(query, urlsplit(self.address).query) if query else text
+        return redact(blank(text, key))
+
     def client(self) -> openai.AsyncOpenAI:
         """An async client of the official SDK: its own retries off, on its cheaper transport where that is installed.
 
         Raises:
-            MissingKey: the key's variable is not set.
+            MissingKey: the key's variable is not set, or holds a text that cannot be a key.
         """
-        key = ANY_KEY
-        if self.api_key_env is not None:
-            found = os.environ.get(self.api_key_env)
-            if not found:
-                raise MissingKey(
-                    f"No key for the endpoint {self.address} (model {self.model}): the environment variable "
-                    f"{self.api_key_env} is not set. Export it (export {self.api_key_env}=...), or name another one "
-                    f"with judge.api_key_env; judge.api_key_env={NO_KEY} is for a server that wants no key."
-                )
-            key = found
-        http = _transport(self.url, self.timeout_s)
+        server = f"{self.address} (model {self.model})"
+        key = ANY_KEY if self.api_key_env is None else key_of(self.api_key_env, server)
+        http = http_client(self.url, self.timeout_s, int(self.max_answer_mb * 1e6))
         return openai.AsyncOpenAI(
             api_key=key, base_url=self.url, timeout=self.timeout_s, max_retries=0, http_client=http
         )
-
-
-def _transport(url: str, timeout_s: float) -> Any:
-    """The SDK's aiohttp transport costs a third less CPU a call than its default one; it comes as an extra."""
-    # The cap is `concurrency`; a smaller pool would queue calls out of sight, and close connections it could keep.
-    new_limits = type(openai.DEFAULT_CONNECTION_LIMITS)
-    limits = new_limits(keepalive_expiry=60.0)
-    if urlsplit(url).username is not None:  # which aiohttp refuses beside a bearer key
-        return openai.DefaultAsyncHttpxClient(timeout=timeout_s, limits=limits)
-    try:
-        # aiohttp takes 0 for "no limit" and would take None for its default, 100.
-        return openai.DefaultAioHttpClient(
-            timeout=timeout_s, limits=new_limits(max_connections=0, keepalive_expiry=60.0)
-        )
-    except RuntimeError:  # how the SDK says that the extra is not installed
-        return openai.DefaultAsyncHttpxClient(timeout=timeout_s, limits=limits)

@@ -7,9 +7,11 @@ anything in flight or waiting. So a call costs no round trip, and the caps of th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
-from collections import Counter, deque
+from bisect import insort
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +40,9 @@ def in_process(limits: Limits) -> Port:
 class _Waiter:
     tokens: float
     admitted: asyncio.Future[None]
+    turn: tuple[bool, int]
+    since: float
+    patience_s: float
 
 
 class Gate:
@@ -50,8 +55,12 @@ class Gate:
         self._requests = self._tokens = 0.0  # what is left of the grant
         self._surplus = 0.0  # tokens that calls were charged and did not use
         self._in_flight = 0
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters: list[_Waiter] = []  # in the order of their turns
+        self._number = itertools.count()
         self._outcomes: Counter[str] = Counter()
+        self._refused: Counter[int] = Counter()
+        self._retry_after: float | None = None
+        self._waves = 0
         self._cost_usd, self._last_failure = 0.0, ""
         self._served = True  # the last grant covered everything that was asked for
         self._wake: asyncio.Event | None = None
@@ -59,25 +68,34 @@ class Gate:
         self._reason: Reason | None = None  # why calls wait, as the last grant said
         self._notice = WaitNotice(self._explain)
 
-    async def enter(self, tokens: float) -> None:
+    async def enter(self, tokens: float, again: bool = False, patience_s: float = math.inf) -> int:
         """Wait until one more request may be sent.
 
         Args:
             tokens: estimate of what it will use.
+            again: the call has been sent before, and its deadline runs: it goes before those that have not.
+            patience_s: the call gives up when it has waited for so long and the endpoint answered nothing but 429 for
+                so long.
+
+        Returns:
+            A number for `leave`: under which of its waves of 429 the endpoint gets this request.
 
         Raises:
-            JudgeFailure: `outage` or `budget`: no request will be let through any more.
+            JudgeFailure: `outage` or `budget`: no request will be let through any more; `rate_limit`: see `patience_s`.
         """
         tokens = max(tokens, 1.0)  # where nothing is left, nothing fits
         if not self._waiters and self._fits():
             self._admit(tokens)
-            return
-        waiter = _Waiter(tokens, asyncio.get_running_loop().create_future())
-        self._waiters.append(waiter)
+            return self._waves
+        loop = asyncio.get_running_loop()
+        turn = (not again, next(self._number))
+        waiter = _Waiter(tokens, loop.create_future(), turn, loop.time(), patience_s)
+        insort(self._waiters, waiter, key=lambda one: one.turn)
         self._touch(urgent=self._served)
         try:
             with self._notice.waiting():
                 await waiter.admitted
+            return self._waves
         except asyncio.CancelledError:
             if waiter.admitted.done() and not waiter.admitted.cancelled() and not waiter.admitted.exception():
                 self._requests += 1.0  # admitted in the same moment, and nothing was sent
@@ -88,18 +106,32 @@ class Gate:
             raise
 
     def leave(
-        self, outcome: str | None, estimated: float, used: float, cost_usd: float = 0.0, detail: str = ""
+        self,
+        outcome: str | None,
+        estimated: float,
+        used: float,
+        cost_usd: float = 0.0,
+        detail: str = "",
+        waves: int = 0,
+        retry_after_s: float | None = None,
     ) -> None:
         """The request is over.
 
         Args:
             outcome: "ok", a cause, or None where it was given up before it could tell anything.
             estimated, used: tokens, as announced and as it turned out.
+            waves: what `enter` returned.
+            retry_after_s: how long a 429 asks to wait.
         """
         before = self._in_flight
         self._in_flight -= 1
         if outcome is not None:
             self._outcomes[outcome] += 1
+        if outcome == "rate_limit":
+            self._refused[waves] += 1
+            self._retry_after = max(self._retry_after or 0.0, retry_after_s or 0.0) or None
+            if waves == self._waves:
+                self._grant = NOTHING  # until the run's limits have heard of it
         # A surplus is for everyone: who lived off his own would know no rate.
         self._tokens += min(0.0, estimated - used)
         self._surplus += max(0.0, estimated - used)
@@ -130,7 +162,7 @@ class Gate:
 
     def _pump(self) -> None:
         while self._waiters and self._fits():
-            waiter = self._waiters.popleft()
+            waiter = self._waiters.pop(0)
             if not waiter.admitted.done():
                 self._admit(waiter.tokens)
                 waiter.admitted.set_result(None)
@@ -156,6 +188,7 @@ class Gate:
                 self._refuse(JudgeFailure("outage", f"the run's limits are out of reach: {error!r}"))
                 return
             self._apply(grant, report)
+            self._give_up(grant.refusing_s)
             if grant.stop is not None:
                 self._refuse(JudgeFailure(grant.stop.cause, grant.stop.detail))
             self._pump()
@@ -177,6 +210,8 @@ class Gate:
             waiting=len(self._waiters),
             tokens_waiting=sum(waiter.tokens for waiter in self._waiters),
             outcomes=dict(self._outcomes),
+            refused=dict(self._refused),
+            retry_after_s=self._retry_after,
             unused_requests=self._requests if finite[0] else 0.0,
             unused_tokens=self._tokens + self._surplus if finite[1] else 0.0,
             cost_usd=self._cost_usd,
@@ -186,11 +221,13 @@ class Gate:
         self._grant = NOTHING
         self._requests = self._tokens = self._surplus = 0.0
         self._outcomes.clear()
+        self._refused.clear()
+        self._retry_after = None
         self._cost_usd, self._last_failure = 0.0, ""
         return report
 
     def _apply(self, grant: Grant, report: Report) -> None:
-        self._grant, self._reason = grant, grant.reason
+        self._grant, self._reason, self._waves = grant, grant.reason, grant.waves
         self._requests += grant.requests
         self._tokens += grant.tokens  # what ended meanwhile has corrected it already
         self._served = (
@@ -199,8 +236,19 @@ class Gate:
             and grant.tokens >= report.tokens_waiting
         )
 
+    def _give_up(self, refusing_s: float) -> None:
+        """Let those go who have heard nothing but 429 for as long as their patience lasts."""
+        if not refusing_s:
+            return
+        now = asyncio.get_running_loop().time()
+        for waiter in [one for one in self._waiters if min(now - one.since, refusing_s) >= one.patience_s]:
+            self._waiters.remove(waiter)
+            if not waiter.admitted.done():
+                detail = f"every request was refused (429) for {refusing_s:.0f} s"
+                waiter.admitted.set_exception(JudgeFailure("rate_limit", detail))
+
     def _refuse(self, failure: JudgeFailure) -> None:
         while self._waiters:
-            waiter = self._waiters.popleft()
+            waiter = self._waiters.pop(0)
             if not waiter.admitted.done():
                 waiter.admitted.set_exception(failure)

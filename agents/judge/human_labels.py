@@ -22,7 +22,7 @@ from agents.errors import BadRow
 from agents.judge.realism import WIN, Taken
 from agents.message import Message
 
-REMEDY = "Mend the record; the docstring of agents/judge/human_labels.py shows both kinds."
+REMEDY = "Correct the record; the docstring of agents/judge/human_labels.py shows both kinds."
 SLOT = "ground_truth_synthetic_slot"  # MirrorBench's name for the side on which the simulated conversation stands
 
 
@@ -132,7 +132,7 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
                 raise BadRow(f"{path}: expected one list of records. Name it .jsonl if it holds one record a line.")
             yield from ((f"{path}, record {number}", record) for number, record in enumerate(records, 1))
             return
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise BadRow(
             f"{path}: not readable as JSON ({error}). Export it again as UTF-8, or name it .jsonl if it holds one "
             "record a line."
@@ -142,7 +142,7 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
             where = f"{path}, line {number}"
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (json.JSONDecodeError, RecursionError) as error:
                 raise BadRow(f"{where}: not JSON ({error}). Write one record a line.") from error
             yield where, record
 
@@ -206,5 +206,5 @@ def _slots(path: Path) -> dict[Any, Any]:
         return {}
     try:
         return {record.get("sample_id"): record.get(SLOT) for record in json.loads(beside.read_text(encoding="utf-8"))}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise BadRow(f"{beside}: expected a list of records with sample_id and {SLOT} ({error}).") from error

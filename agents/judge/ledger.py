@@ -6,7 +6,6 @@ It outlives the process: what was paid before a crash stays paid.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.judge.usage import Usage
+from agents.whole_file import write_whole
 
 
 class Ledger:
@@ -70,12 +70,7 @@ class Ledger:
             "tasks": {task: {role: u.to_json() for role, u in roles.items()} for task, roles in self.tasks.items()},
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(path.suffix + ".partial")
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        write_whole(path, json.dumps(value, indent=1))
 
     @classmethod
     def load(cls, path: Path) -> Ledger:

@@ -9,6 +9,7 @@ holds at every moment. In one process `Limits` is called directly; on a cluster 
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import Counter
@@ -16,9 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.judge.breaker import OK, BreakerSettings, CircuitBreaker, State
-from agents.judge.rates import AdaptiveCap, Bucket
+from agents.judge.breaker import BreakerSettings, CircuitBreaker, State
+from agents.judge.rates import Bucket, Throttle
 from agents.judge.waiting import Reason
+
+logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 1.0
 POLL_S = 0.05  # how soon a process that could not be served asks again
@@ -46,6 +49,8 @@ class Report:
 
     Attributes:
         outcomes: finished requests: "ok" or a cause, how often.
+        refused: those that ended with 429, by the `waves` of the grant under which they were sent.
+        retry_after_s: the longest time that these refusals ask to wait; None where none says.
         unused_requests: allowance handed back; unused_tokens is negative where more was used than granted.
         tokens_waiting: estimated tokens of the calls that wait.
     """
@@ -56,6 +61,8 @@ class Report:
     waiting: int = 0
     tokens_waiting: float = 0.0
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[int, int] = field(default_factory=dict)
+    retry_after_s: float | None = None
     unused_requests: float = 0.0
     unused_tokens: float = 0.0
     cost_usd: float = 0.0
@@ -80,6 +87,8 @@ class Grant:
         again_s: report again after this time at the latest.
         contended: others wait for slots; hand back at once what is not needed.
         reason: why the calls that this grant does not cover have to wait; its text follows "5 calls wait".
+        waves: how many waves of 429 the endpoint has sent (rates.py); requests are reported under this number.
+        refusing_s: for how long the endpoint has answered nothing but 429, first to latest; 0.0: it answers.
     """
 
     slots: int
@@ -89,6 +98,8 @@ class Grant:
     contended: bool = False
     stop: Stop | None = None
     reason: Reason | None = None
+    waves: int = 0
+    refusing_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -106,7 +117,7 @@ class _Process:
 class _Line:
     def __init__(self, settings: LineSettings, now: float) -> None:
         self.settings = settings
-        self.cap = AdaptiveCap(settings.concurrency)
+        self.throttle = Throttle(settings.concurrency, now)
         self.requests = Bucket(settings.requests_per_minute, now)
         self.tokens = Bucket(settings.tokens_per_minute, now)
         self.breaker = CircuitBreaker(settings.breaker)
@@ -128,10 +139,21 @@ class _Line:
         self.tokens.refill(now)
         self.requests.give_back(report.unused_requests)
         self.tokens.give_back(report.unused_tokens)
-        answered, limited = report.outcomes.get(OK, 0), report.outcomes.get("rate_limit", 0)
+        answered = sum(report.outcomes.values()) - report.outcomes.get("rate_limit", 0)
         in_flight = sum(p.held for p in self.processes.values())
-        self.cap.heard(now, answered, limited, in_flight + answered + limited)
+        waves, state = self.throttle.waves, self.breaker.state
+        self.throttle.heard(now, in_flight, answered, report.refused, report.retry_after_s)
+        self.requests.slow_down_to(self.throttle.rate)
+        if now < self.throttle.until:
+            self.requests.level = min(self.requests.level, 0.0)
         self.breaker.heard(now, report.outcomes, report.last_failure)
+        if self.throttle.waves > waves:
+            pause = self.throttle.until - now
+            logger.info("%s answers 429 (rate limit): paused for %.2f s", self.settings.name, pause)
+        if self.breaker.state != state:
+            level = {"tripped": logging.ERROR, "open": logging.WARNING}.get(self.breaker.state, logging.INFO)
+            summary = self.breaker.summary() if self.breaker.state != "closed" else "it answers again"
+            logger.log(level, "circuit breaker of %s: %s; %s", self.settings.name, self.breaker.state, summary)
         return process
 
     def grant(self, process: _Process, now: float) -> Grant:
@@ -143,8 +165,12 @@ class _Line:
         if state == "open":
             again_s = min(HEARTBEAT_S, max(POLL_S, self.breaker.until - now))
             return Grant(0, 0.0, 0.0, again_s, reason=self._paused(now))
+        waves, refusing_s = self.throttle.waves, self.throttle.refusing_s
+        if now < self.throttle.until:
+            again_s = min(HEARTBEAT_S, max(0.001, self.throttle.until - now))
+            return Grant(0, 0.0, 0.0, again_s, reason=self._refused(now), waves=waves, refusing_s=refusing_s)
         in_use = sum(p.held for p in self.processes.values())
-        cap = self.cap.value
+        cap = self.throttle.cap
         if state == "probing":
             cap = 1 if self.breaker.probed or not in_use else 0  # a probe goes alone: what comes back is its outcome
         slots = self._slots(process, cap, now)
@@ -153,9 +179,22 @@ class _Line:
         self.breaker.probed |= state == "probing" and slots > 0
         contended = any(p.demand > p.held for p in self.processes.values())
         served = slots >= process.demand and requests >= process.waiting and tokens >= process.tokens_waiting
-        again_s = POLL_S if not served else CONTENDED_S if contended else HEARTBEAT_S
+        again_s = self.requests.next_s(POLL_S) if not served else CONTENDED_S if contended else HEARTBEAT_S
         reason = None if served else self._reason(process, state, slots, requests, tokens)
-        return Grant(slots, requests, tokens, again_s, contended, reason=reason)
+        return Grant(slots, requests, tokens, again_s, contended, reason=reason, waves=waves, refusing_s=refusing_s)
+
+    def _refused(self, now: float) -> Reason:
+        left = self.throttle.until - now
+        text = (
+            f"for {self.settings.name}: it answers 429 (rate limit) and is asked again in {left:.1f} s; {self._taken()}"
+        )
+        return Reason("rate_limit", text)
+
+    def _taken(self) -> str:
+        """What the endpoint takes, as far as its 429 have shown."""
+        throttle = self.throttle
+        rate = "" if throttle.rate == math.inf else f" and {throttle.rate:.3g} a second"
+        return f"it takes about {throttle.cap} at a time{rate}"
 
     def _paused(self, now: float) -> Reason:
         left, summary = max(0.0, self.breaker.until - now), self.breaker.summary()
@@ -164,7 +203,7 @@ class _Line:
 
     def _reason(self, process: _Process, state: State, slots: int, requests: float, tokens: float) -> Reason:
         """Why a process has to wait whose calls were not all granted."""
-        name, cap = self.settings.name, self.cap.value
+        name, cap = self.settings.name, self.throttle.cap
         within = f", for {self.settings.timeout_s:g} s at most" if self.settings.timeout_s else ""
         if state == "probing":
             return Reason("probe", f"for {name}: one request tries whether it answers again{within}")
@@ -173,13 +212,15 @@ class _Line:
             (self.requests, requests < process.waiting, "requests_per_minute"),
             (self.tokens, tokens < process.tokens_waiting, "tokens_per_minute"),
         ):
+            if bucket is self.requests and bucket.slowed and missing and at_once:
+                return Reason("rate", f"for {name}, which has answered 429 (rate limit): {self._taken()}")
             if bucket.rate != math.inf and missing and at_once:
                 total = self._total("waiting" if bucket is self.requests else "tokens_waiting")
                 seconds = max(0.0, total - bucket.level) / bucket.rate
                 limit = f"the limit is {setting}={60 * bucket.rate:g}"
                 text = f"for {name}: {limit}; the calls that wait now need {seconds:.0f} s"
                 return Reason(setting, text)
-        lowered = f" after rate-limit answers, instead of {self.cap.most}" if cap < self.cap.most else ""
+        lowered = f" after rate-limit answers, instead of {self.throttle.most}" if cap < self.throttle.most else ""
         return Reason("cap", f"for {name}: no more than {cap} at a time{lowered} (concurrency){within} each")
 
     def _slots(self, process: _Process, cap: int, now: float) -> int:

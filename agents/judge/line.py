@@ -1,20 +1,18 @@
-"""One request after another to one endpoint: retries, deadline, limits, accounting. Everything that talks HTTP is here.
+"""One request after another to one endpoint: retries, deadline, limits, accounting.
 
-Transient errors (429, 5xx, time-outs, broken connections) are sent again with jitter, or after what Retry-After says;
-what cannot heal fails at once. The SDK's own retries are off: two retry loops multiply. Failures are typed, and never
-repeat the key.
+A 429 is no failure of a request: the endpoint has not taken it yet. The call goes back to the gate, which knows when
+the endpoint may be asked again, and waits there until its deadline. Other transient errors (5xx, time-outs, broken
+connections) are sent again with jitter, or after what Retry-After says, up to `max_attempts` times; what cannot heal
+fails at once. The SDK's own retries are off: two retry loops multiply. Failures are typed, and never repeat the key.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import openai
@@ -22,70 +20,19 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from agents.errors import TRANSIENT, Cause, JudgeFailure, MissingKey
 from agents.judge.breaker import OK
-from agents.judge.completion import Completion
+from agents.judge.completion import Tokens
 from agents.judge.endpoint import MODES, Endpoint, StructuredMode
+from agents.judge.exchange import classify, exchange, was_sent, words_of
 from agents.judge.gate import Gate
+from agents.judge.retry_after import retry_after
 from agents.judge.usage import Usage
-from agents.judge.waiting import Reason, WaitNotice, calls
+from agents.judge.waiting import FailureNotice, Reason, WaitNotice, calls
 from agents.message import Message
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
-MAX_RETRY_AFTER_S = 60.0
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=20.0)
 _GUESSED_COMPLETION = 300.0  # tokens, before the first answer tells better
-
-
-def classify(error: BaseException) -> Cause | None:
-    """The cause of an exception; None where it is not one of the endpoint's failures (a bug: let it raise)."""
-    if isinstance(error, JudgeFailure):
-        return error.cause
-    if isinstance(error, openai.APITimeoutError | TimeoutError):
-        return "timeout" if _late(error) else "connection"
-    if isinstance(error, openai.APIConnectionError):
-        return "connection"
-    if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError):
-        return "invalid"
-    if not isinstance(error, openai.APIStatusError):
-        return None
-    status = error.status_code
-    if status == 429:
-        # An exhausted quota answers 429 too, but no waiting heals it.
-        return "auth" if error.code == "insufficient_quota" else "rate_limit"
-    if status >= 500 or status in (408, 409):
-        return "server_error"
-    return {401: "auth", 403: "auth", 404: "not_found"}.get(status, "bad_request")  # type: ignore[return-value]
-
-
-def _words(error: BaseException) -> str:
-    """What an exception says; of a broken connection what the transport said, for the SDK only says that it broke."""
-    cause = error
-    while isinstance(error, openai.APIConnectionError) and cause.__cause__ is not None and str(cause.__cause__):
-        cause = cause.__cause__
-    return str(cause) or "no answer in time"
-
-
-def _late(error: BaseException) -> bool:
-    """Whether it was time that ran out. The SDK's aiohttp transport calls every broken connection a time-out; what
-    aiohttp itself called it stands further down the chain of causes."""
-    cause = error.__cause__
-    while cause is not None and not type(cause).__module__.startswith("aiohttp"):
-        cause = cause.__cause__
-    return cause is None or isinstance(cause, TimeoutError)
-
-
-def retry_after(error: BaseException | None) -> float | None:
-    """The seconds that the endpoint asks to wait (Retry-After: a number or an HTTP date); None where it does not."""
-    if not isinstance(error, openai.APIStatusError):
-        return None
-    header = error.response.headers.get("retry-after", "")
-    if re.fullmatch(r"\d+(\.\d+)?", header):
-        return min(MAX_RETRY_AFTER_S, float(header))
-    try:
-        at = parsedate_to_datetime(header)
-    except ValueError:
-        return None  # neither a number nor a date
-    left = at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)
-    return min(MAX_RETRY_AFTER_S, max(0.0, left.total_seconds()))
 
 
 def _wait(state: RetryCallState) -> float:
@@ -100,6 +47,11 @@ class Deadline:
 
     seconds: float
     _end: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the clock has started."""
+        return self._end is not None
 
     def left(self) -> float:
         """Seconds left; starts the clock."""
@@ -132,7 +84,8 @@ class Line:
         self._completion_tokens = _GUESSED_COMPLETION
         self._failed: Cause | None = None  # why the last request that will be sent again failed
         self.claimed = WaitNotice(self._explain_claimed)
-        self._retried = WaitNotice(self._explain_retried)
+        self._resting = 0  # calls that wait to be sent again
+        self._failures = FailureNotice(endpoint.name)
 
     @property
     def client(self) -> openai.AsyncOpenAI:
@@ -178,16 +131,16 @@ class Line:
         retrying = AsyncRetrying(
             stop=lambda state: stop_after_attempt(self.endpoint.max_attempts)(state) or deadline.passed(state),
             wait=_wait,
-            before_sleep=self._note_cause,
+            before_sleep=self._note_failure,
             sleep=self._sleep,
-            retry=retry_if_exception(lambda error: classify(error) in TRANSIENT),
+            retry=retry_if_exception(lambda error: classify(error) in TRANSIENT - {"rate_limit"}),
             reraise=True,
         )
         try:
             async for attempt in retrying:
                 with attempt:
                     usage.retries += attempt.retry_state.attempt_number > 1
-                    return await self._attempt(body, usage, read, deadline, as_it_is)
+                    return await self._until_taken(body, usage, read, deadline, as_it_is)
         except Exception as error:
             cause = classify(error)
             if cause is None:
@@ -195,18 +148,19 @@ class Line:
             raise JudgeFailure(cause, self._detail(error)) from None
         raise AssertionError("tenacity ends with a result or an exception")
 
-    def _note_cause(self, state: RetryCallState) -> None:
+    def _note_failure(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        self._failed = classify(error) if error is not None else None
+        if isinstance(error, Exception):
+            self._failed = classify(error)
+            attempts = f"attempt {state.attempt_number} of {self.endpoint.max_attempts}"
+            logger.debug("%s failed, %s: %s", attempts, self._failed, self._detail(error))
 
     async def _sleep(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        with self._retried.waiting(lambda: end - time.monotonic()):
+        self._resting += 1
+        try:
             await asyncio.sleep(seconds)
-
-    def _explain_retried(self, waiting: int, left_s: Sequence[float]) -> Reason:
-        text = f"{calls(waiting)} to be sent again to {self.endpoint.name}, {max(left_s):.0f} s at most"
-        return Reason("retry", f"{text}; the last failure: {self._failed}")
+        finally:
+            self._resting -= 1
 
     def _explain_claimed(self, waiting: int, left_s: Sequence[float]) -> Reason:
         text = f"{calls(waiting)} for answers of {self.endpoint.name} that another process is asking for"
@@ -219,41 +173,86 @@ class Line:
             self._url = "/chat/completions" if "?" in base else f"{base.rstrip('/')}/chat/completions"
         return self._url
 
+    async def _until_taken(
+        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
+    ) -> T:
+        """One attempt that counts: however often the endpoint answers 429 first.
+
+        Raises:
+            JudgeFailure: `rate_limit` at the deadline; at once where the endpoint asks to wait for longer.
+        """
+        while True:
+            try:
+                return await self._attempt(body, usage, read, deadline, as_it_is)
+            except openai.RateLimitError as error:
+                if classify(error) != "rate_limit":
+                    raise
+                self._failed = "rate_limit"
+                asked, left = retry_after(error) or 0.0, deadline.left()
+                if left <= asked:
+                    deadline_s = f"deadline_s={self.endpoint.deadline_s:g} leaves {max(0.0, left):.0f} s"
+                    detail = f"{words_of(error)}; it asks to wait for {asked:.0f} s, and {deadline_s}"
+                    raise JudgeFailure("rate_limit", detail) from error
+                usage.retries += 1
+
+    async def _admitted(self, estimated: float, deadline: Deadline) -> int:
+        """Wait at the gate, at most until the deadline where the call has been sent before."""
+        if not deadline.runs:
+            return await self.gate.enter(estimated, patience_s=deadline.seconds)
+        within = asyncio.timeout(max(0.0, deadline.left()))
+        try:
+            async with within:
+                return await self.gate.enter(estimated, again=True)
+        except TimeoutError:
+            if not within.expired():
+                raise
+            detail = f"the call's deadline of {deadline.seconds:g} s is over; it waited to be sent again"
+            raise JudgeFailure(self._failed or "timeout", detail) from None
+
     async def _attempt(
         self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
     ) -> T:
-        estimated = sum(len(m["content"]) for m in body["messages"]) / 4 + self._completion_tokens
+        characters = sum(len(m["content"]) for m in body["messages"])
+        prompt = characters / 4
+        estimated = prompt + self._completion_tokens
         queued = time.perf_counter()
-        await self.gate.enter(estimated)
+        waves = await self._admitted(estimated, deadline)
         start = time.perf_counter()
         usage.queued_s += start - queued
         usage.requests += 1
+        tokens: Tokens | None = None
         outcome: str | None = None
-        used, cost, detail = estimated, 0.0, ""
+        used, cost, detail, asked = estimated, 0.0, "", None
         try:
             # The SDK's time-out is one for each read: an answer that trickles in would never meet it.
             async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
-                # As `chat.completions.create`, which would rewrite the body by the SDK's recursive types first: 9 ms of
-                # CPU for 40 messages.
-                answer = await self.client.post(self._path(), body=body, cast_to=object)
-            completion = Completion.of(answer)
-            tokens = completion.usage
-            cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start)
-            if tokens is not None:
-                used = float((tokens.prompt_tokens or 0) + (tokens.completion_tokens or 0))
-                self._completion_tokens += 0.1 * ((tokens.completion_tokens or 0) - self._completion_tokens)
+                completion = await exchange(self.client, self._path(), body)
+            tokens = completion.tokens(characters, self.endpoint.max_output_tokens)
+            expected = (prompt, self._completion_tokens)
+            cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)
+            if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
+                used = float(tokens.prompt_tokens + tokens.completion_tokens)
+                self._completion_tokens += 0.1 * (tokens.completion_tokens - self._completion_tokens)
             usage.cut_off += as_it_is and completion.cut_off
             result = read(completion.text(as_it_is))
             outcome = OK
             return result
         except Exception as error:
-            outcome, detail = classify(error), self._detail(error)
+            outcome, detail, asked = classify(error), self._detail(error), retry_after(error)
+            if outcome in TRANSIENT and outcome != "rate_limit":  # the gate says that the calls of those wait
+                self._failures.add(outcome, detail, self._resting)
             if outcome == "bad_request" and self._still_detecting(body):
                 outcome = None  # the endpoint is well, it only does not know this form
+            if tokens is None and was_sent(error):
+                cost = usage.unanswered(self.endpoint, prompt)
+            raise
+        except asyncio.CancelledError:  # the caller gave up; the endpoint may answer, and count, all the same
+            if tokens is None:
+                cost = usage.unanswered(self.endpoint, prompt)
             raise
         finally:
             usage.seconds += time.perf_counter() - start
-            self.gate.leave(outcome, estimated, used, cost, detail)
+            self.gate.leave(outcome, estimated, used, cost, detail, waves, asked)
 
     def _still_detecting(self, body: dict[str, Any]) -> bool:
         """Whether this request tried a form of structured answers that the endpoint is not known to take."""
@@ -277,12 +276,11 @@ class Line:
 
     def _detail(self, error: Exception) -> str:
         """One line for traces and logs. Endpoints repeat a wrong key in their answer: it goes."""
-        text = error.detail if isinstance(error, JudgeFailure) else _words(error)
+        text = error.detail if isinstance(error, JudgeFailure) else words_of(error)
         if isinstance(error, JudgeFailure) and text.startswith(self.endpoint.name):
             return text
         key = self._client.api_key if self._client else ""
-        text = text.replace(key, "***") if key else text
-        return f"{self.endpoint.name}: {text}"
+        return f"{self.endpoint.name}: {self.endpoint.without_secrets(text, key)}"
 
 
 def _sendable(message: Message) -> Message:

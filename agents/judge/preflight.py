@@ -22,6 +22,7 @@ _REMEDY = {
     "connection": "Is the server up, and is OPENAI_BASE_URL ({role}.base_url) right?",
     "timeout": "It did not answer in time: is the server up, is the address right?",
 }
+_KEY_WANTED = "It wants a key: export one, and name its variable with {role}.api_key_env."
 _OTHER_REMEDY = "Look at its answer above; {role}.* in the config sets model, address and limits."
 # Without a setting the judge of a task is the paper's, and the user's own endpoint may not know that model.
 _PAPER_JUDGE = " {role}.model=... names another judge for this task, JUDGE_MODEL_NAME=... one for all tasks."
@@ -74,15 +75,15 @@ class Load:
     def bounds(self) -> dict[str, float]:
         """Limit -> the shortest time in seconds in which it allows these calls."""
         endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         if (rate := endpoint.tokens_per_minute) is not None:
-            found[f"{self.section}.tokens_per_minute={rate:,.0f}"] = 60 * tokens / rate
+            seconds[f"{self.section}.tokens_per_minute={rate:,.0f}"] = 60 * tokens / rate
         if (rate := endpoint.requests_per_minute) is not None:
-            found[f"{self.section}.requests_per_minute={rate:,.0f}"] = 60 * self.calls / rate
+            seconds[f"{self.section}.requests_per_minute={rate:,.0f}"] = 60 * self.calls / rate
         if self.latency_s is not None:
             name = f"{self.latency_s:.2f} s a call at {self.section}.concurrency={endpoint.concurrency}"
-            found[name] = self.calls * self.latency_s / endpoint.concurrency
-        return found
+            seconds[name] = self.calls * self.latency_s / endpoint.concurrency
+        return seconds
 
 
 async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[str, Checked]:
@@ -95,7 +96,7 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
     gateway = Gateway.connect(_brisk(settings))
     known: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
     known |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
-    found: dict[str, Checked] = {}
+    results: dict[str, Checked] = {}
     try:
         for section in sections:
             latency = None
@@ -104,17 +105,18 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
                 await _check_one(section, judge)
                 latency = judge.usage.percentile(0.5)
             line = known[section].line
-            found[section] = Checked(latency, line.mode if line.settled else None)
+            results[section] = Checked(latency, line.mode if line.settled else None)
     finally:
         await gateway.close()
-    return found
+    return results
 
 
 def _brisk(settings: GatewaySettings) -> GatewaySettings:
-    """Allow two attempts and ten seconds: people would switch off a preflight that waits for minutes."""
+    """Allow two attempts of ten seconds: people would switch off a preflight that waits for minutes."""
 
     def brisk(endpoint: Endpoint) -> Endpoint:
-        return endpoint.model_copy(update={"max_attempts": 2, "timeout_s": min(10.0, endpoint.timeout_s)})
+        patience = {"timeout_s": min(10.0, endpoint.timeout_s), "deadline_s": min(30.0, endpoint.deadline_s)}
+        return endpoint.model_copy(update={"max_attempts": 2, **patience})
 
     roles = {role: brisk(endpoint) for role, endpoint in settings.roles.items()}
     by_task = {task: brisk(endpoint) for task, endpoint in settings.by_task.items()}
@@ -125,6 +127,8 @@ async def _check_one(section: str, judge: Judge) -> None:
     try:
         await judge.check()
     except JudgeFailure as error:
-        remedy = _REMEDY.get(error.cause, _OTHER_REMEDY) + (_PAPER_JUDGE if section.startswith(BY_TASK) else "")
-        remedy = remedy.format(role=section, key=judge.endpoint.api_key_env)
+        key = judge.endpoint.api_key_env
+        remedy = _KEY_WANTED if error.cause == "auth" and key is None else _REMEDY.get(error.cause, _OTHER_REMEDY)
+        remedy += _PAPER_JUDGE if section.startswith(BY_TASK) else ""
+        remedy = remedy.format(role=section, key=key)
         raise BadJudge(f"The {section} cannot be used, {error.cause}: {error.detail}. {remedy}") from error

@@ -42,7 +42,7 @@ PAPER_JUDGES: Mapping[str, str] = {"coser": "gpt-5.4"}
 BY_TASK = "judge.by_task."  # what stands before the task in the name of its judge's section
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # What holds for any model: inherited in every case.
-_ANY_MODEL = ("timeout_s", "deadline_s", "max_attempts", "max_reasks", "concurrency")
+_ANY_MODEL = ("timeout_s", "deadline_s", "max_attempts", "max_reasks", "max_answer_mb", "concurrency")
 
 
 class JudgePolicy(BaseModel):
@@ -154,6 +154,7 @@ def policy_endpoint(overrides: Mapping[str, Any] | None = None) -> Endpoint | No
     """
     given = _from_environment("policy") | _without_nulls(overrides or {})
     if "model" not in given:
+        _validated(Endpoint, "policy", given)  # a key of the section may still be wrong
         return None
     if "api_key_env" not in given:
         fallback = NO_KEY if "base_url" in given else "OPENAI_API_KEY"
@@ -213,8 +214,9 @@ def _validated(model: type[Any], section: str, values: Mapping[str, Any]) -> Any
         key = ".".join([section, *(str(part) for part in first["loc"])])
         known = [*Endpoint.model_fields, *(JudgePolicy.model_fields if section == "judge" else ())]
         message = first["msg"].removeprefix("Value error, ")
-        if first["loc"][-1:] == ("api_key_env",):
+        if first["loc"][-1:] in (("api_key_env",), ("base_url",)):  # not repeated: it may hold a key
             raise BadSettings(f"{key}: {message}.") from None
         if first["type"] == "extra_forbidden":  # its value is not shown: it may be a key, as in judge.api_key
             raise BadSettings(f"{key}: {message}. Known keys of {section}: {', '.join(known)}.") from None
-        raise BadSettings(f"{key}={first['input']!r}: {message}.") from None
+        shown = repr(first["input"]) if isinstance(first["input"], str | int | float) else "..."  # it may hold a key
+        raise BadSettings(f"{key}={shown}: {message}.") from None

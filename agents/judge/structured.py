@@ -3,7 +3,7 @@
 Three ways to ask, from the best an endpoint can do downwards: `json_schema` (the server enforces the schema),
 `json_object` (it enforces JSON; the schema stands in the prompt) and `prompt` (the schema stands in the prompt).
 However it was asked, the text is read the same way: one JSON object alone, no key twice, no NaN or infinity, numbers
-that are numbers, every bound kept. What does not fit is a failure to ask about once more, never a value to mend.
+that are numbers, every bound kept. What does not fit is a failure to ask about once more, never a value to repair.
 """
 
 from __future__ import annotations

@@ -11,28 +11,37 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.errors import SessionError
 
-# Control tokens of chat templates: <|...|> of ChatML, Llama 3, Phi and harmony (DeepSeek: fullwidth bars); angle
-# brackets alone in Llama 2, in Gemma and around thoughts and tool calls; square ones in Llama 2 and Mistral.
+# Control tokens of chat templates: <|...|> of ChatML, Llama 3, Phi, harmony, Cohere and many more (DeepSeek: fullwidth
+# bars); names with an underscore or a colon in angle brackets, which HTML does not have (<start_of_turn>, <EOS_TOKEN>,
+# <extra_id_0>, <seed:think>); and plain names, which have to be listed.
 _ANGLED = (
-    r"/?s>|/?(?:start|end)_of_(?:turn|text|image)>|</?SYS>>|(?:bos|eos|pad|unk|mask)>"
-    r"|/?(?:seed:)?think>|/?tool_(?:call|response)s?>|seed:(?:bos|eos|pad)>"
+    r"/?[a-z0-9]+(?:[_:][a-z0-9]*)+>|/?s>|</?SYS>>"
+    r"|/?(?:bos|eos|pad|unk|mask|cls|sep|sop|eop|eod|eoh|eoa|eos?s|unused\d+|think|thinking|tools|toolcall|reponame)>"
+    r"|/?(?:image|img|images|video|audio|sound|speech|ref|box|quad|global-img)>"
 )
 _SQUARED = (
     r"/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|CALL_ID|THINK|IMG|IMG_BREAK"
-    r"|IMG_END)\]"
+    r"|IMG_END|PREFIX|MIDDLE|SUFFIX|AUDIO|BEGIN_AUDIO|MODEL_SETTINGS|[gs]?MASK|BOS|EOS|EOT|UNK|PAD|CLS|SEP|multimodal"
+    r"|UNUSED_TOKEN_\d+)\]|\|\w+\|\]|e~\["  # [|user|] of EXAONE, [e~[ of MiniMax
 )
-_CONTROL = re.compile(rf"<(?=[|\uff5c]|{_ANGLED})|(?<=[|\uff5c])>|\[(?={_SQUARED})", re.IGNORECASE)
-_TOKEN = re.compile(rf"<[|\uff5c][^<>\n]*[|\uff5c]>|<(?:{_ANGLED})|\[{_SQUARED}", re.IGNORECASE)
-_LOOKALIKE = {
-    "<": "\u2039",
-    ">": "\u203a",
-    "[": "\u27e6",
-}  # single angle quotes and a white bracket: readable, and no token
+# Switches of Qwen, GLM and Nemotron, whose templates look for them anywhere in a message.
+_SWITCH = r"(?:no_?)?think"
+_BAR = "|\uff5c"
+# Every branch begins with a character of its own: so the search skips ordinary text at its full speed.
+_CONTROL = re.compile(
+    rf"<(?=[{_BAR}]|{_ANGLED})|\|>|\uff5c>|\[(?={_SQUARED})|\](?=~!?b[\[\]])|/(?={_SWITCH})", re.IGNORECASE
+)
+_TOKEN = re.compile(
+    rf"<[{_BAR}][^<>\n]*[{_BAR}]>|<(?:{_ANGLED})|\[(?:{_SQUARED})|\]~!?b[\[\]]|/{_SWITCH}", re.IGNORECASE
+)
+# What reads the same and is no token: single angle quotes, white brackets, a division slash.
+_LOOKALIKE = {"<": "\u2039", ">": "\u203a", "[": "\u27e6", "]": "\u27e7", "/": "\u2215"}
 # Characters that nobody sees: zero-width ones, direction overrides, tag characters (they can carry a hidden message),
 # the blank letters of Hangul, and halves of surrogate pairs, which cannot be sent at all.
 _INVISIBLE = re.compile(
@@ -48,6 +57,18 @@ _OPENINGS = re.compile(
     r"|\u89e3|\u304b\u3044\u305b\u3064|respuesta)(?:[\W_]+|$))++",  # (the last in Chinese, Japanese, Spanish)
     re.IGNORECASE,
 )
+_LETTER = re.compile(r"[^\W_]")
+_LONGEST_OPENING = 64  # characters; generously, for accents and what is not seen count too
+# Letters of other alphabets that look like Latin ones, and colons that count as letters. Accents are left out, and so
+# is what is not seen at all: soft hyphens, joiners, selectors of variants.
+_PLAIN_LETTERS = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u0455\u0458\u04bb\u0501\u051b\u0578\u0585\u0581"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406"
+    "\u03b1\u03bd\u03bf\u03c1\u03c4\u03b9\u03ba\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a7"
+    "\u0261\u0131\u02d0\u02f8\ua789",
+    "aeopcxyisjhdqnogABEKMHOPCTXSIavoptikABEHIKMNOPTXgi:::",
+)
+_UNSEEN = re.compile("[\u00ad\u0300-\u036f\u034f\u061c\u180b-\u180e\u200c\u200d\ufe00-\ufe0f]")
 # An emoji says something too (a thumb up), and a row of them is one word.
 _EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff\u200d\ufe0f]"
 _WORD = re.compile(rf"[^\W_]+(?:['\u2019-][^\W_]+)*|(?![\u200d\ufe0f]){_EMOJI}+")
@@ -69,7 +90,12 @@ def neutral(text: str) -> str:
 
     Idempotent. Also for critiques, which enter the policy's prompt.
     """
-    return _CONTROL.sub(lambda match: _LOOKALIKE[match.group()], _INVISIBLE.sub("", text))
+    return _CONTROL.sub(_broken_up, _INVISIBLE.sub("", text))
+
+
+def _broken_up(match: re.Match[str]) -> str:
+    bar, last = match.group()[:-1], match.group()[-1]
+    return bar + _LOOKALIKE[last]
 
 
 def contentless(text: str, min_words: int = 1) -> bool:
@@ -78,11 +104,27 @@ def contentless(text: str, min_words: int = 1) -> bool:
     Args:
         min_words: how many words an answer needs at least; 1 for a choice, more for a message or an essay.
     """
-    said = _TOKEN.sub(" ", _INVISIBLE.sub("", text))
-    if _OPENINGS.fullmatch(said):
+    plain = _TOKEN.sub(" ", _INVISIBLE.sub("", text))
+    if _OPENINGS.fullmatch(plain) or _is_disguised_opening(plain):
         return True
-    count = sum(max(1, len(UNSPACED.findall(word))) for word in _WORD.findall(said))
+    count = sum(max(1, len(UNSPACED.findall(word))) for word in _WORD.findall(plain))
     return count < min_words
+
+
+def _is_disguised_opening(text: str) -> bool:
+    """Whether a text is made of openings alone once its letters are plain ones. The first of them tells at little cost
+    that most texts are not."""
+    if text.isascii() or (first := _LETTER.search(text)) is None:
+        return False
+    begins = _OPENINGS.match(_plain(text[first.start() : first.start() + _LONGEST_OPENING]))
+    return begins is not None and _OPENINGS.fullmatch(_plain(text)) is not None
+
+
+def _plain(text: str) -> str:
+    """The text in the plainest letters that look the same (fullwidth, bold, with accents, Cyrillic, Greek), in order to
+    compare it."""
+    letters = unicodedata.normalize("NFKD", text).translate(_PLAIN_LETTERS)
+    return _UNSEEN.sub("", letters)
 
 
 def require_content(texts: Sequence[str], min_words: int) -> None:
@@ -110,10 +152,10 @@ def data_of(message: str) -> dict[str, Any]:
     Raises:
         ValueError: the message carries no data.
     """
-    found = re.search(r"<(data-[0-9a-f]{16})>\n(.*)\n</\1>", message, re.DOTALL)
-    if found is None:
+    match = re.search(r"<(data-[0-9a-f]{16})>\n(.*)\n</\1>", message, re.DOTALL)
+    if match is None:
         raise ValueError("the message carries no data between two markers")
-    return dict(json.loads(found.group(2)))
+    return dict(json.loads(match.group(2)))
 
 
 def as_json(data: Mapping[str, Any]) -> str:

@@ -28,8 +28,9 @@ class Usage:
         failures: final failures by cause.
         cut_off: turns of a model under test that hit its token limit; they are judged as they are.
         prompt_tokens: includes cached_tokens; completion_tokens includes reasoning_tokens.
-        cost_usd: of the requests whose cost is known; `unpriced` counts the others: the endpoint has no price, or did
-            not say how many tokens it took.
+        cost_usd: of the requests that were sent; where an endpoint does not say how many tokens one took, estimated.
+            `unpriced` counts these: no price, no plausible count of tokens, or no answer at all, for which the prompt's
+            price is the least that it can have cost.
         seconds: time in requests, summed.
         queued_s: time spent waiting for the run's limits, summed.
     """
@@ -51,25 +52,45 @@ class Usage:
     queued_s: float = 0.0
     latency: Counter[int] = field(default_factory=Counter)  # log-bucket -> requests that were answered
 
-    def answered(self, endpoint: Endpoint, tokens: Tokens | None, seconds: float) -> float:
+    def answered(
+        self, endpoint: Endpoint, tokens: Tokens | None, seconds: float, expected: tuple[float, float] = (0.0, 0.0)
+    ) -> float:
         """Count one answered request.
+
+        Args:
+            tokens: plausible counts; what is None is unknown, and costs what was expected.
+            expected: tokens of prompt and completion, as estimated.
 
         Returns:
             What it cost, in US dollars (0.0 where the price is not known).
         """
         self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
-        if not endpoint.priced or tokens is None:
-            self.unpriced += 1
-        if tokens is None:
-            return 0.0
-        prompt, completion = tokens.prompt_tokens or 0, tokens.completion_tokens or 0
-        cached = (tokens.prompt_tokens_details.cached_tokens or 0) if tokens.prompt_tokens_details else 0
-        details = tokens.completion_tokens_details
-        self.prompt_tokens += prompt
+        prompt = tokens.prompt_tokens if tokens else None
+        completion = tokens.completion_tokens if tokens else None
+        inside = tokens.prompt_tokens_details if tokens else None
+        details = tokens.completion_tokens_details if tokens else None
+        cached = (inside.cached_tokens or 0) if inside else 0
+        self.prompt_tokens += prompt or 0
         self.cached_tokens += cached
-        self.completion_tokens += completion
+        self.completion_tokens += completion or 0
         self.reasoning_tokens += (details.reasoning_tokens or 0) if details else 0
-        cost = endpoint.cost(prompt, cached, completion)
+        self.unpriced += not endpoint.priced or prompt is None or completion is None
+        cost = endpoint.cost(
+            round(expected[0]) if prompt is None else prompt,
+            cached,
+            round(expected[1]) if completion is None else completion,
+        )
+        self.cost_usd += cost
+        return cost
+
+    def unanswered(self, endpoint: Endpoint, prompt_tokens: float) -> float:
+        """Count a request that was sent and brought no whole answer: it costs at least its prompt.
+
+        Returns:
+            The prompt's estimated price, in US dollars.
+        """
+        self.unpriced += 1
+        cost = endpoint.cost(round(prompt_tokens), 0, 0)
         self.cost_usd += cost
         return cost
 

@@ -1,13 +1,16 @@
 """Logs what calls wait for: one line for all calls that wait for the same thing.
 
-The line comes when the first of them has waited for two seconds. It names the reason and the longest possible wait.
-While the reason lasts, the line is repeated at growing intervals.
+The line comes when the first of them has waited for two seconds. It names the endpoint, the reason, how many wait, and
+the longest possible wait. While the reason lasts, the line is repeated every ten seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -15,8 +18,7 @@ from typing import NamedTuple
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
-REPEAT_S = 60.0  # between the first and the second line about one reason
-GROWTH = 4.0  # each further interval is this many times longer
+REPEAT_S = 10.0  # between two lines about one reason
 
 
 class Reason(NamedTuple):
@@ -43,7 +45,7 @@ class WaitNotice:
         self._explain = explain
         self._waiting: dict[object, tuple[float, Callable[[], float] | None]] = {}  # since when; the oldest first
         self._loop: asyncio.AbstractEventLoop | None = None  # of the timer that is set
-        self._next: dict[str, tuple[float, float]] = {}  # kind -> not again before, the interval after that
+        self._logged_at: dict[str, float] = {}  # kind -> when
 
     @contextmanager
     def waiting(self, seconds_left: Callable[[], float] | None = None) -> Iterator[None]:
@@ -74,16 +76,44 @@ class WaitNotice:
         left = since + PATIENCE_S - now
         self._look_in(left if left > 0 else PATIENCE_S, loop)
         if left <= 0:
-            self._say(now)
+            self._log(now)
 
-    def _say(self, now: float) -> None:
+    def _log(self, now: float) -> None:
         reason = self._explain(len(self._waiting), [left() for _, left in self._waiting.values() if left is not None])
         if reason is None:
             return
-        not_before, interval = self._next.get(reason.kind, (now, REPEAT_S))
-        if now >= not_before:
-            self._next[reason.kind] = now + interval, interval * GROWTH
+        if now - self._logged_at.get(reason.kind, -math.inf) >= REPEAT_S:
+            self._logged_at[reason.kind] = now
             logger.warning("%s", reason.text)
+
+
+class FailureNotice:
+    """Counts failed requests to one endpoint, and logs them in one line every ten seconds while any fail.
+
+    Args:
+        name: of the endpoint, for the line.
+    """
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name, self._clock = name, clock
+        self._failed: Counter[str] = Counter()
+        self._logged_at = -math.inf
+
+    def add(self, cause: str, detail: str, waiting: int) -> None:
+        """Count a failed request.
+
+        Args:
+            waiting: calls that wait to be sent again.
+        """
+        self._failed[cause] += 1
+        now = self._clock()
+        if now - self._logged_at >= REPEAT_S:
+            causes = ", ".join(f"{cause} {n:,}" for cause, n in self._failed.most_common())
+            again = f", {calls(waiting)} to be sent again" if waiting else ""
+            last = detail.removeprefix(f"{self._name}: ")
+            logger.warning("requests to %s fail (%s)%s; the last failure: %s", self._name, causes, again, last)
+            self._failed.clear()
+            self._logged_at = now
 
 
 def calls(count: int) -> str:

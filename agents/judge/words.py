@@ -26,15 +26,16 @@ def sections_of(words: Sequence[str], more: Sequence[str] = ()) -> dict[str, dic
         key, equals, value = word.partition("=")
         section, *path = key.split(".")
         if not equals or not path or section not in known:
-            raise BadSettings(f"{word!r}: write section.key=value with a section of {', '.join(known)}.")
+            # The value is not repeated: it may be a key.
+            raise BadSettings(f"{key!r}: write section.key=value with a section of {', '.join(known)}.")
         place = sections.setdefault(section, {})
         for name in path[:-1]:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
-                raise BadSettings(f"{word!r}: another word gives {name!r} a value, so it has no keys.")
+                raise BadSettings(f"{key!r}: another word gives {name!r} a value, so it has no keys.")
         try:
             place[path[-1]] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
-            raise BadSettings(f"{word!r}: the value cannot be read as YAML ({reason}); put it in quotes.") from None
+            raise BadSettings(f"{key!r}: the value cannot be read as YAML ({reason}); put it in quotes.") from None
     return sections

@@ -115,17 +115,26 @@ def configure(options: Mapping[str, Mapping[str, Any]]) -> None:
     """Choose the options of tasks, for this process: task -> keyword arguments of its class.
 
     Raises:
-        BadSettings: a task does not know an option, or not that value.
+        BadSettings: a task does not know an option, or not that value. The options stay as they were.
         UnknownTask: no such task.
     """
     wanted = {name: dict(of_task) for name, of_task in options.items()}
     if wanted == _options:
         return
+    before = dict(_options)
+    _set_options(wanted)
+    try:
+        for name in wanted:
+            load(name)
+    except Exception:
+        _set_options(before)
+        raise
+
+
+def _set_options(options: Mapping[str, dict[str, Any]]) -> None:
     _options.clear()
-    _options.update(wanted)
+    _options.update(options)
     load.cache_clear()
-    for name in wanted:
-        load(name)
 
 
 def names() -> list[str]:
@@ -148,7 +157,7 @@ def load(name: str) -> Task[Any]:
     if name in LAUNCHES:
         raise UnknownTask(
             f"{name!r} is the name of a launch (bash run_rl.sh {name}); its rows carry the data_source "
-            f"{LAUNCHES[name].task!r}: mend that column."
+            f"{LAUNCHES[name].task!r}: correct that column."
         )
     near = difflib.get_close_matches(name.lower(), sorted({*names(), *LAUNCHES}), n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -178,6 +187,8 @@ def launches(names_: str) -> list[Launch]:
     several = {"all": tuple(LAUNCHES), "paper": PAPER}.get(names_) or [
         n.strip() for n in names_.split(",") if n.strip()
     ]
+    if not several:
+        raise UnknownTask(f"No task is named. There are: {', '.join(LAUNCHES)}; all; paper.")
     return [launch(name) for name in dict.fromkeys(several)]
 
 

@@ -8,10 +8,11 @@ Prompt and verdict are the task's own. (Real evaluations go through `agents/eval
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-from collections.abc import Sequence
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,17 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
+from agents.arguments import existing_file, output_file, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.judge import Endpoint, Judge
 from agents.rows import TaskRow, read_rows
 from agents.task import Episode, Message
+from agents.whole_file import write_whole
+from recipe.demo.accuracies import read_accuracies
 
 MAX_NEW_TOKENS = 24
 BATCH = 128
+SAMPLES = 4  # of a row
 
 
 @torch.no_grad()
@@ -62,7 +68,7 @@ def rewards(rows: Sequence[TaskRow], answers: Sequence[str]) -> list[float]:
     return asyncio.run(score())
 
 
-def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = 4, seed: int = 0) -> dict[str, float]:
+def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = SAMPLES, seed: int = 0) -> dict[str, float]:
     """Accuracy of one model.
 
     Args:
@@ -89,28 +95,48 @@ def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = 4, s
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Evaluate the models named on the command line and write one JSON object: name -> accuracies."""
-    parser = argparse.ArgumentParser(prog="python -m recipe.demo.evaluate", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("rows", help="parquet file of HiToM rows")
-    parser.add_argument("models", nargs="+", metavar="NAME=DIR", help="e.g. base=outputs/demo/base")
-    parser.add_argument("--samples", type=int, default=4, help="sampled answers a row (default 4)")
+def compare(
+    file: Path, models: Mapping[str, Path], out: Path | None = None, samples: int = SAMPLES, seed: int = 0
+) -> None:
+    """Evaluate models on a file of rows, print their accuracies and write them as one JSON object: name -> accuracies.
+
+    Args:
+        models: name -> Hugging Face folder.
+        out: the file; it keeps what it holds of other names.
+    """
+    rows = read_rows([str(file)])
+    results = read_accuracies(out) if out and out.is_file() else {}
+    for name, folder in models.items():
+        accuracy = results[name] = evaluate(folder, rows, samples, seed)
+        print(
+            f"{name}: sampled {accuracy['sampled']:.3f} +- {accuracy['sampled_se']:.3f}  greedy {accuracy['greedy']:.3f}"
+        )
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out, json.dumps(results, indent=1) + "\n")
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Evaluate the models named on the command line."""
+    parser = Parser(prog="python -m recipe.demo.evaluate", description=__doc__)
+    parser.add_argument("rows", type=existing_file, help="parquet file of HiToM rows")
+    parser.add_argument("models", nargs="+", type=_named, metavar="NAME=DIR", help="e.g. base=outputs/demo/base")
+    parser.add_argument("--samples", type=positive_int, default=SAMPLES, help=f"sampled answers a row ({SAMPLES})")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="JSON file; names already in it and not given now are kept")
-    args = parser.parse_args(argv)
+    parser.add_argument("--out", type=output_file, help="JSON file; names already in it and not given now are kept")
+    given = parser.parse_args(arguments)
     hf_logging.disable_progress_bar()
-    rows = read_rows([args.rows])
-    results = json.loads(args.out.read_text(encoding="utf-8")) if args.out and args.out.is_file() else {}
-    for pair in args.models:
-        name, separator, folder = pair.partition("=")
-        if not separator or not Path(folder).is_dir():
-            parser.error(f"{pair!r}: write NAME=DIR, DIR being a Hugging Face folder")
-        found = results[name] = evaluate(folder, rows, args.samples, args.seed)
-        print(f"{name}: sampled {found['sampled']:.3f} +- {found['sampled_se']:.3f}  greedy {found['greedy']:.3f}")
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    compare(given.rows, dict(given.models), given.out, given.samples, given.seed)
+
+
+def _named(text: str) -> tuple[str, Path]:
+    """NAME=DIR, DIR being a Hugging Face folder with weights."""
+    name, _, folder = text.partition("=")
+    if not name or not (Path(folder) / "config.json").is_file() or not [*Path(folder).glob("*.safetensors")]:
+        raise ArgumentTypeError(f"{text!r}: write NAME=DIR, DIR being a folder with config.json and *.safetensors")
+    return name, Path(folder)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from transformers.utils import logging as hf_logging
 
+from agents.command_line import reports_errors
 from recipe.demo import warm_start
 from recipe.demo.forms import HITOM, PARATOMI
-from recipe.demo.run import ON_A_CPU, ROOT, console, judge, stage, train
+from recipe.demo.run import ON_A_CPU, ROOT, StageFailed, console, judge, overrides_of, stage, train
 
 FORMS = (HITOM, PARATOMI)
 WARM_START = warm_start.WarmStart(steps=480)  # two forms to learn
@@ -35,7 +36,7 @@ def distill(folder: Path, endpoint: dict[str, str]) -> None:
     """The recipe's command for the experts in `folder`: data, student, evaluation of all four.
 
     Raises:
-        SystemExit: it failed; it has said why.
+        StageFailed: it failed; it has said why.
     """
     tasks = [form.task.name for form in FORMS]
     settings = {
@@ -53,11 +54,13 @@ def distill(folder: Path, endpoint: dict[str, str]) -> None:
     command = ["bash", str(ROOT / "recipe" / "ditto" / "distill.sh"), "policy.max_output_tokens=32"]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **endpoint, **ON_A_CPU, **settings}, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"distill.sh ended with code {done.returncode}")
+        raise StageFailed(f"distill.sh ended with code {done.returncode}.")
 
 
-def main(overrides: Sequence[str]) -> None:
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the demo; overrides go to the training of both experts. What is trained already is not trained again."""
+    overrides = overrides_of("python -m recipe.demo.experts", __doc__, arguments)
     folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "experts")
     folder.mkdir(parents=True, exist_ok=True)
     hf_logging.disable_progress_bar()
@@ -77,4 +80,4 @@ def main(overrides: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())

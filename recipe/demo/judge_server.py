@@ -10,16 +10,17 @@ The critiques come from `recipe.demo.coach`. Scores never pass through here: HiT
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
+from agents.arguments import output_file, port
+from agents.command_line import Parser, reports_errors
 from agents.judge.untrusted import data_of
 from recipe.demo import coach
 
@@ -114,12 +115,13 @@ def serve(port: int = 0) -> Server:
     return Server(("127.0.0.1", port), Handler)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run until interrupted."""
-    parser = argparse.ArgumentParser(prog="python -m recipe.demo.judge_server", description="Offline stand-in judge.")
-    parser.add_argument("--port", type=int, default=0, help="0: let the system choose (default)")
-    parser.add_argument("--ready-file", type=Path, help="gets the base URL, once the server takes calls")
-    args = parser.parse_args(argv)
+    parser = Parser(prog="python -m recipe.demo.judge_server", description=__doc__)
+    parser.add_argument("--port", type=port, default=0, help="0: let the system choose (default)")
+    parser.add_argument("--ready-file", type=output_file, help="gets the base URL, once the server takes calls")
+    args = parser.parse_args(arguments)
     with serve(args.port) as server:
         print(f"OFFLINE STAND-IN judge ({MODEL}): critiques by rule, no language model. {server.base_url}", flush=True)
         if args.ready_file is not None:
@@ -133,4 +135,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

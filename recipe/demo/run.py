@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from agents.command_line import Parser, reports_errors
+from agents.errors import SoulError
 from recipe.demo import evaluate, summary, warm_start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +29,12 @@ POLL_S = 0.5
 ON_A_CPU = {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 ON_A_CPU |= {"RAY_USAGE_STATS_ENABLED": "0", "TQ_LOGGING_LEVEL": "ERROR"}
 console = Console()
+
+
+class StageFailed(SoulError):
+    """A process that the demo started has failed."""
+
+    exit_code = 1
 
 
 @contextmanager
@@ -54,7 +63,7 @@ def judge(folder: Path) -> Iterator[dict[str, str]]:
     try:
         while not ready.exists():
             if server.poll() is not None:
-                raise RuntimeError(f"the stand-in judge ended with code {server.returncode}")
+                raise StageFailed(f"the stand-in judge ended with code {server.returncode}.")
             time.sleep(0.05)
         url = ready.read_text().strip()
         console.print(f"  judge: offline stand-in, critiques by rule ({url}); OPENAI_BASE_URL replaces it")
@@ -72,7 +81,7 @@ def train(folder: Path, model: Path, overrides: Sequence[str], endpoint: dict[st
         model: what the training starts from.
 
     Raises:
-        SystemExit: training failed; the log's end is printed.
+        StageFailed: training failed; the log's end is printed.
     """
     log = folder / "train.log"
     command = [
@@ -83,7 +92,7 @@ def train(folder: Path, model: Path, overrides: Sequence[str], endpoint: dict[st
         *(f"run.dir={folder / 'run'}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
         *overrides,
     ]
-    (folder / "run" / "metrics.jsonl").unlink(missing_ok=True)
+    shutil.rmtree(folder / "run", ignore_errors=True)  # the demo always begins anew; its run folder is its own
     with log.open("w") as file:
         environment = {**os.environ, **endpoint, **ON_A_CPU}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
@@ -93,7 +102,7 @@ def train(folder: Path, model: Path, overrides: Sequence[str], endpoint: dict[st
             process.terminate()
     if process.wait() != 0:
         console.print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-30:]), markup=False)
-        raise SystemExit(f"training ended with code {process.returncode}; its log is {log}")
+        raise StageFailed(f"training ended with code {process.returncode}; its log is {log}.")
 
 
 def follow(process: subprocess.Popen[bytes], metrics: Path) -> None:
@@ -124,31 +133,32 @@ def last_checkpoint(run: Path) -> Path:
     return run / f"global_step_{(run / 'latest_checkpointed_iteration.txt').read_text().strip()}"
 
 
-def main(overrides: Sequence[str]) -> None:
+def overrides_of(program: str, description: str | None, arguments: Sequence[str] | None) -> list[str]:
+    """The Hydra overrides on a demo's command line."""
+    parser = Parser(prog=program, description=description)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides of the training")
+    overrides: list[str] = parser.parse_args(arguments).overrides
+    return overrides
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the demo; overrides go to the training config."""
+    overrides = overrides_of("python -m recipe.demo.run", __doc__, arguments)
     folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "demo")
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     with stage("1/4  Stories, a tiny Qwen3 model, and its warm start"):
-        warm_start.main(["--out", str(folder)])
+        warm_start.prepare(folder, warm_start.WarmStart())
     with stage("2/4  DITTO on real Ray, FSDP2 and vLLM"), judge(folder) as endpoint:
         train(folder, folder / "warm", overrides, endpoint)
     with stage("3/4  Accuracy on held-back stories"):
         names = {"base": folder / "base", "warm": folder / "warm", "ditto": last_checkpoint(folder / "run")}
-        evaluate.main(
-            [
-                str(folder / "heldback.parquet"),
-                *(f"{n}={p}" for n, p in names.items()),
-                "--out",
-                str(folder / "accuracy.json"),
-            ]
-        )
+        evaluate.compare(folder / "heldback.parquet", names, folder / "accuracy.json")
     console.print("[bold]4/4  Summary[/bold]")
-    summary.main(
-        [str(folder / "run" / "metrics.jsonl"), str(folder / "accuracy.json"), "--png", str(folder / "curves.png")]
-    )
+    summary.show(folder / "run" / "metrics.jsonl", folder / "accuracy.json", folder / "curves.png")
     console.print(f"Whole demo: {time.perf_counter() - start:.0f} s. Log, traces and checkpoint: {folder}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())

@@ -10,15 +10,17 @@ for anything.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from transformers.utils import logging as hf_logging
 
 from agents import examples
+from agents.arguments import existing_file, output_folder, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.examples.example import Player, Style
 from agents.rows import TaskRow, read_rows
 from agents.task import Message
@@ -81,18 +83,17 @@ def make(files: Sequence[str], out: Path, steps: int, seed: int = 0) -> Path:
     return out
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make the folder."""
-    parser = argparse.ArgumentParser(
-        prog="python -m recipe.demo.smoke_model", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--rows", nargs="+", required=True, help="task files")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=60)
-    args = parser.parse_args(argv)
+    parser = Parser(prog="python -m recipe.demo.smoke_model", description=__doc__)
+    parser.add_argument("--rows", nargs="+", type=existing_file, required=True, help="task files")
+    parser.add_argument("--out", type=output_folder, required=True)
+    parser.add_argument("--steps", type=positive_int, default=60)
+    args = parser.parse_args(arguments)
     hf_logging.disable_progress_bar()
-    make(args.rows, args.out, args.steps)
+    make([str(file) for file in args.rows], args.out, args.steps)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,10 +8,10 @@ reward rose is worked out from the steps themselves, with a standard error; a fl
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,11 @@ from pathlib import Path
 import matplotlib
 from rich.console import Console
 from rich.table import Table
+
+from agents.arguments import existing_file, output_file
+from agents.command_line import Parser, reports_errors
+from agents.errors import SoulError
+from recipe.demo.accuracies import read_accuracies
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first
@@ -28,6 +33,10 @@ DRAFT, REFINED = "ditto/reward_draft", "ditto/reward_refined"
 NAMES = {"base": "base (random weights)", "warm": "warm start", "ditto": "after DITTO"}
 COLOURS = {"base": "0.6", "warm": "tab:orange", "ditto": "tab:green"}
 CERTAIN = 2.0  # standard errors that a difference must exceed to be called one
+
+
+class BadMetrics(SoulError):
+    """A file is no metrics.jsonl."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +71,26 @@ class Trend:
 
 
 def read_steps(path: str | Path) -> list[Step]:
-    """The steps of a metrics.jsonl that hold a draft reward, in order; a resumed run's later line counts."""
-    found: dict[int, Step] = {}
-    for line in Path(path).read_text(encoding="utf-8").splitlines():
-        record = json.loads(line) if line.strip() else {}
+    """The steps of a metrics.jsonl that hold a draft reward, in order; a resumed run's later line counts.
+
+    Raises:
+        BadMetrics: a line is no JSON object.
+    """
+    by_step: dict[int, Step] = {}
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        try:
+            record = dict(json.loads(line)) if line.strip() else {}
+        except (ValueError, TypeError) as error:
+            raise BadMetrics(
+                f"{path}: line {number} is no JSON object ({error}). Name a run's metrics.jsonl."
+            ) from None
         draft = record.get(DRAFT)
         if draft is not None and math.isfinite(draft):
             refined = record.get(REFINED)
             if refined is not None and not math.isfinite(refined):
                 refined = None
-            found[int(record["step"])] = Step(int(record["step"]), draft, refined)
-    return [found[number] for number in sorted(found)]
+            by_step[int(record["step"])] = Step(int(record["step"]), draft, refined)
+    return [by_step[number] for number in sorted(by_step)]
 
 
 def trend(values: Sequence[float]) -> Trend | None:
@@ -92,13 +110,13 @@ def trend(values: Sequence[float]) -> Trend | None:
 
 def sentence(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]]) -> str:
     """Whether the reward rose, in one sentence, from the measured numbers alone."""
-    found = trend([step.draft for step in steps])
-    if found is None:
+    drafts = trend([step.draft for step in steps])
+    if drafts is None:
         return f"Only {len(steps)} steps have a reward: too few to tell whether it rose."
     text = (
-        f"The drafts' mean reward {found.word} over {len(steps)} steps: {found.first:.3f} in the first quarter, "
-        f"{found.last:.3f} in the last (change {found.change:+.3f}, standard error {found.error:.3f}, "
-        f"slope {found.slope:+.4f} a step)"
+        f"The drafts' mean reward {drafts.word} over {len(steps)} steps: {drafts.first:.3f} in the first quarter, "
+        f"{drafts.last:.3f} in the last (change {drafts.change:+.3f}, standard error {drafts.error:.3f}, "
+        f"slope {drafts.slope:+.4f} a step)"
     )
     if "warm" in accuracies and "ditto" in accuracies:
         warm, ditto = accuracies["warm"], accuracies["ditto"]
@@ -112,9 +130,9 @@ def _accuracy_table(accuracies: Mapping[str, Mapping[str, float]]) -> Table:
     table = Table(title="Accuracy on held-back stories (chance 0.25)")
     for column in ("model", "sampled (T=1)", "greedy", "rows"):
         table.add_column(column, justify="left" if column == "model" else "right")
-    for key, found in _named(accuracies):
-        sampled = f"{found['sampled']:.3f} ± {found.get('sampled_se', 0.0):.3f}"
-        table.add_row(NAMES.get(key, key), sampled, f"{found['greedy']:.3f}", f"{found.get('rows', 0):.0f}")
+    for key, accuracy in _named(accuracies):
+        sampled = f"{accuracy['sampled']:.3f} ± {accuracy.get('sampled_se', 0.0):.3f}"
+        table.add_row(NAMES.get(key, key), sampled, f"{accuracy['greedy']:.3f}", f"{accuracy.get('rows', 0):.0f}")
     return table
 
 
@@ -139,9 +157,9 @@ def draw(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]], p
     axes.plot([s.number for s in steps], [s.draft for s in steps], "o-", color="tab:blue", label="drafts")
     refined = [s for s in steps if s.refined is not None]
     axes.plot([s.number for s in refined], [s.refined for s in refined], "s--", color="tab:purple", label="refined")
-    for key, found in _named(accuracies):
-        label = f"held-back accuracy, {NAMES.get(key, key)}: {found['sampled']:.2f}"
-        axes.axhline(found["sampled"], color=COLOURS.get(key, "0.3"), linestyle=":", label=label)
+    for key, accuracy in _named(accuracies):
+        label = f"held-back accuracy, {NAMES.get(key, key)}: {accuracy['sampled']:.2f}"
+        axes.axhline(accuracy["sampled"], color=COLOURS.get(key, "0.3"), linestyle=":", label=label)
     axes.set(xlabel="training step", ylabel="mean reward", ylim=(-0.02, 1.02), title="DITTO demo: HiToM, tiny model")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="best", fontsize=8)
@@ -150,22 +168,27 @@ def draw(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]], p
     pyplot.close(figure)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def show(metrics: Path, accuracies: Path, png: Path) -> None:
     """Print both tables and the sentence, write the picture."""
-    parser = argparse.ArgumentParser(prog="python -m recipe.demo.summary", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("metrics", type=Path, help="metrics.jsonl of the run")
-    parser.add_argument("accuracies", type=Path, help="JSON written by recipe.demo.evaluate --out")
-    parser.add_argument("--png", type=Path, default=Path("curves.png"))
-    args = parser.parse_args(argv)
-    steps = read_steps(args.metrics)
-    accuracies = json.loads(args.accuracies.read_text(encoding="utf-8"))
+    steps, measured = read_steps(metrics), read_accuracies(accuracies)
     console = Console()
     console.print(_step_table(steps))
-    console.print(_accuracy_table(accuracies))
-    draw(steps, accuracies, args.png)
-    console.print(sentence(steps, accuracies), highlight=False)
-    console.print(f"Curves: {args.png}")
+    console.print(_accuracy_table(measured))
+    draw(steps, measured, png)
+    console.print(sentence(steps, measured), highlight=False)
+    console.print(f"Curves: {png}")
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Show a run."""
+    parser = Parser(prog="python -m recipe.demo.summary", description=__doc__)
+    parser.add_argument("metrics", type=existing_file, help="metrics.jsonl of the run")
+    parser.add_argument("accuracies", type=existing_file, help="JSON written by recipe.demo.evaluate --out")
+    parser.add_argument("--png", type=output_file, default="curves.png")
+    given = parser.parse_args(arguments)
+    show(given.metrics, given.accuracies, given.png)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,8 +7,8 @@ the tokenizer's chat template with the generation prompt, so training sees exact
 
 from __future__ import annotations
 
-import argparse
 import random
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +19,8 @@ import torch
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 from transformers.utils import logging as hf_logging
 
+from agents.arguments import output_folder, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.task import Message
 from recipe.demo import stories, tiny_model
 from recipe.demo.forms import HITOM, Form
@@ -140,13 +142,16 @@ def prepare(out_dir: str | Path, how: WarmStart, forms: Sequence[Form] = (HITOM,
     train(out / "base", out / "warm", draw, how)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     """Prepare the demo's folder."""
-    parser = argparse.ArgumentParser(prog="python -m recipe.demo.warm_start", description="Data, model, warm start.")
-    parser.add_argument("--out", type=Path, required=True, help="gets train.parquet, heldback.parquet, base/ and warm/")
-    parser.add_argument("--steps", type=int, default=WarmStart.steps)
+    parser = Parser(prog="python -m recipe.demo.warm_start", description=__doc__)
+    parser.add_argument(
+        "--out", type=output_folder, required=True, help="gets train.parquet, heldback.parquet, base/ and warm/"
+    )
+    parser.add_argument("--steps", type=positive_int, default=WarmStart.steps)
     parser.add_argument("--seed", type=int, default=WarmStart.seed)
-    args = parser.parse_args(argv)
+    args = parser.parse_args(arguments)
     hf_logging.disable_progress_bar()
     start = time.perf_counter()
     prepare(args.out, WarmStart(steps=args.steps, seed=args.seed))
@@ -154,4 +159,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,8 +16,14 @@
 #   DRY_RUN=1          checks the endpoints, prints the calls and the price of sampling and evaluation, and ends
 # Settings on the command line (judge.model=..., policy.max_output_tokens=...) hold for the sampling and for the evaluation.
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$0"; exit ;; esac
+fail() { echo "distill.sh: $*" >&2; exit 2; }
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
-: "${EXPERTS:?distill.sh: set EXPERTS=\"TASK=EXPERT ...\"}"
+[ -n "${EXPERTS:-}" ] || fail 'name the experts: EXPERTS="TASK=EXPERT ..."'
+for name in SAMPLES ROWS LIMIT TP DP; do # used hours from now, some of them
+  [[ ${!name:-1} =~ ^[1-9][0-9]*$ ]] || fail "$name=${!name}: expected a whole number from 1 on"
+done
+[ "${DRY_RUN:-}" != 0 ] || DRY_RUN=
 if [ -z "${PLATFORM:-}" ]; then
   if [ -e /dev/nvidia0 ] || [ -e /dev/nvidiactl ]; then PLATFORM=gpu; else PLATFORM=cpu; fi
 fi
@@ -32,6 +38,7 @@ read -ra keep_args <<<"${KEEP_ARGS:-}"
 
 checkpoints=("$base") tasks=()
 for word in "${experts[@]}"; do
+  [[ $word = ?*=?* ]] || fail "EXPERTS: $word is not of the form TASK=EXPERT"
   place=${word%%=*} expert=${word#*=}
   [[ " ${tasks[*]} " = *" ${place%%:*} "* ]] || tasks+=("${place%%:*}")
   # An endpoint is no checkpoint: eval.sh api measures it.

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The recipe of the paper, DITTO:   bash recipe/ditto/run_rl.sh TASK [hydra overrides...]
-# Values: recipe/ditto/config/ditto.yaml. Environment variables: scripts/launch.
+# Train a model on a task with DITTO, the recipe of the paper:
+#   bash recipe/ditto/run_rl.sh TASK [KEY=VALUE ...]
+# The recipe's values are in recipe/ditto/config/ditto.yaml. Tasks, keys, environment variables, exit codes:
+#   bash run_rl.sh --help
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
-TASK=${1:-${TASK:-sotopia}}
-shift $(($# > 0 ? 1 : 0))
 source "$ROOT/scripts/launch"
-launch "$ROOT/recipe/ditto/config" ditto "$TASK" "$@"
+show_usage "$@"
+launch "$ROOT/recipe/ditto/config" ditto "$@"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +21,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from agents import tasks
+from agents.arguments import (
+    existing_folder,
+    non_negative_int,
+    one_of,
+    output_folder,
+    positive_float,
+    positive_int,
+    share,
+)
+from agents.command_line import Parser, reports_errors
 from agents.errors import BadSettings, SoulError
-from agents.evaluate.command import console, guarded
+from agents.evaluate.command import Taking, add_taking_options, console
 from agents.evaluate.vllm_server import ServerSettings
 from sft.distill import dataset, report
 from sft.distill.experts import experts, split
@@ -41,16 +50,21 @@ class NothingToSelect(SoulError):
     """No sample is there, or none is worth keeping."""
 
 
-def options() -> argparse.ArgumentParser:
+def options() -> Parser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sft.distill", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="python -m sft.distill", description=__doc__)
     add = parser.add_argument
     add("words", nargs="*", help="TASK=EXPERT, TASK:FILE=EXPERT, and section.key=value as in an evaluation")
-    add("--out", type=Path, required=True, help="where samples, parquet files and the report go")
+    add("--out", type=output_folder, required=True, help="where samples, parquet files and the report go")
     add("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data")), help="DATA_DIR")
-    add("--from-traces", type=Path, action="append", default=[], metavar="RUN", help="refined answers of a DITTO run")
+    add(
+        "--from-traces",
+        type=existing_folder,
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="refined answers of a DITTO run",
+    )
     add("--with-feedback", action="store_true", help="keep the feedback in the prompts of refined answers")
     add("--not-in", action="append", default=[], metavar="SET", help="evaluation set, file or glob: never trained on")
     _sampling(parser.add_argument_group("sampling"))
@@ -60,17 +74,27 @@ def options() -> argparse.ArgumentParser:
 
 def _sampling(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--n", type=_positive, default=8, help="samples of each row (default 8)")
-    add("--limit", type=_positive, help="rows of each task, drawn by the seed (the paper: 1,024)")
+    add("--n", type=positive_int, default=8, help="samples of each row (default 8)")
+    add("--limit", type=positive_int, help="rows of each task, drawn by the seed (the paper: 1,024)")
     add("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the model below a LoRA adapter")
-    add("--tp", type=int, default=1, help="devices of one replica")
-    add("--dp", type=int, default=1, help="replicas")
-    add("--max-prompt-tokens", type=int, help="longer rows are shortened as in training")
-    add("--platform", choices=("gpu", "cpu"), default=os.environ.get("PLATFORM", "gpu"))
-    add("--deadline", type=float, help="seconds that the play of one episode may take")
-    add("--retry-failed", action="store_true", help="take failed samples again")
+    add("--tp", type=positive_int, default=1, help="devices of one replica")
+    add("--dp", type=positive_int, default=1, help="replicas")
+    add("--max-prompt-tokens", type=positive_int, help="longer rows are shortened as in training")
+    add(
+        "--platform",
+        type=one_of("gpu", "cpu"),
+        default=os.environ.get("PLATFORM") or "gpu",
+        help="gpu or cpu (PLATFORM)",
+    )
+    add("--deadline", type=positive_float, help="seconds that the play of one episode may take")
+    add_taking_options(group)
     add("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
-    add("--thinking-tokens", type=int, default=0, help="per answer that a model thinks; for the plan (default 0)")
+    add(
+        "--thinking-tokens",
+        type=non_negative_int,
+        default=0,
+        help="per answer that a model thinks; for the plan (default 0)",
+    )
 
 
 def _selection(group: argparse._ArgumentGroup) -> None:
@@ -80,18 +104,11 @@ def _selection(group: argparse._ArgumentGroup) -> None:
     add(
         "--margin", action="append", default=[], metavar="[TASK=]GAIN", help="over the row's mean; over a trace's draft"
     )
-    add("--per-row", type=int, default=1, help="samples kept of a row (default 1; 0: all)")
+    add("--per-row", type=non_negative_int, default=1, help="samples kept of a row (default 1; 0: all)")
     add("--rows-per-task", action="append", default=[], metavar="[TASK=]ROWS", help="SFT rows of a task, drawn")
     add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="shares of the tasks; 1 for all: equal")
-    add("--val-share", type=float, default=0.02, help="share of the rows that is held back (default 0.02)")
+    add("--val-share", type=share, default=0.02, help="share of the rows that is held back (default 0.02)")
     add("--seed", type=int, default=0, help="of all draws: rows, ties, balance, what is held back")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
-    return number
 
 
 def by_task(option: str, words: Sequence[str], number: Callable[[str], Number]) -> dict[str, Number]:
@@ -120,8 +137,6 @@ def rule_of(given: argparse.Namespace) -> Rule:
     Raises:
         BadSettings: a number is none, or out of range.
     """
-    if not 0 <= given.val_share < 1 or given.per_row < 0:
-        raise BadSettings("--val-share is a share from 0 to below 1, and --per-row a number from 0 (all) on.")
     return Rule(
         keep=given.keep,
         threshold=by_task("--threshold", given.threshold, float),
@@ -152,7 +167,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
             deadline_s=given.deadline,
             base=given.base,
             max_prompt_tokens=given.max_prompt_tokens,
-            retry_failed=given.retry_failed,
+            taking=Taking.given(given),
             dry_run=given.dry_run,
             thinking_tokens=given.thinking_tokens,
         )
@@ -210,15 +225,13 @@ def _say(missing: int, seen: Mapping[str, int]) -> None:
         console.print(f"{task}: {count:,} rows are rows of an evaluation (--not-in); they were left out.")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 2 for an error that the user can fix."""
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Sample and select."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
     given = options().parse_intermixed_args(words[:at])
-    server = ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform)
-    # Ended politely, the server is stopped with us.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    return guarded(lambda: distill(given, server))
+    distill(given, ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform))
 
 
 if __name__ == "__main__":

@@ -113,11 +113,21 @@ class ExpertJournal:
 
 
 def journals(out: Path) -> list[ExpertJournal]:
-    """The experts of the last command that sampled into `out`; none where none did."""
+    """The experts of the last command that sampled into `out`; none where none did.
+
+    Raises:
+        BadRun: a file is missing or damaged.
+    """
     file = out / SOURCES
     if not file.is_file():
         return []
-    return [ExpertJournal.load(out, entry) for entry in json.loads(file.read_text(encoding="utf-8"))["experts"]]
+    try:
+        return [ExpertJournal.load(out, entry) for entry in json.loads(file.read_text(encoding="utf-8"))["experts"]]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BadRun(
+            f"{file}, or a file that it names, is damaged ({reason}). Give every TASK=EXPERT again: that writes them."
+        ) from error
 
 
 def usable(seats: Mapping[str, Sequence[Message]]) -> tuple[tuple[Prints, ...], Counter[str]]:
@@ -132,12 +142,19 @@ def usable(seats: Mapping[str, Sequence[Message]]) -> tuple[tuple[Prints, ...], 
 
 
 def lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines of a journal or trace with their places; one that a crash cut short is left out."""
+    """The lines of a journal or trace with their places; one that a crash cut short is left out.
+
+    Raises:
+        BadRun: a line is no JSON object.
+    """
     if not file.is_file():
         return
     offset = 0
     with file.open("rb") as opened:
         for line in opened:
             if line.endswith(b"\n"):
-                yield offset, json.loads(line)
+                try:
+                    yield offset, dict(json.loads(line))
+                except (ValueError, TypeError) as error:
+                    raise BadRun(f"{file}: the line at byte {offset:,} is no sample ({error}). Remove it.") from None
             offset += len(line)

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.table import Table
 
+from agents.whole_file import write_whole
 from sft.distill.sample import CONTENTLESS, CUT_OFF
 from sft.distill.select import DUPLICATE, KEPT, Rule, Selection
 
@@ -113,9 +114,7 @@ def write(
     """
     tasks = {task: {**asdict(found), "invalid": found.invalid} for task, found in reports.items()}
     value = {"rule": asdict(rule), "files": dict(files), "tasks": tasks, **more}
-    partial = out / f"{FILE}.partial"
-    partial.write_text(json.dumps(value, indent=1), encoding="utf-8")
-    partial.replace(out / FILE)
+    write_whole(out / FILE, json.dumps(value, indent=1))
 
 
 def _number(value: float | None) -> str:

@@ -20,7 +20,9 @@ from agents.errors import BadSettings
 from agents.evaluate import local, preflight
 from agents.evaluate.checkpoint import Checkpoint
 from agents.evaluate.collection import seldom_collected
-from agents.evaluate.command import Prepare, dry_run, still_to_take, take_missing
+from agents.evaluate.command import Prepare, Taking, alone_in, dry_run, show_failures, still_to_take, take_missing
+from agents.evaluate.ctrl_c import interruptible
+from agents.evaluate.failures import Failures
 from agents.evaluate.journal import Journal
 from agents.evaluate.run_folder import generation, samples_there, write_choice
 from agents.evaluate.settings import EvaluationSettings, Item, items
@@ -28,6 +30,7 @@ from agents.evaluate.vllm_server import ServerSettings, free_port
 from agents.judge import GatewaySettings
 from agents.judge.roles import policy_endpoint
 from agents.judge.words import sections_of
+from agents.whole_file import write_whole
 from sft.distill.experts import SAMPLED, Expert
 from sft.distill.unseen import Unseen, fingerprints
 
@@ -52,7 +55,7 @@ class SamplingSettings:
     deadline_s: float | None = None
     base: str | None = None
     max_prompt_tokens: int | None = None
-    retry_failed: bool = False
+    taking: Taking = Taking()
     dry_run: bool = False
     thinking_tokens: int = 0
 
@@ -82,6 +85,7 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, uns
     Raises:
         SoulError: before anything is started where a checkpoint, a row or a setting is no good; later where an endpoint
             is down or the budget is spent. The same command goes on.
+        NoVerdict: all verdicts failed.
     """
     plans = [_plan(expert, settings, out) for expert in experts]
     if len({plan.folder for plan in plans}) < len(plans):
@@ -89,22 +93,24 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, uns
     chosen = [_choose(items(plan.settings), unseen) for plan in plans]
     for plan, (_, wanted) in zip(plans, chosen, strict=True):
         if settings.dry_run:
-            thinking = settings.thinking_tokens
-            dry_run(plan.settings, wanted, plan.folder, retry_failed=settings.retry_failed, thinking_tokens=thinking)
+            dry_run(plan.settings, wanted, plan.folder, settings.taking, settings.thinking_tokens)
         else:
-            there = samples_there(plan.folder)
-            preflight.check(plan.settings, still_to_take(wanted, there, settings.retry_failed))
+            todo = still_to_take(wanted, samples_there(plan.folder), settings.taking)
+            preflight.check(plan.settings, todo, ask=settings.taking.ask_first)
     if settings.dry_run:
         return
-    folders = [generation(plan.folder, wanted) for plan, (_, wanted) in zip(plans, chosen, strict=True)]
-    entries = [
-        {"folder": str(folder.relative_to(out)), "expert": plan.expert.name, "sets": _texts(plan.expert.sets)}
-        for plan, folder in zip(plans, folders, strict=True)
-    ]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / SOURCES).write_text(json.dumps({"experts": entries}, indent=1), encoding="utf-8")
-    for plan, (known, wanted), folder in zip(plans, chosen, folders, strict=True):
-        _take(plan, known, wanted, folder, settings.retry_failed)
+    failures = Failures()
+    with alone_in(out, *(plan.folder for plan in plans)):
+        folders = [generation(plan.folder, wanted) for plan, (_, wanted) in zip(plans, chosen, strict=True)]
+        entries = [
+            {"folder": str(folder.relative_to(out)), "expert": plan.expert.name, "sets": _texts(plan.expert.sets)}
+            for plan, folder in zip(plans, folders, strict=True)
+        ]
+        write_whole(out / SOURCES, json.dumps({"experts": entries}, indent=1))
+        for plan, (known, wanted), folder in zip(plans, chosen, folders, strict=True):
+            failures.add(_take(plan, known, wanted, folder, settings.taking))
+    failures.require_verdict()
+    show_failures(failures)
 
 
 def _choose(found: Sequence[Item], unseen: Unseen) -> tuple[Fingerprints, list[Item]]:
@@ -114,14 +120,22 @@ def _choose(found: Sequence[Item], unseen: Unseen) -> tuple[Fingerprints, list[I
 
 
 @seldom_collected()
-def _take(plan: _Plan, known: Fingerprints, wanted: Sequence[Item], folder: Path, retry_failed: bool) -> None:
-    with closing(Journal(folder)) as journal:
+def _take(
+    plan: _Plan, known: Fingerprints, wanted: Sequence[Item], folder: Path, taking: Taking
+) -> list[Mapping[str, Any]]:
+    """Take the samples that are missing.
+
+    Returns:
+        The lines of all samples that are there.
+    """
+    with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, plan.settings, wanted)
         rows: dict[str, dict[int, Sequence[str]]] = {name: {} for name in plan.settings.sets}
         for (name, number), prints in known.items():
             rows[name][number] = prints
-        (folder / ROWS).write_text(json.dumps(rows), encoding="utf-8")
-        take_missing(plan.settings, wanted, journal, folder, retry_failed, plan.served)
+        write_whole(folder / ROWS, json.dumps(rows))
+        take_missing(plan.settings, wanted, journal, folder, taking, plan.served)
+        return [journal.samples[item.key] for item in wanted if item.key in journal.samples]
 
 
 def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _Plan:

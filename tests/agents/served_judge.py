@@ -14,7 +14,6 @@ from agents.testing import (
     Json,
     NoQuota,
     NotFound,
-    RateLimit,
     Refusal,
     ServerError,
     Text,
@@ -54,7 +53,6 @@ def served(script, **settings):
 # what -> (the endpoint's reply, the failure's cause, requests until the judge gives up)
 FAULTS = {
     # transient: max_attempts requests
-    "rate limit": (RateLimit(), "rate_limit", 3),
     "500": (ServerError(500), "server_error", 3),
     "503": (ServerError(503), "server_error", 3),
     "silence": (Hang(30), "timeout", 3),

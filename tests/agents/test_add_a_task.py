@@ -43,8 +43,9 @@ def test_rows_files_and_names(package, tmp_path):
     assert done.returncode == 0, done.stderr
     done = run(package, sys.executable, "-m", "data.check", str(out))
     assert done.returncode == 0 and "tips" in done.stdout, done.stdout + done.stderr
-    done = run(package, sys.executable, "-m", "agents.tasks", "files", "tips,hitom", str(tmp_path / "data"))
-    assert done.returncode == 0 and done.stdout.split()[0] == str(out), done.stdout + done.stderr
+    launches = "from agents import tasks; print(*(launch.train for launch in tasks.launches('tips,hitom')))"
+    done = run(package, sys.executable, "-c", launches)
+    assert done.returncode == 0 and done.stdout.split()[0] == out.stem, done.stdout + done.stderr
 
 
 EVALUATE = """

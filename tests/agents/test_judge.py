@@ -20,7 +20,7 @@ import agents.judge.line
 from agents.choice import Critique
 from agents.errors import PERMANENT, JudgeFailure, PolicyFailure
 from agents.judge import ChatModel, Judge, classify
-from agents.judge.line import retry_after
+from agents.judge.retry_after import MAX_RETRY_AFTER_S, retry_after
 from agents.policy import OpenAISeat
 from agents.testing import (
     FakeOpenAI,
@@ -109,8 +109,8 @@ def patch_completion(judge, **change):
     post = judge.client.post
 
     async def changed(*request, **more):
-        completion = await post(*request, **more)
-        return {**completion, **change}
+        completion = json.loads(await post(*request, **more))
+        return json.dumps({**completion, **change}).encode()
 
     judge.client.post = changed
 
@@ -174,6 +174,40 @@ def test_a_score_out_of_range_is_invalid_never_clipped(text):
     assert caught.value.cause == "invalid"
 
 
+def test_a_429_uses_up_no_attempt_and_waits_for_the_deadline_alone():
+    with served([*[RateLimit()] * 4, ServerError(), RateLimit(), GOOD], max_attempts=2) as (judge, fake):
+        assert ask(judge).critique == "Look again."
+    assert len(fake.requests) == 7 and judge.usage.retries == 6
+    with served(RateLimit(), max_attempts=1, deadline_s=0.6) as (judge, fake), pytest.raises(JudgeFailure) as caught:
+        start = time.perf_counter()
+        ask(judge)
+    assert caught.value.cause == "rate_limit" and time.perf_counter() - start < 5.0
+    assert len(fake.requests) > 1 and judge.usage.failures == {"rate_limit": 1}
+
+
+def test_an_endpoint_that_asks_to_wait_past_the_deadline_fails_the_call_at_once():
+    with served(RateLimit(retry_after=60), deadline_s=30.0) as (judge, fake), pytest.raises(JudgeFailure) as caught:
+        start = time.perf_counter()
+        ask(judge)
+    assert caught.value.cause == "rate_limit" and time.perf_counter() - start < 10.0
+    assert "it asks to wait for 60 s, and deadline_s=30 leaves 30 s" in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "headers, seconds",
+    [
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
+        ({"retry-after": "9" * 400}, None),
+        ({"retry-after": "Wed, 99 Oct 99999999999999999999 07:28:00 GMT"}, None),
+        ({"retry-after": "nan"}, None),
+    ],
+)
+def test_headers_that_ask_to_wait(headers, seconds):
+    seen = httpx2.Response(429, headers=headers, request=httpx2.Request("GET", "http://x"))
+    assert retry_after(openai.RateLimitError("", response=seen, body=None)) == seconds
+
+
 def test_retry_after_is_honoured():
     with served([RateLimit(retry_after=0.6), GOOD]) as (judge, _):
         start = time.perf_counter()
@@ -193,7 +227,7 @@ def test_a_retry_after_of_a_century_is_capped():
     seen = httpx2.Response(
         429, headers={"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, request=httpx2.Request("GET", "http://x")
     )
-    assert retry_after(openai.RateLimitError("", response=seen, body=None)) == agents.judge.line.MAX_RETRY_AFTER_S
+    assert retry_after(openai.RateLimitError("", response=seen, body=None)) == MAX_RETRY_AFTER_S
 
 
 @pytest.mark.parametrize("header", ["soon", "", "-1", "1e3", "١٢"])

@@ -175,6 +175,8 @@ def test_options_reach_the_task_and_can_be_taken_back(unconfigured):
 def test_an_option_that_cannot_be_is_named(options, said, unconfigured):
     with pytest.raises(BadSettings, match=re.escape(said)):
         tasks.configure(options)
+    for task in options:
+        tasks.load(task)  # what was refused does not stay
 
 
 def test_options_of_a_task_that_is_none(unconfigured):

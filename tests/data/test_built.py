@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from data.built import Built, BuiltFile, counted, run
+from data.built import Built, BuiltFile, counted
 from data.reading import read_csv, read_json_lines
+from tests.mistakes.mistake import error_of
 
 
 def test_a_result_counts_its_rows_and_prints_every_reason():
@@ -79,8 +80,6 @@ def test_a_source_of_another_shape_is_one_line_that_names_it(name, text, tmp_pat
     source.write_bytes(text if isinstance(text, bytes) else text.encode())
     out = tmp_path / "out.parquet"
     module = importlib.import_module(f"data.{name}")
-    with pytest.raises(SystemExit) as ended:
-        run(f"data.{name}", module.build, ["convert", *first, str(source), *rest, "--out", str(out)])
-    message = str(ended.value)
-    assert message.startswith(f"data.{name}: ") and not out.exists()
+    message = error_of(module.main, ["convert", *first, str(source), *rest, "--out", str(out)], capsys)
+    assert message.startswith(f"\nBadSource: data.{name}: ") and not out.exists()
     assert "source." in message or "no rows to write" in message

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from agents.tasks.coser import CoSER
 from agents.tasks.coser_stage import ENVIRONMENT
 from data import coser
+from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 TEST_SET = SOURCES / "coser" / "test_set_public_domain.json"
@@ -183,18 +185,21 @@ def test_bad_sources_are_refused_with_their_place(tmp_path, source, message):
         coser.convert([written(tmp_path, source)])
 
 
-def test_what_is_no_json_is_refused(tmp_path):
+def test_what_is_no_json_is_refused(tmp_path, capsys):
     (tmp_path / "x.json").write_text("[{")
-    with pytest.raises(SystemExit, match=r"data\.coser: .*x\.json: not a JSON file"):
-        coser.main(["convert", str(tmp_path / "x.json"), "--out", str(tmp_path / "x.parquet")])
+    assert re.search(
+        r"data\.coser: .*x\.json: not a JSON file",
+        error_of(coser.main, ["convert", str(tmp_path / "x.json"), "--out", str(tmp_path / "x.parquet")], capsys),
+    )
 
 
 @pytest.mark.parametrize(
     "arguments", [[], ["--train-out", "t.parquet"], ["--out", "o", "--train-out", "t", "--val-out", "v"]]
 )
-def test_outputs_must_be_clear(tmp_path, arguments):
-    with pytest.raises(SystemExit, match="give either --out"):
-        coser.main(["convert", str(written(tmp_path, [scene()])), *arguments])
+def test_outputs_must_be_clear(tmp_path, arguments, capsys):
+    assert re.search(
+        "give either --out", error_of(coser.main, ["convert", str(written(tmp_path, [scene()])), *arguments], capsys)
+    )
 
 
 def test_a_limit_keeps_whole_plots(tmp_path):

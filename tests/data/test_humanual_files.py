@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 
 from agents.tasks.humanual import HumanualOpinion
 from data import humanual
+from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 POSTS = SOURCES / "humanual_opinion" / "reddit_post_dict_testset_sample.json"
@@ -71,15 +73,19 @@ def test_a_bad_record_is_named(tmp_path, record, message):
         humanual.convert([write(tmp_path / "a.json", [RECORD, record])])
 
 
-def test_bad_files_are_named(tmp_path):
+def test_bad_files_are_named(tmp_path, capsys):
     (tmp_path / "a.jsonl").write_text("{}\n{")
     with pytest.raises(ValueError, match=r"a\.jsonl: line 2: not JSON"):
         humanual.convert([tmp_path / "a.jsonl"])
     (tmp_path / "a.parquet").write_text("no parquet")
     with pytest.raises(ValueError, match=r"a\.parquet: is not a readable parquet file"):
         humanual.convert([tmp_path / "a.parquet"])
-    with pytest.raises(SystemExit, match="expected a list of records"):
-        humanual.main(["convert", str(write(tmp_path / "b.json", 3)), "--out", str(tmp_path / "x.parquet")])
+    assert re.search(
+        "expected a list of records",
+        error_of(
+            humanual.main, ["convert", str(write(tmp_path / "b.json", 3)), "--out", str(tmp_path / "x.parquet")], capsys
+        ),
+    )
 
 
 def test_posts_alone_are_no_rows(tmp_path):

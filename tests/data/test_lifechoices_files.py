@@ -10,6 +10,7 @@ import pytest
 from agents.tasks.lifechoices import LifeChoices
 from data import lifechoices
 from tests.agents.samples import DATA
+from tests.mistakes.mistake import error_of
 
 SOURCES = [DATA / "lifechoices" / name for name in ("motivation_dataset.json", "truth_persona_summary.json")]
 needs_records = pytest.mark.skipif(
@@ -117,7 +118,11 @@ def test_books_do_not_cross_the_split(tmp_path):
     assert train and val and not train & val
 
 
-def test_a_bad_file_ends_with_a_message(tmp_path):
+def test_a_bad_file_ends_with_a_message(tmp_path, capsys):
     Path(tmp_path / "bad.json").write_text("{")
-    with pytest.raises(SystemExit, match="data.lifechoices: "):
-        lifechoices.main(["convert", str(tmp_path / "bad.json"), "--out", str(tmp_path / "o.parquet")])
+    assert re.search(
+        "data.lifechoices: ",
+        error_of(
+            lifechoices.main, ["convert", str(tmp_path / "bad.json"), "--out", str(tmp_path / "o.parquet")], capsys
+        ),
+    )

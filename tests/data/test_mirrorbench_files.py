@@ -1,6 +1,7 @@
 """MirrorBench task files: the published conversations as rows, nothing of the real user's words beside the turns."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -9,6 +10,7 @@ from agents.metrics.lexical import human_norms, lexis
 from agents.tasks.mirrorbench import DEVIATION, HUMANS, MirrorBench, MirrorBenchRow
 from data import mirrorbench
 from tests.agents.samples import DATA
+from tests.mistakes.mistake import error_of
 
 FILES = sorted((DATA / "mirrorbench").glob("*_mirror.jsonl"))
 needs_records = pytest.mark.skipif(not FILES, reason=f"no benchmark records at {DATA / 'mirrorbench'}")
@@ -116,12 +118,14 @@ def test_equal_openings_are_one_group_where_there_is_no_topic(tmp_path):
         ({"conversation_id": "c-1"}, "line 2: field 'conversation_id' repeats 'c-1'"),
     ],
 )
-def test_a_bad_record_is_named(tmp_path, bad, message):
+def test_a_bad_record_is_named(tmp_path, bad, message, capsys):
     path = write(tmp_path / "a.jsonl", RAW, {**RAW, "conversation_id": "c-2", **bad})
     with pytest.raises(ValueError, match=message):
         mirrorbench.convert([path])
-    with pytest.raises(SystemExit, match="data.mirrorbench: .*line 2"):
-        mirrorbench.main(["convert", str(path), "--out", str(tmp_path / "x.parquet")])
+    assert re.search(
+        "data.mirrorbench: .*line 2",
+        error_of(mirrorbench.main, ["convert", str(path), "--out", str(tmp_path / "x.parquet")], capsys),
+    )
     assert not (tmp_path / "x.parquet").exists()
 
 

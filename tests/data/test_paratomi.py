@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 from ast import literal_eval
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from agents.tasks.paratomi_story import places, story_key
 from data import paratomi
 from data.rows import split_groups, write_rows
+from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 TEXT = SOURCES / "paratomi" / "paraphrased_tomi_test.txt"
@@ -228,8 +230,9 @@ def test_split_gives_both_sides_something_or_fails():
 @pytest.mark.parametrize(
     "arguments", [[], ["--train-out", "t.parquet"], ["--out", "o", "--train-out", "t", "--val-out", "v"]]
 )
-def test_outputs_must_be_clear(tmp_path, arguments):
+def test_outputs_must_be_clear(tmp_path, arguments, capsys):
     (tmp_path / "x.txt").write_text(BLOCK)
     (tmp_path / "x.trace").write_text(TRACE)
-    with pytest.raises(SystemExit, match="give either --out"):
-        paratomi.main(["convert", str(tmp_path / "x.txt"), *arguments])
+    assert re.search(
+        "give either --out", error_of(paratomi.main, ["convert", str(tmp_path / "x.txt"), *arguments], capsys)
+    )

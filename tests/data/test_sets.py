@@ -156,7 +156,7 @@ def test_without_any_source_the_table_says_what_to_put_where(tmp_path, capsys):
     (tmp_path / "sources" / "hi-tom").mkdir(parents=True)
     (tmp_path / "sources" / "hi-tom" / "data.json").write_text("[]")
     code, table, printed = build(tmp_path / "sources", capsys)
-    assert code == 0 and {state for state, *_ in table.values()} == {"no source"}
+    assert code == 2 and {state for state, *_ in table.values()} == {"no source"}
     assert "Hi-ToM_data.json into" in table["hitom"][2] and "Apache-2.0" in table["hitom"][2]
     assert "hi-tom: no set has a folder of this name" in printed
 

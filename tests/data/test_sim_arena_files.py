@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 
 from agents.tasks.sim_arena import SimArenaDoc, SimArenaMath
 from data import sim_arena
+from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 TASKS = {"math": SimArenaMath(), "doc": SimArenaDoc()}
@@ -140,8 +142,10 @@ def test_bad_files_are_named(repository, tmp_path, capsys):
     with pytest.raises(ValueError, match=r"c\.json: not a JSON file"):
         sim_arena.convert("doc", tmp_path / "c.json")
     write(repository / "document_creation_annotations_for_benchmarking.json", [DOC])
-    with pytest.raises(SystemExit, match="name the file itself"):
-        sim_arena.main(["convert", "doc", str(repository), "--out", str(tmp_path / "x.parquet")])
+    assert re.search(
+        "name the file itself",
+        error_of(sim_arena.main, ["convert", "doc", str(repository), "--out", str(tmp_path / "x.parquet")], capsys),
+    )
     features = repository / "user_simulator_profiles" / "math_tutoring" / "interaction_style.json"
     write(features, {"(5, 'w1', 'gpt-4o')": [{"Feature Question": "?"}]})
     with pytest.raises(ValueError, match="record 0: KeyError: 'Feature Name'"):

@@ -12,6 +12,7 @@ import pytest
 from agents.tasks.sotopia import Sotopia
 from agents.tasks.sotopia_row import SotopiaRow
 from data import sotopia
+from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 REAL = SOURCES / "sotopia"
@@ -176,11 +177,12 @@ def test_the_command_line(tmp_path, capsys):
     assert row["eval_position"] == "agent2" and "rows=1" in capsys.readouterr().out
     assert pq.read_table(out).column("data_source").to_pylist() == ["sotopia"]
     for arguments in (["--hard"], ["--out", str(out), "--train-out", str(out)]):
-        with pytest.raises(SystemExit, match=r"data\.sotopia: "):
-            sotopia.main(["convert", str(folder), *arguments])
-    with pytest.raises(SystemExit, match=r"data\.sotopia: .*agent_profiles"):
-        (folder / "agent_profiles.jsonl").unlink()
-        sotopia.main(["convert", str(folder), "--out", str(out)])
+        assert re.search(r"data\.sotopia: ", error_of(sotopia.main, ["convert", str(folder), *arguments], capsys))
+    (folder / "agent_profiles.jsonl").unlink()
+    assert re.search(
+        r"agent_profiles\.jsonl: No such file",
+        error_of(sotopia.main, ["convert", str(folder), "--out", str(out)], capsys),
+    )
 
 
 @needs_records

@@ -6,6 +6,7 @@ the intent.
 
 import csv
 import json
+import re
 from collections import Counter
 
 import pandas as pd
@@ -15,6 +16,7 @@ from agents.tasks.userllm import UserLLM, UserLLMRow, choices_mentioned
 from data import userllm
 from data.prism import read_openings
 from tests.agents.samples import DATA
+from tests.mistakes.mistake import error_of
 
 FOLDER = DATA / "userllm"
 FILES = sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("*.csv")])
@@ -208,13 +210,15 @@ def test_an_intent_of_its_own_comes_first_and_turns_may_count_from_one(tmp_path)
         (prism(["hi", "why"], intent="Why?"), userllm.SHORT_INTENT),
     ],
 )
-def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, raw, reason):
+def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, raw, reason, capsys):
     found = userllm.convert([write(tmp_path / "c.jsonl", raw, CSQA)])
     assert len(found.records) == 1 and found.left_out == {reason: 2}
     assert "python -m data.userllm intents" in userllm.NO_INTENT
     path = write(tmp_path / "c.jsonl", raw)
-    with pytest.raises(SystemExit, match=f"no row is left: 2 .{reason[:8]}"):
-        userllm.main(["convert", str(path), "--out", str(tmp_path / "x.parquet")])
+    assert re.search(
+        f"no row is left: 2 .{reason[:8]}",
+        error_of(userllm.main, ["convert", str(path), "--out", str(tmp_path / "x.parquet")], capsys),
+    )
 
 
 def test_prisms_other_files_add_nothing(tmp_path):
@@ -248,12 +252,13 @@ def test_the_table_of_openings(tmp_path):
         ({"conversation_history": []}, "line 2: field 'conversation_history' does not begin"),
     ],
 )
-def test_a_bad_record_is_named(tmp_path, bad, message):
+def test_a_bad_record_is_named(tmp_path, bad, message, capsys):
     path = write(tmp_path / "a.jsonl", NQ, bad)
     with pytest.raises(ValueError, match=message):
         userllm.convert([path])
-    with pytest.raises(SystemExit, match="data.userllm: "):
-        userllm.main(["convert", str(path), "--out", str(tmp_path / "x.parquet")])
+    assert re.search(
+        "data.userllm: ", error_of(userllm.main, ["convert", str(path), "--out", str(tmp_path / "x.parquet")], capsys)
+    )
 
 
 def test_broken_lines_and_tables_are_named(tmp_path):

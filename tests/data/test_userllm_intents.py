@@ -187,7 +187,7 @@ def test_a_file_of_another_model_is_not_mixed(tmp_path, capsys):
     path, out = source(tmp_path, talk(1, "do bees see red")), tmp_path / "intents.jsonl"
     with FakeOpenAI(Json({"intent": FIXED})) as fake:
         assert run(fake, path, "--out", out, "judge.model=one") == 0
-        assert run(fake, path, "--out", out, "judge.model=two") == intents.USER_ERROR
+        assert run(fake, path, "--out", out, "judge.model=two") == 2
     assert "holds intents of one by userllm/intent.v1" in capsys.readouterr().err
 
 
@@ -201,9 +201,9 @@ def test_rows_that_bring_an_intent_keep_it_unasked(tmp_path):
 def test_other_files_are_refused_by_name(tmp_path, capsys):
     path = tmp_path / "nq.jsonl"
     path.write_text('{"question": "who", "answer": ["x"]}\n')
-    assert intents.main([str(path), "--out", str(tmp_path / "i.jsonl")]) == intents.USER_ERROR
+    assert intents.main([str(path), "--out", str(tmp_path / "i.jsonl")]) == 2
     assert "nq.jsonl: line 1: no conversation of PRISM" in capsys.readouterr().err
-    assert intents.main(["judge.model=x", "--out", str(tmp_path / "i.jsonl")]) == intents.USER_ERROR
+    assert intents.main(["judge.model=x", "--out", str(tmp_path / "i.jsonl")]) == 2
 
 
 @needs_records

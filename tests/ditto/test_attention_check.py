@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformers import AttentionInterface, AttentionMaskInterface, Qwen2_5_VLConfig, Qwen3Config
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from ditto.launch import load_config
+from ditto.compose import load_config
 from ditto.model import attention_check
 from ditto.model.attention_check import check_attention
 from ditto.settings import BadConfig

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from ditto.checkpoint import PARTIAL, TRACKER, partial_dir, prune, publish, saved_steps
+from ditto.checkpoint import (
+    PARTIAL,
+    TRACKER,
+    Choice,
+    NoWholeCheckpoint,
+    newest_whole,
+    partial_dir,
+    prune,
+    publish,
+    saved_steps,
+    set_aside,
+)
 
 FILES = ("model.safetensors", "config.json", "actor/optim.pt", "actor/extra/rng.pt", "data.pt")
 CALLS = ("rename", "replace", "unlink", "rmdir", "mkdir", "fsync")
@@ -68,10 +79,10 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, k: int) -> Callable[[], bool]:
 
         return call
 
-    def torn(path: Path, text: str) -> None:
+    def torn(path: Path, text: str, encoding: str = "utf-8") -> None:
         nonlocal calls
         calls += 1
-        path.write_bytes(text[: len(text) // 2 if calls > k else None].encode())
+        path.write_bytes(text[: len(text) // 2 if calls > k else None].encode(encoding))
         if calls > k:
             raise Crash
 
@@ -113,32 +124,34 @@ def leftovers(root: Path) -> None:
     (root / PARTIAL / "global_step_20" / "data.pt").unlink()
 
 
-def same_step_tracked(root: Path) -> None:
-    """A run without resume in the folder of an older one: step 20 is there and tracked."""
-    save(root, 20, content="older")
+def start(root: Path, keep: int | None) -> None:
+    """A start that resumes from what is there, and trains and saves step 20 if that is still to be done."""
+    choice = newest_whole(root)
+    set_aside(root, choice)
+    if choice.step < 20:
+        save(root, 20, keep)
 
 
 def crashed_at_every_call(
     root: Path, monkeypatch: pytest.MonkeyPatch, setup: Setup, keep: int | None, check: Callable[[Path], None]
 ) -> int:
-    """Save step 20 and crash at call k, for all k; `check` looks at what is left. Returns how many k there were."""
+    """Start and crash at call k, for all k; `check` looks at what is left. Returns how many k there were."""
     for k in range(1000):
         folder = root / str(k)
         setup(folder)
         with monkeypatch.context() as patch:
             crashed = crash_at(patch, k)
             try:
-                save(folder, 20, keep)
+                start(folder, keep)
             except Crash:
                 assert crashed()
         check(folder)
         if not crashed():
             assert tracked(folder) == 20
             return k
-        save(folder, 20, keep, content="again")
+        start(folder, keep)
         assert tracked(folder) == 20 and complete(folder / "global_step_20")
-        assert (folder / "global_step_20" / "data.pt").read_bytes() == b"20 again"
-        assert not (folder / PARTIAL).exists()
+        assert (folder / "global_step_20" / "data.pt").read_bytes() == b"20 first"
     raise AssertionError("the save never ended")
 
 
@@ -158,10 +171,6 @@ def test_the_tracker_names_a_complete_folder_whenever_it_crashes(
     assert crashed_at_every_call(tmp_path, monkeypatch, setup, keep, tracker_is_true) > 10
 
 
-def test_saving_a_tracked_step_again_keeps_the_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    crashed_at_every_call(tmp_path, monkeypatch, same_step_tracked, None, tracker_is_true)
-
-
 @pytest.mark.parametrize("setup", [two_before, renamed_but_not_tracked])
 def test_only_complete_folders_count_as_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setup: Setup) -> None:
     """`saved_steps` promises complete checkpoints, also after a crash while an old one was being removed."""
@@ -173,6 +182,63 @@ def test_only_complete_folders_count_as_saved(tmp_path: Path, monkeypatch: pytes
     crashed_at_every_call(tmp_path, monkeypatch, setup, 1, check)
 
 
+@pytest.mark.parametrize("keep", [None, 1])
+@pytest.mark.parametrize("setup", [one_before, two_before, leftovers])
+def test_a_resume_finds_a_whole_checkpoint_whenever_it_crashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setup: Setup, keep: int | None
+) -> None:
+    """Also between the rename and the tracker's move, where the tracker names the older one."""
+    steps: set[int] = set()
+
+    def check(root: Path) -> None:
+        choice = newest_whole(root)
+        assert choice.folder is not None and complete(choice.folder) and choice.step == saved_steps(root)[-1]
+        steps.add(choice.step)
+
+    crashed_at_every_call(tmp_path, monkeypatch, setup, keep, check)
+    assert steps == {10, 20}
+
+
+def test_the_newest_whole_checkpoint_is_taken_and_damaged_ones_are_set_aside(tmp_path: Path) -> None:
+    for step in (2, 4, 6, 8):
+        save(tmp_path, step)
+    (tmp_path / "global_step_8" / "data.pt").unlink()
+    (tmp_path / "global_step_6" / "actor" / "optim.pt").write_bytes(b"6 FIRST")
+    (tmp_path / "global_step_6.damaged").mkdir()
+    choice = newest_whole(tmp_path)
+    assert choice.folder == tmp_path / "global_step_4" and choice.step == 4
+    assert "lacks data.pt" in choice.left_aside[tmp_path / "global_step_8"]
+    assert "another content" in choice.left_aside[tmp_path / "global_step_6"]
+    assert tracked(tmp_path) == 8 and saved_steps(tmp_path) == [2, 4, 6, 8]  # looking changes nothing
+    set_aside(tmp_path, choice)
+    assert tracked(tmp_path) == 4 and saved_steps(tmp_path) == [2, 4]
+    assert {"global_step_8.damaged", "global_step_6.damaged.2"} < {path.name for path in tmp_path.iterdir()}
+    assert newest_whole(tmp_path).left_aside == {}
+
+
+@pytest.mark.parametrize("text", ["12", "", "garbage", "-3"])
+def test_a_wrong_tracker_is_no_reason_to_begin_again(tmp_path: Path, text: str) -> None:
+    (tmp_path / TRACKER).write_text(text)
+    with pytest.raises(NoWholeCheckpoint, match="does not start over") as refused:
+        newest_whole(tmp_path)
+    assert refused.value.exit_code == 2 and "EXPERIMENT_NAME" in str(refused.value)
+    save(tmp_path, 4)
+    (tmp_path / TRACKER).write_text(text)
+    choice = newest_whole(tmp_path)
+    assert choice.step == 4 and len(choice.left_aside) == 1
+    set_aside(tmp_path, choice)
+    assert tracked(tmp_path) == 4
+
+
+def test_where_no_checkpoint_is_whole_every_reason_is_named(tmp_path: Path) -> None:
+    for step in (2, 4):
+        save(tmp_path, step)
+        (tmp_path / f"global_step_{step}" / "data.pt").write_bytes(b"short")
+    with pytest.raises(NoWholeCheckpoint, match=r"global_step_4: .*data.pt has 5 bytes.*global_step_2: "):
+        newest_whole(tmp_path)
+    assert newest_whole(tmp_path / "new").folder is None
+
+
 def test_published_folder_and_tracker(tmp_path: Path) -> None:
     write(tmp_path, 7, "first")
     assert publish(tmp_path, 7) == tmp_path / "global_step_7"
@@ -181,10 +247,20 @@ def test_published_folder_and_tracker(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["global_step_7", TRACKER]
 
 
-def test_a_repeated_step_replaces_the_older_one(tmp_path: Path) -> None:
+def test_a_published_step_is_never_replaced(tmp_path: Path) -> None:
     save(tmp_path, 7)
-    save(tmp_path, 7, content="second")
-    assert (tmp_path / "global_step_7" / "data.pt").read_bytes() == b"7 second"
+    with pytest.raises(OSError, match="not empty"):
+        save(tmp_path, 7, content="second")
+    assert (tmp_path / "global_step_7" / "data.pt").read_bytes() == b"7 first"
+
+
+def test_the_tracker_never_names_the_checkpoint_of_another_run(tmp_path: Path) -> None:
+    """Else a kill before the first own checkpoint would leave a tracker that names a missing step."""
+    run, other = tmp_path / "run", tmp_path / "other"
+    save(other, 7)
+    run.mkdir()
+    set_aside(run, Choice(other / "global_step_7", {}))
+    assert newest_whole(run) == Choice(None, {})
 
 
 def test_the_partial_folder_is_empty_at_the_start_of_a_save(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from agents.judge.roles import paper_judge
 from agents.tasks import PAPER
+from ditto.compose import CONFIG_DIR, load_config
 from ditto.config_checks import check_config
 from ditto.config_checks.keys import reader_of
 from ditto.config_checks.overrides import leaves
-from ditto.launch import CONFIG_DIR, load_config
 from ditto.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -186,6 +186,19 @@ def test_a_share_of_lost_sessions_above_the_limit_stops_the_run(watch: Callable[
         assert part in str(judges.stop)
 
 
+def test_a_validation_without_verdicts_stops_the_run_before_its_first_step(watch: Callable[..., JudgeWatch]) -> None:
+    judges = watch()
+    with pytest.raises(
+        JudgeOutage, match=r"Validation before the first step: .* 67% of 3 .*server_error at the end"
+    ) as e:
+        judges.after_validation([trace(), trace(None), trace(None)])
+    assert e.value.exit_code == 1
+    judges.after_validation([trace(None, "budget"), trace(None)])  # the budget ends a run in its own way
+    judges.after_step(1, [trace()])
+    judges.after_validation([trace(None)])
+    assert isinstance(judges.stop, JudgeOutage) and "Validation: " in str(judges.stop)  # saved first, then raised
+
+
 def test_a_tripped_breaker_stops_the_run_whatever_the_share(watch: Callable[..., JudgeWatch]) -> None:
     judges = watch(breaker={"min_requests": 5, "max_pauses": 0})
     (line,) = lines_of(judges.settings.gateway)

@@ -18,8 +18,8 @@ from agents.tasks.coser import CoSER
 from agents.tasks.mirrorbench import MirrorBench
 from agents.testing import FakeOpenAI, Json, Text, Unauthorized
 from ditto import judge_plan
+from ditto.compose import load_config
 from ditto.judge_plan import cheaper_options, describe, roles_asked
-from ditto.launch import load_config
 from ditto.settings import BadConfig, Settings
 from tests.ditto.test_settings import config
 

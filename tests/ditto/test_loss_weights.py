@@ -160,8 +160,8 @@ def test_a_mode_without_a_per_part_form_is_refused() -> None:
 
 def test_sum_norm_without_a_scale_factor_is_refused() -> None:
     """verl then divides by the longest response of each micro-batch: the loss would depend on the split."""
+    from ditto.compose import load_config
     from ditto.config_checks import check_config
-    from ditto.launch import load_config
     from ditto.settings import BadConfig, Settings
 
     base = ["data.train_files=[x]", "data.val_files=[x]", "trainer.project_name=t"]

@@ -8,8 +8,8 @@ import pytest
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
+from ditto.compose import load_config
 from ditto.config_checks.policy_losses import SUPPORTED, UNSUPPORTED, follows_weights, wrong_policy_loss
-from ditto.launch import load_config
 from ditto.loss_weights import LOSS_AGG_MODES
 
 OWN_LOSSES = """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from agents.errors import OutOfSpace
 from ditto import ray_cluster
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -81,3 +83,14 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch
     OmegaConf.update(made, "ray_kwargs.ray_init.address", "127.0.0.1:1")
     with pytest.raises(ray_cluster.BadCluster, match=r"there is no Ray cluster at .*:1 "):
         ray_cluster.connect(made)
+
+
+def test_a_full_temporary_folder_is_named_before_ray_waits_for_its_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: usage._replace(free=10_000))
+    with pytest.raises(OutOfSpace, match=f"no space left in {tmp_path}, needs about 0.1 GB"):
+        ray_cluster.connect(config())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.launch import load_config
+from ditto.compose import load_config
 from ditto.objectives import UnknownObjective
 from ditto.settings import BadConfig, Settings
 

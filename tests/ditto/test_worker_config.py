@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.errors import MissingKey
 from ditto import judge_limits, worker_config
-from ditto.launch import load_config
+from ditto.compose import load_config
 from ditto.settings import BadConfig, Settings
 
 KEY = "sk-sentinel-0123456789abcdef"

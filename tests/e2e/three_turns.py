@@ -89,7 +89,7 @@ async def play(model: str) -> dict[str, Any]:
     import ditto.agent_loop as agent_loop
     from agents.rows import TaskRow
     from agents.testing import Json, fake_gateway
-    from ditto.launch import load_config
+    from ditto.compose import load_config
 
     engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs(

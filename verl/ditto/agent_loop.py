@@ -18,7 +18,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from agents import tasks
+from agents import logs, tasks
 from agents.judge import Gateway, GatewaySettings
 from agents.policy import Players
 from agents.refine import Attempt, Context, Session, run_session
@@ -57,6 +57,7 @@ def _gateway(settings_json: str, cache_dir: str) -> asyncio.Task[Gateway]:
     """One gateway per worker process, for all to await; limits and keys are the run's."""
 
     async def connect() -> Gateway:
+        logs.set_up()  # once in each worker: what calls wait for is logged here
         settings = GatewaySettings.model_validate_json(settings_json)
         await judge_limits.take_variables(settings)
         return Gateway.connect(settings, judge_limits.port(), Path(cache_dir))

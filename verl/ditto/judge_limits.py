@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 
+from agents import logs
 from agents.judge import GatewaySettings
 from agents.judge.gate import Port
 from agents.judge.gateway import limits_of
@@ -37,6 +38,7 @@ class _Limits:
     """`agents.judge.limits.Limits` behind Ray's door."""
 
     def __init__(self, settings_json: str, spent_usd: float) -> None:
+        logs.set_up()  # breakers open and close here
         self._limits = limits_of(GatewaySettings.model_validate_json(settings_json), spent_usd)
         self._variables: dict[str, str] = {}
 

@@ -58,7 +58,7 @@ def cheaper_options(
 
 
 def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[Load]:
-    """Check every role that will be asked, and plan a step.
+    """Check every role that will be asked (unless run.preflight is false), and plan a step.
 
     Args:
         asked: calls per step by role, or by `judge.by_task.<task>`.
@@ -73,7 +73,8 @@ def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, c
     """
     _check_budget(settings)
     require_prices(settings.gateway, [endpoint for section in asked for endpoint in settings.gateway.asked(section)])
-    checked = asyncio.run(check(settings.gateway, list(asked))) if asked else {}
+    asks = bool(asked) and settings.run.preflight
+    checked = asyncio.run(check(settings.gateway, list(asked))) if asks else {}
     for section, found in checked.items():
         if found.mode is not None:
             with open_dict(config):
@@ -85,7 +86,7 @@ def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, c
             calls,
             calls * (prompt_tokens + INSTRUCTIONS),
             calls * TOKENS_OUT,
-            checked[section].latency_s,
+            checked[section].latency_s if section in checked else None,
         )
         for section, calls in asked.items()
         for endpoint in settings.gateway.asked(section)  # every member of a jury gets all calls

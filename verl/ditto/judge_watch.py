@@ -11,18 +11,19 @@ from typing import Any
 
 import ray
 
+from agents.errors import RunFailed
 from agents.judge.ledger import Ledger, money
 from ditto import judge_limits
 from ditto.settings import Settings
 from ditto.step_metrics import Trace, failures_by_cause, judge_failure
 
 
-class JudgeOutage(RuntimeError):
+class JudgeOutage(RunFailed):
     """The judge is down, or failed in more of a step's sessions than `judge.max_failure_rate` allows."""
 
 
 class BudgetSpent(Exception):
-    """`judge.budget_usd` does not cover another step: the run ends early, as it was told to."""
+    """`judge.budget_usd` does not cover another step: the run ends early, as configured."""
 
 
 class JudgeWatch:
@@ -37,6 +38,7 @@ class JudgeWatch:
         self.stop: JudgeOutage | BudgetSpent | None = None
         self._ledger = Ledger.load(settings.ledger_file)
         self._at_step_start = self._ledger.total().cost_usd
+        self._trained = False  # whether a step has ended since the start
         self._limits: Any = None
 
     def start(self) -> None:
@@ -50,23 +52,13 @@ class JudgeWatch:
             The step's metrics of this file: the share of sessions that lost a judge, and the run's cost so far.
         """
         self._count(traces)
+        self._trained = True
         lost = failures_by_cause(traces)
         share = sum(lost.values()) / len(traces)
-        state: judge_limits.State = ray.get(self._limits.state.remote())
-        judge = self.settings.gateway
-        if state.outage is not None:
+        if outage := self._outage(traces):
             self.stop = JudgeOutage(
-                f"Step {step}: {state.outage}. {share:.0%} of this step's {len(traces)} sessions lost their judge. A "
-                "checkpoint of this step is saved; run the same command again once the endpoint answers."
-            )
-        elif share > judge.policy.max_failure_rate:
-            causes = ", ".join(f"{cause} {count}" for cause, count in sorted(lost.items()))
-            last = next(f["detail"] for t in reversed(traces) if (f := judge_failure(t)))
-            self.stop = JudgeOutage(
-                f"Step {step}: the judge failed in {share:.0%} of {len(traces)} sessions, more than "
-                f"judge.max_failure_rate={judge.policy.max_failure_rate:.0%} ({causes}). Endpoint: {judge.judge.name}. "
-                f"Last cause: {last}. A checkpoint of this step is saved; run the same command again once the endpoint "
-                "answers."
+                f"Step {step}: {outage} A checkpoint of this step is saved; run the same command again once the "
+                "endpoint answers."
             )
         spent = self._ledger.total().cost_usd
         if self.stop is None or lost.get("budget"):
@@ -75,8 +67,43 @@ class JudgeWatch:
         return {"judge/failure_share": share, "judge/spent_usd": spent}
 
     def after_validation(self, traces: Sequence[Trace]) -> None:
-        """Count a validation's sessions."""
+        """Count a validation's sessions, decide on `stop`.
+
+        Raises:
+            JudgeOutage: too many sessions lost their judge, and no step has been trained since the start: there is
+                nothing to save.
+        """
         self._count(traces)
+        if failures_by_cause(traces)["budget"]:
+            return  # the next step ends the run as planned
+        outage = self._outage(traces)
+        if outage and not self._trained:
+            raise JudgeOutage(
+                f"Validation before the first step: {outage} No step was trained. Run the same command again once the "
+                "endpoint answers."
+            )
+        if outage and self.stop is None:
+            self.stop = JudgeOutage(
+                f"Validation: {outage} A checkpoint is saved; run the same command again once the endpoint answers."
+            )
+
+    def _outage(self, traces: Sequence[Trace]) -> str | None:
+        """Why judging cannot go on after these sessions; None where it can."""
+        lost = failures_by_cause(traces)
+        share = lost.total() / len(traces)
+        state: judge_limits.State = ray.get(self._limits.state.remote())
+        judge = self.settings.gateway
+        if state.outage is not None:
+            return f"{state.outage}. {share:.0%} of {len(traces)} sessions lost their judge."
+        if share <= judge.policy.max_failure_rate:
+            return None
+        causes = ", ".join(f"{cause} {count}" for cause, count in sorted(lost.items()))
+        last = next(f["detail"] for t in reversed(traces) if (f := judge_failure(t)))
+        return (
+            f"the judge failed in {share:.0%} of {len(traces)} sessions, more than "
+            f"judge.max_failure_rate={judge.policy.max_failure_rate:.0%} ({causes}). Endpoint: {judge.judge.name}. "
+            f"Last cause: {last.rstrip('.')}."
+        )
 
     def _count(self, traces: Sequence[Trace]) -> None:
         for trace in traces:

@@ -10,24 +10,21 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from agents import tasks
-from agents.errors import SoulError
 from agents.judge.preflight import Load
 from agents.rows import TaskRow, read_rows
+from agents.writable import check_writable
 from ditto import judge_plan
-from ditto.config_checks import check_config, check_model_length, check_overlap, training_steps
+from ditto.config_checks import check_config, check_every_type, check_model_length, check_overlap, training_steps
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
+from ditto.model.tokenizer_check import load_tokenizer
+from ditto.model.weights_check import check_weights
 from ditto.settings import BadConfig, Settings
-
-
-class BadModel(SoulError):
-    """`actor_rollout_ref.model.path` is not a model."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +72,15 @@ def check(config: DictConfig) -> StepPlan:
     Raises:
         SoulError: one of its kinds, with the remedy.
     """
-    settings = Settings.of(config)
-    tasks.configure(settings.tasks)
-    check_config(config, settings)
+    settings = check_settings(config)
     train = settings.mixture.training_rows(read_rows(_files(config, "train_files")))
     val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
+    if not train:
+        raise BadConfig("data.mixture leaves no training row. Raise data.mixture.weights.")
     overlaps = check_overlap(config, train, val)
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     tokenizer = load_tokenizer(model.path, bool(model.trust_remote_code), setting, model.custom_chat_template)
+    check_weights(model.path, bool(model.trust_remote_code), setting)
     check_attention(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = _fitting_rows(config, tokenizer, train, "train_max_samples")
@@ -91,42 +89,38 @@ def check(config: DictConfig) -> StepPlan:
     return replace(_plan(config, settings, train, val, lengths, tokenizer), overlaps=overlaps)
 
 
+def check_settings(config: DictConfig) -> Settings:
+    """Check what needs no file of the user's: every value, and whether the run can write where it will.
+
+    Returns:
+        Our part of the config.
+
+    Raises:
+        SoulError: one of its kinds, with the remedy.
+    """
+    check_every_type(config)
+    settings = Settings.of(config)
+    tasks.configure(settings.tasks)
+    check_config(config, settings)
+    for folder in ("run.dir", "trainer.default_local_dir", "judge.cache_dir"):
+        if OmegaConf.select(config, folder) is not None:
+            check_writable(OmegaConf.select(config, folder), folder)
+    return settings
+
+
 def _files(config: DictConfig, key: str) -> list[str]:
     value = OmegaConf.select(config, f"data.{key}", throw_on_missing=False)
     if value is None or OmegaConf.is_missing(config.data, key):
         raise BadConfig(f"data.{key} is not set: name the parquet files, e.g. data.{key}=[data/my.parquet].")
-    return [str(value)] if isinstance(value, str) else [str(file) for file in value]
-
-
-def load_tokenizer(path: str, trust: bool, setting: str, chat_template: str | None = None) -> Any:
-    """The tokenizer of a model path or hub id.
-
-    Args:
-        trust: run code that comes with the model.
-        setting: the name of the setting that holds the path, for messages.
-        chat_template: takes the place of the tokenizer's own.
-
-    Raises:
-        BadModel: there is no such model, or it has no chat template.
-    """
-    from transformers import AutoConfig, AutoTokenizer
-
-    try:
-        AutoConfig.from_pretrained(path, trust_remote_code=trust)
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
-    except (OSError, ValueError) as error:
-        local = (
-            "an existing folder" if Path(path).exists() else "neither an existing folder nor a model that the hub knows"
+    files = [value] if isinstance(value, str) else list(value)
+    if not all(files) or not files:
+        raise BadConfig(f"data.{key}={files}: name the parquet files, e.g. data.{key}=[data/my.parquet].")
+    twice = [file for file in files if files.count(file) > 1]
+    if twice:
+        raise BadConfig(
+            f"data.{key} names {twice[0]} twice. Name it once; data.mixture.weights says how often a task's rows come."
         )
-        raise BadModel(
-            f"{setting}={path}: {local} ({' '.join(str(error).split())[:300]}). Give a folder with "
-            "config.json, tokenizer and weights, or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
-        ) from error
-    if chat_template is not None:
-        tokenizer.chat_template = chat_template
-    if not tokenizer.chat_template:
-        raise BadModel(f"{setting}={path}: the tokenizer has no chat template. Use an instruct model.")
-    return tokenizer
+    return files
 
 
 def _fitting_rows(

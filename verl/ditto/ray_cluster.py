@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 from omegaconf import DictConfig, OmegaConf
 from ray._private.services import canonicalize_bootstrap_address
@@ -21,9 +25,11 @@ from ray.exceptions import RayError
 from verl.single_controller.ray.base import ResourcePoolManager
 from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_env
 
+from agents import disk_space, logs
 from agents.errors import SoulError
 from agents.judge import GatewaySettings
 from ditto import judge_limits
+from ditto.stop_signals import kept_from_children
 
 # Settings of ray.init that describe a cluster to start.
 _OF_A_NEW_CLUSTER = (
@@ -35,10 +41,13 @@ _FORWARDED = (
     *("PYTHONPATH", "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "VERL_USE_EXTERNAL_PLUGINS", "VERL_LOGGING_LEVEL"),
     *("OMP_NUM_THREADS", "TORCH_COMPILE_DISABLE", "VLLM_CPU_OMP_THREADS_BIND", "PYTORCH_CUDA_ALLOC_CONF"),
     *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "LOGGING_LEVEL", "TQ_LOGGING_LEVEL"),
+    logs.VARIABLE,
     *("WANDB_DIR", "WANDB_MODE", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_RUN_ID", "WANDB_RESUME", "TENSORBOARD_DIR"),
     *PPO_RAY_RUNTIME_ENV["env_vars"],  # verl leaves out what the driver has set, for workers to inherit
 )
 _PATHS = ("HF_HOME", "HF_HUB_CACHE", "WANDB_DIR", "TENSORBOARD_DIR")
+TEMP_BYTES = 100e6  # of logs and sockets that Ray's temporary folder has to take; objects are in shared memory
+ENDS_S = 10.0  # what a killed process may take to end
 _ANSWER_S, _FREE_S = 10.0, 30.0  # what a cluster has to answer, and a run that just ended to give its devices back
 
 
@@ -51,6 +60,7 @@ def connect(config: DictConfig) -> None:
 
     Raises:
         BadCluster: with the remedy.
+        OutOfSpace: Ray's temporary folder is full.
     """
     settings: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
     runtime_env = _runtime_env(config, settings.pop("runtime_env", None) or {})
@@ -59,7 +69,11 @@ def connect(config: DictConfig) -> None:
         if address is not None:
             _reach(address)
             settings = {key: value for key, value in settings.items() if key not in _OF_A_NEW_CLUSTER}
-        ray.init(**settings, runtime_env=runtime_env)
+        else:  # on a full disk Ray would wait half a minute for a file, and name neither
+            temporary = settings.get("_temp_dir") or os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+            disk_space.require(Path(temporary), TEMP_BYTES)
+        with kept_from_children():
+            ray.init(**settings, runtime_env=runtime_env)
     except (OSError, ValueError, RuntimeError, RayError) as error:  # what ray.init and a socket raise
         cause: BaseException = error
         while cause.__cause__ is not None:
@@ -74,6 +88,16 @@ def connect(config: DictConfig) -> None:
     except BadCluster:
         ray.shutdown()
         raise
+
+
+def disconnect() -> None:
+    """Leave Ray. Of a cluster that the run started, every process has ended afterwards."""
+    ours = psutil.Process().children(recursive=True)
+    ray.shutdown()
+    for process in ours:  # what Ray left: a rollout engine notices late that the process above it has ended
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(ours, timeout=ENDS_S)
 
 
 def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:

@@ -28,11 +28,13 @@ class BadConfig(SoulError):
 
 
 class RunSettings(BaseModel):
-    """Where a run leaves its traces and metrics, how long a phase of a step may take, when a weight sync is lost."""
+    """Where a run leaves its traces and metrics, and what is checked before and while it trains."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dir: str
+    save_on_signal_s: float = Field(default=120.0, ge=0)  # what a signal leaves a step to end and be saved
+    preflight: bool = True  # one test call to each role of the judge gateway before anything starts
     phase_timeout_s: float = Field(default=3600.0, gt=0)  # the watchdog ends a phase that takes longer
     max_logprob_diff: float | None = Field(default=None, gt=0)  # see rollout/sync_alarm.py; None: by the precision
     max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not looked at

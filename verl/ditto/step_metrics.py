@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from agents import tasks
 from agents.judge.ledger import Ledger
 from agents.judge.ledger import numbers as counters
 from agents.jury import agreement
@@ -149,3 +150,18 @@ def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
                 found[f"session_s/{name}_{stage}_mean"] = statistics.fmean(seconds)
                 found[f"session_s/{name}_{stage}_max"] = max(seconds)
     return found
+
+
+def validation_metrics(traces: Sequence[Trace]) -> dict[str, float]:
+    """The numbers of a validation, by task; failed sessions are counted, never scored 0."""
+    numbers: dict[str, float] = {}
+    for name in sorted({trace["task"] for trace in traces}):
+        of_task = [trace for trace in traces if trace["task"] == name]
+        task, drafts = tasks.load(name), [trace["draft"] for trace in of_task if trace["draft"]["valid"]]
+        numbers[f"val/{name}/n"] = len(of_task)
+        numbers[f"val/{name}/invalid_share"] = 1 - len(drafts) / len(of_task)
+        summary = task.summarize([task.saved(draft) for draft in drafts])
+        numbers |= {f"val/{name}/{metric}": value for metric, value in summary.items()}
+        if "reward" in summary:
+            numbers[f"val-core/{name}/reward/mean@1"] = summary["reward"]
+    return numbers

@@ -1,10 +1,16 @@
 """The Ray actor that runs the trainer. verl looks its trainers up inside this process, so ours register here."""
 
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import ray
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from verl.trainer.main_ppo import TaskRunnerV1
+
+from agents import disk_space, logs
+from ditto.run_lock import trainer_lock
 
 # Ray hides a decorated class behind a handle; this is the class itself.
 _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
@@ -14,10 +20,16 @@ class DittoTaskRunner(_TaskRunner):
     """verl's task runner with the ditto trainers registered."""
 
     def run(self, config: DictConfig) -> None:
-        """Train; raises what the trainer raises."""
+        """Train; raises what the trainer raises, and `OutOfSpace` where a full disk is behind it."""
         import ditto.trainer  # noqa: F401  (registers ditto_sync, ditto_colocate_async, ditto_separate_async)
 
-        super().run(config)
+        logs.set_up()
+        with trainer_lock(config):
+            try:
+                super().run(config)
+            except Exception as error:
+                disk_space.raise_if_full(error, _written_to(config))
+                raise
 
     def init_agent_loop_manager(self) -> None:
         """Start the agent-loop workers; the last part of the start-up, so the watchdog looks at it too."""
@@ -25,6 +37,18 @@ class DittoTaskRunner(_TaskRunner):
             super().init_agent_loop_manager()
 
 
-def remote_runner() -> Any:
-    """The actor class for verl's `run_ppo`."""
-    return ray.remote(DittoTaskRunner)
+def _written_to(config: DictConfig) -> list[Path]:
+    """The folders that a run writes to."""
+    folders = [config.trainer.default_local_dir, config.run.dir, config.gateway.policy.cache_dir]
+    folders += [os.environ.get("HF_HOME"), os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
+    return [Path(folder) for folder in folders if folder]
+
+
+def remote_runner(config: DictConfig) -> Any:
+    """The actor's class; under nsys where the config profiles with it, as in verl's `run_ppo`."""
+    actor = ray.remote(DittoTaskRunner)
+    profiler = config.global_profiler
+    if profiler.tool != "nsys" or not profiler.steps:
+        return actor
+    options = profiler.global_tool_config.nsys.controller_nsight_options
+    return actor.options(runtime_env={"nsight": OmegaConf.to_container(options)})

@@ -8,21 +8,21 @@ What it changes, and why (traps of verl 0.9.1's V1 trainer):
 - old log-probs of refined sequences in the base context are recomputed in that context, which is what verl's forward
   pass over the stored prompt does; `refined_old_logp=rollout` takes the sampled ones instead;
 - missing sessions, which verl pads in silence, end the run; a stuck phase does too (`watchdog.py`);
-- checkpoints are published atomically and are model paths (`checkpoint.py`, `export.py`).
+- checkpoints are published atomically and are model paths (`checkpoint.py`, `export.py`); a step's metrics are written
+  before its checkpoint is published (`checkpoint_writer.py`), and a resume repeats a validation that a kill cut off.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 from tensordict import TensorDict
 from verl.protocol import DataProto
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
@@ -36,23 +36,26 @@ from verl.utils.seqlen_balancing import log_seqlen_unbalance
 from verl.workers.utils.padding import response_to_nested
 
 from agents import tasks
+from agents.errors import RunFailed
 from agents.evaluate.collection import seldom_collected
-from ditto import checkpoint, plugin
+from ditto import plugin, stop_request
 from ditto.batch import verl_metrics
 from ditto.batch.counted_loss import COUNTED, counted_column, counted_loss
 from ditto.batch.jagged import per_token, response_tokens, row_lengths, row_sums, with_values
 from ditto.batch.queue import KVBatchMeta, tq
-from ditto.export import export_model
-from ditto.judge_watch import BudgetSpent, JudgeWatch
+from ditto.checkpoint_writer import CheckpointWriter
+from ditto.judge_watch import BudgetSpent, JudgeOutage, JudgeWatch
 from ditto.layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.liveness import Liveness
 from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.settings import Settings
 from ditto.step_batch import Columns, StepBatch
-from ditto.step_metrics import session_metrics, summary_line
+from ditto.step_metrics import session_metrics, summary_line, validation_metrics
 from ditto.traces import RunFolder
 from ditto.watchdog import Watchdog
+
+logger = logging.getLogger(__name__)
 
 # What a forward pass needs of a sequence. Workers fetch these columns alone: neither traces nor rows of task files.
 MODEL_COLUMNS = (
@@ -66,7 +69,7 @@ MODEL_COLUMNS = (
 )
 
 
-class MissingSessions(RuntimeError):
+class MissingSessions(RunFailed):
     """Sessions that were asked for never came back: verl would have replaced them by padding."""
 
 
@@ -97,7 +100,8 @@ class DittoTrainer(PPOTrainer):
         self._servers: dict[str, Any] = {}
         self._step_batch: StepBatch | None = None
         self._asked_prompts = 0
-        self._saved_step: int | None = None
+        self.checkpoints = CheckpointWriter(config, self.watchdog.phase)
+        self._trained: tuple[KVBatchMeta, dict[str, Any]] | None = None  # the step's batch and metrics, once trained
         super().__init__(config)
 
     # ---- what the watchdog sees -------------------------------------------------------------------------------
@@ -121,11 +125,27 @@ class DittoTrainer(PPOTrainer):
     def fit(self, agent_loop_manager: Any) -> None:
         for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
+        self._settle_validation()
         try:
             with seldom_collected():  # a step's traces are a million objects: Python would walk them again and again
                 super().fit(agent_loop_manager)
         finally:
             self.watchdog.stop()
+        self._raise_outage()
+
+    def _settle_validation(self) -> None:
+        """A run that resumes validates before it trains only where a kill cut off the validation of its last step."""
+        step, trainer = self.global_steps, self.config.trainer
+        numbers = self.run_folder.metrics_of(step)
+        if step == 0 or not numbers or trainer.val_only:  # no numbers: it goes on from another run's checkpoint
+            return
+        due = trainer.test_freq > 0 and (step % trainer.test_freq == 0 or step >= self.total_training_steps)
+        trainer.val_before_train = due and not any(key.startswith("val/") for key in numbers)
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+        batch = super().step(metrics, timing_raw)
+        self._trained = batch, metrics
+        return batch
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> KVBatchMeta:
         self._asked_prompts = sample_batch_size
@@ -327,22 +347,38 @@ class DittoTrainer(PPOTrainer):
         return batch
 
     def on_step_end(self) -> None:
+        start = time.perf_counter()
         with self.watchdog.phase("weight sync"):
             super().on_step_end()
             self._check_sync()
-        stop = self.judges.stop
-        if stop is None:
+        logger.info("Weights of step %d are synced (%.1f s)", self.global_steps, time.perf_counter() - start)
+        self._end_if_due()
+        if isinstance(self.judges.stop, BudgetSpent):
+            logger.warning("%s", self.judges.stop)
+
+    def _raise_outage(self) -> None:
+        """End the run where the judges are the reason; by now the step is recorded and its checkpoint published."""
+        if isinstance(self.judges.stop, JudgeOutage):
+            raise self.judges.stop
+
+    def _end_if_due(self) -> None:
+        """Make this step the last one where the driver got a signal or the judges fail; save it if there is time."""
+        save_until = stop_request.save_until()
+        if save_until is None and self.judges.stop is None:
             return
-        if self._saved_step != self.global_steps:
+        in_time = save_until is None or time.time() + self.checkpoints.seconds < save_until
+        if in_time and self.checkpoints.written_step != self.global_steps:
             self._save_checkpoint()
-        if not isinstance(stop, BudgetSpent):
-            raise stop
-        print(stop, flush=True)
         self.total_training_steps = self.global_steps  # verl's loop ends with this step, as it does with the last one
 
     def on_train_begin(self) -> None:
+        stop_request.report_first_step()
         self._check_sync()  # what the servers answer before the first update
         super().on_train_begin()
+        resumed_from = self.global_steps - 1  # verl counts the first step before it calls this
+        numbers = self.run_folder.metrics_of(resumed_from) if resumed_from > 0 else {}
+        if numbers:  # a kill may have come after metrics.jsonl and before the console, W&B or TensorBoard
+            self.logger.log(data=numbers, step=resumed_from)
 
     def _check_sync(self) -> None:
         """Whether the update reached every rollout server."""
@@ -353,23 +389,49 @@ class DittoTrainer(PPOTrainer):
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
     ) -> None:
+        metrics |= self._step_numbers(batch, timing_raw, epoch)
+        self._record(metrics)
+        print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
+
+    def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
+        """The metrics that need the whole step."""
         step, gpus = self._step_batch, self._get_n_gpus_for_throughput()
         assert step is not None and step.columns is not None and step.planned is not None
         turns = [record.turns for record in step.records]
-        metrics |= verl_metrics.step_metrics(
+        numbers = verl_metrics.step_metrics(
             batch.tags, turns, step.planned.rewards, step.advantages, step.columns.mask, timing_raw, gpus
         )
-        metrics |= verl_metrics.staleness_metrics(batch.tags, global_steps)
-        metrics |= {"training/global_step": global_steps, "training/epoch": epoch}
+        numbers |= verl_metrics.staleness_metrics(batch.tags, self.global_steps)
+        return numbers | {"training/global_step": self.global_steps, "training/epoch": epoch}
+
+    def _record(self, metrics: dict[str, Any]) -> None:
+        """Write the step's metrics, then publish its checkpoint: a kill in between repeats the step."""
         self.run_folder.log_metrics(self.global_steps, metrics)
-        print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
+        self.checkpoints.publish()
 
     # ---- validation -------------------------------------------------------------------------------------------
 
+    def on_validate_begin(self) -> None:
+        """A validation may take long: record and publish its step first."""
+        if self._trained is not None:
+            batch, metrics = self._trained
+            epoch = (self.global_steps - 1) // self.steps_per_epoch
+            self._record(metrics | self._step_numbers(batch, self.timing_raw, epoch))
+            self._raise_outage()
+        super().on_validate_begin()
+
     def _validate(self) -> dict[str, float]:
+        """The numbers of a validation; none where the run ends without it. A resume then repeats it."""
+        if stop_request.save_until() is not None:
+            return {}
+        start = time.perf_counter()
         with self.watchdog.phase("validation"):
             numbers: dict[str, float] = super()._validate()
-        self.run_folder.log_metrics(self.global_steps, numbers)
+        self._end_if_due()
+        if isinstance(self.judges.stop, JudgeOutage):  # its sessions say nothing about the model
+            return {}
+        seconds = {"timing_s/testing": time.perf_counter() - start}
+        self.run_folder.log_metrics(self.global_steps, numbers | seconds)
         return numbers
 
     def _val_metrics_update(
@@ -382,49 +444,15 @@ class DittoTrainer(PPOTrainer):
     ) -> dict[str, float]:
         """Set-level metrics from the sessions' own verdicts: failed sessions are counted, never scored 0."""
         traces = [json.loads(line) for line in reward_extra_infos_dict["trace"]]
-        self.judges.after_validation(traces)
         self.run_folder.write_traces("val", self.global_steps, traces)
-        numbers: dict[str, float] = {}
-        for name in sorted({trace["task"] for trace in traces}):
-            of_task = [trace for trace in traces if trace["task"] == name]
-            task, drafts = tasks.load(name), [trace["draft"] for trace in of_task if trace["draft"]["valid"]]
-            numbers[f"val/{name}/n"] = len(of_task)
-            numbers[f"val/{name}/invalid_share"] = 1 - len(drafts) / len(of_task)
-            summary = task.summarize([task.saved(draft) for draft in drafts])
-            numbers |= {f"val/{name}/{metric}": value for metric, value in summary.items()}
-            if "reward" in summary:
-                numbers[f"val-core/{name}/reward/mean@1"] = summary["reward"]
-        return numbers
+        self.judges.after_validation(traces)
+        return validation_metrics(traces)
 
     # ---- checkpoints ------------------------------------------------------------------------------------------
 
-    @property
-    def _checkpoint_root(self) -> Path:
-        return Path(self.config.trainer.default_local_dir).absolute()
-
-    @contextmanager
-    def _writing_to(self, folder: Path) -> Iterator[None]:
-        trainer = self.config.trainer
-        final, keep = trainer.default_local_dir, trainer.max_actor_ckpt_to_keep
-        with open_dict(self.config):
-            # Pruning is ours too: verl would look for older checkpoints under the partial folder.
-            trainer.default_local_dir, trainer.max_actor_ckpt_to_keep = str(folder), None
-            try:
-                yield
-            finally:
-                trainer.default_local_dir, trainer.max_actor_ckpt_to_keep = final, keep
-
     def _save_checkpoint(self) -> None:
-        """Write beside, complete, flush, rename, then move the tracker."""
-        root = self._checkpoint_root
-        with self.watchdog.phase("checkpoint"):
-            with self._writing_to(checkpoint.partial_dir(root)):
-                super()._save_checkpoint()
-            base = str(self.config.actor_rollout_ref.model.path)
-            export_model(root / checkpoint.PARTIAL / f"global_step_{self.global_steps}", base)
-            checkpoint.publish(root, self.global_steps)
-            self._saved_step = self.global_steps
-            checkpoint.prune(root, self.config.trainer.max_actor_ckpt_to_keep)
+        """Write a complete checkpoint beside; `_record` publishes it."""
+        self.checkpoints.write(self.global_steps, super()._save_checkpoint)
 
 
 @register_trainer("ditto_sync")

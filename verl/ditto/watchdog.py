@@ -85,15 +85,18 @@ class Watchdog:
             return None
         try:
             return self.probe()
-        except Exception as error:  # noqa: BLE001 - said once on stderr, then the watch goes on without it
+        except Exception as error:  # noqa: BLE001 - reported once on stderr, then the watch goes on without it
             print(f"WATCHDOG: its probe failed and is left out from now on: {error!r}", file=sys.stderr, flush=True)
             self.probe = None
             return None
 
     def _end(self, cause: str) -> None:
         record: dict[str, Any] = {"cause": cause, "phase": self._phase, "time": time.time()}
-        self.run_dir.mkdir(parents=True, exist_ok=True)
-        (self.run_dir / "failure.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+        try:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            (self.run_dir / "failure.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+        except OSError as error:  # a full disk: the run ends all the same
+            print(f"WATCHDOG: failure.json cannot be written ({error})", file=sys.stderr, flush=True)
         print(f"WATCHDOG: {cause}.", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
         os._exit(EXIT_CODE)

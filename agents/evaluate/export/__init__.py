@@ -83,6 +83,8 @@ def check(words: str) -> list[str]:
         BadSettings: there is no such target, or its package is not installed.
     """
     names = list(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+    if words and not names:
+        raise BadSettings(f"--export {words!r} names no target. There are: {', '.join(TARGETS)}.")
     for name in names:
         if name not in TARGETS:
             raise BadSettings(f"--export {name!r}: there is no such target. There are: {', '.join(TARGETS)}.")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agents.errors import SoulError
 from agents.evaluate.export.scalars import scalars
 from agents.evaluate.results import Results
 from agents.evaluate.run_folder import EvaluationRun
@@ -21,6 +22,10 @@ from agents.evaluate.table import SHOWN, lines, titles
 PREFIX = "soul"
 STEP = f"{PREFIX}/checkpoint_step"
 SAMPLE_COLUMNS = ("set", "row", "sample", "valid", "reward", "failure", "ended", "conversation", "critique", "cost_usd")
+
+
+class NotLogged(SoulError):
+    """Weights & Biases does not take the run."""
 
 
 def write(
@@ -34,13 +39,25 @@ def write(
 
     Returns:
         The address of the run, or the folder of an offline one.
+
+    Raises:
+        NotLogged: the client cannot start the run.
     """
     import wandb
 
     project = os.environ.get("WANDB_PROJECT", project)
-    with wandb.init(
-        project=project, name=run.name, job_type="evaluation", config=_config(run), dir=str(folder), reinit="create_new"
-    ) as logged:
+    try:
+        started = wandb.init(
+            project=project,
+            name=run.name,
+            job_type="evaluation",
+            config=_config(run),
+            dir=str(folder),
+            reinit="create_new",
+        )
+    except wandb.Error as error:  # no key, no connection, no such project
+        raise NotLogged(f"Weights & Biases: {error} WANDB_MODE=offline keeps the run on this machine.") from error
+    with started as logged:
         numbers: dict[str, Any] = {f"{PREFIX}/{name}": value for name, value in scalars(results).items()}
         if step is not None:
             logged.define_metric(STEP)

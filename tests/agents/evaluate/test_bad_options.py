@@ -4,14 +4,11 @@ import json
 
 import pytest
 
-from agents.compare import __main__ as compare
-from agents.compare import table as compare_table
 from agents.evaluate import __main__ as command_line
 from agents.evaluate.run_folder import EvaluationRun
-from agents.examples import __main__ as examples
 from agents.examples.__main__ import write
 from agents.examples.endpoint import answer
-from agents.testing import FakeOpenAI, Text
+from agents.testing import FakeOpenAI
 
 
 @pytest.fixture
@@ -25,11 +22,6 @@ def rows(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--limit", "0"], "--limit (LIMIT)=0"),
-        (["--limit", "-3"], "--limit (LIMIT)=-3"),
-        (["--n", "0"], "--n (N)=0"),
-        (["--deadline", "0"], "--deadline=0.0"),
-        (["--deadline", "nan"], "--deadline=nan"),
         (["tasks.hitom=1"], "tasks.hitom=1"),
         (["tasks.hitom=1", "tasks.hitom.strict_answers=true"], "has no keys"),
         (["policy.model=["], "cannot be read as YAML"),
@@ -54,31 +46,6 @@ def test_a_missing_key_of_the_policy_names_the_policy(rows, tmp_path, capsys):
     assert not (tmp_path / "out").exists()  # nothing was begun
 
 
-def test_a_folder_that_cannot_be_made_is_one_paragraph(rows, tmp_path, capsys):
-    (tmp_path / "file").touch()
-    with FakeOpenAI(Text("<answer>A</answer>")) as fake:
-        policy = ["policy.model=m", f"policy.base_url={fake.url}", "policy.api_key_env=none"]
-        assert command_line.main([str(rows), *policy, "--out", str(tmp_path / "file")]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
-
-
-def test_a_file_that_cannot_be_written_is_one_paragraph(rows, tmp_path, capsys):
-    (tmp_path / "file").touch()
-    with FakeOpenAI(Text("<answer>A</answer>")) as fake:
-        policy = ["policy.model=m", f"policy.base_url={fake.url}", "policy.api_key_env=none"]
-        assert command_line.main([str(rows), *policy, "--out", str(tmp_path)]) == 0
-    (run,) = map(str, tmp_path.glob("eval-m-*"))
-    capsys.readouterr()
-    assert compare.main([run, run, "--out", str(tmp_path / "file" / "c.md")]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
-    for main, words in (
-        (compare_table.main, [run, "--out", str(tmp_path / "file" / "t.md")]),
-        (examples.main, ["hitom", "--out", str(tmp_path / "file" / "folder")]),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            main(words)
-
-
 def test_a_judged_again_scene_keeps_the_models_that_played_it(tmp_path, capsys):
     """`judge.model` of --rescore is no environment: nobody asks one."""
     write(["coser"], 2, tmp_path / "scenes.parquet")
@@ -97,19 +64,3 @@ def test_a_judged_again_scene_keeps_the_models_that_played_it(tmp_path, capsys):
     before, after = (EvaluationRun.load(folder).settings["roles"] for folder in (played, again))
     assert after["environment"] == before["environment"] and after["judge"]["model"] == "second"
     assert "roles" in json.loads((again / "settings.json").read_text())
-
-
-@pytest.mark.parametrize(
-    ("file", "text"), [("samples.jsonl", "not a sample\n"), ("chosen.json", "{"), ("settings.json", "")]
-)
-def test_a_damaged_run_is_one_paragraph(rows, tmp_path, capsys, file, text):
-    with FakeOpenAI(Text("<answer>A</answer>")) as fake:
-        policy = ["policy.model=m", f"policy.base_url={fake.url}", "policy.api_key_env=none"]
-        assert command_line.main([str(rows), *policy, "--out", str(tmp_path)]) == 0
-    (run,) = tmp_path.glob("eval-m-*")
-    with (run / file).open("a" if file == "samples.jsonl" else "w") as written:
-        written.write(text)
-    capsys.readouterr()
-    assert compare.main([str(run), str(run)]) == 2
-    printed = capsys.readouterr().err
-    assert file in printed and len(printed.strip().splitlines()) == 1

@@ -296,7 +296,7 @@ def test_what_cannot_be_compared_is_said(tmp_path, capsys):
         "no set in common: hitom; and paratomi": run_folder(tmp_path / "b", by_rule([1.0], "paratomi")),
         "1 rows only in the second": run_folder(tmp_path / "c", [sample(1.0, 7, usages=ALONE)]),
         "2 rows without a verdict": run_folder(tmp_path / "d", by_rule([None, None])),
-        "has no settings.json": tmp_path / "nothing",
+        "has no settings.json": tmp_path,
     }
     for message, folder in others.items():
         assert main([str(a), str(folder)]) == 2

@@ -15,7 +15,7 @@ from agents.evaluate import local, vllm_server
 from agents.evaluate.checkpoint import BadCheckpoint, Checkpoint
 from agents.evaluate.vllm_server import ServerFailed, ServerSettings, free_port, serving
 from agents.examples.__main__ import write
-from tests.agents.evaluate.vllm_replaced import install, model
+from tests.agents.evaluate.vllm_replaced import install, model, write_weights
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = sys.executable  # which the fixture hides
@@ -97,6 +97,7 @@ def test_an_adapter_is_served_on_its_base(tmp_path):
     adapter.mkdir(parents=True)
     config = {"r": 24, "base_model_name_or_path": None}
     (adapter / "adapter_config.json").write_text(json.dumps(config))
+    write_weights(adapter / "adapter_model.safetensors")
     with pytest.raises(BadCheckpoint, match="BASE_MODEL_PATH"):
         Checkpoint.find(str(adapter))
     named = Checkpoint.find(str(adapter), str(base))

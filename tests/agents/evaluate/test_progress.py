@@ -3,10 +3,12 @@
 import io
 import logging
 import re
+import sys
 
 import pytest
 from rich.console import Console
 
+from agents import logs
 from agents.evaluate.progress import Progress
 from tests.agents.evaluate.finished_samples import numbered
 
@@ -30,24 +32,29 @@ def shown(terminal=False, known=(), left=None):
             progress.follow(Left(left))
         one, two = numbered([1.0, None])
         progress.add(one)
-        logging.getLogger("agents.judge.waiting").warning("%s", WAITS)
+        with logs.to_stderr():
+            logging.getLogger("agents.judge.waiting").warning("%s", WAITS)
         progress.add(two)
         line = progress.line()
     return line, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, capsys):
+@pytest.mark.parametrize("terminal, stderr_is_one", [(False, False), (False, True), (True, False), (True, True)])
+def test_a_warning_is_one_whole_line_and_stands_there_once(terminal, stderr_is_one, capsys, monkeypatch):
+    """Above the live table where that covers stderr too, else on stderr."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: stderr_is_one)
     _, text = shown(terminal)
-    assert [line.strip() for line in re.split(r"[\r\n]+", text) if "calls wait" in line] == [WAITS]
-    assert capsys.readouterr() == ("", "")  # and does not get out beside the console
-    assert not [each for each in logging.getLogger("agents").handlers if each.__class__.__module__.startswith("agents")]
+    out, err = capsys.readouterr()
+    here, elsewhere = (text, err) if terminal and stderr_is_one else (err, text)
+    (line,) = [line.strip() for line in re.split(r"[\r\n]+", here) if "calls wait" in line]
+    assert line.endswith(f" WARNING agents.judge.waiting: {WAITS}") and "calls wait" not in elsewhere + out
 
 
-def test_the_table_and_its_numbers_come_back_after_a_warning():
+def test_the_table_and_its_numbers_come_back_after_a_warning(monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     _, text = shown(terminal=True)
     last = text[text.rindex("calls wait") :]
-    assert "2 of 4 samples" in last and "hitom" in last and "1 failed" in last
+    assert "2 of 4 samples" in last and "hitom" in last and "1 failed (" in last
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_the_schema_does_not_depend_on_the_samples(real, tmp_path):
 def test_a_write_that_dies_leaves_the_file_as_it_was(real, tmp_path):
     write_parquet(real, tmp_path / "samples.parquet")
     before = (tmp_path / "samples.parquet").read_bytes()
-    broken = finished_run(tmp_path / "run", [sample(1.0) | {"number": "not a number"}])
+    broken = finished_run(tmp_path / "run", [sample(1.0) | {"row": "not a number"}])
     with pytest.raises(Exception, match="not a number"):
         write_parquet(broken, tmp_path / "samples.parquet")
     assert (tmp_path / "samples.parquet").read_bytes() == before

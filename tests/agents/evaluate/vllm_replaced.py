@@ -35,5 +35,12 @@ def model(folder: Path, weights: bytes = b"weights", **config: Any) -> Path:
     """A folder that looks like a model."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 4096, **config}))
-    (folder / "model.safetensors").write_bytes(weights)
+    write_weights(folder / "model.safetensors", weights)
     return folder
+
+
+def write_weights(file: Path, weights: bytes = b"weights") -> None:
+    """A whole file of one tensor with these bytes."""
+    tensor = {"dtype": "U8", "shape": [len(weights)], "data_offsets": [0, len(weights)]}
+    header = json.dumps({"weights": tensor}).encode()
+    file.write_bytes(len(header).to_bytes(8, "little") + header + weights)

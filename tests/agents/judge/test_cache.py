@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -175,10 +176,21 @@ def test_a_disk_that_fills_up_costs_money_and_not_the_run(path, caplog):
         assert cache.get(key) is None and cache.claim(key, 100) == "mine"
         cache.put(key, "x" * 100_000)
     assert cache.get(KEY) == "before"
-    assert [str(path) in record.getMessage() and "full" in record.getMessage() for record in caplog.records] == [True]
+    failed = [record.getMessage() for record in caplog.records if " fails" in record.getMessage()]
+    assert [str(path) in message and "full" in message for message in failed] == [True]
     cache._db.execute(f"PRAGMA max_page_count = {pages + 1000}")  # room again
     cache.put(b"after", "after")
     assert cache.get(b"after") == "after"
+
+
+def test_a_long_wait_for_another_process_s_lock_is_logged(path, caplog, monkeypatch):
+    cache, other = Cache(path), sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    monkeypatch.setattr(agents.judge.cache, "_SLOW_S", 0.05)
+    other.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.1, other.execute, ["ROLLBACK"]).start()
+    cache.put(KEY, "text")
+    assert cache.get(KEY) == "text" and f"The judge's cache {path} took 0." in caplog.text
+    other.close()
 
 
 def test_an_answer_that_cannot_be_read_is_asked_for_again(path):

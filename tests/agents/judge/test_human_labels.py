@@ -112,7 +112,7 @@ def test_a_bad_record_is_named_by_file_line_and_field(tmp_path, record, complain
     message = str(caught.value)
     assert message.startswith(f"{path}, line 2")
     assert complaint in message
-    assert message.endswith(".") and any(word in message for word in ("Mend", "Write", "Put", "give"))  # what to do
+    assert message.endswith(".") and any(word in message for word in ("Correct", "Write", "Put", "give"))  # what to do
     assert "validation error" not in message and "Value error" not in message
 
 

@@ -47,6 +47,7 @@ class Model:
     waiting: int = 0
     slots: int = 0
     heard: float = 0.0
+    waves: int = 0
     alive: bool = True
     outcomes: Counter = field(default_factory=Counter)
 
@@ -68,11 +69,19 @@ class AnyOrder(RuleBasedStateMachine):
         process = self.processes[number]
         before = process.may_use
         grant = self.limits.sync(
-            Report("line", str(number), process.flying, process.waiting, outcomes=dict(process.outcomes))
+            Report(
+                "line",
+                str(number),
+                process.flying,
+                process.waiting,
+                outcomes=dict(process.outcomes),
+                refused={process.waves: process.outcomes["rate_limit"]},
+            )
         )
         process.outcomes.clear()
+        process.waves = grant.waves
         process.slots, process.heard = grant.slots, self.clock.now
-        cap = self.limits._lines["line"].cap.value
+        cap = self.limits._lines["line"].throttle.cap
         if sum(p.may_use for p in self.processes) > cap:  # it shrank: those in flight drain, and nobody gets more
             assert grant.slots <= process.flying and process.may_use <= before
 
@@ -158,7 +167,7 @@ def settle(limits, clock, demands, rounds=60, seed=0):
             flying[number] -= sum(rng.random() < 0.5 for _ in range(flying[number]))
             grant = limits.sync(Report("line", str(number), flying[number], demands[number] - flying[number]))
             flying[number] = max(flying[number], min(demands[number], grant.slots))
-            assert sum(flying) <= limits._lines["line"].cap.value
+            assert sum(flying) <= limits._lines["line"].throttle.cap
         if turn >= rounds:
             total = [t + f for t, f in zip(total, flying, strict=True)]
     return [t / rounds for t in total]
@@ -251,13 +260,18 @@ def test_the_dead_do_not_hold_the_only_slot_of_those_who_wait():
     assert limits.sync(Report("line", "a", 0, 5)).slots == 1
 
 
-def test_a_wave_of_429_shrinks_the_cap_of_all_and_it_comes_back():
+def test_a_429_in_one_process_pauses_and_lowers_the_cap_of_all_and_it_comes_back():
     clock = Clock()
     limits = limits_of(clock, 10)
     settle(limits, clock, [20, 20])
-    limits.sync(Report("line", "0", 5, 20, outcomes={"rate_limit": 3}))
-    assert sum(settle(limits, clock, [20, 20])) == pytest.approx(8, abs=0.5)
-    for _ in range(100):
+    limits.sync(Report("line", "0", 3, 20, outcomes={"rate_limit": 2}, refused={0: 2}, retry_after_s=3.0))
+    for number in ("0", "1", "new"):
+        grant = limits.sync(Report("line", number, {"0": 3, "1": 5}.get(number, 0), 20))
+        assert (grant.slots, grant.waves) == (0, 1) and "it answers 429" in grant.reason.text
+    limits.sync(Report("line", "new"))
+    clock.now += 3.2
+    assert sum(settle(limits, clock, [20, 20])) == 8
+    for _ in range(200):
         clock.now += 1
         limits.sync(Report("line", "0", 4, 20, outcomes={"ok": 4}))
     assert sum(settle(limits, clock, [20, 20])) == pytest.approx(10, abs=0.5)

@@ -1,17 +1,18 @@
-"""A token bucket and a cap that gives way, on a clock that is passed in.
+"""A token bucket, and what an endpoint that answers 429 takes, on a clock that is passed in.
 
 Promise under test: a bucket never holds more than one second's worth and never gives what it does not hold, whatever
-is taken, handed back or overdrawn, so no window is exceeded; the cap shrinks once for a wave of 429, below what was in
-flight, never below one, and grows back to where it was and no further.
+is taken, handed back or overdrawn, so no window is exceeded; a wave of 429 pauses the endpoint once, lowers the cap or
+the rate to what the endpoint took, never to nothing, and both grow again.
 """
 
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.judge.rates import COOLDOWN_S, AdaptiveCap, Bucket
+from agents.judge.rates import JITTER, LONG_S, Bucket, Throttle
 
 seconds = st.floats(0, 100)
 amounts = st.floats(0, 1000)
@@ -94,49 +95,72 @@ def test_no_rate_is_no_limit():
     assert bucket.level == math.inf
 
 
-# --- the cap
+def test_a_slowed_bucket_lets_its_rate_through_and_no_burst():
+    bucket = Bucket(6000.0, 0.0)
+    bucket.slow_down_to(20.0)
+    out = []
+    for step in range(1000):
+        bucket.refill(step / 100)
+        out.append(bucket.take(math.floor(max(0.0, bucket.level))))
+    assert sum(out[100:]) == pytest.approx(180, abs=1) and max(out) == 1
+    bucket.slow_down_to(1e9)  # only the quota holds again
+    assert bucket.rate == 100.0
 
 
-def test_a_wave_of_429_shrinks_it_once():
-    cap = AdaptiveCap(100)
-    for at in (10.0, 10.1, 12.0, 10.0 + COOLDOWN_S - 0.01):
-        cap.heard(at, 0, 50, 100)
-        assert cap.value == 80
-    cap.heard(10.0 + COOLDOWN_S, 0, 1, 100)
-    assert cap.value == 64
+# --- what an endpoint that answers 429 takes
 
 
-def test_it_shrinks_below_what_was_in_flight():
-    cap = AdaptiveCap(100)
-    cap.heard(0.0, 0, 1, 20)  # 100 were never tried
-    assert cap.value == 16
+def of(most=64):
+    return Throttle(most, 0.0, random.Random(0))
 
 
-@given(st.integers(1, 300), st.lists(st.tuples(seconds, st.integers(0, 50), st.integers(0, 50)), max_size=60))
-def test_it_stays_between_one_and_the_most(most, waves):
-    cap, now = AdaptiveCap(most), 0.0
-    for pause, answered, limited in waves:
+def test_a_refusal_pauses_for_what_the_endpoint_asks_and_a_little_longer_and_one_wave_counts_once():
+    throttle = of()
+    throttle.heard(10.0, 40, 0, {0: 24}, 3.0)
+    assert 13.0 <= throttle.until <= 13.0 + 3.0 * JITTER and throttle.waves == 1
+    throttle.heard(10.2, 8, 0, {0: 32}, 3.0)  # sent before the pause: the same wave
+    assert throttle.waves == 1 and throttle.until >= 13.2
+
+
+def test_the_cap_falls_to_what_the_endpoint_held_and_grows_by_one_for_so_many_answers():
+    throttle = of()
+    throttle.heard(0.0, 60, 0, {0: 4})
+    throttle.heard(0.05, 8, 0, {0: 52})
+    throttle.heard(1.0, 0, 8, {})
+    assert throttle.cap == 8 and throttle.rate == math.inf
+    throttle.heard(2.0, 8, 400, {})  # not yet: the next wave would cost a pause
+    assert throttle.cap == 8
+    for step in range(9):
+        throttle.heard(10.0 + step, 8, 1, {})
+    assert throttle.cap == 9
+
+
+def test_as_many_in_flight_as_the_endpoint_held_before_are_no_reason_so_the_rate_falls():
+    throttle = of()
+    throttle.heard(0.0, 20, 0, {0: 44}, 1.0)
+    throttle.heard(1.1, 0, 20, {})
+    assert throttle.cap == 20
+    throttle.heard(1.2, 1, 0, {1: 19}, 1.0)
+    throttle.heard(2.4, 0, 1, {})
+    assert throttle.cap == 20 and 0 < throttle.rate < 20
+
+
+@given(st.lists(st.tuples(seconds, st.integers(0, 50), st.integers(0, 50)), max_size=60))
+def test_it_always_lets_something_through_in_the_end(waves):
+    throttle, now = of(), 0.0
+    for pause, answered, refused in waves:
         now += pause
-        cap.heard(now, answered, limited, min(cap.value, answered + limited))
-        assert 1 <= cap.value <= most
-    now += 2 * COOLDOWN_S  # not to the last bit of a float
-    for _ in range(most):  # a cap's worth of successes brings one more
-        before = cap.value
-        cap.heard(now, before + 1, 0, before)
-        assert before < cap.value <= before + 3 or cap.value == most
-    assert cap.value == most
+        throttle.heard(now, 3, answered, {throttle.waves: refused}, 2.0)
+        assert (
+            1 <= throttle.cap <= 64 and throttle.rate > 0.1 and throttle.until <= now + max(2.0, LONG_S) * (1 + JITTER)
+        )
 
 
-def test_it_does_not_grow_while_the_wave_may_still_be_on():
-    cap = AdaptiveCap(10)
-    cap.heard(0.0, 0, 1, 10)
-    cap.heard(COOLDOWN_S - 0.1, 1000, 0, 8)
-    assert cap.value == 8
-    cap.heard(COOLDOWN_S + 0.1, 1000, 0, 8)
-    assert cap.value == 10
-
-
-def test_successes_beside_a_429_do_not_outweigh_it():
-    cap = AdaptiveCap(10)
-    cap.heard(0.0, 1000, 1, 10)
-    assert cap.value == 8
+def test_how_long_it_refused_everything_is_known_and_an_answer_ends_it():
+    throttle = of()
+    for at in range(8):
+        throttle.heard(10.0 * at, 0, 0, {throttle.waves: 1}, 1.0)
+        throttle.heard(10.0 * at + 2, 0, 0, {})
+    assert throttle.refusing_s == 70.0
+    throttle.heard(80.0, 0, 1, {})
+    assert throttle.refusing_s == 0.0

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from agents.judge import Judge
 from agents.judge.breaker import BreakerSettings
 from agents.judge.cache import Cache
-from agents.judge.waiting import GROWTH, PATIENCE_S, REPEAT_S, Reason, WaitNotice
+from agents.judge.waiting import PATIENCE_S, REPEAT_S, FailureNotice, Reason, WaitNotice
 from agents.testing import FakeOpenAI, Json, RateLimit
 from tests.agents.judge.test_gate import Fleet, simulate
 
@@ -50,9 +50,9 @@ def waits(seconds, count, explain=None, after=0.0):
     return spoke
 
 
-def test_500_calls_that_wait_give_one_line_after_two_seconds(caplog):
+def test_500_calls_that_wait_give_one_line_at_a_time_and_the_first_after_two_seconds(caplog):
     spoke = waits(30, 500)
-    assert lines(caplog) == ["500 wait"] and spoke[0] == PATIENCE_S
+    assert lines(caplog) == 3 * ["500 wait"] and spoke[0] == PATIENCE_S
 
 
 def test_a_wait_of_less_than_two_seconds_gives_no_line(caplog):
@@ -75,9 +75,26 @@ def test_a_call_that_comes_later_has_its_own_two_seconds():
     assert simulate(main) == [(3.4, 1)]
 
 
-def test_a_reason_that_lasts_is_repeated_at_growing_intervals(caplog):
-    waits(REPEAT_S * (1 + GROWTH) + 10, 1)
-    assert len(lines(caplog)) == 3
+def test_a_reason_that_lasts_is_repeated_every_ten_seconds(caplog):
+    waits(PATIENCE_S + 4 * REPEAT_S + 1, 500)
+    assert lines(caplog) == ["500 wait"] * 5 and REPEAT_S == 10
+
+
+def test_failures_are_counted_in_one_line_every_ten_seconds(caplog):
+    now = 0.0
+    notice = FailureNotice("m at u", lambda: now)
+    for quarter in range(100):  # of a second
+        now = quarter / 4
+        notice.add("server_error" if now < 5 else "timeout", "m at u: status 503", 7)
+    first, second, third = lines(caplog)
+    assert first.startswith("requests to m at u fail (server_error 1), 7 calls wait to be sent again; the last failure")
+    assert "(timeout 21, server_error 19)" in second and "(timeout 40)" in third
+    assert third.endswith("the last failure: status 503")
+
+
+def test_a_failure_while_no_call_waits_counts_no_waiting_calls(caplog):
+    FailureNotice("m at u", lambda: 0.0).add("timeout", "m at u: no answer", 0)
+    assert lines(caplog) == ["requests to m at u fail (timeout 1); the last failure: no answer"]
 
 
 def test_another_reason_is_said_at_once(caplog):
@@ -103,7 +120,8 @@ def gated(calls=8, seconds=10.0, outcome="ok", **fleet):
 
 def test_the_cap(caplog):
     gated(calls=500, cap=2, timeout_s=60, seconds=0.1)  # the last one waits for 25 s
-    (line,) = lines(caplog)
+    line, *repeated = lines(caplog)
+    assert repeated
     assert re.fullmatch(
         r"\d+ calls wait for m at u: no more than 2 at a time \(concurrency\), for 60 s at most each", line
     )
@@ -112,7 +130,7 @@ def test_the_cap(caplog):
 def test_the_rate_of_requests_and_of_tokens(caplog):
     gated(calls=20, cap=50, seconds=0.1, requests_per_minute=60)
     gated(calls=20, cap=50, seconds=0.1, tokens_per_minute=6000)  # of 100 tokens each
-    requests, tokens = lines(caplog)
+    requests, _, tokens, _ = lines(caplog)
     assert re.fullmatch(
         r"1\d calls wait for m at u: the limit is requests_per_minute=60; the calls .* need 1\d s", requests
     )
@@ -124,7 +142,7 @@ def test_the_rate_of_requests_and_of_tokens(caplog):
 def test_the_pause_of_a_breaker(caplog):
     breaker = BreakerSettings(min_requests=4, pause_s=20, max_pauses=1)
     gated(calls=40, cap=4, seconds=0.5, outcome="server_error", breaker=breaker)
-    (line,) = lines(caplog)
+    line, *_ = lines(caplog)
     assert re.fullmatch(
         r"\d+ calls wait for m at u, which is asked again in (1\d|20) s at most: 100% of \d+ requests failed "
         r"\(server_error \d+\); last cause: server_error happened",
@@ -160,11 +178,8 @@ def test_retry_after(caplog, soon):
         return await judge.ask(Score, "Score.", {})
 
     assert asyncio.run(main()).score == 7
-    (line,) = lines(caplog)
-    assert (
-        line
-        == "1 call waits to be sent again to fake at http://fake.invalid/v1, 1 s at most; the last failure: rate_limit"
-    )
+    text = "1 call waits for fake at http://fake.invalid/v1: it answers 429 (rate limit) and is asked again in "
+    assert lines(caplog)[0].startswith(text)
 
 
 def test_another_process_that_asks_the_same(caplog, soon, tmp_path):
@@ -183,7 +198,7 @@ def test_another_process_that_asks_the_same(caplog, soon, tmp_path):
         return len(await asyncio.wait_for(asked, 30))
 
     assert asyncio.run(main()) == 50
-    (line,) = lines(caplog)
+    line = lines(caplog)[0]
     assert re.fullmatch(
         r"50 calls wait for answers of fake at .* that another process is asking for, (199|200) s at most", line
     )

@@ -27,6 +27,7 @@ def line(number, record, text, judge, k=0, valid=True):
         "number": number,
         "row": number,
         "sample": k,
+        "stamp": f"userllm-{number}",
         "usage": {},
         **kept,
         "draft": json.loads(json.dumps(attempt.to_json())),

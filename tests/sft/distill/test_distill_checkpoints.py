@@ -8,7 +8,7 @@ import pytest
 from agents import examples
 from agents.examples.__main__ import write
 from sft.distill.__main__ import main
-from tests.agents.evaluate.vllm_replaced import install, model
+from tests.agents.evaluate.vllm_replaced import install, model, write_weights
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_checkpoints_are_served_one_after_another_and_only_if_need_be(told, tmp_
     }
     assert main([*words, "--val-share", "0", "--", "--seed", "7"]) == 0
     assert len(list(told.glob("*.json"))) == 2, "nothing is to be sampled: no server"
-    (experts[1] / "model.safetensors").write_bytes(b"trained on")
+    write_weights(experts[1] / "model.safetensors", b"trained on")
     assert main([*words, "--val-share", "0", "--", "--seed", "7"]) == 0
     assert len(list(told.glob("*.json"))) == 3
 

@@ -262,9 +262,7 @@ def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
         (["hitom:FILE=a/b", "--not-in", "nothing*.parquet"], "no such file, and no evaluation set"),
         (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
         (["--margin", "much"], "--margin much: 'much' is no number"),
-        (["--val-share", "1"], "--val-share is a share"),
         ([], "there is no sample"),
-        (["--from-traces", "nowhere"], "no traces/step_*.jsonl"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_asked(tmp_path, capsys, given, told):
@@ -285,3 +283,24 @@ def test_train_files_take_the_place_of_the_tasks_own(tmp_path, monkeypatch):
         ("hitom", str(files[0])),
         ("paratomi", str(files[1])),
     }
+
+
+def test_a_sampling_without_any_verdict_says_the_cause_and_fails(tmp_path, capsys):
+    train_file(tmp_path / "data", "humanual-opinion", rows=2)
+    down = True
+
+    def script(request):
+        is_judge = not request.body["model"].startswith("expert")
+        return (
+            ServerError(status=500) if down and is_judge and "connection test" not in request.text else experts(request)
+        )
+
+    experts = Experts("humanual-opinion", rows=2)
+    with FakeOpenAI(script) as fake:
+        distil(tmp_path, *words(fake, "humanual-opinion"), "--n", "2", code=1)
+        out, err = capsys.readouterr()
+        assert "NoVerdict: All 4 samples failed (server_error 4)" in err and "the same command takes them again" in err
+        assert "Distilled" not in out  # no table of nothing
+        down = False
+        distil(tmp_path, *words(fake, "humanual-opinion"), "--n", "2")
+    assert "0 samples are there, 4 to take" in capsys.readouterr().out

@@ -102,5 +102,5 @@ def test_a_dry_run_plans_sampling_and_evaluation_and_trains_nothing(run, tmp_pat
 
 
 def test_without_experts_it_says_what_it_needs(run):
-    _, done = run(code=1)
-    assert 'set EXPERTS="TASK=EXPERT ..."' in done.stderr
+    _, done = run(code=2)
+    assert 'name the experts: EXPERTS="TASK=EXPERT ..."' in done.stderr

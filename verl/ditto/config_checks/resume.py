@@ -1,4 +1,7 @@
-"""Look into the checkpoint that a run would resume from, before engines start.
+"""Decide which checkpoint a run resumes from, before engines start, and make verl load exactly that one.
+
+The launcher decides once, and verl's driver passes the folder to every rank. Training never starts over an
+existing run: damaged checkpoints are left aside for the newest whole one, and where none is whole the run ends.
 
 verl keeps one file a device and part (`actor/model_world_size_8_rank_0.pt`), so a checkpoint is resumed on the number
 of devices that saved it. Elsewhere its workers would die of a missing file after minutes of start-up.
@@ -7,27 +10,65 @@ of devices that saved it. Elsewhere its workers would die of a missing file afte
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
-from ditto.checkpoint import TRACKER
+from ditto import checkpoint, manifest
+from ditto.checkpoint import Choice
 from ditto.settings import BadConfig
+from ditto.traces import RunFolder
 
+logger = logging.getLogger(__name__)
 _SHARD = re.compile(r"(model|optim|extra_state)_world_size_(\d+)_rank_(\d+)\.pt$")
 _FILE_OF = {"model": "model", "optimizer": "optim", "extra": "extra_state"}  # verl's contents -> its file names
 
 
-def check_resume(config: DictConfig) -> None:
-    """Check that the run can resume from what its config points to.
+def settle_resume(config: DictConfig) -> None:
+    """Bring the run folder and the config to the checkpoint that the run resumes from.
+
+    Damaged newer checkpoints are renamed to `global_step_<N>.damaged`, metrics and traces of later steps move to
+    `replaced/`, and `trainer.resume_mode` becomes what makes verl load the chosen folder. Call it only while holding
+    the run folder's lock: it decides anew, because another run may have written there since the checks.
 
     Raises:
-        BadConfig: there is no such checkpoint, it was saved on another number of devices, or lacks a part.
+        SoulError: as `check_resume`; or metrics.jsonl cannot be read.
     """
-    folder = _checkpoint(config)
-    if folder is None:
-        return
+    choice, trainer = check_resume(config), config.trainer
+    checkpoint.set_aside(_root(config), choice)
+    replaced = RunFolder(Path(config.run.dir)).rewind(choice.step if choice.folder else -1)
+    if choice.folder is not None:
+        logger.info("Resuming from %s", choice.folder)
+    elif replaced is not None:
+        logger.warning("%s holds no checkpoint: training begins with step 1 again", _root(config))
+    if replaced is not None:
+        logger.info("Metrics and traces of later steps are moved to %s", replaced)
+    with open_dict(config):
+        trainer.resume_mode = "disable" if choice.folder is None else "resume_path"
+        trainer.resume_from_path = None if choice.folder is None else str(choice.folder)
+
+
+def check_resume(config: DictConfig) -> Choice:
+    """Check that the run can begin or resume as its config says. Changes nothing.
+
+    Returns:
+        The checkpoint that the run resumes from, and those left aside.
+
+    Raises:
+        BadConfig: there is no such checkpoint, it was saved on another number of devices, or lacks a part; or the run
+            would write over another one.
+        DamagedCheckpoint: the checkpoint of trainer.resume_from_path is not whole, or none of the run's own is.
+    """
+    choice = _choose(config)
+    if choice.folder is not None:
+        _check_fit(config, choice.folder)
+    return choice
+
+
+def _check_fit(config: DictConfig, folder: Path) -> None:
+    """Whether the run's devices, parts and adapter are those of the checkpoint."""
     trainer, actor = config.trainer, folder / "actor"
     devices = int(trainer.nnodes * trainer.n_gpus_per_node)
     shards = {path.name for path in actor.glob("*.pt") if _SHARD.match(path.name)}
@@ -68,31 +109,69 @@ def _check_lora_rank(actor: Path, rank: int) -> None:
         )
 
 
-def _checkpoint(config: DictConfig) -> Path | None:
-    """The folder that verl will load; None where it trains from the start."""
-    trainer = config.trainer
+def _choose(config: DictConfig) -> Choice:
+    trainer, root = config.trainer, _root(config)
+    if trainer.resume_mode == "auto":
+        return checkpoint.newest_whole(root)
     if trainer.resume_mode == "disable":
-        return None
-    if trainer.resume_mode == "resume_path":
-        folder = Path(trainer.resume_from_path)
-        if not re.fullmatch(r"global_step_\d+", folder.name) or not (folder / "actor").is_dir():
-            raise BadConfig(
-                f"trainer.resume_from_path={folder}: there is no checkpoint. Give a folder global_step_<N> that a run "
-                "has left, with the folder actor in it."
-            )
-        return folder
-    tracker = Path(trainer.default_local_dir) / TRACKER
-    if not tracker.exists():
-        return None
-    step = tracker.read_text().strip()
-    folder = tracker.parent / f"global_step_{step}"
-    if not (folder / "actor").is_dir():
+        _refuse_used(root, Path(config.run.dir))
+        return Choice(None, {})
+    return Choice(named_checkpoint(trainer.resume_from_path, root), {})
+
+
+def named_checkpoint(path: str, root: Path) -> Path:
+    """The checkpoint of `trainer.resume_from_path`, absolute.
+
+    Args:
+        root: the folder of the run's own checkpoints.
+
+    Raises:
+        BadConfig: there is no checkpoint, or the run would mix its own with later ones.
+        DamagedCheckpoint: it is not whole.
+    """
+    folder = Path(path).absolute()
+    if not re.fullmatch(r"global_step_\d+", folder.name) or not (folder / "actor").is_dir():
         raise BadConfig(
-            f"trainer.resume_mode=auto: {tracker} names step {step}, and {folder} is no checkpoint: verl would begin "
-            "again from the first step, in the same folder. Write the step of a checkpoint that is there into that "
-            "file, remove it to begin again, or choose another EXPERIMENT_NAME."
+            f"trainer.resume_from_path={path}: there is no checkpoint. Give a folder "
+            "global_step_<N> that a run has left, with the folder actor in it."
         )
+    try:
+        manifest.check(folder)
+    except manifest.DamagedCheckpoint as error:
+        raise manifest.DamagedCheckpoint(
+            f"trainer.resume_from_path={folder}: the checkpoint is damaged: {error}. Name another one, or use "
+            "trainer.resume_mode=auto, which takes the newest whole checkpoint of the run."
+        ) from None
+    _refuse_later(root, folder)
     return folder
+
+
+def _root(config: DictConfig) -> Path:
+    return Path(config.trainer.default_local_dir).absolute()
+
+
+def _refuse_used(root: Path, run_dir: Path) -> None:
+    """A run that begins anew needs a folder without another run in it."""
+    marks = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", run_dir / "traces"]
+    marks += [*root.glob("global_step_*"), *root.glob(checkpoint.PARTIAL)]
+    mark = next((path for path in marks if path.exists()), None)
+    if mark is not None:
+        raise BadConfig(
+            f"trainer.resume_mode=disable begins a new run, and {root} holds one already ({mark}). Set another "
+            f"EXPERIMENT_NAME, move {root} away, or go on with that run: trainer.resume_mode=auto."
+        )
+
+
+def _refuse_later(root: Path, folder: Path) -> None:
+    """A run that goes back to an older checkpoint must not mix its checkpoints with the later ones."""
+    own = folder.resolve().parent == root.resolve()
+    others = [step for step in checkpoint.saved_steps(root) if not own or step > checkpoint.step_of(folder)]
+    if others:
+        raise BadConfig(
+            f"trainer.resume_from_path={folder}: {root} holds checkpoints that the run would mix with its own "
+            f"(global_step_{others[-1]}). Go on from the newest with trainer.resume_mode=auto, move them to another "
+            "folder, or set another EXPERIMENT_NAME."
+        )
 
 
 def _join(numbers: list[int]) -> str:

@@ -26,6 +26,7 @@ from tensordict import TensorDict
 from verl.protocol import DataProto
 from verl.utils.debug.metrics import calculate_debug_metrics
 
+from agents.errors import RunFailed
 from ditto.batch.jagged import per_token
 
 PROBE_TEXT = "Ask me anything about the story, and I will answer as its main character would."
@@ -36,7 +37,7 @@ BOUND = {"float32": 0.05, "bfloat16": 0.1}
 Answer = tuple[tuple[int, ...], tuple[float, ...]]  # greedy tokens and their log-probs
 
 
-class WeightsOutOfSync(RuntimeError):
+class WeightsOutOfSync(RunFailed):
     """The rollout engine samples from other weights than those that are trained."""
 
 

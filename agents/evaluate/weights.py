@@ -1,0 +1,48 @@
+"""Whether the weights beside a config.json are whole, by the headers of their files: no tensor is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+_INDEX = "*.safetensors.index.json"
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with the weights of a model or adapter folder, with the remedy; None where nothing is."""
+    try:
+        missing = [name for name in _named(folder) if not (folder / name).is_file()]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            return f"{missing[0]}{more} of the weights is not there. Copy or download the model again."
+        for file in sorted(folder.glob("*.safetensors")):
+            size, wanted = file.stat().st_size, _size(file)
+            if size != wanted:
+                return f"{file.name} has {size:,} bytes and should have {wanted:,}. Copy or download it again."
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        return f"the weights cannot be read ({type(error).__name__}: {reason}). Copy or download the model again."
+    if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
+        return "no weights (*.safetensors) are there. Name the folder that holds them."
+    return None
+
+
+def _named(folder: Path) -> Iterator[str]:
+    """The files that an index of shards names."""
+    for index in folder.glob(_INDEX):
+        yield from sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+
+
+def _size(file: Path) -> int:
+    """How many bytes a safetensors file has by its header: the header's length (8 bytes), the header, the tensors."""
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if length > file.stat().st_size:
+            raise ValueError(f"{file.name} ends within its header")
+        header = json.loads(opened.read(length))
+    return (
+        8
+        + length
+        + max((tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"), default=0)
+    )

@@ -1,0 +1,218 @@
+"""A chat-completions endpoint that refuses what is over its limit with 429: what `benchmarks.throttle` asks.
+
+    python -m benchmarks.throttled_server --kind in_flight --limit 8 --header seconds   # prints its base URL
+
+One process of its own; it ends when its stdin ends, and prints its counts. A limit is a number of requests in flight
+(`in_flight`) or a rate per second, counted as services do it: by a sliding window, by fixed windows, or by a bucket
+that fills while nobody asks. A refusal is answered at once, with Retry-After as the limit has it, or without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from email.utils import formatdate
+from typing import Literal, get_args
+
+from benchmarks.fixed_latency_server import _BACKLOG, ROOT, _Messages, completion
+
+Kind = Literal["in_flight", "sliding", "fixed", "bucket", "smooth"]
+Header = Literal["none", "seconds", "date"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What an endpoint admits.
+
+    Attributes:
+        kind: `in_flight`: requests at the same time. The others are rates: `sliding` and `fixed` windows of one second,
+            `bucket` holds one second's worth, `smooth` one request.
+        amount: requests in flight, or requests a second.
+        header: Retry-After of a refusal: `none`, whole `seconds` (rounded up, at least 1), or an HTTP `date`.
+        retry_after_s: what the header says at least.
+    """
+
+    kind: Kind
+    amount: float
+    header: Header = "none"
+    retry_after_s: float = 1.0
+
+    def best_s(self, requests: int, latency: float) -> float:
+        """The shortest possible time of so many requests, in seconds."""
+        if self.kind == "in_flight":
+            return math.ceil(requests / self.amount) * latency
+        at_once = 1.0 if self.kind == "smooth" else self.amount
+        return max(0.0, requests - at_once) / self.amount + latency
+
+
+class Limiter:
+    """Decides on each request; the clock is the caller's."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
+        self.in_flight = 0
+        self._admitted: deque[float] = deque()  # times, of the last second
+        self._level, self._then = (1.0 if limit.kind == "smooth" else limit.amount), 0.0
+
+    def admit(self, now: float) -> float | None:
+        """None where the request is admitted; else the seconds until one would be, as far as that is known."""
+        amount, kind = self.limit.amount, self.limit.kind
+        if kind == "in_flight":
+            if self.in_flight >= amount:
+                return 0.0
+        elif kind in ("sliding", "fixed"):
+            opens = now - 1.0 if kind == "sliding" else math.floor(now)
+            while self._admitted and self._admitted[0] < opens:
+                self._admitted.popleft()
+            if len(self._admitted) >= amount:
+                return self._admitted[0] - opens if kind == "sliding" else 1.0 + opens - now
+            self._admitted.append(now)
+        else:
+            most = 1.0 if kind == "smooth" else amount
+            self._level, self._then = min(most, self._level + amount * (now - self._then)), now
+            if self._level < 1.0:
+                return (1.0 - self._level) / amount
+            self._level -= 1.0
+        self.in_flight += 1
+        return None
+
+    def headers(self, wait_s: float, wall: float) -> dict[str, str]:
+        """What a refusal says of when to come back."""
+        wait_s = max(wait_s, self.limit.retry_after_s)
+        if self.limit.header == "seconds":
+            return {"retry-after": str(math.ceil(wait_s))}
+        if self.limit.header == "date":
+            return {"retry-after": formatdate(math.ceil(wall + wait_s), usegmt=True)}
+        return {}
+
+
+@dataclass
+class Counts:
+    """What a server saw; times are seconds from its first request."""
+
+    admitted: int = 0
+    refused: int = 0
+    peak: int = 0
+    refused_at: list[float] = field(default_factory=list)
+
+
+class _Server:
+    def __init__(self, limiter: Limiter, latency: float, answer: str, then: Limit | None, change_s: float) -> None:
+        self.limiter, self.latency, self.answer = limiter, latency, completion(answer)
+        self.counts = Counts()
+        self._then, self._change_s = then, change_s
+        self._start: float | None = None
+
+    def decide(self) -> bytes | None:
+        """The refusal; None where the request is admitted."""
+        now = time.monotonic()
+        self._start = self._start or now
+        if self._then is not None and now >= self._start + self._change_s:
+            in_flight = self.limiter.in_flight
+            self.limiter, self._then = Limiter(self._then), None
+            self.limiter.in_flight = in_flight
+        wait_s = self.limiter.admit(now)
+        if wait_s is None:
+            self.counts.admitted += 1
+            self.counts.peak = max(self.counts.peak, self.limiter.in_flight)
+            return None
+        self.counts.refused += 1
+        self.counts.refused_at.append(round(now - self._start, 3))
+        body = b'{"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}'
+        more = "".join(f"{k}: {v}\r\n" for k, v in self.limiter.headers(wait_s, time.time()).items())
+        head = f"content-type: application/json\r\n{more}content-length: {len(body)}\r\n\r\n"
+        return b"HTTP/1.1 429 Too Many Requests\r\n" + head.encode() + body
+
+
+class _Throttled(_Messages):
+    def __init__(self, server: _Server) -> None:
+        super().__init__()
+        self._server = server
+
+    def message(self) -> None:
+        refusal = self._server.decide()
+        if refusal is not None:
+            self.transport.write(refusal)
+        else:
+            asyncio.get_running_loop().call_later(self._server.latency, self._send)
+
+    def _send(self) -> None:
+        self._server.limiter.in_flight -= 1
+        if not self.transport.is_closing():
+            self.transport.write(self._server.answer)
+
+
+async def serve(server: _Server) -> None:
+    """Serve on a free port of 127.0.0.1 until stdin ends; then print the counts."""
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: _Throttled(server), "127.0.0.1", 0, backlog=_BACKLOG)
+    over = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), over.set)
+    print(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1", flush=True)
+    await over.wait()
+    listening.close()
+    print(json.dumps(asdict(server.counts)), flush=True)
+
+
+@contextmanager
+def throttled(
+    limit: Limit, latency: float, answer: str, then: Limit | None = None, change_s: float = 0.0
+) -> Iterator[tuple[str, Counts]]:
+    """The server in a process of its own: its base URL, and its counts, which are there after the block.
+
+    Args:
+        then: the limit from `change_s` seconds after the first request on; None: the limit stays.
+    """
+    command = [sys.executable, "-m", "benchmarks.throttled_server", "--latency", str(latency), "--answer", answer]
+    command += _options(limit)
+    if then is not None:
+        command += ["--change-s", str(change_s), *(f"--then-{word[2:]}" for word in _options(then))]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdin is not None
+    counts = Counts()
+    try:
+        url = process.stdout.readline().strip()
+        if not url:
+            raise RuntimeError(f"the throttled server did not start (exit {process.wait()})")
+        yield url, counts
+    finally:
+        process.stdin.close()
+        vars(counts).update(json.loads(process.stdout.readline() or "{}"))
+        process.stdout.close()
+        process.wait()
+
+
+def _options(limit: Limit) -> list[str]:
+    given = {"kind": limit.kind, "limit": limit.amount, "header": limit.header, "retry-after": limit.retry_after_s}
+    return [f"--{name}={value}" for name, value in given.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--latency", type=float, default=0.2, help="seconds from an admitted request to its answer")
+    parser.add_argument("--answer", default='{"score": 7, "critique": "Look again."}', help="text of every completion")
+    parser.add_argument("--change-s", type=float, default=0.0, help="when the --then-... limit replaces the first one")
+    for prefix in ("", "then-"):
+        parser.add_argument(f"--{prefix}kind", choices=get_args(Kind), default=None if prefix else "in_flight")
+        parser.add_argument(f"--{prefix}limit", type=float, default=8, help="requests in flight, or a second")
+        parser.add_argument(f"--{prefix}header", choices=get_args(Header), default="none")
+        parser.add_argument(f"--{prefix}retry-after", type=float, default=1.0, help="seconds that the header says")
+    given = parser.parse_args()
+    limit = Limit(given.kind, given.limit, given.header, given.retry_after)
+    then = (
+        Limit(given.then_kind, given.then_limit, given.then_header, given.then_retry_after) if given.then_kind else None
+    )
+    asyncio.run(serve(_Server(Limiter(limit), given.latency, given.answer, then, given.change_s)))
+
+
+if __name__ == "__main__":
+    main()

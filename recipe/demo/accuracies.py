@@ -1,0 +1,32 @@
+"""The file of accuracies: `recipe.demo.evaluate` writes it, `recipe.demo.summary` shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from agents.errors import SoulError
+
+Accuracies = dict[str, dict[str, float]]  # name of a model -> "sampled", "sampled_se", "greedy", "rows", "samples"
+
+
+class BadAccuracies(SoulError):
+    """A file is not one that `recipe.demo.evaluate` wrote."""
+
+
+def read_accuracies(file: Path) -> Accuracies:
+    """What the file holds.
+
+    Raises:
+        BadAccuracies: it is no JSON object of that form.
+    """
+    remedy = f"python -m recipe.demo.evaluate --out {file} writes it."
+    try:
+        accuracies = TypeAdapter(Accuracies).validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise BadAccuracies(f"{file}: {error.errors(include_url=False)[0]['msg']}. {remedy}") from None
+    for name, found in accuracies.items():
+        if missing := {"sampled", "greedy"} - found.keys():
+            raise BadAccuracies(f"{file}: {name} has no {' and no '.join(sorted(missing))}. {remedy}")
+    return accuracies

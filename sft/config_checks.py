@@ -1,0 +1,200 @@
+"""What can be wrong with the values of a supervised training's config, before a file or model is opened."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.compose import compose_config
+from ditto.config_checks.fixed_keys import FIXED
+from ditto.config_checks.keys import Reader, pattern_of, reader_of
+from ditto.config_checks.numbers import (
+    COUNT,
+    COUNT_OR_NULL,
+    DEVICES,
+    ENGINE,
+    FREQUENCY,
+    FROM_ZERO,
+    LORA,
+    NOT_NEGATIVE,
+    OPTIMIZER,
+    SEED,
+    TOKENS,
+    Number,
+    below,
+)
+from ditto.config_checks.overrides import leaves
+from ditto.config_checks.rules import TRAINER_RULES, Rule, engine_rules, one_of, optimizer_rules, some_of
+from ditto.config_checks.value_types import check_types
+from ditto.settings import BadConfig
+
+CONFIG_DIR = Path(__file__).parent / "config"
+_PARTS = ("model", "optimizer", "extra", "hf_model")
+
+SFT_NUMBERS: dict[str, Number] = {
+    **below("optim", OPTIMIZER),
+    **below("engine", ENGINE),
+    **below("model", LORA),
+    **below(
+        "data",
+        {
+            "train_batch_size": COUNT,
+            "micro_batch_size_per_gpu": COUNT_OR_NULL,
+            "max_token_len_per_gpu": TOKENS,
+            "max_prompt_length": TOKENS,
+            "max_response_length": TOKENS,
+            "tokenizer_workers": FROM_ZERO,
+            "num_workers": FROM_ZERO,
+            "seed": SEED,
+        },
+    ),
+    **below(
+        "trainer",
+        {
+            "nnodes": COUNT,
+            "n_gpus_per_node": DEVICES,
+            "total_training_steps": COUNT_OR_NULL,  # null: total_epochs passes over the rows
+            "total_epochs": COUNT,
+            "save_freq": FREQUENCY,
+            "test_freq": FREQUENCY,
+            "max_ckpt_to_keep": COUNT_OR_NULL,
+            "rl_test_freq": FROM_ZERO,
+            "rl_test_limit": COUNT,
+            "seed": SEED,
+        },
+    ),
+    "memory.gpu_gib": Number(above=0, null=True),
+    "run.save_on_signal_s": NOT_NEGATIVE,
+}
+
+_TWINS = {
+    "model": "actor_rollout_ref.model",
+    "engine": "actor_rollout_ref.actor.fsdp_config",
+    "optim": "actor_rollout_ref.actor.optim",
+}
+_OWN = (  # have checks of their own here, or are read with engine.strategy=fsdp
+    *("engine.strategy", "engine.ulysses_sequence_parallel_size", "engine.use_orig_params"),
+    "engine.wrap_policy.min_num_params",
+)
+# verl's keys that nothing here reads -> what to use instead.
+_ROWS = "rows are read by sft/row_encoder.py: a file has messages, extra_info.messages, or prompt and response."
+UNREAD: dict[str, str] = {
+    "data.max_length": "a sequence may have data.max_prompt_length + data.max_response_length tokens: set those.",
+    "data.truncation": "what happens to a long sequence is data.overlong: drop, truncate or error.",
+    "data.messages_key": _ROWS,
+    "data.tools_key": _ROWS,
+    "data.enable_thinking_key": _ROWS,
+    "data.enable_thinking_default": "set data.apply_chat_template_kwargs.enable_thinking.",
+    "data.custom_cls.path": _ROWS,
+    "data.custom_cls.name": _ROWS,
+    "data.ignore_input_ids_mismatch": _ROWS,
+    "data.train_max_samples": "give the files a ratio: TRAIN_FILES=chat.parquet:0.5 takes half of the rows an epoch.",
+    "data.val_max_samples": "give the files a ratio in VAL_FILES, or name fewer files.",
+    "data.balance_dp_token": "sequences are dealt out by their order (sft/order.py).",
+    "data.use_shm": "files are read where they lie.",
+    "trainer.default_hdfs_dir": "checkpoints are written to trainer.default_local_dir alone.",
+    "optim.total_training_steps": "it follows trainer.total_training_steps: set that.",
+}
+
+
+@dataclass(frozen=True)
+class SftRun:
+    """What the rules look at."""
+
+    config: DictConfig
+
+    @property
+    def devices(self) -> int:
+        """How many devices train."""
+        return int(self.config.trainer.nnodes * self.config.trainer.n_gpus_per_node)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence that the limits of `data` allow."""
+        return int(self.config.data.max_prompt_length + self.config.data.max_response_length)
+
+
+RULES: tuple[Rule, ...] = (
+    *TRAINER_RULES,
+    *optimizer_rules("optim"),
+    *engine_rules("engine", lambda run: run.devices),
+    one_of("engine.strategy", "fsdp", "fsdp2"),
+    one_of("data.pad_mode", "no_padding"),
+    some_of("checkpoint.save_contents", *_PARTS),
+    some_of("checkpoint.load_contents", *_PARTS),
+    Rule(
+        "checkpoint.save_contents",
+        lambda run: {"model", "hf_model"} - set(run.config.checkpoint.save_contents),
+        "a checkpoint is verl's state to resume from (model, optimizer, extra) and a model path (hf_model). Use "
+        "[model,optimizer,extra,hf_model].",
+    ),
+    Rule(
+        "data.train_batch_size",
+        lambda run: run.config.data.train_batch_size % run.devices,
+        lambda run: f"cannot be dealt out to {run.devices} devices. Use a multiple.",
+    ),
+    Rule(
+        "data.max_token_len_per_gpu",
+        lambda run: run.config.data.use_dynamic_bsz and run.config.data.max_token_len_per_gpu < run.longest,
+        lambda run: (
+            f"is less than one sequence may have ({run.longest} tokens). Raise it, or lower data.max_prompt_length or "
+            "data.max_response_length."
+        ),
+    ),
+    Rule(
+        "trainer.rl_test_freq",
+        lambda run: run.config.trainer.rl_test_freq and not run.config.trainer.rl_test_files,
+        "asks for a generative test: name files with trainer.rl_test_files.",
+    ),
+)
+
+
+def check_config(config: DictConfig) -> None:
+    """Check the values of all keys.
+
+    Raises:
+        BadConfig: for the first mistake.
+    """
+    defaults = _defaults("cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu")
+    check_types(config, defaults, SFT_NUMBERS)
+    _refuse_unread(config, dict(leaves(OmegaConf.to_container(defaults))))
+    run = SftRun(config)
+    for rule in RULES:
+        rule.check(run)
+
+
+def _refuse_unread(config: DictConfig, usual: Mapping[str, Any]) -> None:
+    """Refuse overrides of keys that nothing reads, and keys that nobody knows."""
+    for key, value in leaves(OmegaConf.to_container(config)):
+        if key in usual and (value == usual[key] or "${" in str(usual[key])):
+            continue
+        twin = _twin(key)
+        reason = UNREAD.get(key) or (FIXED[pattern_of(twin) or ""] if reader_of(twin) is Reader.FIXED else None)
+        if reason:
+            raise BadConfig(f"{key}={value!r}: {reason}")
+        known = key in usual or reader_of(twin) is not None or key == "dry_run"
+        if not known and not any(f"{key}.".startswith(f"{leaf}.") for leaf in usual):
+            near = difflib.get_close_matches(key, usual, n=2)
+            hint = f"Did you mean {' or '.join(near)}? " if near else ""
+            raise BadConfig(
+                f"{key}={value!r}: nothing in this training reads such a key. {hint}All keys are listed by: python "
+                "train_sft.py --cfg"
+            )
+
+
+def _twin(key: str) -> str:
+    """The key of RL that the same code of verl reads; what is known of it holds here too."""
+    section, _, name = key.partition(".")
+    return f"{_TWINS[section]}.{name}" if section in _TWINS and key not in _OWN else ""
+
+
+@cache
+def _defaults(platform: str) -> DictConfig:
+    """The config without any override, unresolved. Do not change it: every caller gets the same one."""
+    return compose_config(str(CONFIG_DIR), "sft", [f"platform={platform}"])

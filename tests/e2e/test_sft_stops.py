@@ -1,0 +1,127 @@
+"""Supervised training that is stopped: by SIGTERM, by Ctrl-C, by a full disk, by a second start; then it goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks import sft_kills
+from ditto import manifest
+from ditto.checkpoint import saved_steps
+from tests.small_disk import small_disk
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny model and a corpus."""
+    folder = tmp_path_factory.mktemp("tiny")
+    sft_kills.build(folder)
+    return folder
+
+
+def steps_done(run: Path, steps: int, process: subprocess.Popen[bytes]) -> None:
+    reached = sft_kills.wait_until(lambda: len(sft_kills.lines(run)) >= steps, process)
+    assert reached, run.with_suffix(".log").read_text()[-3000:]
+
+
+def end(process: subprocess.Popen[bytes], number: signal.Signals) -> tuple[int, list[psutil.Process]]:
+    """Send a signal to the launcher. Returns its exit code, and the processes that are left."""
+    processes = sft_kills.family(process.pid)
+    process.send_signal(number)
+    code = process.wait(200)
+    return code, sft_kills.alive(processes)
+
+
+def test_a_stopped_run_saves_its_step_and_goes_on(tiny: Path) -> None:
+    run, log = tiny / "stopped", tiny / "stopped.log"
+    first = sft_kills.start(tiny, "stopped", 500)
+    steps_done(run, 2, first)
+    second = sft_kills.start(tiny, "stopped", 500)
+    assert second.wait(300) == 2 and f"process {first.pid} on host" in log.read_text()
+    code, left = end(first, signal.SIGTERM)
+    last = len(sft_kills.lines(run))
+    text = log.read_text()
+    assert (code, left) == (143, []) and "Traceback" not in text, text[-3000:]
+    assert text.strip().endswith(f"/global_step_{last}; the same command goes on.")
+    assert saved_steps(run)[-1] == last
+    manifest.check(run / f"global_step_{last}")
+
+    # As if it had been stopped during the validation of a saved step: the numbers are made up.
+    *earlier, line = sft_kills.lines(run)
+    lacking = {key: value for key, value in line.items() if not key.startswith("val/")}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in [*earlier, lacking]))
+    again = sft_kills.start(tiny, "stopped", 500, "trainer.test_freq=1")
+    steps_done(run, last + 1, again)
+    code, left = end(again, signal.SIGINT)
+    steps, text = sft_kills.lines(run), log.read_text()
+    assert (code, left) == (130, []) and "Traceback" not in text
+    assert text.strip().endswith(f"/global_step_{len(steps)}; the same command goes on.")
+    assert [line["step"] for line in steps] == list(range(1, len(steps) + 1)) and "val/loss" in steps[last - 1]
+    assert saved_steps(run)[-1] == len(steps)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system on which one checkpoint of the tiny model fits, and no second one."""
+    with small_disk(tmp_path / "disk", megabytes=20) as disk:
+        yield disk
+
+
+def test_a_full_disk_leaves_the_earlier_checkpoints(tiny: Path, disk: Path) -> None:
+    (tiny / "full").symlink_to(disk)
+    process = sft_kills.start(tiny, "full", 500, "trainer.save_freq=1", "trainer.max_ckpt_to_keep=null")
+    assert process.wait(300) == 1
+    text = (tiny / "full.log").read_text()
+    assert f"OutOfSpace: no space left in {disk.resolve()}, needs about 0.1 GB" in text or (
+        f"OutOfSpace: no space left in {tiny}/full, needs about 0.1 GB" in text
+    )
+    assert "Traceback" not in text and not (disk / ".partial").exists()
+    saved = saved_steps(disk)
+    assert saved
+    for step in saved:
+        manifest.check(disk / f"global_step_{step}")
+    assert len(sft_kills.lines(disk)) == saved[-1] + 1  # the step that could not be saved has its metrics too
+
+
+@pytest.fixture(scope="module")
+def shards(tiny: Path) -> str:
+    """Overrides for a corpus that several processes tokenise."""
+    rows = pq.read_table(tiny / "train_shard_0.parquet").to_pylist() * 64
+    for number in range(3):
+        pq.write_table(pa.Table.from_pylist(rows), tiny / f"large_{number}.parquet", row_group_size=1000)
+    return f"data.train_files={tiny}/large_*.parquet"
+
+
+def test_a_full_disk_while_tokenising(tiny: Path, shards: str, disk: Path) -> None:
+    (disk / "ballast").write_bytes(b"0" * (shutil.disk_usage(disk).free - 65536))
+    words = [shards, f"data.cache_dir={disk}/cache", "data.tokenizer_workers=2"]
+    process = sft_kills.start(tiny, "tokenised", 500, *words)
+    assert process.wait(300) == 1
+    text = (tiny / "tokenised.log").read_text()
+    assert f"OutOfSpace: no space left in {disk}/cache, needs about 0.1 GB" in text and "Traceback" not in text
+
+
+def test_starts_that_share_a_cache(tiny: Path, shards: str) -> None:
+    """One of three is killed while it tokenises: another takes its place, and nothing is spoiled."""
+    words = [shards, "data.tokenizer_workers=2", "+dry_run=true"]
+    shared = f"data.cache_dir={tiny}/shared"
+    killed, *others = [sft_kills.start(tiny, f"tokens_{number}", 500, *words, shared) for number in range(3)]
+    assert sft_kills.wait_until(lambda: any((tiny / "shared").rglob("*.tmp")), killed)
+    killed.kill()
+    assert [other.wait(300) for other in others] == [0, 0]
+    assert sft_kills.start(tiny, "alone", 500, *words, f"data.cache_dir={tiny}/own").wait(300) == 0
+    for name in ("ids.bin", "sequences.bin"):
+        one, other = (sorted((tiny / cache).rglob(name)) for cache in ("shared", "own"))
+        assert len(one) == 4 and [file.read_bytes() for file in one] == [file.read_bytes() for file in other]
+    assert not list((tiny / "shared").rglob("parts"))

@@ -1,0 +1,122 @@
+"""Mistakes of users with the builders of task files, the demo and the benchmarks: one paragraph, no file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.mistakes.mistake import SECRET, Mistake, assert_refused
+from tests.mistakes.test_tool_mistakes import KEYS, NUMBER, each
+
+CONVERT = {  # builder -> words between `convert` and the source
+    "alignx": [],
+    "coser": [],
+    "fantom": [],
+    "hitom": [],
+    "humanual": ["--set", "chat"],
+    "lifechoices": [],
+    "mirrorbench": [],
+    "paratomi": [],
+    "sim_arena": ["math"],
+    "social_r1": [],
+    "sotopia": [],
+    "twinvoice": [],
+    "userllm": [],
+}
+SOURCES = ["{tmp}/nosuch.json", "{empty_folder}", "{deep.json}", "{binary.json}", "{null.json}"]
+OUT = ["--out", "{tmp}/built.parquet"]
+GENERATE = each(
+    ["generate", "--stories", "2", *OUT],
+    [
+        (["--stories", "0"], f"--stories: 0: {NUMBER}"),
+        (["--stories", "x"], NUMBER),
+        (["--agents", "9"], "9"),
+        (["--lengths", "0"], "--lengths"),
+        (["--distractors", "2"], "expected a number from 0 to 1"),
+        (["--distractors", "nan"], "expected a number from 0 to 1"),
+        (["--orders", "-1"], "--orders"),
+        (["--orders", "7"], "7"),
+        (["--limit", "0"], f"--limit: 0: {NUMBER}"),
+        (["--seed", "x"], "--seed"),
+        (["--val-fraction", "1"], "a share between 0 and 1"),
+        (["--out", "{file}/x.parquet"], "{file} is a file"),
+        (["--out", "{folder.parquet}"], "is a folder; name a file"),
+        (["--out", "/proc/x.parquet"], "cannot write to /proc"),
+        (["--train-out", "{tmp}/t.parquet"], "give either --out FILE"),
+    ],
+)
+SPLIT = each(
+    ["generate", "--stories", "2"],
+    [
+        ([], "give either --out FILE"),
+        (["--train-out", "{tmp}/t.parquet"], "give either --out FILE"),
+        (["--train-out", "{tmp}/t.parquet", "--val-out", "{tmp}/t.parquet"], "both name"),
+    ],
+)
+OTHERS: Mapping[str, list[Mistake]] = {
+    "data.hitom": [*GENERATE, *SPLIT],
+    "data.fantom": each(["convert", "{object.json}", *OUT], [(["--test-conversations", "0"], NUMBER)]),
+    "data.mistakes": each(
+        ["convert", "{empty.csv}", *OUT], [(["--rows", "0"], NUMBER), ([], "misconception_mapping.csv")]
+    ),
+    "data.sim_arena": each(["convert", "math", "{list.json}", *OUT], [(["--math-root", "{file}"], "is a file")]),
+    "data.intents": [
+        *each(
+            ["{lines.jsonl}", "--out", "{tmp}/intents.jsonl"],
+            [
+                ([], "line 1: no conversation of PRISM"),
+                (["--limit", "0"], f"--limit: 0: {NUMBER}"),
+                (["--out", "{file}/intents.jsonl"], "{file} is a file"),
+                (["--out", "{empty_folder}"], "is a folder; name a file"),
+                *(([word], "") for word in KEYS),
+            ],
+        ),
+        Mistake("no source", ["judge.model=x", "--out", "{tmp}/intents.jsonl"], expects=["Name PRISM's"]),
+    ],
+    "recipe.demo.judge_server": each(
+        [], [(["--port", "99999"], "a port, 0 to 65535"), (["--ready-file", "{file}/x"], "{file} is a file")]
+    ),
+    "benchmarks.judge": each(
+        [],
+        [
+            ([], "required"),
+            (["compare", "--calls", "0"], NUMBER),
+            (["compare", "--repeats", "0"], NUMBER),
+            (["sweep", "--plot", "{file}/x.png"], "{file} is a file"),
+        ],
+    ),
+    "benchmarks.evaluate": each(
+        [],
+        [
+            (["--rows", "0"], NUMBER),
+            (["--repeats", "0"], NUMBER),
+            (["--concurrency", "0"], NUMBER),
+            (["--latency", "-1"], "a number from 0 on"),
+            (["--lm-eval-python", "{tmp}/nosuch"], "No such file"),
+        ],
+    ),
+}
+CASES = [
+    *(
+        (f"data.{builder}", Mistake(source, ["convert", *words, source, *OUT], expects=[source]))
+        for builder, words in CONVERT.items()
+        for source in SOURCES
+    ),
+    *((module, mistake) for module, mistakes in OTHERS.items() for mistake in mistakes),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "mistake"), CASES, ids=[f"{module}: {mistake}".replace(SECRET, "SECRET") for module, mistake in CASES]
+)
+def test_a_mistake_is_one_paragraph(
+    module: str,
+    mistake: Mistake,
+    places: Mapping[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert_refused(module, mistake, places, tmp_path, monkeypatch, capsys)

@@ -1,0 +1,60 @@
+"""Every command has --help, which ends with 0 and shows how the command is called."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ("recipe/ditto/eval.sh", "recipe/ditto/distill.sh", "recipe/demo/run.sh", "scripts/env", "scripts/test")
+CHILDREN = {"benchmarks/trl_contender.py", "benchmarks/lm_eval_contender.py"}  # other interpreters run them
+SLOW = ("recipe/", "docs/", "benchmarks/")  # torch, transformers, matplotlib
+
+
+def commands() -> list[str]:
+    """Every module that can be started."""
+    files = (
+        file
+        for folder in ("agents", "data", "sft", "recipe", "benchmarks", "docs")
+        for file in (ROOT / folder).rglob("*.py")
+    )
+    started = (file for file in files if re.search(r'^if __name__ == "__main__":', file.read_text(), re.MULTILINE))
+    return sorted({str(file.relative_to(ROOT)) for file in started} - CHILDREN)
+
+
+def module_of(file: str) -> str:
+    return file.removesuffix(".py").replace("/", ".")
+
+
+@pytest.mark.parametrize("file", [file for file in commands() if not file.startswith(SLOW)])
+def test_a_command_has_help(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main = importlib.import_module(module_of(file)).main
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    name = module_of(file).removesuffix(".__main__").replace("data.intents", "data.userllm intents")
+    assert printed.startswith(f"usage: python -m {name} ")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_launcher_has_help(script: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", ROOT / script, "--help"], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60
+    )
+    assert script in done.stdout.replace("run_rl.sh demo", script) and not done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", [file for file in commands() if file.startswith(SLOW)])
+def test_a_slow_command_has_help(file: str, tmp_path: Path) -> None:
+    command = [file] if file.startswith("docs/") else ["-m", module_of(file)]
+    done = subprocess.run(
+        [sys.executable, *command, "--help"], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: python {' '.join(command)} ")

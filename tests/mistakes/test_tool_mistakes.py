@@ -1,0 +1,353 @@
+"""Mistakes of users on the command lines of the tools: each is one paragraph with exit code 2, and nothing is written.
+
+The trainings' are in test_training_mistakes.py, those with the sources of the builders in test_builder_mistakes.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.mistakes.mistake import SECRET, Mistake, assert_one_paragraph, assert_refused, run_as_process
+
+POLICY = ["policy.model=m", "policy.base_url=http://127.0.0.1:1/v1", "policy.api_key_env=none"]
+NUMBER = "expected a whole number from 1 on"
+ABOVE_ZERO = "expected a number above 0"
+SECTIONS = "write section.key=value"
+KEY = "Extra inputs are not permitted"
+
+
+def each(start: Sequence[str], cases: Sequence[tuple[Sequence[str], str]], end: Sequence[str] = ()) -> list[Mistake]:
+    """A mistake for each (words, what the user reads), with the words that all have in common around them."""
+    return [Mistake(" ".join(words) or "nothing", [*start, *words, *end], expects=[text]) for words, text in cases]
+
+
+EVALUATE = [
+    *each(
+        ["{hitom.parquet}", *POLICY],
+        [
+            (["--limit", "0"], f"--limit: 0: {NUMBER}"),
+            (["--limit", "-1"], "--limit"),
+            (["--limit", "abc"], f"'abc': {NUMBER}"),
+            (["--limit", "1.5"], NUMBER),
+            (["--n", "0"], f"--n: 0: {NUMBER}"),
+            (["--n", ""], f"'': {NUMBER}"),
+            (["--seed", "abc"], "--seed"),
+            (["--deadline", "0"], f"--deadline: 0: {ABOVE_ZERO}"),
+            (["--deadline", "nan"], ABOVE_ZERO),
+            (["--deadline", "inf"], ABOVE_ZERO),
+            (["--thinking-tokens", "-5"], "--thinking-tokens"),
+            (["--step", "x"], "--step"),
+            (["--nosuch"], "unrecognized arguments: --nosuch"),
+            (["--out", "{file}"], "{file} is a file"),
+            (["--out", "{file}/below"], "{file} is a file"),
+            (["--out", "/proc/out"], "cannot write to /proc/out"),
+            (["--out", ""], "is not a path"),
+            (["--out", "x" * 300], "too long"),
+            (["--export", "nosuch"], "there is no such target"),
+            (["--export", ","], "names no target"),
+            (["--suite", "nosuch"], "There is no suite 'nosuch'"),
+            (["--suite", "paper"], "or a suite (paper), not both"),
+            (["nosuch"], "There is no evaluation set 'nosuch'"),
+            (["nosuch.key=1"], f"'nosuch.key': {SECTIONS}"),
+            (["policy.nosuch=1"], f"policy.nosuch: {KEY}"),
+            (["policy.temperature=-1"], "policy.temperature=-1"),
+            (["policy.top_p=0"], "policy.top_p=0"),
+            (["policy.timeout_s=0"], "policy.timeout_s=0"),
+            (["policy.timeout_s=.inf"], "policy.timeout_s=inf"),
+            (["policy.concurrency=0"], "policy.concurrency=0"),
+            (["policy.max_attempts=0"], "policy.max_attempts=0"),
+            (["policy.model=[1,2]"], "policy.model=...: Input should be a valid string"),
+            (["judge.concurrency=abc"], "judge.concurrency='abc'"),
+            (["judge.max_failure_rate=2"], "judge.max_failure_rate=2"),
+            (["judge.budget_usd=-1"], "judge.budget_usd=-1"),
+            (["tasks.nosuch.x=1"], "nosuch"),
+            (["tasks.hitom.nosuch=1"], "nosuch"),
+        ],
+    ),
+    *(
+        Mistake(f"{name}.parquet", ["{" + name + ".parquet}", *POLICY, "--limit", "2"], expects=[f"{name}.parquet"])
+        for name in ("truncated", "columns", "text", "zero", "no_rows")
+    ),
+    Mistake("a set that is not there", ["{tmp}/x.parquet", *POLICY], expects=["There is no file {tmp}/x.parquet"]),
+    Mistake("a folder for a set", ["{folder.parquet}", *POLICY], expects=["There is no file {folder.parquet}"]),
+    Mistake("no data", ["hitom", "--data", "{empty_folder}", *POLICY], expects=["No file for hitom", "DATA_DIR"]),
+    Mistake("a file for the data", ["hitom", "--data", "{file}", *POLICY], expects=["No file for hitom"]),
+    Mistake("no model", ["{hitom.parquet}"], expects=["Which model?", "OPENAI_AGENT_MODEL"]),
+    Mistake("no key", ["{hitom.parquet}", "policy.model=m"], expects=["OPENAI_API_KEY is not set"]),
+    Mistake("nobody there", ["{hitom.parquet}", *POLICY, "policy.max_attempts=1"], expects=["http://127.0.0.1:1/v1"]),
+    Mistake("no run to judge again", ["--rescore", "{tmp}/x"], expects=["there is no folder {tmp}/x"]),
+    Mistake("a file to judge again", ["--rescore", "{file}"], expects=["{file} is a file; name a folder"]),
+    Mistake("an empty folder to judge again", ["--rescore", "{empty_folder}"], expects=["has no settings.json"]),
+]
+LOCAL = [
+    *each(
+        ["{hitom.parquet}", "--platform", "cpu", "--dry-run"],
+        [
+            (["--model", "{no_weights}"], "no weights (*.safetensors)"),
+            (["--model", "{bad_config}"], "not readable as JSON"),
+            (["--model", "{list_config}"], "holds no JSON object"),
+            (["--model", "{short_header}"], "ends within its header"),
+            (["--model", "{short_weights}"], "has 65 bytes and should have 4,056"),
+            (["--model", "{lost_shard}"], "model-00001-of-00002.safetensors of the weights is not there"),
+            (["--model", "{lost_checkpoint}"], "names global_step_50, which is not there"),
+            (["--model", "{adapter_without_base}"], "names no base model"),
+            (["--model", "{adapter_without_rank}"], "the rank r=None"),
+            (["--model", "{adapter_without_weights}"], "no weights (*.safetensors)"),
+            (["--model", "{file}"], "no config.json"),
+            (["--model", "{empty_folder}"], "no config.json"),
+            (["--model", "{tmp}/nosuch"], "there is no such folder"),
+            (["--model", ""], "no config.json"),
+            (["--model", "owner/model", "policy.model=x"], "no policy.model here"),
+            (["--tp", "0"], f"--tp: 0: {NUMBER}"),
+            (["--dp", "-1"], "--dp"),
+            (["--max-prompt-tokens", "0"], "--max-prompt-tokens"),
+            (["--platform", "tpu"], "expected gpu or cpu"),
+        ],
+    ),
+    Mistake(
+        "PLATFORM=tpu",
+        ["{hitom.parquet}", "--dry-run"],
+        {"PLATFORM": "tpu"},
+        ["--platform: 'tpu': expected gpu or cpu"],
+    ),
+]
+DAMAGED = {
+    "run_without_chosen": "has no chosen.json",
+    "run_with_empty_chosen": "chosen.json does not say which samples",
+    "run_with_a_list": "chosen.json holds no JSON object",
+    "run_with_bytes": "chosen.json is not JSON",
+    "run_without_model": "settings.json names no model",
+    "run_with_short_sample": "has no 'draft'",
+    "run_with_broken_sample": "samples.jsonl: line 1 is no sample",
+    "empty_folder": "has no settings.json",
+    "file": "is a file; name a folder",
+}
+REPORT = each([], [(["{" + name + "}"], text) for name, text in DAMAGED.items()])
+COMPARE = [
+    *each(["{run}"], [(["{" + name + "}"], text) for name, text in DAMAGED.items()]),
+    *each(
+        ["{run}", "{other_run}"],
+        [
+            (["--rows", "-1"], "--rows: -1: expected a whole number from 0 on"),
+            (["--seed", "-1"], "--seed"),
+            (["--out", "{file}/x.md"], "{file} is a file"),
+            (["--out", "{empty_folder}"], "is a folder; name a file"),
+            (["--html", "{empty_folder}"], "is a folder; name a file"),
+            (["--html", "/proc/x.html"], "cannot write to /proc"),
+            (["{run}"], "is named twice"),
+        ],
+    ),
+    Mistake("one run", ["{run}"], expects=["required: runs"]),
+    Mistake("no common rows", ["{run}", "{run_of_other_rows}"], expects=["hitom"]),
+]
+TABLE = each(
+    ["{run}"],
+    [
+        *((["{" + name + "}"], text) for name, text in DAMAGED.items()),
+        (["{tmp}/run"], "is named twice"),
+        (["--out", "{empty_folder}"], "is a folder; name a file"),
+        (["--out", "/proc/x/y.md"], "cannot write to /proc/x"),
+    ],
+)
+EXPORT = each(
+    ["{run}"],
+    [
+        ([], "required: --to"),
+        (["--to", ""], "names no target"),
+        (["--to", "nosuch"], "there is no such target"),
+        (["--to", "lm-eval", "--step", "x"], "--step"),
+        (["--to", "lm-eval", "--samples", "-1"], "--samples"),
+        (["--to", "lm-eval", "--out", "{file}"], "{file} is a file"),
+        (["--to", "lm-eval", "--out", "/proc/x"], "cannot write to /proc/x"),
+        (["{run_without_model}", "--to", "nosuch"], "there is no such target"),
+    ],
+)
+JUDGE = [
+    *each([], [([], "required: command"), (["nosuch"], "invalid choice: 'nosuch'")]),
+    *each(
+        ["show"],
+        [
+            (["nosuch.x=1"], f"'nosuch.x': {SECTIONS}"),
+            (["judge=3"], SECTIONS),
+            (["judge.jury=5"], "judge.jury=5"),
+            (["judge.by_task=3"], "judge.by_task=3"),
+            (["judge.breaker=3"], "judge.breaker=3"),
+        ],
+    ),
+    *each(
+        ["agree"],
+        [
+            ([], "required: --labels"),
+            (["--labels", "{tmp}/nosuch"], "{tmp}/nosuch: No such file"),
+            (["--labels", "{empty_folder}"], "is a folder; name a file"),
+            (["--labels", "{text.json}"], "not readable as JSON"),
+            (["--labels", "{empty.json}"], "not readable as JSON"),
+            (["--labels", "{list.json}"], "holds no record"),
+            (["--labels", "{ones.json}"], "expected an object, got int"),
+            (["--labels", "{binary.json}"], "not readable as JSON"),
+            (["--labels", "{deep.json}"], "not readable as JSON"),
+            (["--labels", "{labels.jsonl}"], "line 1, field real"),
+            (["--labels", "{labels.jsonl}", "--repeats", "0"], f"--repeats: 0: {NUMBER}"),
+            (["--labels", "{labels.jsonl}", "--seed", "x"], "--seed"),
+            (["--labels", "{labels.jsonl}", "--json", "{file}/x"], "{file} is a file"),
+        ],
+    ),
+    *each(
+        ["canaries"], [(["--json", "{empty_folder}"], "is a folder; name a file"), ([], "OPENAI_API_KEY is not set")]
+    ),
+]
+TASKS = each(
+    [],
+    [
+        (["nosuch"], "unrecognized arguments: nosuch"),
+    ],
+)
+EXAMPLES = each(
+    [],
+    [
+        ([], "required: TASK, --out"),
+        (["nosuch", "--out", "{tmp}/e.parquet"], "invalid choice: 'nosuch'"),
+        (["hitom"], "required: --out"),
+        (["hitom", "--rows", "0", "--out", "{tmp}/e.parquet"], f"--rows: 0: {NUMBER}"),
+        (["hitom", "--rows", "x", "--out", "{tmp}/e.parquet"], NUMBER),
+        (["hitom", "--out", "{file}"], "{file} is a file"),
+        (["hitom", "--out", "{file}/x.parquet"], "{file} is a file"),
+        (["hitom", "--out", "{folder.parquet}"], "is a folder; name a file"),
+        (["hitom", "--out", "/proc/x.parquet"], "cannot write to /proc"),
+    ],
+)
+ENDPOINT = each(
+    [],
+    [([], "name the command"), (["nosuch-command"], "nosuch-command: No such file"), (["{tmp}"], "Permission denied")],
+)
+DISTILL = each(
+    ["--out", "{tmp}/distilled"],
+    [
+        ([], "there is no sample. Name TASK=EXPERT"),
+        (["hitom={tmp}/nosuch", "--data", "{empty_folder}"], "hitom"),
+        (["nosuch=x"], "nosuch"),
+        (["hitom"], "hitom"),
+        (["--n", "0"], f"--n: 0: {NUMBER}"),
+        (["--limit", "0"], f"--limit: 0: {NUMBER}"),
+        (["--tp", "0"], "--tp"),
+        (["--deadline", "-1"], ABOVE_ZERO),
+        (["--per-row", "-1"], "--per-row"),
+        (["--val-share", "1"], "a share from 0 to below 1"),
+        (["--val-share", "nan"], "a share from 0 to below 1"),
+        (["--threshold", "x"], "'x' is no number"),
+        (["--margin", "-1"], "use a number from 0 on"),
+        (["--margin", "nan"], "use a number from 0 on"),
+        (["--rows-per-task", "0.5"], "'0.5' is no number"),
+        (["--from-traces", "{tmp}/nosuch"], "there is no folder"),
+        (["--from-traces", "{file}"], "is a file; name a folder"),
+        (["--not-in", "nosuch"], "nosuch"),
+        *(([f"--out={{{name}}}"], "damaged") for name in ("distilled_text", "distilled_object", "distilled_entry")),
+        *((["--from-traces", f"{{{name}}}"], "at byte 0 is no sample") for name in ("traced_text", "traced_number")),
+        (["--dry-run"], "name TASK=EXPERT"),
+        (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
+        (["--out", "{file}"], "{file} is a file"),
+    ],
+)
+SETS = each(
+    [],
+    [
+        ([], "required: SOURCES"),
+        (["{tmp}/nosuch"], "there is no folder {tmp}/nosuch"),
+        (["{file}"], "{file} is a file; name a folder"),
+        (["{empty_folder}"], "{empty_folder} holds no source of any set"),
+        (["{tmp}", "--out", "{file}"], "{file} is a file"),
+        (["{tmp}", "--out", "/proc/x"], "cannot write to /proc/x"),
+    ],
+)
+CHECK = [
+    *each(
+        [], [(["{" + f"{name}.parquet" + "}"], f"{name}.parquet") for name in ("truncated", "columns", "text", "zero")]
+    ),
+    *each(
+        ["{hitom.parquet}"],
+        [
+            (["{tmp}/nosuch.parquet"], "nosuch.parquet: there is no such file"),
+            (["--against", "{tmp}/nosuch.parquet"], "nosuch.parquet: there is no such file"),
+            (["--json", "{file}/x.json"], "{file} is a file"),
+            (["--json", "{empty_folder}"], "is a folder; name a file"),
+            (["--without-overlap", "{tmp}/y.parquet"], "use --against"),
+            (["--against", "{sotopia.parquet}", "--without-overlap", "{folder.parquet}"], "is a folder"),
+            (["--against", "{sotopia.parquet}", "--without-overlap", "/proc/y.parquet"], "cannot write to /proc"),
+        ],
+    ),
+]
+KEYS = [  # where users put a key
+    f"judge.api_key={SECRET}",
+    f"judge.apikey={SECRET}",
+    f"judge.api_key_env={SECRET}",
+    f"judgeapi_key={SECRET}",
+    f"api_key={SECRET}",
+    f"Judge.api_key={SECRET}",
+    f"judge.model.api_key={SECRET}",
+    f"judge.jury.api_key={SECRET}",
+    f"judge.by_task.hitom.api_key={SECRET}",
+    f"judge.api_key:{SECRET}",
+    f"policy.api_key={SECRET}",
+    f"--judge.api_key={SECRET}",
+    f"--api-key={SECRET}",
+    f"--seed={SECRET}",
+    SECRET,
+]
+COMMANDS: Mapping[str, Sequence[Mistake]] = {
+    "agents.evaluate.__main__": [*EVALUATE, *each(["{hitom.parquet}", *POLICY], [([word], "") for word in KEYS])],
+    "agents.evaluate.local": LOCAL,
+    "agents.evaluate.report.__main__": REPORT,
+    "agents.evaluate.export.__main__": EXPORT,
+    "agents.compare.__main__": COMPARE,
+    "agents.compare.table": TABLE,
+    "agents.judge.__main__": [*JUDGE, *each(["show"], [([word], "") for word in KEYS])],
+    "agents.tasks.__main__": TASKS,
+    "agents.examples.__main__": EXAMPLES,
+    "agents.examples.endpoint": ENDPOINT,
+    "sft.distill.__main__": [*DISTILL, *each(["--out", "{tmp}/distilled"], [([word], "") for word in KEYS])],
+    "data.sets": SETS,
+    "data.check": CHECK,
+}
+CASES = [(module, mistake) for module, mistakes in COMMANDS.items() for mistake in mistakes]
+
+
+def names() -> Iterator[str]:
+    for module, mistake in CASES:
+        yield f"{module.removesuffix('.__main__')}: {mistake}".replace(SECRET, "SECRET")[:100]
+
+
+@pytest.mark.parametrize(("module", "mistake"), CASES, ids=names())
+def test_a_mistake_is_one_paragraph(
+    module: str,
+    mistake: Mistake,
+    places: Mapping[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert_refused(module, mistake, places, tmp_path, monkeypatch, capsys)
+
+
+LAUNCHES = [
+    ("recipe/ditto/eval.sh", Mistake("no mode", [], expects=["say 'api'"])),
+    (
+        "recipe/ditto/eval.sh",
+        Mistake("LIMIT=0", ["api", "{hitom.parquet}", *POLICY], {"LIMIT": "0"}, [f"--limit: 0: {NUMBER}"]),
+    ),
+    ("recipe/ditto/distill.sh", Mistake("no EXPERTS", [], expects=["EXPERTS="])),
+    ("recipe/ditto/distill.sh", Mistake("no expert", [], {"EXPERTS": "hitom"}, ["is not of the form TASK=EXPERT"])),
+    ("recipe/ditto/distill.sh", Mistake("LIMIT=0", [], {"EXPERTS": "hitom=x", "LIMIT": "0"}, [f"LIMIT=0: {NUMBER}"])),
+    ("scripts/env", Mistake("a platform that there is not", ["tpu"], expects=["expected cpu, gpu or auto"])),
+]
+
+
+@pytest.mark.parametrize(("script", "mistake"), LAUNCHES, ids=[f"{script} {mistake}" for script, mistake in LAUNCHES])
+def test_a_mistake_in_a_launch_is_one_paragraph(
+    script: str, mistake: Mistake, places: Mapping[str, Path], tmp_path: Path
+) -> None:
+    root = Path(__file__).parents[2]
+    assert_one_paragraph(run_as_process(["bash", str(root / script)], mistake, places, tmp_path), mistake, places)
+    assert list(tmp_path.iterdir()) == []

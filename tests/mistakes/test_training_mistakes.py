@@ -1,0 +1,348 @@
+"""Every mistake in a training's command ends as one paragraph, with exit code 2, before anything is started.
+
+The rows are in `training_table.py` and `training_values.py`. A wrong value is put into a config that is composed once,
+and goes through the checks that `train_ppo.py` and `train_sft.py` begin with; everything else goes through their whole
+`main`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import omegaconf.base
+import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from agents import tasks
+from agents.errors import SoulError
+from agents.testing import FakeOpenAI, Json
+from agents.writable import NotWritable, check_writable
+from ditto import compose, launch
+from ditto.compose import load_config
+from ditto.config_checks.keys import Reader, reader_of
+from ditto.config_checks.numbers import RL_NUMBERS
+from ditto.config_checks.overrides import leaves
+from ditto.config_checks.rules import LOGGERS
+from ditto.model.tokenizer_check import load_tokenizer
+from ditto.model.weights_check import BadModel, check_weights
+from ditto.override_words import is_secret_name, quoted
+from ditto.preflight import check_settings
+from sft import launch as sft_launch
+from sft.config_checks import SFT_NUMBERS, check_config
+from sft.preflight import data_settings
+from tests.mistakes import training_places
+from tests.mistakes.mistake import Mistake, assert_one_paragraph, run_as_process, run_in_process
+from tests.mistakes.training_table import LAUNCHED, MODELS, OUTPUT, RL_COMMANDS, SFT_COMMANDS, SFT_LAUNCHED
+from tests.mistakes.training_values import ACTOR, MODEL, RL_VALUES, SFT_VALUES
+
+ROOT = Path(__file__).resolve().parents[2]
+compose_config = compose.compose_config  # as it is; the tests below put a faster one in its place
+parse = OverridesParser.create().parse_override
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with FakeOpenAI(Json({"ready": True})) as judge:
+        folder = training_places.build(tmp_path_factory.mktemp("mistakes"))
+        yield {"w": str(folder), "judge": judge.url}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """OmegaConf parses each reference (`${...}`) whenever it is read, which is most of the time of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(omegaconf.base, "parse", cache(omegaconf.base.parse))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for variable in ("OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR", "DRY_RUN"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1234567890")
+    yield
+    tasks.configure({})
+
+
+RL_GOOD = [
+    *("platform=cpu", "algorithm.objective=ditto", "data.train_files=[{w}/good.parquet]"),
+    *("data.val_files=[{w}/val.parquet]", "data.train_batch_size=4", "data.max_prompt_length=4096"),
+    *("data.max_response_length=1024", f"{ACTOR}.ppo_mini_batch_size=2", f"{MODEL}.path={{w}}/model"),
+    *("judge.base_url={judge}", "run.dir={w}/run", "+dry_run=true"),
+]
+SFT_GOOD = [
+    *("platform=cpu", "data.dir={w}/empty", "data.train_files={w}/talks.parquet", "model.path={w}/model"),
+    *("run.dir={w}/run", "+dry_run=true", "data.max_prompt_length=200", "data.max_response_length=50"),
+    *("data.train_batch_size=2", "data.tokenizer_workers=0"),
+]
+
+
+@cache
+def composed(directory: str, name: str) -> DictConfig:
+    return compose_config(directory, name, ["platform=cpu"])
+
+
+def quickly(directory: str, name: str, words: list[str]) -> DictConfig:
+    """`compose_config`, without reading verl's files again where the words change no file."""
+    overrides = [parse(word) for word in words if word != "platform=cpu"]
+    if any("." not in override.key_or_group for override in overrides if not override.is_add()):
+        return compose_config(directory, name, words)
+    config = copy.deepcopy(composed(directory, name))
+    ConfigLoaderImpl._apply_overrides_to_config(overrides, config)
+    return config
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compose, "compose_config", quickly)
+
+
+# ---- values
+
+
+@pytest.fixture(scope="module")
+def rl_config(places: dict[str, str]) -> DictConfig:
+    return load_config([word.format(**places) for word in RL_GOOD])
+
+
+@pytest.fixture(scope="module")
+def sft_config(places: dict[str, str]) -> DictConfig:
+    return sft_launch.config_of([word.format(**places) for word in SFT_GOOD])
+
+
+@contextmanager
+def spoiled(config: DictConfig, word: str) -> Iterator[None]:
+    """The config with one override; afterwards as it was."""
+    key = parse(word).key_or_group
+    parent, _, name = key.rpartition(".")
+    before = copy.deepcopy(OmegaConf.select(config, parent))
+    ConfigLoaderImpl._apply_overrides_to_config([parse(word)], config)
+    yield
+    OmegaConf.update(config, parent, before, merge=False)
+
+
+def refusal(config: DictConfig, word: str, check: Any) -> str:
+    with spoiled(config, word):
+        try:
+            check(config)
+        except SoulError as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("key", RL_VALUES)
+def test_a_wrong_value_of_rl_is_refused(rl_config: DictConfig, key: str) -> None:
+    for value in RL_VALUES[key]:
+        assert key.lstrip("+") in refusal(rl_config, f"{key}={value}", check_settings), value
+
+
+@pytest.mark.parametrize("key", SFT_VALUES)
+def test_a_wrong_value_of_supervised_training_is_refused(sft_config: DictConfig, key: str) -> None:
+    def check(config: DictConfig) -> None:
+        check_config(config)
+        data_settings(config)
+
+    for value in SFT_VALUES[key]:
+        assert key.lstrip("+") in refusal(sft_config, f"{key}={value}", check), value
+
+
+def test_the_good_values_are_not_refused(rl_config: DictConfig, sft_config: DictConfig) -> None:
+    assert check_settings(rl_config).objective.name == "ditto"
+    check_config(sft_config)
+
+
+def test_every_number_that_is_read_has_a_range(rl_config: DictConfig, sft_config: DictConfig) -> None:
+    """A number that a new version of verl brings fails here until somebody has found out which values it takes."""
+    by_pydantic = ("judge.", "feedback.", "partner.", "environment.", "tasks.")
+    for config, ranges in ((rl_config, RL_NUMBERS), (sft_config, SFT_NUMBERS)):
+        numbers = [
+            key
+            for key, value in leaves(OmegaConf.to_container(config))
+            if isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and not key.startswith(by_pydantic)
+            and "engine_kwargs" not in key
+        ]
+        read = numbers
+        if ranges is RL_NUMBERS:
+            read = [key for key in numbers if reader_of(key) in (Reader.VERL, Reader.DITTO)]
+        else:
+            read = [key for key in numbers if key.startswith(("data.", "trainer.", "optim.lr", "memory."))]
+        unread = {"algorithm.rollout_correction.rollout_is_threshold", "data.max_length"}
+        unread |= {"data.train_max_samples", "data.val_max_samples"} if ranges is SFT_NUMBERS else set()
+        assert set(read) - set(ranges) - unread == set()
+
+
+def test_the_loggers_are_verls() -> None:
+    from verl.utils.tracking import Tracking
+
+    assert set(Tracking.supported_backend) == set(LOGGERS)
+
+
+# ---- command lines
+
+
+@pytest.mark.parametrize("mistake", RL_COMMANDS, ids=str)
+def test_a_mistake_of_rl_is_one_paragraph(
+    mistake: Mistake,
+    places: dict[str, str],
+    quick: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    environment = {"OPENAI_API_KEY": "sk-test-1234567890", **mistake.environment}
+    whole = Mistake(mistake.name, [*RL_GOOD, *mistake.words], environment, mistake.expects)
+    assert_one_paragraph(run_in_process(launch.main, whole, monkeypatch, capsys, places), whole, places)
+
+
+@pytest.mark.parametrize("mistake", SFT_COMMANDS, ids=str)
+def test_a_mistake_of_supervised_training_is_one_paragraph(
+    mistake: Mistake,
+    places: dict[str, str],
+    quick: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = Mistake(mistake.name, [*SFT_GOOD, *mistake.words], mistake.environment, mistake.expects)
+    assert_one_paragraph(run_in_process(sft_launch.main, whole, monkeypatch, capsys, places), whole, places)
+
+
+# ---- models and folders
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_cannot_be_trained_is_refused(name: str, places: dict[str, str]) -> None:
+    path = f"{places['w']}/{name}"
+    with pytest.raises(BadModel) as refused:
+        load_tokenizer(path, False, "model.path")
+        check_weights(path, False, "model.path")
+    message = str(refused.value)
+    assert message.startswith(f"model.path={path}: ") and len(message.splitlines()) == 1
+    assert all(part in message for part in MODELS[name]), message
+
+
+def test_a_good_model_is_accepted(places: dict[str, str], tmp_path: Path) -> None:
+    load_tokenizer(f"{places['w']}/model", False, "model.path")
+    check_weights(f"{places['w']}/model", False, "model.path")
+    check_weights(f"{places['w']}/sharded", False, "model.path")
+    check_weights("Qwen/Qwen3-8B", False, "model.path")  # a hub id is left to the download
+
+
+@pytest.mark.parametrize("folder", OUTPUT)
+def test_a_folder_that_cannot_be_written_is_refused(folder: str, places: dict[str, str]) -> None:
+    with pytest.raises(NotWritable, match="run.dir=.*: nothing can be written there"):
+        check_writable(folder.format(**places), "run.dir")
+
+
+def test_the_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b", "run.dir")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- the launchers
+
+NAMES = [
+    "a=b",
+    "it's",
+    'say "a"',
+    "a b",
+    "a,b",
+    "[a]",
+    "{a}",
+    "a$b",
+    "#1",
+    "mädchen-模型",
+    "a\\",
+    "a\\'b",
+    "~a",
+    "+a",
+    "a:b",
+    "5",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_reaches_the_config_as_it_is(
+    name: str, places: dict[str, str], quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    variables = {"EXPERIMENT_NAME": name, "OUTPUT_DIR": str(folder), "DATA_DIR": str(folder), "PLATFORM": "cpu"}
+    variables |= {"ACTOR_MODEL_PATH": str(folder), "HF_HOME": "x", "WANDB_DIR": str(tmp_path / "wandb")}
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    config = load_config(["--task", "hitom,fantom"])
+    assert config.trainer.experiment_name == name and config.run.dir == f"{folder}/{name}"
+    assert list(config.data.train_files) == [
+        f"{folder}/sim_rl_data/{task}_rl_train.parquet" for task in ("hitom", "fantom")
+    ]
+    assert config.actor_rollout_ref.model.path == str(folder)
+    sft = sft_launch.config_of(["--launcher", "sft"])
+    assert (sft.run.dir, sft.data.dir, sft.model.path) == (f"{folder}/{name}", str(folder), str(folder))
+
+
+def test_files_with_blanks_stand_in_quotes(
+    places: dict[str, str], quick: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("PLATFORM", "cpu")
+    monkeypatch.setenv("TRAIN_FILES", "'my rows.parquet' b=c.parquet")
+    assert list(load_config(["--task", "hitom"]).data.train_files) == ["my rows.parquet", "b=c.parquet"]
+    assert list(sft_launch.config_of(["--launcher", "sft"]).data.train_files) == ["my rows.parquet", "b=c.parquet"]
+
+
+@pytest.mark.parametrize("mistake", [*LAUNCHED, *SFT_LAUNCHED], ids=str)
+def test_a_wrong_variable_of_a_launcher_is_one_paragraph(
+    mistake: Mistake,
+    places: dict[str, str],
+    quick: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sft = mistake in SFT_LAUNCHED
+    usual = {"PLATFORM": "cpu", "OUTPUT_DIR": str(tmp_path), "WANDB_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-1234567"}
+    words = [
+        *(["--launcher", "sft"] if sft else ["--task", "hitom"]),
+        *mistake.words,
+        f"{'' if sft else MODEL + '.'}{'model.' if sft else ''}path={{w}}/model",
+    ]
+    whole = Mistake(mistake.name, words, {**usual, **mistake.environment}, mistake.expects)
+    if sft:
+        words += ["data.max_prompt_length=200", "data.max_response_length=50"]
+    main = sft_launch.main if sft else launch.main
+    assert_one_paragraph(run_in_process(main, whole, monkeypatch, capsys, places), whole, places)
+
+
+@pytest.mark.parametrize("launcher", ["run_rl.sh", "recipe/ditto/run_rl.sh", "run_sft.sh"])
+def test_a_launcher_explains_itself(launcher: str) -> None:
+    ended = run_as_process(["bash", str(ROOT / launcher)], Mistake("help", ["--help"]))
+    assert ended.code == 0 and launcher in ended.out and not ended.err
+
+
+def test_the_launcher_passes_on_the_exit_code_and_leaves_nothing(tmp_path: Path) -> None:
+    mistake = Mistake("an unknown task", ["hitomm"], {"OUTPUT_DIR": "out"}, ["Did you mean 'hitom'"])
+    ended = run_as_process(["bash", str(ROOT / "run_rl.sh")], mistake, folder=tmp_path)
+    assert_one_paragraph(ended, mistake)
+    assert not list(tmp_path.iterdir())
+
+
+# ---- keys
+
+
+def test_no_setting_has_a_name_that_is_taken_for_a_key(rl_config: DictConfig, sft_config: DictConfig) -> None:
+    for config, unread in ((rl_config, "distillation."), (sft_config, "data.balance_dp_token")):
+        keys = [key for key, _ in leaves(OmegaConf.to_container(config)) if is_secret_name(key)]
+        assert [key for key in keys if not key.startswith(unread)] == []
+
+
+def test_a_quoted_text_is_one_value() -> None:
+    assert parse(quoted("k", ["a,b", "c'd"], "V")).value() == ["a,b", "c'd"]

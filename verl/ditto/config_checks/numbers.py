@@ -1,0 +1,195 @@
+"""The numbers that keys take, as a type: bounds, whole or not, null or not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Number:
+    """What a key takes. NaN and infinity are never a number here.
+
+    Attributes:
+        least: the smallest value.
+        most: the largest value.
+        above: values must be above this one, instead of `least`.
+        whole: only integers.
+        null: null is a value too.
+        but_not: one value between the bounds that cannot be.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    whole: bool = False
+    null: bool = False
+    but_not: float | None = None
+
+    def takes(self, value: Any) -> bool:
+        """Whether a key of this type may hold the value."""
+        if value is None:
+            return self.null
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
+            return False
+        return (
+            math.isfinite(value)
+            and (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and value != self.but_not
+        )
+
+    def __str__(self) -> str:
+        words = ["a whole number" if self.whole else "a number"]
+        if self.above is not None:
+            words.append(f"above {_plain(self.above)}")
+        if self.least is not None:
+            words.append(f"from {_plain(self.least)}")
+        if self.most is not None:
+            words.append(f"up to {_plain(self.most)}")
+        if self.but_not is not None:
+            words.append(f"but not {_plain(self.but_not)}")
+        if len(words) > 1 and words[-1].startswith("from"):
+            words[-1] += " on"
+        return " ".join(words) + (", or null" if self.null else "")
+
+
+def _plain(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+FINITE = Number()
+COUNT = Number(1, whole=True)
+COUNT_OR_NULL = Number(1, whole=True, null=True)
+FROM_ZERO = Number(0, whole=True)
+NOT_NEGATIVE = Number(0)
+POSITIVE = Number(above=0)
+SHARE = Number(0, 1)
+PART = Number(above=0, most=1)  # a share that cannot be nothing
+SEED = Number(0, 2**32 - 1, whole=True)
+TOKENS = Number(1, 10_000_000, whole=True)
+DEVICES = Number(1, 64, whole=True)  # of one node
+FREQUENCY = Number(-1, whole=True)  # in steps; 0 and -1: never
+LIMIT = Number(-1, whole=True, but_not=0)  # -1: none
+
+OPTIMIZER = {
+    "lr": PART,
+    "weight_decay": NOT_NEGATIVE,
+    "clip_grad": POSITIVE,
+    "lr_warmup_steps_ratio": SHARE,
+    "lr_warmup_steps": Number(-1, whole=True),  # -1: by the ratio
+    "min_lr_ratio": SHARE,
+    "num_cycles": NOT_NEGATIVE,
+}
+ENGINE = {
+    "fsdp_size": LIMIT,
+    "seed": SEED,
+    "entropy_from_logits_chunk_size": COUNT,
+    "pad_to_length_bucket": COUNT,
+}
+LORA = {"lora_rank": Number(0, 512, whole=True), "lora_alpha": POSITIVE}  # 512 is the most that vLLM takes
+
+
+def below(section: str, table: dict[str, Number]) -> dict[str, Number]:
+    """The table with the section's name before each key."""
+    return {f"{section}.{key}": number for key, number in table.items()}
+
+
+_ACTOR, _REF, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{name}" for name in ("actor", "ref", "rollout", "model"))
+
+RL_NUMBERS: dict[str, Number] = {
+    **below(f"{_ACTOR}.optim", OPTIMIZER),
+    **below(f"{_ACTOR}.fsdp_config", ENGINE),
+    **below(f"{_REF}.fsdp_config", ENGINE),
+    **below(_MODEL, LORA),
+    **below(
+        _ACTOR,
+        {
+            "ppo_mini_batch_size": COUNT,
+            "ppo_max_token_len_per_gpu": TOKENS,
+            "ppo_epochs": COUNT,
+            "clip_ratio": SHARE,
+            "clip_ratio_low": Number(0, 1, null=True),
+            "clip_ratio_high": Number(0, null=True),
+            "clip_ratio_c": Number(above=1),  # it bounds the ratio where the advantage is negative (dual clip)
+            "tau_pos": POSITIVE,
+            "tau_neg": POSITIVE,
+            "policy_loss.dro_beta": Number(above=0, null=True),
+            "loss_scale_factor": Number(above=0, null=True),
+            "entropy_coeff": FINITE,
+            "kl_loss_coef": NOT_NEGATIVE,
+            "data_loader_seed": SEED,
+            "entropy_from_logits_chunk_size": COUNT,
+        },
+    ),
+    **below(_REF, {"log_prob_max_token_len_per_gpu": TOKENS, "entropy_from_logits_chunk_size": COUNT}),
+    **below(
+        _ROLLOUT,
+        {
+            "n": COUNT,
+            "temperature": POSITIVE,  # log-probs are taken at the sampling temperature
+            "top_k": LIMIT,
+            "top_p": PART,
+            "val_kwargs.n": COUNT,
+            "val_kwargs.temperature": NOT_NEGATIVE,
+            "val_kwargs.top_k": LIMIT,
+            "val_kwargs.top_p": PART,
+            "seed": SEED,
+            "gpu_memory_utilization": PART,  # of a device's memory, for vLLM
+            "tensor_model_parallel_size": COUNT,
+            "data_parallel_size": COUNT,
+            "expert_parallel_size": COUNT,
+            "max_num_batched_tokens": TOKENS,
+            "max_model_len": Number(1, 30_000_000, whole=True, null=True),
+            "max_num_seqs": COUNT,
+            "log_prob_max_token_len_per_gpu": TOKENS,
+            "checkpoint_engine.update_weights_bucket_megabytes": COUNT,
+            "agent.num_workers": COUNT,
+            "prometheus.port": FROM_ZERO,
+        },
+    ),
+    **below(
+        "data",
+        {
+            "train_batch_size": COUNT,
+            "train_max_samples": LIMIT,
+            "val_max_samples": LIMIT,
+            "val_batch_size": COUNT_OR_NULL,
+            "max_prompt_length": TOKENS,
+            "max_response_length": TOKENS,
+            "max_feedback_length": Number(0, 10_000_000, whole=True),
+            "seed": SEED,
+            "dataloader_num_workers": FROM_ZERO,
+            "mixture.rows_per_task": COUNT_OR_NULL,
+            "mixture.val_rows_per_task": COUNT_OR_NULL,
+            "mixture.seed": SEED,
+        },
+    ),
+    **below(
+        "trainer",
+        {
+            "nnodes": COUNT,
+            "n_gpus_per_node": DEVICES,
+            "total_epochs": COUNT,
+            "total_training_steps": COUNT_OR_NULL,  # null: total_epochs passes over the rows
+            "save_freq": FREQUENCY,
+            "test_freq": FREQUENCY,
+            "max_actor_ckpt_to_keep": COUNT_OR_NULL,
+            "log_val_generations": FROM_ZERO,
+            "v1.colocate_async.num_warmup_batches": FROM_ZERO,
+            "v1.sampler.max_off_policy_threshold": FROM_ZERO,
+        },
+    ),
+    "algorithm.feedback_coef": NOT_NEGATIVE,
+    "refine.until_step": Number(0, whole=True, null=True),
+    "refine.max_feedback_chars": COUNT,
+    "refine.episode_deadline_s": Number(above=0, null=True),
+    "run.phase_timeout_s": POSITIVE,
+    "run.save_on_signal_s": NOT_NEGATIVE,
+    "run.max_logprob_diff": Number(above=0, null=True),
+    "run.max_unchanged_syncs": COUNT_OR_NULL,
+    "memory.gpu_gib": Number(above=0, null=True),
+    "ray_kwargs.ray_init.num_cpus": COUNT_OR_NULL,
+}

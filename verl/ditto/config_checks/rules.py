@@ -1,0 +1,132 @@
+"""A rule: a value that cannot work, the reason and the remedy; and the rules that RL and supervised training share."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.settings import BadConfig
+
+LOGGERS = (  # verl's Tracking.supported_backend, which takes seconds to import
+    *("wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "console", "clearml", "trackio", "file"),
+    "rl_insight",
+)
+DTYPES = ("fp32", "float32", "bf16", "bfloat16", "fp16", "float16")
+
+
+class HasConfig(Protocol):
+    """What a rule looks at holds the config, and what else a command adds."""
+
+    @property
+    def config(self) -> DictConfig:
+        """The composed config."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that cannot be.
+
+    Attributes:
+        key: whose value it is about, in dotted form.
+        broken: whether the value is wrong in this run.
+        why: the reason and the remedy, or a function of the run that words them.
+    """
+
+    key: str
+    broken: Callable[[Any], Any]
+    why: str | Callable[[Any], str]
+
+    def check(self, run: HasConfig) -> None:
+        """Raises BadConfig where the rule is broken."""
+        if self.broken(run):
+            why = self.why if isinstance(self.why, str) else self.why(run)
+            raise BadConfig(f"{self.key}={OmegaConf.select(run.config, self.key)}: {why}")
+
+
+def one_of(key: str, *allowed: Any, because: str = "") -> Rule:
+    """The key takes one of these values."""
+    names = ", ".join("null" if value is None else str(value) for value in allowed)
+    why = f"use one of {names}. {because}".strip()
+    return Rule(key, lambda run: OmegaConf.select(run.config, key) not in allowed, why)
+
+
+def some_of(key: str, *allowed: str) -> Rule:
+    """The key takes a list of these values, or one of them."""
+    return Rule(key, lambda run: set(_texts(run, key)) - set(allowed), f"use some of {', '.join(allowed)}.")
+
+
+def _texts(run: HasConfig, key: str) -> list[str]:
+    value = OmegaConf.select(run.config, key)
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def optimizer_rules(section: str) -> tuple[Rule, ...]:
+    """The rules of verl's optimizer section."""
+    betas, name = f"{section}.betas", f"{section}.optimizer"
+    return (
+        Rule(
+            betas, lambda run: not _are_betas(OmegaConf.select(run.config, betas)), "use two numbers from 0 to below 1."
+        ),
+        one_of(f"{section}.lr_scheduler_type", "constant", "cosine"),
+        one_of(f"{section}.warmup_style", None, "constant", "cosine"),
+        Rule(
+            name,
+            lambda run: _no_such_optimizer(OmegaConf.select(run.config, section)),
+            lambda run: (
+                f"there is no such optimizer in {OmegaConf.select(run.config, section).optimizer_impl} "
+                f"({section}.optimizer_impl). Use AdamW of torch.optim, or install the package that has it."
+            ),
+        ),
+    )
+
+
+def _are_betas(value: Any) -> bool:
+    return len(value) == 2 and all(
+        isinstance(beta, int | float) and not isinstance(beta, bool) and 0 <= beta < 1 for beta in value
+    )
+
+
+def _no_such_optimizer(optim: DictConfig) -> bool:
+    """Whether optimizer_impl cannot be imported, or has no such optimizer."""
+    if importlib.util.find_spec(optim.optimizer_impl.split(".")[0]) is None:
+        return True
+    try:
+        return not hasattr(importlib.import_module(optim.optimizer_impl), optim.optimizer)
+    except ImportError:
+        return True
+
+
+def engine_rules(section: str, devices: Callable[[Any], int]) -> tuple[Rule, ...]:
+    """The rules of an FSDP engine's section.
+
+    Args:
+        devices: how many devices a run trains on.
+    """
+    size = f"{section}.fsdp_size"
+    return (
+        one_of(f"{section}.model_dtype", *DTYPES),
+        Rule(
+            size,
+            lambda run: (sliced := OmegaConf.select(run.config, size)) > 0 and devices(run) % sliced,
+            lambda run: f"does not divide the {devices(run)} devices. Use -1: the weights are sliced over all of them.",
+        ),
+    )
+
+
+TRAINER_RULES = (
+    one_of("trainer.device", "cuda", "cpu"),
+    some_of("trainer.logger", *LOGGERS),
+    one_of("trainer.resume_mode", "auto", "disable", "resume_path"),
+    Rule(
+        "trainer.resume_from_path",
+        lambda run: (
+            (run.config.trainer.resume_from_path is not None) != (run.config.trainer.resume_mode == "resume_path")
+        ),
+        "goes together with trainer.resume_mode=resume_path: set both, or neither.",
+    ),
+)

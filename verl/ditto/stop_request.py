@@ -1,0 +1,45 @@
+"""How the driver asks the trainer, perhaps on another node, to end after its step.
+
+Both sides use Ray's key-value store: the trainer's actor is busy with `fit` and answers no call.
+"""
+
+from __future__ import annotations
+
+import ray
+from ray.experimental import internal_kv
+
+_BEGUN, _SAVE_UNTIL = "steps_begun", "save_until"
+
+
+def report_first_step() -> None:
+    """Trainer: from now on there is something to save."""
+    _put(_BEGUN, "1")
+
+
+def steps_have_begun() -> bool:
+    """Driver: whether the trainer's first step has begun."""
+    return _get(_BEGUN) is not None
+
+
+def ask(save_until: float) -> None:
+    """Driver: end after this step, and save a checkpoint if that begins before `save_until` (seconds of the epoch)."""
+    _put(_SAVE_UNTIL, str(save_until))
+
+
+def save_until() -> float | None:
+    """Trainer: what `ask` said; None while nobody asked."""
+    value = _get(_SAVE_UNTIL)
+    return None if value is None else float(value)
+
+
+def _key(name: str) -> bytes:
+    return f"ditto:{ray.get_runtime_context().get_job_id()}:{name}".encode()
+
+
+def _put(name: str, value: str) -> None:
+    internal_kv._internal_kv_put(_key(name), value.encode())
+
+
+def _get(name: str) -> str | None:
+    value: bytes | None = internal_kv._internal_kv_get(_key(name))
+    return None if value is None else value.decode()
