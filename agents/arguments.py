@@ -3,8 +3,8 @@
     parser.add_argument("--limit", type=positive_int)
     parser.add_argument("--out", type=output_folder)
 
-When a value is wrong, argparse prints the option's name and the message, and the command ends with exit code 2 before any
-work begins. String defaults (from an environment variable) are checked too.
+When a value is wrong, argparse prints the option's name and the message, and the command ends with exit code 2 before
+any work begins. String defaults (from an environment variable) are checked too.
 """
 
 from __future__ import annotations

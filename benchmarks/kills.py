@@ -33,6 +33,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from agents.arguments import non_negative_int, output_folder, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.testing import FakeOpenAI, Json
 from benchmarks.kills_audit import differences
 from tests.e2e.run import ROOT, Run, processes_of
@@ -184,13 +186,14 @@ def finish(trial: Trial, reference: Path, steps: int) -> None:
     trial.problems += differences(run.dir, reference, steps, KEPT)
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--aimed", type=int, default=5, help="kills that aim at the checkpoint window")
+    parser = Parser(prog="python -m benchmarks.kills", description=__doc__)
+    parser.add_argument("--kills", type=positive_int, default=20)
+    parser.add_argument("--aimed", type=non_negative_int, default=5, help="kills that aim at the checkpoint window")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--folder", type=Path, help="for the runs; without it a temporary one")
+    parser.add_argument("--steps", type=positive_int, default=8)
+    parser.add_argument("--folder", type=output_folder, help="for the runs; without it a temporary one")
     parser.add_argument("--keep", action="store_true", help="keep the folder")
     given = parser.parse_args(arguments)
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="kills-"))).absolute()

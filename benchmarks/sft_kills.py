@@ -9,7 +9,6 @@ and every saved step must have its line in metrics.jsonl. At the end the metrics
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -17,12 +16,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from agents.arguments import non_negative_int, output_folder, positive_int
+from agents.command_line import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 START_S = 600.0
@@ -150,15 +152,16 @@ def start_and_wait(folder: Path, steps: int, aimed: bool, rng: random.Random) ->
     return process, wait_until(checkpoint_begun if aimed else steps_done, process)
 
 
-def main() -> int:
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 where every kill was survived."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="empty or new")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--aimed", type=int, default=4, help="kills while a checkpoint is written")
-    parser.add_argument("--steps", type=int, default=60)
+    parser = Parser(prog="python -m benchmarks.sft_kills", description=__doc__)
+    parser.add_argument("folder", type=output_folder, help="empty or new")
+    parser.add_argument("--kills", type=positive_int, default=10)
+    parser.add_argument("--aimed", type=non_negative_int, default=4, help="kills while a checkpoint is written")
+    parser.add_argument("--steps", type=positive_int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     folder, rng = given.folder.absolute(), random.Random(given.seed)
     build(folder)
     assert start(folder, "straight", given.steps).wait() == 0, f"see {folder}/straight.log"

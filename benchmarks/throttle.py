@@ -21,8 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import logging
-import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -35,6 +34,8 @@ import openai
 from rich.console import Console
 from rich.table import Table
 
+from agents.arguments import positive_float, positive_int
+from agents.command_line import Parser, reports_errors
 from agents.errors import JudgeFailure
 from agents.examples.__main__ import write
 from agents.judge import Gateway, GatewaySettings
@@ -43,7 +44,7 @@ from agents.judge.gateway import limits_of
 from agents.judge.structured import response_format
 from benchmarks.evaluate_contenders import Work
 from benchmarks.evaluate_contenders import ours as whole_command
-from benchmarks.judge import ANSWER, INSTRUCTIONS, Scored, data, gateway
+from benchmarks.judge import ANSWER, INSTRUCTIONS, Scored, data, gateway, print_load
 from benchmarks.throttled_server import Counts, Kind, Limit, throttled
 
 Ask = Callable[[int], Awaitable[Any]]
@@ -238,8 +239,9 @@ def run_impossible(given: argparse.Namespace) -> None:
     console.print(table)
 
 
+@reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.throttle", description=(__doc__ or "").split("\n")[0])
+    parser = Parser(prog="python -m benchmarks.throttle", description=__doc__)
     what = parser.add_subparsers(required=True)
     trials = {
         "verdicts": (run_verdicts, "lost verdicts and time at five limits, beside the plain SDK"),
@@ -251,19 +253,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, (run, about) in trials.items():
         trial = what.add_parser(name, help=about)
         trial.set_defaults(run=run)
-        trial.add_argument("--calls", type=int, default=400)
-        trial.add_argument("--concurrency", type=int, default=64)
+        trial.add_argument("--calls", type=positive_int, default=400)
+        trial.add_argument("--concurrency", type=positive_int, default=64)
         trial.add_argument("--window", choices=("sliding", "fixed", "bucket", "smooth"), default="sliding")
         trial.add_argument("--only", nargs="+", choices=list("abcde"), default=list("abcde"), help="limits")
         trial.add_argument("--clients", nargs="+", choices=list(CLIENTS), default=list(CLIENTS))
-        trial.add_argument("--samples", type=int, default=200, help="of the evaluation")
+        trial.add_argument("--samples", type=positive_int, default=200, help="of the evaluation")
         trial.add_argument("--limit", choices=list("abcde"), default="d", help="of the evaluation")
-        trial.add_argument("--change-s", type=float, default=3.0, help="when the limit changes")
+        trial.add_argument("--change-s", type=positive_float, default=3.0, help="when the limit changes")
     given = parser.parse_args(arguments)
     given.run(given)
-    console.print(f"Load average of the last minutes: {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores.")
+    print_load()
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    main()
+    sys.exit(main())

@@ -9,7 +9,6 @@ that fills while nobody asks. A refusal is answered at once, with Retry-After as
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
@@ -17,12 +16,14 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from email.utils import formatdate
 from typing import Literal, get_args
 
+from agents.arguments import non_negative_float, positive_float
+from agents.command_line import Parser, reports_errors
 from benchmarks.fixed_latency_server import _BACKLOG, ROOT, _Messages, completion
 
 Kind = Literal["in_flight", "sliding", "fixed", "bucket", "smooth"]
@@ -196,17 +197,26 @@ def _options(limit: Limit) -> list[str]:
     return [f"--{name}={value}" for name, value in given.items()]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--latency", type=float, default=0.2, help="seconds from an admitted request to its answer")
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m benchmarks.throttled_server", description=__doc__)
+    parser.add_argument(
+        "--latency", type=non_negative_float, default=0.2, help="seconds from an admitted request to its answer"
+    )
     parser.add_argument("--answer", default='{"score": 7, "critique": "Look again."}', help="text of every completion")
-    parser.add_argument("--change-s", type=float, default=0.0, help="when the --then-... limit replaces the first one")
+    parser.add_argument(
+        "--change-s", type=non_negative_float, default=0.0, help="when the --then-... limit replaces the first one"
+    )
     for prefix in ("", "then-"):
         parser.add_argument(f"--{prefix}kind", choices=get_args(Kind), default=None if prefix else "in_flight")
-        parser.add_argument(f"--{prefix}limit", type=float, default=8, help="requests in flight, or a second")
+        parser.add_argument(
+            f"--{prefix}limit", type=non_negative_float, default=8, help="requests in flight, or a second"
+        )
         parser.add_argument(f"--{prefix}header", choices=get_args(Header), default="none")
-        parser.add_argument(f"--{prefix}retry-after", type=float, default=1.0, help="seconds that the header says")
-    given = parser.parse_args()
+        parser.add_argument(
+            f"--{prefix}retry-after", type=positive_float, default=1.0, help="seconds that the header says"
+        )
+    given = parser.parse_args(arguments)
     limit = Limit(given.kind, given.limit, given.header, given.retry_after)
     then = (
         Limit(given.then_kind, given.then_limit, given.then_header, given.then_retry_after) if given.then_kind else None
@@ -215,4 +225,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -108,9 +108,8 @@ def compare(
     results = read_accuracies(out) if out and out.is_file() else {}
     for name, folder in models.items():
         accuracy = results[name] = evaluate(folder, rows, samples, seed)
-        print(
-            f"{name}: sampled {accuracy['sampled']:.3f} +- {accuracy['sampled_se']:.3f}  greedy {accuracy['greedy']:.3f}"
-        )
+        sampled = f"{accuracy['sampled']:.3f} +- {accuracy['sampled_se']:.3f}"
+        print(f"{name}: sampled {sampled}  greedy {accuracy['greedy']:.3f}")
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(out, json.dumps(results, indent=1) + "\n")
