@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from agents.command_line import run_command
+from soul.cli.error_border import run_command
 
 
 def train() -> int:

@@ -34,22 +34,22 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.trainer.ppo.metric_utils import RolloutMoELoadBalanceMetricsAccumulator
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from agents import examples
-from agents.arguments import positive_int
-from agents.command_line import Parser, reports_errors
-from agents.evaluate.collection import seldom_collected
-from agents.judge import Gateway, Judge
-from agents.refine import RefineSettings, run_session
-from agents.testing import FakeOpenAI, scripted_players
 from benchmarks.judge import console, new_table, print_load
-from ditto.agent_loop import SequenceRecord
 from ditto.batch.queue import KVBatchMeta, tq
-from ditto.checkpoint_writer import CheckpointWriter
-from ditto.compose import load_config
+from ditto.launching.compose import load_config
+from ditto.rollout.agent_loop import SequenceRecord
 from ditto.rollout.sync_alarm import SyncAlarm
+from ditto.run.checkpoint_writer import CheckpointWriter
+from ditto.run.run_folder import RunFolder
 from ditto.settings import Settings
-from ditto.traces import RunFolder
 from ditto.trainer import DittoTrainerSync
+from soul import examples
+from soul.cli.arguments import positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.evaluate.run.gc_tuning import seldom_collected
+from soul.judge import Gateway, Judge
+from soul.session import RefineSettings, run_session
+from soul.testing import FakeOpenAI, scripted_players
 
 STEP_S, GOAL = 300.0, 0.02
 N = 8  # sessions a prompt

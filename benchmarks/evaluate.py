@@ -4,7 +4,7 @@
 
 The same invented rows of one turn (HiToM) against the same local server of fixed latency, by
 
-    ours          `python -m agents.evaluate`, all of it: journal, scores, table, samples.parquet, HTML report
+    ours          `python -m soul.evaluate`, all of it: journal, scores, table, samples.parquet, HTML report
     engine        the same as far as the numbers: without samples.parquet and the report
     plain         openai.AsyncOpenAI behind a semaphore, on the transport that ours uses (aiohttp); keeps nothing
     plain-httpx   the same on the SDK's default transport
@@ -37,11 +37,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from agents.arguments import existing_file, non_negative_float, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.examples.__main__ import write
 from benchmarks.fixed_latency_server import ROOT, served
 from benchmarks.judge import check_server, console, new_table, print_load, spread
+from soul.cli.arguments import existing_file, non_negative_float, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.examples.__main__ import write
 
 ANSWER = "<answer>B</answer>"
 WITHOUT_LATENCY = ("ours", "engine", "plain", "plain-httpx", "inspect_ai", "lm-eval")

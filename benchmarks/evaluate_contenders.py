@@ -23,8 +23,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from agents.arguments import output_file, positive_int
-from agents.command_line import Parser, reports_errors
+from soul.cli.arguments import output_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
 
 MODEL = "fixed"
 Evaluate = Callable[["Work"], int]
@@ -42,8 +42,8 @@ class Work:
 
 
 def ours(work: Work) -> int:
-    """The whole command, `python -m agents.evaluate`: journal, scores, table, samples.parquet and the HTML report."""
-    from agents.evaluate import __main__ as command
+    """The whole command, `python -m soul.evaluate`: journal, scores, table, samples.parquet and the HTML report."""
+    from soul.evaluate import __main__ as command
 
     words = [str(work.rows), f"policy.model={MODEL}", f"policy.concurrency={work.concurrency}"]
     for section in ("policy", "judge"):
@@ -58,13 +58,13 @@ def ours(work: Work) -> int:
 
 def engine(work: Work) -> int:
     """The command as far as its numbers: rows, asking, journal, scores, intervals, table; no files for people."""
-    from agents.evaluate import engine as path
-    from agents.evaluate import table
-    from agents.evaluate.collection import seldom_collected
-    from agents.evaluate.journal import Journal
-    from agents.evaluate.results import summarise
-    from agents.evaluate.settings import EvaluationSettings, items
-    from agents.judge import Endpoint, GatewaySettings
+    from soul.evaluate.numbers.results import summarise
+    from soul.evaluate.run import engine as path
+    from soul.evaluate.run.gc_tuning import seldom_collected
+    from soul.evaluate.run.journal import Journal
+    from soul.evaluate.run.settings import EvaluationSettings, items
+    from soul.evaluate.tables import table
+    from soul.judge import Endpoint, GatewaySettings
 
     policy = Endpoint(model=MODEL, base_url=work.url, api_key_env=None, concurrency=work.concurrency)
     gateway = GatewaySettings.of({"judge": {"base_url": work.url, "api_key_env": "none", "model": MODEL}})

@@ -4,7 +4,7 @@
 
 Standard library only, one process of its own. Every request gets the same completion, `latency` seconds after its last
 byte has come. It understands no more of HTTP/1.1 than clients of a JSON endpoint send: a Content-Length, keep-alive.
-(`agents.testing.FakeOpenAI` is for tests: it can misbehave, and has a thread for each connection.)
+(`soul.testing.FakeOpenAI` is for tests: it can misbehave, and has a thread for each connection.)
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.arguments import non_negative_float
-from agents.command_line import Parser, reports_errors
+from soul.cli.arguments import non_negative_float
+from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)

@@ -25,8 +25,8 @@ from typing import Any
 import torch
 import transformers
 
-from agents.command_line import Parser, reports_errors
 from benchmarks import gpu_attention, gpu_head, gpu_training
+from soul.cli.error_border import Parser, reports_errors
 
 PARTS = {"attention": gpu_attention.measure, "head": gpu_head.measure, "training": gpu_training.measure}
 

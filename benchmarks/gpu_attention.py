@@ -20,8 +20,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from agents.command_line import Parser
 from ditto.model import attention
+from soul.cli.error_border import Parser
 
 TENSORS = ("output", "query", "key", "value")  # the output, and the gradients of the inputs
 REPEATS = 10

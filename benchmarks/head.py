@@ -19,8 +19,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from agents.arguments import positive_int
-from agents.command_line import Parser, reports_errors
+from soul.cli.arguments import positive_int
+from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 ONE_SIZE = """

@@ -44,15 +44,15 @@ from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.table import Table
 
-from agents.arguments import non_negative_float, output_file, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.judge import Gateway, GatewaySettings, Judge
-from agents.judge.structured import response_format
-from agents.policy import Players
-from agents.refine import RefineSettings, run_session
-from agents.task import Episode, Message, Metric, Row, Task, Verdict
-from agents.testing import scripted_players
 from benchmarks.fixed_latency_server import maximum_rate, served
+from soul.cli.arguments import non_negative_float, output_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.judge import Gateway, GatewaySettings, Judge
+from soul.judge.call.structured import response_format
+from soul.policy import Players
+from soul.session import RefineSettings, run_session
+from soul.task import Episode, Message, Metric, Row, Task, Verdict
+from soul.testing import scripted_players
 
 ANSWER = '{"score": 7, "critique": "The reply is kind, but it never says what to do next. Name one concrete step."}'
 INSTRUCTIONS = (

@@ -33,10 +33,10 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from agents.arguments import non_negative_int, output_folder, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.testing import FakeOpenAI, Json
 from benchmarks.kills_audit import differences
+from soul.cli.arguments import non_negative_int, output_folder, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.testing import FakeOpenAI, Json
 from tests.e2e.run import ROOT, Run, processes_of
 
 KEPT = 2  # checkpoints

@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ditto import manifest
-from ditto.checkpoint import PARTIAL, TRACKER, saved_steps
+from ditto.run import manifest
+from ditto.run.checkpoint import PARTIAL, TRACKER, saved_steps
 
 
 def differences(run: Path, reference: Path, steps: int, kept: int) -> list[str]:

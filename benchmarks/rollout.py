@@ -2,10 +2,10 @@
 
     python -m benchmarks.rollout [--sessions 512] [--concurrency 64] [--seed 0] [--plot rollout.png]
 
-Sotopia and CoSER in turns, invented rows of `agents.examples`, all sessions at the same time in one thread, in two
+Sotopia and CoSER in turns, invented rows of `soul.examples`, all sessions at the same time in one thread, in two
 schedules of the same work:
 
-    driver     agents.refine.run_session, as in training: a session goes on as soon as its own call is answered
+    driver     soul.session.run_session, as in training: a session goes on as soon as its own call is answered
     lockstep   the usual batched rollout, written down here: all drafts, all verdicts, all feedback, all refined
                episodes, all verdicts; and in episodes nobody takes turn k + 1 before everybody has ended turn k
 
@@ -49,21 +49,21 @@ from typing import Any, Literal, TypeVar
 
 import openai
 
-from agents import examples
-from agents.arguments import non_negative_float, output_file, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.examples.example import Example, Player, Style
-from agents.judge import ANY_KEY, Gateway, Judge
-from agents.message import Message
-from agents.policy import Players
-from agents.refine import RefineSettings, run_session
-from agents.task import Episode, Row, Task, Verdict
-from agents.tasks.coser import CoSER
-from agents.tasks.sotopia import Sotopia
-from agents.testing import FakeOpenAI, Json, Text, scripted_players
-from agents.testing.replies import ChatRequest, Reply
-from agents.testing.server import IN_PROCESS_URL
 from benchmarks.judge import console, new_table, print_load
+from soul import examples
+from soul.cli.arguments import non_negative_float, output_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.examples.example import Example, Player, Style
+from soul.judge import ANY_KEY, Gateway, Judge
+from soul.message import Message
+from soul.policy import Players
+from soul.session import RefineSettings, run_session
+from soul.task import Episode, Row, Task, Verdict
+from soul.tasks.coser import CoSER
+from soul.tasks.sotopia import Sotopia
+from soul.testing import FakeOpenAI, Json, Text, scripted_players
+from soul.testing.replies import ChatRequest, Reply
+from soul.testing.server import IN_PROCESS_URL
 
 # In both, a verdict is one call, so that the calls of a session follow each other; CoSER's four critics would not.
 TASKS: dict[str, Callable[[], Task[Any]]] = {"sotopia": Sotopia, "coser": partial(CoSER, merged_dimensions=True)}

@@ -2,11 +2,11 @@
 
     python -m benchmarks.schedule [--short 240] [--long 48] [--latency 0.5] [--concurrency 8]
 
-`agents.evaluate`'s engine takes the samples of HiToM (one turn) and Sotopia (up to twenty, with a partner) from one
+`soul.evaluate`'s engine takes the samples of HiToM (one turn) and Sotopia (up to twenty, with a partner) from one
 FakeOpenAI server, whose answers take --latency seconds. It runs twice: once as it did before, with all sets in turns
-and the time left computed from samples a second, and once as it does now (agents/evaluate/schedule.py). Each row of the
-table is one run. `tail` is how long fewer samples are under way than allowed, at the end of the run. The error of an
-estimate is the factor between it and the true time left.
+and the time left computed from samples a second, and once as it does now (agents/soul/evaluate/run/schedule.py). Each
+row of the table is one run. `tail` is how long fewer samples are under way than allowed, at the end of the run. The
+error of an estimate is the factor between it and the true time left.
 
 The server shares the machine with the client, so choose a latency that is much longer than the CPU time of an answer;
 otherwise both runs measure the machine. The target is an error of at most 1.5 after a fifth of the samples and of the
@@ -29,16 +29,16 @@ from unittest import mock
 from rich.console import Console
 from rich.table import Table
 
-from agents.arguments import non_negative_float, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.evaluate import engine
-from agents.evaluate.journal import Journal
-from agents.evaluate.schedule import Capacity, Schedule
-from agents.evaluate.settings import EvaluationSettings, Item, items
-from agents.examples.__main__ import write
-from agents.examples.endpoint import answer
-from agents.judge import Endpoint, GatewaySettings
-from agents.testing import ChatRequest, FakeOpenAI, Reply, Text
+from soul.cli.arguments import non_negative_float, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.evaluate.run import engine
+from soul.evaluate.run.journal import Journal
+from soul.evaluate.run.schedule import Capacity, Schedule
+from soul.evaluate.run.settings import EvaluationSettings, Item, items
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.judge import Endpoint, GatewaySettings
+from soul.testing import ChatRequest, FakeOpenAI, Reply, Text
 
 UNDER_TEST = "under-test"
 TURNS = 8  # of the policy in a scene: it leaves after so many

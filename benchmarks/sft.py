@@ -27,8 +27,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from agents.arguments import existing_file, positive_int
-from agents.command_line import Parser, reports_errors
+from soul.cli.arguments import existing_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 WARM = 2  # steps that are not counted
@@ -106,8 +106,8 @@ def settings_words(folder: Path, size: str) -> list[str]:
 
 def ours(folder: Path, size: str) -> None:
     """Our trainer, as a process of torchrun runs it; its metrics tell the rate of every step."""
-    from sft.checkpoints import RESUME_VARIABLE
     from sft.launch import WORKER, main
+    from sft.run.checkpoints import RESUME_VARIABLE
 
     os.environ[RESUME_VARIABLE] = ""  # from the beginning
     words = [*settings_words(folder, size), f"run.dir={folder}/ours", "trainer.logger=[]"]

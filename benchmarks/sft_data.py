@@ -34,16 +34,16 @@ from rich.table import Table
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase
 
-from agents.arguments import output_file, positive_int
-from agents.command_line import Parser, reports_errors
 from recipe.demo.tiny_model import build_tokenizer
-from sft.batches import StepBatches
-from sft.corpus import Corpus, open_corpus
-from sft.corpus_settings import SftDataSettings
-from sft.row_encoder import RowEncoder
-from sft.row_index import read_index
-from sft.token_store import ABOUT, IDS, RECORD, SEQUENCES, WORD, ShardCounts, SourceCounts
-from sft.tokenising import shard_folder
+from sft.corpus.batches import StepBatches
+from sft.corpus.index import read_index
+from sft.corpus.settings import SftDataSettings
+from sft.corpus.split import Corpus, open_corpus
+from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, ShardCounts, SourceCounts
+from sft.corpus.tokenize import shard_folder
+from sft.encode.row_encoder import RowEncoder
+from soul.cli.arguments import output_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
 
 SHARDS = 4
 BATCH = 64

@@ -23,8 +23,8 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agents.arguments import non_negative_int, output_folder, positive_int
-from agents.command_line import Parser, reports_errors
+from soul.cli.arguments import non_negative_int, output_folder, positive_int
+from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 START_S = 600.0
@@ -118,7 +118,7 @@ def check(run: Path) -> tuple[int, int]:
     Raises:
         AssertionError: a step is missing or twice, or a saved step lacks its metrics or validation.
     """
-    from ditto.checkpoint import newest_whole
+    from ditto.run.checkpoint import newest_whole
 
     known = lines(run)
     assert [line["step"] for line in known] == list(range(1, len(known) + 1)), [line["step"] for line in known]

@@ -34,18 +34,18 @@ import openai
 from rich.console import Console
 from rich.table import Table
 
-from agents.arguments import positive_float, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.errors import JudgeFailure
-from agents.examples.__main__ import write
-from agents.judge import Gateway, GatewaySettings
-from agents.judge.gate import in_process
-from agents.judge.gateway import limits_of
-from agents.judge.structured import response_format
 from benchmarks.evaluate_contenders import Work
 from benchmarks.evaluate_contenders import ours as whole_command
 from benchmarks.judge import ANSWER, INSTRUCTIONS, Scored, data, gateway, print_load
 from benchmarks.throttled_server import Counts, Kind, Limit, throttled
+from soul.cli.arguments import positive_float, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import JudgeFailure
+from soul.examples.__main__ import write
+from soul.judge import Gateway, GatewaySettings
+from soul.judge.call.structured import response_format
+from soul.judge.gateway import limits_of
+from soul.judge.throttle.local_gate import in_process
 
 Ask = Callable[[int], Awaitable[Any]]
 IN_FLIGHT_LATENCY, RATE_LATENCY = 0.2, 0.02

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, field
 from email.utils import formatdate
 from typing import Literal, get_args
 
-from agents.arguments import non_negative_float, positive_float
-from agents.command_line import Parser, reports_errors
 from benchmarks.fixed_latency_server import _BACKLOG, ROOT, _Messages, completion
+from soul.cli.arguments import non_negative_float, positive_float
+from soul.cli.error_border import Parser, reports_errors
 
 Kind = Literal["in_flight", "sliding", "fixed", "bucket", "smooth"]
 Header = Literal["none", "seconds", "date"]

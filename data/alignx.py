@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.command_line import Parser
-from agents.records import described, seen
-from agents.tasks.alignx import AlignX, AlignXRow
 from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
 from data.reading import read_json
 from data.rows import Record
+from soul.cli.error_border import Parser
+from soul.rows.parsing import described, seen
+from soul.tasks.alignx import AlignX, AlignXRow
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
 # What of the user the rows of each set hold, and how many pairs and comments they show.

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from agents.arguments import fraction, output_file, positive_int
-from agents.command_line import run_command
-from agents.errors import SoulError
 from data.rows import Record, split_groups, write_rows
+from soul.cli.arguments import fraction, output_file, positive_int
+from soul.cli.error_border import run_command
+from soul.errors import SoulError
 
 
 class BadSource(SoulError):

@@ -29,12 +29,12 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from agents.arguments import output_file
-from agents.choice import LetterTask
-from agents.command_line import Parser, reports_errors
-from agents.errors import BadRow
-from agents.overlap import HeldOut, Overlap
-from agents.rows import TaskRow, read_rows
+from soul.cli.arguments import output_file
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import BadRow
+from soul.one_turn import LetterTask
+from soul.rows.overlap import HeldOut, Overlap
+from soul.rows.task_files import TaskRow, read_rows
 
 
 @dataclass(frozen=True)

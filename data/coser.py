@@ -20,12 +20,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.command_line import Parser
-from agents.tasks.coser import CoSER
-from agents.tasks.coser_row import CoSERRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json
 from data.rows import Record
+from soul.cli.error_border import Parser
+from soul.tasks.coser import CoSER
+from soul.tasks.coser_row import CoSERRow
 
 TRAIN_SHARE = 0.9  # of a book's plots, where the book does not say which ones
 

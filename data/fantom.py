@@ -24,13 +24,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.arguments import positive_int
-from agents.command_line import Parser
-from agents.tasks.fantom import TELLING_LINE
 from data import fantom_json
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_csv
 from data.rows import Record, draw_groups
+from soul.cli.arguments import positive_int
+from soul.cli.error_border import Parser
+from soul.tasks.fantom import TELLING_LINE
 
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
 _COLUMNS = ("context", "question", "answer_choices", "gt_answer")

@@ -25,10 +25,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from agents.task import NotBlank
 from data.built import Converted
 from data.reading import read_json
 from data.rows import Record
+from soul.task import NotBlank
 
 Context = Literal["short", "full"]
 NO_IN_THE_FULL_CONVERSATION = "no:long"

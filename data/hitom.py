@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.arguments import non_negative_int, positive_int, probability
-from agents.command_line import Parser
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.hitom_stories import StoryConfig, generate_examples
 from data.reading import read_json
 from data.rows import Record
+from soul.cli.arguments import non_negative_int, positive_int, probability
+from soul.cli.error_border import Parser
 
 PROMPTING = "CoTP"  # of the benchmark's two prompting types the one whose stories stand alone
 _KEYS = {

@@ -15,10 +15,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.tasks.paratomi_story import ROOMS
 from data.hitom_beliefs import BeliefLog
 from data.hitom_world import AGENTS, CONTAINERS, THINGS, StoryConfig
 from data.rows import Record
+from soul.tasks.paratomi_story import ROOMS
 
 __all__ = ["StoryConfig", "generate_examples"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.tasks.paratomi_story import CONTAINERS as KINDS  # Hi-ToM's rooms and kinds of containers are ToMi's
+from soul.tasks.paratomi_story import CONTAINERS as KINDS  # Hi-ToM's rooms and kinds of containers are ToMi's
 
 AGENTS = (
     "Abigail Aiden Alexander Amelia Ava Avery Benjamin Carter Charlotte Chloe Elizabeth Ella Emily Emma Evelyn Hannah "
@@ -28,7 +28,7 @@ class StoryConfig:
         letter; sets n_options.
     distractor_probability: chance of an irrelevant sentence before each sentence, in [0, 1].
     revisit_probability: chance that a later chapter returns to an earlier room and its object, in [0, 1].
-    orders: question orders (0-4, at most `agents`).
+    orders: question orders (0-4, at most `soul`).
     lengths: chapters (1-3).
     deceptions: whether agents talk (and may lie) after a chapter; both by default.
     """

@@ -21,11 +21,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agents.command_line import Parser
-from agents.tasks.humanual import HumanualRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json, read_json_lines
 from data.rows import Record
+from soul.cli.error_border import Parser
+from soul.tasks.humanual import HumanualRow
 
 SETS = ("book", "chat", "email", "news", "opinion", "politics")
 

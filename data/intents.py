@@ -26,19 +26,19 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, Field
 
-from agents.arguments import output_file, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.errors import PERMANENT, SYSTEMIC, BadSettings, JudgeFailure
-from agents.judge import Endpoint, Gateway, GatewaySettings, Judge
-from agents.judge.ledger import money
-from agents.judge.usage import Usage
-from agents.judge.words import sections_of
-from agents.metrics.lexical import content_words, words
-from agents.prompts import load_prompt
-from agents.quotations import runs
 from data.built import BadSource
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
 from data.reading import read_json_lines
+from soul.cli.arguments import output_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import PERMANENT, SYSTEMIC, BadSettings, JudgeFailure
+from soul.judge import Endpoint, Gateway, GatewaySettings, Judge
+from soul.judge.call.usage import Usage
+from soul.judge.cli_overrides import sections_of
+from soul.judge.ledger import money
+from soul.metrics.lexical import content_words, words
+from soul.prompts import load_prompt
+from soul.rows.quotations import runs
 
 PROMPT = load_prompt("userllm/intent")
 RUN = 5  # words in a row that an intent may not share with a message

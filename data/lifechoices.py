@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.command_line import Parser
-from agents.records import gold_letter, lettered, option_texts
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json
 from data.rows import Record
+from soul.cli.error_border import Parser
+from soul.rows.parsing import gold_letter, lettered, option_texts
 
 
 class _Asked(NamedTuple):

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.command_line import Parser
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json_lines
 from data.rows import Record
+from soul.cli.error_border import Parser
 
 
 def convert(paths: Sequence[str | Path]) -> list[Record]:

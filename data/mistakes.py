@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from agents.arguments import positive_int
-from agents.command_line import Parser
-from agents.tasks.mistakes import IMAGE
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_csv
 from data.rows import Record, draw_groups
+from soul.cli.arguments import positive_int
+from soul.cli.error_border import Parser
+from soul.tasks.mistakes import IMAGE
 
 LETTERS = "ABCD"
 _COLUMNS = ("QuestionId", "QuestionText", "CorrectAnswer", *(f"Answer{letter}Text" for letter in LETTERS))

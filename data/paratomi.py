@@ -27,11 +27,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.command_line import Parser
-from agents.tasks.paratomi_story import places, story_key
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_csv, read_text
 from data.rows import Record
+from soul.cli.error_border import Parser
+from soul.tasks.paratomi_story import places, story_key
 
 # Words that tell the types apart, in this order: questions of the second order also say "will".
 _WORDINGS = {

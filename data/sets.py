@@ -20,11 +20,11 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from agents import tasks
-from agents.arguments import existing_folder, output_folder
-from agents.command_line import Parser, reports_errors
 from data.built import BadSource, Built
 from data.sources import BUILDS, Build, Found, in_words
+from soul import tasks
+from soul.cli.arguments import existing_folder, output_folder
+from soul.cli.error_border import Parser, reports_errors
 
 _SHOWN = 6  # unused files that are named for each reason; a clone of a repository has hundreds
 

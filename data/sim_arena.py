@@ -20,12 +20,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from agents.arguments import existing_folder
-from agents.command_line import Parser
-from agents.tasks.sim_arena_rows import SimDocRow, SimMathRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json
 from data.rows import Record
+from soul.cli.arguments import existing_folder
+from soul.cli.error_border import Parser
+from soul.tasks.sim_arena_rows import SimDocRow, SimMathRow
 
 LEVELS = {
     "k-5": "elementary school",

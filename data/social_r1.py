@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.choice import letter_options
-from agents.command_line import Parser
-from agents.records import gold_letter, lettered, option_texts, seen
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json_lines
 from data.rows import Record
+from soul.cli.error_border import Parser
+from soul.one_turn import letter_options
+from soul.rows.parsing import gold_letter, lettered, option_texts, seen
 
 # language -> the keys of story, question and option, and the word that introduces the question
 LANGUAGES = {"en": ("STORY", "QUESTION", "OPTION-{}", "Question: "), "zh": ("故事", "问题", "选项{}", "问题：")}

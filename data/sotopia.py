@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from agents.command_line import Parser
-from agents.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.reading import read_json, read_json_lines
 from data.rows import Record
+from soul.cli.error_border import Parser
+from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
 
 Part = Literal["all", "hard", "rest"]
 

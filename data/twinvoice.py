@@ -21,12 +21,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.command_line import Parser
-from agents.quotations import runs
-from agents.records import described, gold_letter, lettered, option_texts, seen
 from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
 from data.reading import read_json_lines, read_text
 from data.rows import Record
+from soul.cli.error_border import Parser
+from soul.rows.parsing import described, gold_letter, lettered, option_texts, seen
+from soul.rows.quotations import runs
 
 UTTERANCES = 12  # of a character's history, in the benchmark's own evaluation
 _RUN = 6  # words in a row that two texts do not share by chance

@@ -37,15 +37,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agents.arguments import positive_int
-from agents.command_line import Parser
-from agents.metrics.lexical import content_words
-from agents.tasks.userllm import choices_mentioned
 from data import intents
 from data.built import Built, Converted, add_output_arguments, run, write_outputs
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
 from data.reading import read_json_lines
 from data.rows import Record
+from soul.cli.arguments import positive_int
+from soul.cli.error_border import Parser
+from soul.metrics.lexical import content_words
+from soul.tasks.userllm import choices_mentioned
 
 OWN_OPTION = "CommonsenseQA: the question contains one of its own options"
 NO_INTENT = (

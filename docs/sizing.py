@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from agents.command_line import Parser, reports_errors
-from ditto.compose import load_config
+from ditto.launching.compose import load_config
 from ditto.memory import host, phases, rollout
 from ditto.memory.machine import ASSUMED_GIB, Machine
 from ditto.memory.model_shape import GIB, ModelShape
@@ -24,6 +23,7 @@ from ditto.memory.remedy import Change, remedy
 from ditto.memory.setup import KEYS, Setup
 from ditto.memory.training import layer_activations
 from ditto.settings import Settings
+from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "sizing.md"

@@ -1,4 +1,4 @@
-"""Write docs/tasks: one page a task, made from the task's own code and its example (`agents.examples`).
+"""Write docs/tasks: one page a task, made from the task's own code and its example (`soul.examples`).
 
     python docs/task_pages.py            # write the pages
     python docs/task_pages.py --check    # exit code 1 where a page is not what the code says
@@ -22,13 +22,13 @@ from typing import Any, get_args
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
-from agents import examples, tasks
-from agents.command_line import Parser, reports_errors
-from agents.examples.example import Example
-from agents.message import Message
-from agents.refine import Attempt, Session
-from agents.task import Task
-from agents.testing.contract import played
+from soul import examples, tasks
+from soul.cli.error_border import Parser, reports_errors
+from soul.examples.example import Example
+from soul.message import Message
+from soul.session import Attempt, Session
+from soul.task import Task
+from soul.testing.contract import played
 
 FOLDER = Path(__file__).parent / "tasks"
 SHOWN_CHARS = 1600  # of a message or a value; what is longer is cut in its middle
@@ -181,7 +181,8 @@ def page(name: str) -> str:
         "## What the policy sees first",
         *prompt_section(task, row),
         "## An example from start to end",
-        "The row and its players are invented (`agents/examples`), the judge answers by rule: the numbers show the "
+        "The row and its players are invented (`agents/soul/examples`), the judge answers by rule: the numbers show "
+        "the "
         "form and nothing about people.",
         f"Record:\n\n{text_block(record, 'json')}",
         *attempt_section("Draft, by somebody who answers at random", session.draft),
@@ -198,7 +199,7 @@ def _commands(name: str) -> str:
     known = (FOLDER.parents[1] / "data" / f"{builder}.py").exists()
     real = f"   # real ones: python -m data.{builder} --help" if known else ""
     return (
-        f"```bash\npython -m agents.examples {task} --rows 64 --out rows.parquet{real}\n"
+        f"```bash\npython -m soul.examples {task} --rows 64 --out rows.parquet{real}\n"
         "TRAIN_FILES=rows.parquet VAL_FILES=rows.parquet bash recipe/ditto/run_rl.sh "
         f"{name} data.allow_overlap=true   # one file for both, to try it out\n```"
     )

@@ -11,7 +11,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.compose import compose_config
 from ditto.config_checks.fixed_keys import FIXED
 from ditto.config_checks.keys import Reader, pattern_of, reader_of
 from ditto.config_checks.numbers import (
@@ -32,6 +31,7 @@ from ditto.config_checks.numbers import (
 from ditto.config_checks.overrides import leaves
 from ditto.config_checks.rules import TRAINER_RULES, Rule, engine_rules, one_of, optimizer_rules, some_of
 from ditto.config_checks.value_types import check_types
+from ditto.launching.compose import compose_config
 from ditto.settings import BadConfig
 
 CONFIG_DIR = Path(__file__).parent / "config"
@@ -83,7 +83,7 @@ _OWN = (  # have checks of their own here, or are read with engine.strategy=fsdp
     "engine.wrap_policy.min_num_params",
 )
 # verl's keys that nothing here reads -> what to use instead.
-_ROWS = "rows are read by sft/row_encoder.py: a file has messages, extra_info.messages, or prompt and response."
+_ROWS = "rows are read by sft/encode/row_encoder.py: a file has messages, extra_info.messages, or prompt and response."
 UNREAD: dict[str, str] = {
     "data.max_length": "a sequence may have data.max_prompt_length + data.max_response_length tokens: set those.",
     "data.truncation": "what happens to a long sequence is data.overlong: drop, truncate or error.",
@@ -96,7 +96,7 @@ UNREAD: dict[str, str] = {
     "data.ignore_input_ids_mismatch": _ROWS,
     "data.train_max_samples": "give the files a ratio: TRAIN_FILES=chat.parquet:0.5 takes half of the rows an epoch.",
     "data.val_max_samples": "give the files a ratio in VAL_FILES, or name fewer files.",
-    "data.balance_dp_token": "sequences are dealt out by their order (sft/order.py).",
+    "data.balance_dp_token": "sequences are dealt out by their order (sft/corpus/order.py).",
     "data.use_shm": "files are read where they lie.",
     "trainer.default_hdfs_dir": "checkpoints are written to trainer.default_local_dir alone.",
     "optim.total_training_steps": "it follows trainer.total_training_steps: set that.",

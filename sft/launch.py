@@ -12,9 +12,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.command_line import run_command
-from agents.folder_lock import FolderLock
-from ditto.compose import load_config
+from ditto.launching.compose import load_config
+from soul.cli.error_border import run_command
+from soul.files.folder_lock import FolderLock
 
 CONFIG_DIR = Path(__file__).parent / "config"
 PROGRAM = Path(__file__).resolve().parent.parent / "train_sft.py"
@@ -31,9 +31,9 @@ def config_of(words: list[str]) -> DictConfig:
 
 
 def main(words: list[str]) -> int:
-    """Returns the exit code: see `agents.command_line`; in a process of the training, that of the training."""
+    """Returns the exit code: see `soul.cli.error_border`; in a process of the training, that of the training."""
     if WORKER in words:
-        from sft.ranks import rank_main
+        from sft.run.ranks import rank_main
 
         return rank_main(lambda: _train([word for word in words if word != WORKER]))
     return run_command(lambda: _launch(words))
@@ -53,11 +53,11 @@ def _launch(words: list[str]) -> int:
     from sft.config_checks import check_config
 
     check_config(config)
-    from ditto.checkpoint import set_aside
-    from ditto.traces import RunFolder
-    from sft.checkpoints import choose
+    from ditto.run.checkpoint import set_aside
+    from ditto.run.run_folder import RunFolder
     from sft.preflight import check
-    from sft.ranks import node_rank, run_ranks
+    from sft.run.checkpoints import choose
+    from sft.run.ranks import node_rank, run_ranks
 
     leads = node_rank(config) == 0  # it decides for all nodes
     root = Path(config.trainer.default_local_dir).absolute()

@@ -14,20 +14,20 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from agents.evaluate.settings import choose_sets
-from agents.writable import check_writable
-from ditto.checkpoint import Choice
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
+from ditto.run.checkpoint import Choice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
-from sft.corpus import Corpus, open_corpus
-from sft.corpus_settings import SftDataSettings
+from sft.corpus.settings import SftDataSettings
+from sft.corpus.sources import find_files
+from sft.corpus.split import Corpus, open_corpus
 from sft.memory_plan import check_memory
-from sft.sources import find_files
-from sft.tested_rows import check_overlap
+from sft.run.tested_rows import check_overlap
+from soul.evaluate.run.settings import choose_sets
+from soul.files.writable import check_writable
 
 
 def data_settings(config: DictConfig) -> SftDataSettings:

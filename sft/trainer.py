@@ -2,7 +2,7 @@
 
 verl's loss is the negative log-likelihood summed over the trained tokens of a step and divided by their number over all
 ranks, so neither micro-batches nor ranks nor packing change it. The data's order follows from the step alone
-(sft/order.py): a resumed run needs no other state, and verl's saved loaders are not used.
+(sft/corpus/order.py): a resumed run needs no other state, and verl's saved loaders are not used.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 from verl.utils.tracking import Tracking
 
-from agents.disk_space import guarded_writes
-from ditto import plugin
-from ditto.traces import RunFolder
-from sft import stop
-from sft.batches import StepBatches, ValidationBatches
-from sft.checkpoints import Checkpoints
-from sft.generative_test import GenerativeTest
+from ditto.run.run_folder import RunFolder
+from ditto.verl_hooks import plugin
+from sft.corpus.batches import StepBatches, ValidationBatches
 from sft.preflight import load_corpora
+from sft.run import stop
+from sft.run.checkpoints import Checkpoints
+from sft.run.soul_probe import GenerativeTest
+from soul.files.disk_space import guarded_writes
 
 logger = logging.getLogger(__name__)
 PATIENCE = timedelta(days=1)  # ranks that wait while one of them evaluates

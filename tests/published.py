@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agents import examples
 from data.prism import read_openings
+from soul import examples
 
 # Published name -> the file in shared/data that stands there.
 NAMES = {

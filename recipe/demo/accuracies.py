@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from agents.errors import SoulError
+from soul.errors import SoulError
 
 Accuracies = dict[str, dict[str, float]]  # name of a model -> "sampled", "sampled_se", "greedy", "rows", "samples"
 

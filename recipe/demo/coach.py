@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.answers import names_given, tagged_answer, tagged_letter
-from agents.choice import parse_options
+from soul.answers.extraction import names_given, tagged_answer, tagged_letter
+from soul.one_turn import parse_options
 
 Slip = Literal["none", "form", "truth", "first", "other"]
 

@@ -1,7 +1,7 @@
 """Accuracy of Hugging Face folders on a file of HiToM rows: sampled at temperature 1, and greedy.
 
 Plain transformers, no engine: the demo compares three models on the same rows with the same code in a few seconds.
-Prompt and verdict are the task's own. (Real evaluations go through `agents/evaluate/`.)
+Prompt and verdict are the task's own. (Real evaluations go through `agents/soul/evaluate/`.)
 
     python -m recipe.demo.evaluate heldback.parquet base=DIR warm=DIR ditto=DIR --out accuracies.json
 """
@@ -20,13 +20,13 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
-from agents.arguments import existing_file, output_file, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.judge import Endpoint, Judge
-from agents.rows import TaskRow, read_rows
-from agents.task import Episode, Message
-from agents.whole_file import write_whole
 from recipe.demo.accuracies import read_accuracies
+from soul.cli.arguments import existing_file, output_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.files.whole_file import write_whole
+from soul.judge import Endpoint, Judge
+from soul.rows.task_files import TaskRow, read_rows
+from soul.task import Episode, Message
 
 MAX_NEW_TOKENS = 24
 BATCH = 128

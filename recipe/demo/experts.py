@@ -19,10 +19,10 @@ from pathlib import Path
 
 from transformers.utils import logging as hf_logging
 
-from agents.command_line import reports_errors
 from recipe.demo import warm_start
 from recipe.demo.forms import HITOM, PARATOMI
 from recipe.demo.run import ON_A_CPU, ROOT, StageFailed, console, judge, overrides_of, stage, train
+from soul.cli.error_border import reports_errors
 
 FORMS = (HITOM, PARATOMI)
 WARM_START = warm_start.WarmStart(steps=480)  # two forms to learn

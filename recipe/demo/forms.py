@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.choice import parse_options
-from agents.task import Message, Task
-from agents.tasks.hitom import HiToM
-from agents.tasks.paratomi import ParaToMi
+from soul.one_turn import parse_options
+from soul.task import Message, Task
+from soul.tasks.hitom import HiToM
+from soul.tasks.paratomi import ParaToMi
 
 Record = dict[str, Any]
 

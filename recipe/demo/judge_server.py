@@ -1,8 +1,8 @@
 """OFFLINE STAND-IN for a judge: an OpenAI-compatible server that writes critiques by rule, with no model behind it.
 
 The demo must run without a key and without a network, so this process answers where an API model would. It knows one
-request, the one that one-turn tasks send for a critique (`agents.choice.OneTurnTask.feedback`), and the connection
-test (`agents.judge.Judge.check`). Whatever else it is asked it refuses with a 400 that says so; it never invents.
+request, the one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback`), and the connection
+test (`soul.judge.Judge.check`). Whatever else it is asked it refuses with a 400 that says so; it never invents.
 The critiques come from `recipe.demo.coach`. Scores never pass through here: HiToM is scored by rule in the task.
 
     python -m recipe.demo.judge_server --port 0 --ready-file judge.url    # the file gets the base URL once it runs
@@ -19,10 +19,10 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from agents.arguments import output_file, port
-from agents.command_line import Parser, reports_errors
-from agents.judge.untrusted import data_of
 from recipe.demo import coach
+from soul.cli.arguments import output_file, port
+from soul.cli.error_border import Parser, reports_errors
+from soul.judge.call.untrusted import data_of
 
 MODEL = "offline-stand-in-rules"
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agents.command_line import Parser, reports_errors
-from agents.errors import SoulError
 from recipe.demo import evaluate, summary, warm_start
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import SoulError
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_S = 0.5

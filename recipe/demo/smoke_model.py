@@ -3,7 +3,7 @@
     python -m recipe.demo.smoke_model --rows train.parquet --out outputs/smoke
 
 The tokenizer is trained on the rows' own conversations, the weights are random, and a short supervised training on what
-the examples' players say (`agents.examples`: some right, some at random) teaches the form: an answer tag, an action, a
+the examples' players say (`soul.examples`: some right, some at random) teaches the form: an answer tag, an action, a
 line of dialogue. So rewards have spread, and a training run exercises every part of the machinery. It is no baseline
 for anything.
 """
@@ -18,15 +18,15 @@ from pathlib import Path
 
 from transformers.utils import logging as hf_logging
 
-from agents import examples
-from agents.arguments import existing_file, output_folder, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.examples.example import Player, Style
-from agents.rows import TaskRow, read_rows
-from agents.task import Message
-from agents.testing.contract import played
-from agents.testing.doubles import ScriptedSeat
 from recipe.demo import tiny_model, warm_start
+from soul import examples
+from soul.cli.arguments import existing_file, output_folder, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.examples.example import Player, Style
+from soul.rows.task_files import TaskRow, read_rows
+from soul.task import Message
+from soul.testing.contract import played
+from soul.testing.doubles import ScriptedSeat
 
 OPENING, ENDING = 100, 400  # characters of a turn's context that are taught: where it begins, and where the form stands
 PLAYED_ROWS = 24  # of each task

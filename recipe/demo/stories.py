@@ -19,13 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.task import Message
-from agents.tasks.paratomi_story import ROOMS
 from data.hitom_stories import StoryConfig, generate_examples
 from data.hitom_world import AGENTS, THINGS
 from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
 from recipe.demo.forms import HITOM, Form, Record
+from soul.task import Message
+from soul.tasks.paratomi_story import ROOMS
 
 CAREFUL_SHARE = 0.45  # of the imitated people, without feedback
 COACHED_SHARE = 0.85  # with a coach's feedback in the prompt

@@ -20,10 +20,10 @@ import matplotlib
 from rich.console import Console
 from rich.table import Table
 
-from agents.arguments import existing_file, output_file
-from agents.command_line import Parser, reports_errors
-from agents.errors import SoulError
 from recipe.demo.accuracies import read_accuracies
+from soul.cli.arguments import existing_file, output_file
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import SoulError
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first

@@ -19,11 +19,11 @@ import torch
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 from transformers.utils import logging as hf_logging
 
-from agents.arguments import output_folder, positive_int
-from agents.command_line import Parser, reports_errors
-from agents.task import Message
 from recipe.demo import stories, tiny_model
 from recipe.demo.forms import HITOM, Form
+from soul.cli.arguments import output_folder, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.task import Message
 
 Draw = Callable[[random.Random], tuple[list[Message], str]]
 

@@ -19,16 +19,16 @@ case $MODE in
     python=python3
     for made in "$ROOT"/.venv{-cpu,-gpu,}/bin/python; do [ ! -x "$made" ] || { python=$made; break; }; done
     python=${PYTHON:-$python}
-    "$python" -c "import agents.evaluate, openai, tenacity" 2>/dev/null ||
+    "$python" -c "import soul.evaluate, openai, tenacity" 2>/dev/null ||
       { echo "eval.sh: $python lacks the base install: $python -m pip install -e $ROOT (or name another with PYTHON=...)" >&2; exit 2; }
-    module=agents.evaluate ;;
+    module=soul.evaluate ;;
   local)
     if [ -z "${PLATFORM:-}" ]; then
       if [ -e /dev/nvidia0 ] || [ -e /dev/nvidiactl ]; then PLATFORM=gpu; else PLATFORM=cpu; fi
     fi
     export PLATFORM
     python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
-    module=agents.evaluate.local ;;
+    module=soul.evaluate.local ;;
   *)
     echo "eval.sh: say 'api' (a model behind an OpenAI-compatible endpoint) or 'local' (a checkpoint, served by vLLM)" >&2
     exit 2 ;;

@@ -20,8 +20,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from agents import tasks
-from agents.arguments import (
+from sft.distill import dataset, report
+from sft.distill.experts import experts, split
+from sft.distill.heldout import Unseen
+from sft.distill.journals import journals
+from sft.distill.sample import Source
+from sft.distill.sampling import SamplingSettings, sample
+from sft.distill.select import Rule, choose
+from sft.distill.traces import RunTraces
+from soul import tasks
+from soul.cli.arguments import (
     existing_folder,
     non_negative_int,
     one_of,
@@ -30,18 +38,10 @@ from agents.arguments import (
     positive_int,
     share,
 )
-from agents.command_line import Parser, reports_errors
-from agents.errors import BadSettings, SoulError
-from agents.evaluate.command import Taking, add_taking_options, console
-from agents.evaluate.vllm_server import ServerSettings
-from sft.distill import dataset, report
-from sft.distill.experts import experts, split
-from sft.distill.journals import journals
-from sft.distill.sample import Source
-from sft.distill.sampling import SamplingSettings, sample
-from sft.distill.select import Rule, choose
-from sft.distill.traces import RunTraces
-from sft.distill.unseen import Unseen
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import BadSettings, SoulError
+from soul.evaluate.run.runner import Taking, add_taking_options, console
+from soul.evaluate.run.vllm_server import ServerSettings
 
 Number = TypeVar("Number", int, float)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agents.message import Message
+from soul.message import Message
 
 TRAINED = "assistant"
 _GAPS = re.compile(r"[\W_]+")

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agents import tasks
-from agents.errors import BadRow, BadSettings
-from agents.judge import Endpoint
-from agents.judge.roles import ROLES, policy_endpoint
-from agents.tasks import Launch
+from soul import tasks
+from soul.errors import BadRow, BadSettings
+from soul.judge import Endpoint
+from soul.judge.roles import ROLES, policy_endpoint
+from soul.tasks import Launch
 
 SECTIONS = (*ROLES, "policy", "tasks")
 # Sampled as in training, each sample with a seed of its own; `policy.temperature=null` for who takes none.

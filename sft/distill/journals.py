@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.evaluate.journal import FILE
-from agents.evaluate.notes import models_asked
-from agents.evaluate.run_folder import BadRun
-from agents.message import Message
 from sft.distill.conversation import Prints, Unusable, prints, trainable
 from sft.distill.experts import task_of
+from sft.distill.heldout import Unseen
 from sft.distill.sample import Origin, Place, Provenance, Sample, never_kept
 from sft.distill.sampling import ROWS, SOURCES
-from sft.distill.unseen import Unseen
+from soul.evaluate.run.journal import FILE
+from soul.evaluate.run.run_folder import BadRun
+from soul.evaluate.tables.notes import models_asked
+from soul.message import Message
 
 Key = tuple[str, int, int]
 

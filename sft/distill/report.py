@@ -12,9 +12,9 @@ from typing import Any
 
 from rich.table import Table
 
-from agents.whole_file import write_whole
 from sft.distill.sample import CONTENTLESS, CUT_OFF
 from sft.distill.select import DUPLICATE, KEPT, Rule, Selection
+from soul.files.whole_file import write_whole
 
 FILE = "distill.json"
 

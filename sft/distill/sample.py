@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from agents.message import Message
 from sft.distill.conversation import Prints
-from sft.distill.unseen import Unseen
+from sft.distill.heldout import Unseen
+from soul.message import Message
 
 Origin = Literal["expert", "trace"]
 SEEN, CONTENTLESS, CUT_OFF = "in an evaluation", "contentless", "cut off"

@@ -1,6 +1,6 @@
 """k samples of every training row, by an expert: played and scored by the driver of evaluation, without feedback.
 
-Each expert has a run folder under DIR/samples, as an evaluation has (`agents.evaluate.run_folder`): the same command
+Each expert has a run folder under DIR/samples, as an evaluation has (`soul.evaluate.run.run_folder`): the same command
 goes on where it stopped, and nothing is asked twice. Beside its journal:
 
     row_groups.json  of every row that was looked at: digests of its record and groups, before anything was shortened
@@ -16,23 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.errors import BadSettings
-from agents.evaluate import local, preflight
-from agents.evaluate.checkpoint import Checkpoint
-from agents.evaluate.collection import seldom_collected
-from agents.evaluate.command import Prepare, Taking, alone_in, dry_run, show_failures, still_to_take, take_missing
-from agents.evaluate.ctrl_c import interruptible
-from agents.evaluate.failures import Failures
-from agents.evaluate.journal import Journal
-from agents.evaluate.run_folder import generation, samples_there, write_choice
-from agents.evaluate.settings import EvaluationSettings, Item, items
-from agents.evaluate.vllm_server import ServerSettings, free_port
-from agents.judge import GatewaySettings
-from agents.judge.roles import policy_endpoint
-from agents.judge.words import sections_of
-from agents.whole_file import write_whole
 from sft.distill.experts import SAMPLED, Expert
-from sft.distill.unseen import Unseen, fingerprints
+from sft.distill.heldout import Unseen, fingerprints
+from soul.errors import BadSettings
+from soul.evaluate import local
+from soul.evaluate.run import preflight
+from soul.evaluate.run.checkpoint import Checkpoint
+from soul.evaluate.run.ctrl_c import interruptible
+from soul.evaluate.run.failures import Failures
+from soul.evaluate.run.gc_tuning import seldom_collected
+from soul.evaluate.run.journal import Journal
+from soul.evaluate.run.run_folder import generation, samples_there, write_choice
+from soul.evaluate.run.runner import Prepare, Taking, alone_in, dry_run, show_failures, still_to_take, take_missing
+from soul.evaluate.run.settings import EvaluationSettings, Item, items
+from soul.evaluate.run.vllm_server import ServerSettings, free_port
+from soul.files.whole_file import write_whole
+from soul.judge import GatewaySettings
+from soul.judge.cli_overrides import sections_of
+from soul.judge.roles import policy_endpoint
 
 SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.errors import BadSettings
-from agents.task import Metric
 from sft.distill.conversation import Prints
 from sft.distill.sample import Sample
+from soul.errors import BadSettings
+from soul.task import Metric
 
 Keep = Literal["best", "threshold"]
 KEPT, WORST, BELOW_THRESHOLD, BELOW_MARGIN = "kept", "worst", "below threshold", "below margin"

@@ -19,13 +19,13 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
-from agents.errors import SoulError
-from agents.message import Message
-from agents.rows import read_rows
 from sft.distill.conversation import TRAINED
+from sft.distill.heldout import Unseen, fingerprints
 from sft.distill.journals import lines, usable
 from sft.distill.sample import Origin, Place, Provenance, Sample, never_kept
-from sft.distill.unseen import Unseen, fingerprints
+from soul.errors import SoulError
+from soul.message import Message
+from soul.rows.task_files import read_rows
 
 NO_BASE = "no base context"
 

@@ -5,8 +5,8 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from agents.tasks.alignx import AlignX
 from data import alignx
+from soul.tasks.alignx import AlignX
 from tests.agents.samples import DATA
 
 SOURCES = sorted((DATA / "alignx").glob("*.json"))

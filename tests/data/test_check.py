@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agents.overlap import HeldOut
-from agents.rows import parse_row, read_rows
 from data import fantom
 from data.check import fingerprint, main, reports
 from data.paratomi import build as build_paratomi
 from data.rows import write_rows
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import parse_row, read_rows
 from tests.agents.samples import DATA
 
 HALL = {"story": "1 Mia and Tom entered the hall.", "choices": "A. box, B. crate", "correct_answer": "box"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agents.tasks.coser import CoSER
-from agents.tasks.coser_stage import ENVIRONMENT
 from data import coser
+from soul.tasks.coser import CoSER
+from soul.tasks.coser_stage import ENVIRONMENT
 from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")

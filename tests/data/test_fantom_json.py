@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agents.overlap import HeldOut
-from agents.rows import TaskRow, parse_row, read_rows
 from data import fantom, fantom_json
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import TaskRow, parse_row, read_rows
 from tests.agents.samples import tagged, verdict_of
 from tests.data.fantom_official import entries, entry
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agents.tasks.lifechoices import LifeChoices
 from data import lifechoices
+from soul.tasks.lifechoices import LifeChoices
 from tests.agents.samples import DATA
 from tests.mistakes.mistake import error_of
 

@@ -6,9 +6,9 @@ import re
 import pandas as pd
 import pytest
 
-from agents.metrics.lexical import human_norms, lexis
-from agents.tasks.mirrorbench import DEVIATION, HUMANS, MirrorBench, MirrorBenchRow
 from data import mirrorbench
+from soul.metrics.lexical import human_norms, lexis
+from soul.tasks.mirrorbench import DEVIATION, HUMANS, MirrorBench, MirrorBenchRow
 from tests.agents.samples import DATA
 from tests.mistakes.mistake import error_of
 

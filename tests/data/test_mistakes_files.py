@@ -5,10 +5,10 @@ import csv
 import pyarrow.parquet as pq
 import pytest
 
-from agents.overlap import HeldOut
-from agents.rows import read_rows
-from agents.tasks.mistakes import Mistakes
 from data import mistakes
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import read_rows
+from soul.tasks.mistakes import Mistakes
 from tests.agents.samples import DATA
 
 SOURCES = [DATA / "mistakes" / name for name in ("eedi_train_sample.csv", "eedi_misconception_mapping_sample.csv")]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from agents.tasks.paratomi_story import places, story_key
 from data import paratomi
 from data.rows import split_groups, write_rows
+from soul.tasks.paratomi_story import places, story_key
 from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agents import tasks
-from agents.evaluate.drawing import drawing_order
-from agents.rows import read_rows
 from data import coser, sets
 from data.sources import BUILDS, Form
+from soul import tasks
+from soul.evaluate.run.drawing import drawing_order
+from soul.rows.task_files import read_rows
 from tests.agents.samples import DATA
 from tests.published import publish
 

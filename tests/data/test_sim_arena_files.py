@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from agents.tasks.sim_arena import SimArenaDoc, SimArenaMath
 from data import sim_arena
+from soul.tasks.sim_arena import SimArenaDoc, SimArenaMath
 from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")

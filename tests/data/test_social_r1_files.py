@@ -6,8 +6,8 @@ import math
 import pyarrow.parquet as pq
 import pytest
 
-from agents.tasks.social_r1 import SocialR1
 from data import social_r1
+from soul.tasks.social_r1 import SocialR1
 from tests.agents.samples import DATA
 
 SOURCES = sorted((DATA / "social_r1").glob("*.jsonl"))

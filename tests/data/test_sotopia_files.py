@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agents.tasks.sotopia import Sotopia
-from agents.tasks.sotopia_row import SotopiaRow
 from data import sotopia
+from soul.tasks.sotopia import Sotopia
+from soul.tasks.sotopia_row import SotopiaRow
 from tests.mistakes.mistake import error_of
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")

@@ -5,9 +5,9 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from agents.tasks.twinvoice import TwinVoice
 from data import twinvoice
 from data.twinvoice import blank_out, tells
+from soul.tasks.twinvoice import TwinVoice
 from tests.agents.samples import DATA
 
 SOURCES = [DATA / "twinvoice" / f"dimension_3_{part}.jsonl" for part in ("choices", "profiles")]

@@ -12,9 +12,9 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from agents.tasks.userllm import UserLLM, UserLLMRow, choices_mentioned
 from data import userllm
 from data.prism import read_openings
+from soul.tasks.userllm import UserLLM, UserLLMRow, choices_mentioned
 from tests.agents.samples import DATA
 from tests.mistakes.mistake import error_of
 

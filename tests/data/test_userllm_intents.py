@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.metrics.lexical import content_words, words
-from agents.tasks.userllm import intent_overlap
-from agents.testing import FakeOpenAI, Hang, Json, ServerError, Unauthorized
 from data import intents, userllm
+from soul.metrics.lexical import content_words, words
+from soul.tasks.userllm import intent_overlap
+from soul.testing import FakeOpenAI, Hang, Json, ServerError, Unauthorized
 from tests.agents.tasks.userllm_people import INTENTS, TABLE, openings
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import tiny_step
 import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
@@ -22,13 +21,14 @@ from verl.workers.config import FSDPActorConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 import ditto.trainer
-from ditto.agent_loop import SequenceRecord
 from ditto.batch.counted_loss import COUNTED, counted_loss
-from ditto.layout import assign_mini_batches, balanced, lay_out, padded_rows
-from ditto.objectives import objective as objective_of
+from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.step_batch import Columns, StepBatch
+from ditto.objectives.spec import objective as objective_of
+from ditto.rollout.agent_loop import SequenceRecord
 from ditto.settings import RunSettings, Settings
-from ditto.step_batch import Columns, StepBatch
 from ditto.trainer import DittoTrainerSync
+from tests.ditto import tiny_step
 
 ACTOR = {"clip_ratio": 0.2, "clip_ratio_low": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 10.0}
 

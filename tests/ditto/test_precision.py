@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_configs import compose
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.config import TrainingWorkerConfig
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import ppo_loss
+
+from tests.ditto.config_checks.test_configs import compose
 
 UPDATES, VOCAB = 100, 64
 

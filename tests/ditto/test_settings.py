@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.compose import load_config
-from ditto.objectives import UnknownObjective
+from ditto.launching.compose import load_config
+from ditto.objectives.spec import UnknownObjective
 from ditto.settings import BadConfig, Settings
 
 

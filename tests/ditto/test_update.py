@@ -16,12 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import one_update
 import pytest
-import tiny_step
 import torch
-from our_step import ACTOR, nested, ours, settings_of, step_data
-from tiny_step import (
+from torch import Tensor
+
+from tests.ditto import one_update, tiny_step
+from tests.ditto.our_step import ACTOR, nested, ours, settings_of, step_data
+from tests.ditto.tiny_step import (
     ENTROPY_COEF,
     KL_COEF,
     SEQUENCES,
@@ -33,7 +34,6 @@ from tiny_step import (
     sequences,
     tiny_model,
 )
-from torch import Tensor
 
 TOLERANCE = 1e-6
 CHANGES = {"ratio=1": None, "ratio!=1": perturbed}

@@ -4,7 +4,7 @@
     python -m tests.e2e.every_task sotopia coser         # some of them
     python -m tests.e2e.every_task hitom,sotopia         # one run on a mixture
 
-Real Ray, FSDP and vLLM, the DITTO recipe, a tiny model, invented rows and a judge by rule (`agents.examples`). The
+Real Ray, FSDP and vLLM, the DITTO recipe, a tiny model, invented rows and a judge by rule (`soul.examples`). The
 files carry the names that the launcher looks for, so that is tried too.
 """
 
@@ -27,11 +27,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from agents import tasks
-from agents.examples.__main__ import write
-from agents.examples.endpoint import answer
-from agents.testing import FakeOpenAI
 from recipe.demo import smoke_model
+from soul import tasks
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.testing import FakeOpenAI
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 2

@@ -7,7 +7,7 @@ from typing import Any
 
 from verl.checkpoint_engine import CheckpointEngineManager
 
-from ditto.replay import PromptReplayBuffer
+from ditto.rollout.replay_buffer import PromptReplayBuffer
 
 _update_weights = CheckpointEngineManager.update_weights
 LAST_SYNC = 1  # the step after which the engine still gets its weights

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.testing import FakeOpenAI, Json
 from benchmarks.kills import CRITIQUE, kill, small_run, started, wait_for_point
-from ditto import manifest
+from ditto.run import manifest
+from soul.testing import FakeOpenAI, Json
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from agents import examples, tasks
-from agents.examples.endpoint import answer
-from agents.testing import FakeOpenAI
+from soul import examples, tasks
+from soul.examples.endpoint import answer
+from soul.testing import FakeOpenAI
 from tests.agents.add_a_task import install
 from tests.e2e import every_task
 from tests.e2e.run import processes_of

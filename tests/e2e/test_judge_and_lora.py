@@ -22,9 +22,9 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from agents.examples.__main__ import write
-from agents.examples.endpoint import answer
-from agents.testing import ChatRequest, FakeOpenAI, Json, Reply, ServerError
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.testing import ChatRequest, FakeOpenAI, Json, Reply, ServerError
 from tests.e2e.cluster import Cluster
 from tests.e2e.run import ROOT, SENTINEL_KEY, Run, greedy_answers
 

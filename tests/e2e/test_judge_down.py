@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.examples.endpoint import answer
-from agents.testing import ChatRequest, FakeOpenAI, Reply, ServerError
+from soul.examples.endpoint import answer
+from soul.testing import ChatRequest, FakeOpenAI, Reply, ServerError
 from tests.e2e.run import Run
 
 pytestmark = pytest.mark.slow

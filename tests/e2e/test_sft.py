@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents import examples
-from agents.rows import read_rows
+from soul import examples
+from soul.rows.task_files import read_rows
 from tests.e2e.run import ROOT, SENTINEL_KEY, greedy_answers
 
 pytestmark = pytest.mark.slow

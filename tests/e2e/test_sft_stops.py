@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import sft_kills
-from ditto import manifest
-from ditto.checkpoint import saved_steps
+from ditto.run import manifest
+from ditto.run.checkpoint import saved_steps
 from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.slow

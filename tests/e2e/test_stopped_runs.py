@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.testing import FakeOpenAI, Json
+from soul.testing import FakeOpenAI, Json
 from tests.e2e.run import Run
 
 pytestmark = pytest.mark.slow

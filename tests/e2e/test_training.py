@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.testing import (
+from soul.testing import (
     ChatRequest,
     DropConnection,
     Empty,

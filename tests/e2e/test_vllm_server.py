@@ -21,10 +21,10 @@ import pytest
 from pydantic import BaseModel, Field
 from rich.console import Console
 
-from agents.errors import JudgeFailure
-from agents.evaluate.checkpoint import Checkpoint
-from agents.evaluate.vllm_server import ServerSettings, free_port, serving
-from agents.judge import Endpoint, Judge
+from soul.errors import JudgeFailure
+from soul.evaluate.run.checkpoint import Checkpoint
+from soul.evaluate.run.vllm_server import ServerSettings, free_port, serving
+from soul.judge import Endpoint, Judge
 from tests.e2e.run import ROOT
 
 pytestmark = pytest.mark.slow

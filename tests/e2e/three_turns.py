@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from agents.judge import Judge
-from agents.policy import Players
-from agents.task import Episode, Message, Metric, Row, Task, Verdict
+from soul.judge import Judge
+from soul.policy import Players
+from soul.task import Episode, Message, Metric, Row, Task, Verdict
 
 PARTNER = ["Are you sure? Say more.", "And what about the second box?"]
 
@@ -86,10 +86,10 @@ async def play(model: str) -> dict[str, Any]:
     from vllm import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    import ditto.agent_loop as agent_loop
-    from agents.rows import TaskRow
-    from agents.testing import Json, fake_gateway
-    from ditto.compose import load_config
+    import ditto.rollout.agent_loop as agent_loop
+    from ditto.launching.compose import load_config
+    from soul.rows.task_files import TaskRow
+    from soul.testing import Json, fake_gateway
 
     engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from ditto.compose import load_config
+from ditto.launching.compose import load_config
 from recipe.demo.tiny_model import build
 from tests.ditto.test_configs import ROOT, SHIPPED
 from tests.e2e.test_sft import vision_language_model

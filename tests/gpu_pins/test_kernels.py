@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.evaluate.vllm_server import ServerSettings
+from soul.evaluate.run.vllm_server import ServerSettings
 from tests.gpu_pins.conftest import vllm_folder
 from tests.gpu_pins.test_arguments import compose
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents.examples.__main__ import write
 from sft.distill.sampling import SOURCES
+from soul.examples.__main__ import write
 from tests.agents.evaluate.finished_run import finished_run
 from tests.agents.evaluate.finished_samples import sample
 

@@ -20,23 +20,24 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from agents import tasks
-from agents.errors import SoulError
-from agents.testing import FakeOpenAI, Json
-from agents.writable import NotWritable, check_writable
-from ditto import compose, launch
-from ditto.compose import load_config
+from ditto import launch
 from ditto.config_checks.keys import Reader, reader_of
 from ditto.config_checks.numbers import RL_NUMBERS
 from ditto.config_checks.overrides import leaves
 from ditto.config_checks.rules import LOGGERS
+from ditto.launching import compose
+from ditto.launching.compose import load_config
+from ditto.launching.override_words import is_secret_name, quoted
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import BadModel, check_weights
-from ditto.override_words import is_secret_name, quoted
 from ditto.preflight import check_settings
 from sft import launch as sft_launch
 from sft.config_checks import SFT_NUMBERS, check_config
 from sft.preflight import data_settings
+from soul import tasks
+from soul.errors import SoulError
+from soul.files.writable import NotWritable, check_writable
+from soul.testing import FakeOpenAI, Json
 from tests.mistakes import training_places
 from tests.mistakes.mistake import Mistake, assert_one_paragraph, run_as_process, run_in_process
 from tests.mistakes.training_table import LAUNCHED, MODELS, OUTPUT, RL_COMMANDS, SFT_COMMANDS, SFT_LAUNCHED

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from agents.choice import parse_options
-from agents.errors import JudgeFailure
-from agents.judge import Contentless, Endpoint, Judge
-from agents.leaks import redact
-from agents.task import Episode, Verdict
-from agents.tasks.hitom import HiToM, HiToMRow
 from recipe.demo import coach, judge_server, stories
+from soul.errors import JudgeFailure
+from soul.judge import Contentless, Endpoint, Judge
+from soul.one_turn import parse_options
+from soul.rows.leaks import redact
+from soul.task import Episode, Verdict
+from soul.tasks.hitom import HiToM, HiToMRow
 
 TASK = HiToM()
 ATTEMPTS = [*(f"It is so. <answer>{letter}</answer>" for letter in "ABCDZ"), "no idea", "<answer>B", ""]

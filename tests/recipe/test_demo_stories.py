@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.overlap import HeldOut
-from agents.rows import read_rows
 from recipe.demo import coach, evaluate, stories
 from recipe.demo.forms import HITOM, PARATOMI, Form
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import read_rows
 
 both_forms = pytest.mark.parametrize("form", [HITOM, PARATOMI], ids=lambda form: form.task.name)
 

@@ -41,7 +41,7 @@ def lay_out(site: Path, name: str, version: str) -> None:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     if name == "ditto-soul":
-        (info / "entry_points.txt").write_text("[verl.plugins]\nditto = ditto.plugin\n")
+        (info / "entry_points.txt").write_text("[verl.plugins]\nditto = ditto.verl_hooks.plugin\n")
 
 
 @pytest.fixture

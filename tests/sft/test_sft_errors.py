@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents import examples
-from agents.examples.__main__ import write as write_examples
 from recipe.demo import tiny_model
 from sft.launch import main
+from soul import examples
+from soul.examples.__main__ import write as write_examples
 
 TALK = [{"role": "user", "content": "Where is the pear?"}, {"role": "assistant", "content": "In the box."}]
 

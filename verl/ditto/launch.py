@@ -9,12 +9,12 @@ import sys
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.command_line import run_command
-from ditto.compose import load_config
+from ditto.launching.compose import load_config
+from soul.cli.error_border import run_command
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code, as in `agents.command_line`."""
+    """Returns the exit code, as in `soul.cli.error_border`."""
     return run_command(lambda: _run(arguments))
 
 
@@ -30,7 +30,7 @@ def _run(arguments: list[str]) -> int:
     print(plan.text())
     if config.get("dry_run"):
         return 0
-    from ditto.run_lock import driver_lock
+    from ditto.run.run_lock import driver_lock
 
     with driver_lock(config):
         settle_resume(config)
@@ -40,21 +40,21 @@ def _run(arguments: list[str]) -> int:
 
 def _settle(config: DictConfig) -> None:
     """Write the config as workers get it."""
-    from ditto import plugin
+    from ditto.verl_hooks import plugin
 
     plugin.require(config.trainer.device)
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    from ditto import worker_config
+    from ditto.verl_hooks import worker_config
 
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     worker_config.settle(config)
 
 
 def _train(config: DictConfig) -> int:
-    from ditto import attended_run
-    from ditto.stop_signals import Stopped
+    from ditto.run import attended_run
+    from ditto.run.stop_signals import Stopped
 
     try:
         attended_run.train(config)
@@ -70,8 +70,8 @@ def _print_bill(config: DictConfig) -> None:
     """What the run spent on its judges, however it ended."""
     from rich.console import Console
 
-    from agents.judge.ledger import Ledger, table
     from ditto.settings import Settings
+    from soul.judge.ledger import Ledger, table
 
     ledger = Ledger.load(Settings.of(config).ledger_file)
     if ledger.tasks:

@@ -14,17 +14,17 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents import tasks
-from agents.judge.preflight import Load
-from agents.rows import TaskRow, read_rows
-from agents.writable import check_writable
-from ditto import judge_plan
 from ditto.config_checks import check_config, check_every_type, check_model_length, check_overlap, training_steps
+from ditto.judging import plan as judge_plan
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
 from ditto.settings import BadConfig, Settings
+from soul import tasks
+from soul.files.writable import check_writable
+from soul.judge.preflight import Load
+from soul.rows.task_files import TaskRow, read_rows
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _fitting_rows(
     config: DictConfig, tokenizer: Any, rows: list[TaskRow], samples: str
 ) -> tuple[list[TaskRow], list[int]]:
     """The rows that the dataset will hold, and the tokens of their prompts."""
-    from ditto.lengths import check_lengths
+    from ditto.rows.lengths import check_lengths
 
     data = config.data
     template = dict(data.get("apply_chat_template_kwargs") or {})

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents import tasks
-from agents.errors import BadSettings, SoulError, UnknownTask
-from agents.judge import ROLES, GatewaySettings
-from agents.refine import RefineSettings
-from ditto.mixture import MixtureSettings
-from ditto.objectives import AGENT_VERSIONS, Objective, objective
+from ditto.objectives.spec import AGENT_VERSIONS, Objective, objective
+from ditto.rows.mixture import MixtureSettings
+from soul import tasks
+from soul.errors import BadSettings, SoulError, UnknownTask
+from soul.judge import ROLES, GatewaySettings
+from soul.session import RefineSettings
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -52,7 +52,7 @@ class Settings(BaseModel):
     gateway: GatewaySettings = Field(default_factory=lambda: GatewaySettings.of({}))
     run: RunSettings
     mixture: MixtureSettings = MixtureSettings()
-    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)  # task -> options (`agents.tasks.configure`)
+    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)  # task -> options (`soul.tasks.configure`)
 
     @property
     def run_dir(self) -> Path:

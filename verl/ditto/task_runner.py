@@ -9,8 +9,9 @@ import ray
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.main_ppo import TaskRunnerV1
 
-from agents import disk_space, logs
-from ditto.run_lock import trainer_lock
+from ditto.run.run_lock import trainer_lock
+from soul.cli import logs
+from soul.files import disk_space
 
 # Ray hides a decorated class behind a handle; this is the class itself.
 _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class

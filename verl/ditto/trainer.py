@@ -35,25 +35,26 @@ from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
 from verl.workers.utils.padding import response_to_nested
 
-from agents import tasks
-from agents.errors import RunFailed
-from agents.evaluate.collection import seldom_collected
-from ditto import plugin, stop_request
 from ditto.batch import verl_metrics
 from ditto.batch.counted_loss import COUNTED, counted_column, counted_loss
 from ditto.batch.jagged import per_token, response_tokens, row_lengths, row_sums, with_values
+from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.batch.queue import KVBatchMeta, tq
-from ditto.checkpoint_writer import CheckpointWriter
-from ditto.judge_watch import BudgetSpent, JudgeOutage, JudgeWatch
-from ditto.layout import assign_mini_batches, balanced, lay_out, padded_rows
-from ditto.liveness import Liveness
+from ditto.batch.step_batch import Columns, StepBatch
+from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
 from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm
+from ditto.run import stop_request
+from ditto.run.actor_health import Liveness
+from ditto.run.checkpoint_writer import CheckpointWriter
+from ditto.run.run_folder import RunFolder
+from ditto.run.step_metrics import session_metrics, summary_line, validation_metrics
+from ditto.run.watchdog import Watchdog
 from ditto.settings import Settings
-from ditto.step_batch import Columns, StepBatch
-from ditto.step_metrics import session_metrics, summary_line, validation_metrics
-from ditto.traces import RunFolder
-from ditto.watchdog import Watchdog
+from ditto.verl_hooks import plugin
+from soul import tasks
+from soul.errors import RunFailed
+from soul.evaluate.run.gc_tuning import seldom_collected
 
 logger = logging.getLogger(__name__)
 

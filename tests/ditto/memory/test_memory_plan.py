@@ -12,7 +12,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.compose import load_config
+from ditto.launching.compose import load_config
 from ditto.memory.machine import ASSUMED_GIB, Machine
 from ditto.memory.model_shape import GIB
 from ditto.memory.phases import compute

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents import examples
-from agents.examples.endpoint import answer
-from agents.testing import Text
+from soul import examples
+from soul.examples.endpoint import answer
+from soul.testing import Text
 
 ROWS = 6
 

@@ -5,9 +5,9 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from agents import examples
-from agents.examples.__main__ import write
 from sft.distill.__main__ import main
+from soul import examples
+from soul.examples.__main__ import write
 from tests.agents.evaluate.vllm_replaced import install, model, write_weights
 
 

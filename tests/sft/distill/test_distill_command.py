@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from stand_in_expert import Experts
 
-from agents.examples.__main__ import write
-from agents.tasks import launch
-from agents.testing import FakeOpenAI, ServerError, Text
 from sft.distill.__main__ import main
+from soul.examples.__main__ import write
+from soul.tasks import launch
+from soul.testing import FakeOpenAI, ServerError, Text
 from tests.killed import killed_and_finished
+from tests.sft.distill.stand_in_expert import Experts
 
 ROOT = Path(__file__).resolve().parents[3]
 

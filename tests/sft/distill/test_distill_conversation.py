@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from agents import examples
-from agents.rows import parse_row
 from sft.distill.conversation import Unusable, digest, normalised, prints, trainable
-from sft.distill.unseen import Unseen, fingerprints
+from sft.distill.heldout import Unseen, fingerprints
+from soul import examples
+from soul.rows.task_files import parse_row
 
 HEARD, SAID = {"role": "user", "content": "Go."}, {"role": "assistant", "content": "I go."}
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.errors import BadSettings
-from agents.task import Metric
 from sft.distill.conversation import Prints
 from sft.distill.sample import Place, Sample
 from sft.distill.select import Rule, choose
+from soul.errors import BadSettings
+from soul.task import Metric
 
 UP, DOWN = Metric("up"), Metric("down", low=0.0, high=1.0, higher_is_better=False)
 HEADLINES = {"up": UP, "down": DOWN}

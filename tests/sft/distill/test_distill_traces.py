@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agents import examples
-from agents.examples.__main__ import write
-from agents.refine import RefineSettings, run_session
-from agents.testing import FakeOpenAI, fake_gateway, scripted_players
-from agents.testing.contract import LESSON, _critical
 from sft.distill.__main__ import main
 from sft.distill.traces import RunTraces, base_context
+from soul import examples
+from soul.examples.__main__ import write
+from soul.session import RefineSettings, run_session
+from soul.testing import FakeOpenAI, fake_gateway, scripted_players
+from soul.testing.contract import LESSON, _critical
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "outputs" / "demo" / "run"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 _V0_ONLY = "is read by verl's older trainer alone, which this one is not."
 _NO_CRITIC = (
-    "there is no critic: advantages are statistics of a group's rewards (ditto/advantages.py). Leave the whole section "
+    "there is no critic: advantages are statistics of a group's rewards (ditto/objectives/advantages.py). Leave the "
+    "whole section "
     "critic as it is."
 )
 _REWARDS_ARE_JUDGED = (
@@ -38,7 +39,8 @@ _OTHER_SERVER = (
     "belongs to another rollout server; this trainer runs vLLM (actor_rollout_ref.rollout.engine_kwargs.vllm)."
 )
 _SOUL_LOOP = (
-    "sessions are played by the agent loop soul (ditto/agent_loop.py). A task of your own needs no loop of its own: "
+    "sessions are played by the agent loop soul (ditto/rollout/agent_loop.py). A task of your own needs no loop of "
+    "its own: "
     "docs/add_a_task.md."
 )
 _FOLLOWS = "it follows {source}, which everything else reads too. Set {source} instead."
@@ -72,7 +74,8 @@ FIXED: dict[str, str] = {
     ),
     "actor_rollout_ref.actor.shuffle": (
         "the order of rows is laid out so that a mini-batch is ppo_mini_batch_size prompts, balanced over devices "
-        "(ditto/layout.py), and shuffling them would tear the mini-batches apart. The prompts of a step are permuted "
+        "(ditto/batch/minibatch_layout.py), and shuffling them would tear the mini-batches apart. The prompts of a "
+        "step are permuted "
         "by actor.data_loader_seed; which prompts it gets is decided by data.shuffle and data.seed."
     ),
     "actor_rollout_ref.actor.grad_clip": (
@@ -213,12 +216,14 @@ FIXED: dict[str, str] = {
     ),
     "data.trust_remote_code": _FOLLOWS.format(source="actor_rollout_ref.model.trust_remote_code"),
     "data.custom_cls.*": (
-        "rows come from task files (data.train_files, data.val_files) through ditto.dataset, which the checks before a "
+        "rows come from task files (data.train_files, data.val_files) through ditto.rows.dataset, which the checks "
+        "before a "
         "run read too. Data of your own is a task of your own: docs/add_a_task.md."
     ),
     # ---- algorithm
     "algorithm.adv_estimator": (
-        "advantages are ours (ditto/advantages.py): leave grpo, which verl wants to read. What is estimated is "
+        "advantages are ours (ditto/objectives/advantages.py): leave grpo, which verl wants to read. What is "
+        "estimated is "
         "algorithm.objective, and algorithm.norm_adv_by_std_in_grpo says whether it is divided by the spread."
     ),
     "algorithm.gamma": "an episode has one reward, at its end: nothing is discounted.",
@@ -246,7 +251,8 @@ FIXED: dict[str, str] = {
     "algorithm.rollout_correction.rollout_rs_threshold": "belongs to rollout_rs, which is not supported.",
     # ---- trainer
     "trainer.balance_batch": (
-        "rows are always balanced over the devices, within each mini-batch (ditto/layout.py). Leave it true."
+        "rows are always balanced over the devices, within each mini-batch (ditto/batch/minibatch_layout.py). Leave "
+        "it true."
     ),
     "trainer.esi_redundant_time": "verl's V1 trainer does not read it. Save by trainer.save_freq.",
     "trainer.checkpoint_callback_class": (

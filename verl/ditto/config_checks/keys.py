@@ -9,9 +9,9 @@ stands in one of four tables:
     OUTSIDE         names, paths, logging, profiling, machines: changes nothing of what is trained
     FIXED           stays at its default, with the reason and what to use instead (`fixed_keys.py`)
 
-A key that stands in none is treated as fixed, and `tests/ditto/test_config_keys.py` fails until it is entered here:
-so a new version of verl cannot bring a key that is silently ignored. Values that are wrong for a key that is read are
-refused by `value_rules.py`.
+A key that stands in none is treated as fixed, and `tests/ditto/config_checks/test_config_keys.py` fails until it is
+entered here: so a new version of verl cannot bring a key that is silently ignored. Values that are wrong for a key that
+is read are refused by `value_rules.py`.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.compose import default_config
 from ditto.config_checks.fixed_keys import FIXED
 from ditto.config_checks.keys import Reader, pattern_of, reader_of
+from ditto.launching.compose import default_config
 from ditto.settings import BadConfig
 
 _ABSENT = object()

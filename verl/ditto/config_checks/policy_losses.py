@@ -1,12 +1,12 @@
 """Which of verl's policy losses are right with weights per sequence.
 
-An objective reaches verl as advantages and as one weight per sequence (`ditto/loss_weights.py`), in the column
-`rollout_is_weights`. A policy loss is right with it if it multiplies each token's loss by that weight and
+An objective reaches verl as advantages and as one weight per sequence (`ditto/objectives/loss_weights.py`), in the
+column `rollout_is_weights`. A policy loss is right with it if it multiplies each token's loss by that weight and
 aggregates by `actor.loss_agg_mode` over the whole mini-batch. Most of verl's do; some average in their own way or pick
 tokens by a statistic of the micro-batch, in which the parts of an objective are mixed.
 
-`tests/ditto/test_policy_losses.py` holds every loss that verl registers to this by `follows_weights`; the same check is
-run on a loss of the user's own (`actor_rollout_ref.model.external_lib`).
+`tests/ditto/config_checks/test_policy_losses.py` holds every loss that verl registers to this by `follows_weights`; the
+same check is run on a loss of the user's own (`actor_rollout_ref.model.external_lib`).
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
-from ditto import checkpoint, manifest
-from ditto.checkpoint import Choice
+from ditto.run import checkpoint, manifest
+from ditto.run.checkpoint import Choice
+from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig
-from ditto.traces import RunFolder
 
 logger = logging.getLogger(__name__)
 _SHARD = re.compile(r"(model|optim|extra_state)_world_size_(\d+)_rank_(\d+)\.pt$")

@@ -1,7 +1,7 @@
 """Values that cannot work together, or are none of the names that a key takes: one table of rules.
 
-`numbers.py` has the ranges of single numbers. To add a rule, add an entry to RULES; `tests/ditto/test_config_keys.py`
-breaks every rule once.
+`numbers.py` has the ranges of single numbers. To add a rule, add an entry to RULES;
+`tests/ditto/config_checks/test_config_keys.py` breaks every rule once.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.compose import default_config
 from ditto.config_checks.policy_losses import wrong_policy_loss
 from ditto.config_checks.rules import TRAINER_RULES, Rule, engine_rules, one_of, optimizer_rules
-from ditto.loss_weights import LOSS_AGG_MODES
+from ditto.launching.compose import default_config
+from ditto.objectives.loss_weights import LOSS_AGG_MODES
 from ditto.settings import Settings
 
 LOAD_FORMATS = (  # vLLM's LoadFormats, which takes seconds to import

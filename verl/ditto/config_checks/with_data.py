@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from omegaconf import DictConfig
 
-from agents.overlap import HeldOut
-from agents.rows import TaskRow
 from ditto.settings import BadConfig
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import TaskRow
 
 
 def training_steps(config: DictConfig, rows: int) -> int:

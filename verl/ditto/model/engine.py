@@ -22,7 +22,7 @@ from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
 @EngineRegistry.register(
     model_type="language_model", backend=["fsdp2"], device="cuda", vendor=["nvidia", "cpu"]
-)  # the CPU platform asks for verl's "cuda" engines (ditto/platform_cpu.py)
+)  # the CPU platform asks for verl's "cuda" engines (ditto/verl_hooks/platform_cpu.py)
 class DittoEngine(FSDPEngineWithLMHead):
     """Trains in `model_dtype`, keeps frozen weights in `mixed_precision.param_dtype` (bfloat16 unless set)."""
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.errors import SoulError
+from soul.errors import SoulError
 
 _REMEDY = "Download or copy the model again"
 _LFS = b"version https://git-lfs"

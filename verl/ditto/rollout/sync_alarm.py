@@ -26,8 +26,8 @@ from tensordict import TensorDict
 from verl.protocol import DataProto
 from verl.utils.debug.metrics import calculate_debug_metrics
 
-from agents.errors import RunFailed
 from ditto.batch.jagged import per_token
+from soul.errors import RunFailed
 
 PROBE_TEXT = "Ask me anything about the story, and I will answer as its main character would."
 PROBE_TOKENS = 16

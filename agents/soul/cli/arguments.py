@@ -1,0 +1,136 @@
+"""Types of command-line options: numbers in their range, and files and folders that can be used.
+
+    parser.add_argument("--limit", type=positive_int)
+    parser.add_argument("--out", type=output_folder)
+
+When a value is wrong, argparse prints the option's name and the message, and the command ends with exit code 2 before
+any work begins. String defaults (from an environment variable) are checked too.
+"""
+
+from __future__ import annotations
+
+import math
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from soul.files.writable import probe
+
+Number = TypeVar("Number", int, float)
+
+
+def positive_int(text: str) -> int:
+    """1, 2, 3, ..."""
+    return _number(int, text, lambda number: number >= 1, "a whole number from 1 on")
+
+
+def non_negative_int(text: str) -> int:
+    """0, 1, 2, ..."""
+    return _number(int, text, lambda number: number >= 0, "a whole number from 0 on")
+
+
+def port(text: str) -> int:
+    """0 (any free port) to 65535."""
+    return _number(int, text, lambda number: 0 <= number <= 65535, "a port, 0 to 65535")
+
+
+def positive_float(text: str) -> float:
+    """A finite number above 0."""
+    return _number(float, text, lambda number: number > 0, "a number above 0")
+
+
+def non_negative_float(text: str) -> float:
+    """A finite number, 0 or above."""
+    return _number(float, text, lambda number: number >= 0, "a number from 0 on")
+
+
+def share(text: str) -> float:
+    """A number from 0 to below 1."""
+    return _number(float, text, lambda number: 0 <= number < 1, "a share from 0 to below 1")
+
+
+def fraction(text: str) -> float:
+    """A number above 0 and below 1."""
+    return _number(float, text, lambda number: 0 < number < 1, "a share between 0 and 1")
+
+
+def probability(text: str) -> float:
+    """A number from 0 to 1."""
+    return _number(float, text, lambda number: 0 <= number <= 1, "a number from 0 to 1")
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One of these words. (`choices` of argparse would leave a default from the environment unchecked.)"""
+
+    def chosen(text: str) -> str:
+        if text not in words:
+            raise ArgumentTypeError(f"{text!r}: expected {' or '.join(words)}")
+        return text
+
+    return chosen
+
+
+def existing_file(text: str) -> Path:
+    """A file that can be read."""
+    path = _path(text)
+    if path.is_dir():
+        raise ArgumentTypeError(f"{path} is a folder; name a file")
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ArgumentTypeError(f"{path}: {error.strerror}") from None
+    return path
+
+
+def existing_folder(text: str) -> Path:
+    """A folder that exists."""
+    path = _path(text)
+    if not path.is_dir():
+        raise ArgumentTypeError(f"{path} is a file; name a folder" if path.exists() else f"there is no folder {path}")
+    return path
+
+
+def output_file(text: str) -> Path:
+    """A file that can be written; its folder need not exist yet. Nothing is created."""
+    path = _path(text)
+    if path.is_dir():
+        raise ArgumentTypeError(f"{path} is a folder; name a file")
+    try:
+        if path.is_file():
+            path.open("ab").close()
+        elif not path.exists():  # /dev/stdout and pipes are taken as they are
+            _check_writable(path.parent)
+    except OSError as error:
+        raise ArgumentTypeError(f"{path}: {error.strerror}; name another file") from None
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """A folder that files can be written to; it need not exist yet. Nothing is created."""
+    path = _path(text)
+    _check_writable(path)
+    return path
+
+
+def _number(kind: Callable[[str], Number], text: str, allowed: Callable[[Number], bool], expected: str) -> Number:
+    try:
+        number = kind(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r}: expected {expected}") from None
+    if not math.isfinite(number) or not allowed(number):
+        raise ArgumentTypeError(f"{text}: expected {expected}")
+    return number
+
+
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ArgumentTypeError(f"{text!r} is not a path")
+    return Path(text)
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        probe(folder)
+    except OSError as error:
+        raise ArgumentTypeError(f"cannot write to {folder}: {error.strerror}; name another place") from None

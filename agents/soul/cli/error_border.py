@@ -1,0 +1,163 @@
+"""The error border of every command: what the user sees when it fails, and its exit code.
+
+    0    it did what was asked
+    1    the run began and could not go on (disk full, all verdicts failed, a defect of ours)
+    2    the command or its input is wrong: one paragraph names file, row, field and remedy
+    130  Ctrl-C        143  SIGTERM
+
+An unexpected exception is one paragraph too; its traceback goes to a file that the paragraph names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn, Protocol
+
+from soul.cli import logs
+from soul.cli.redaction import redact_guessing
+from soul.errors import PERMANENT, SessionError, SoulError
+from soul.files.disk_space import is_full, out_of_space
+
+FAILED = 1
+USER_ERROR = SoulError.exit_code
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of every command: its description keeps its lines, and its errors repeat no key."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        super().error(redact_guessing(message))
+
+
+class Main(Protocol):
+    """A command; without arguments it takes those of the process. It returns its exit code."""
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int: ...
+
+
+def reports_errors(main: Callable[[Sequence[str] | None], int | None]) -> Main:
+    """Decorator: run `main(arguments)` inside `run_command`. Without arguments, `main` reads those of the process."""
+
+    @functools.wraps(main)
+    def bordered(arguments: Sequence[str] | None = None) -> int:
+        return run_command(lambda: main(arguments))
+
+    return bordered
+
+
+def run_command(main: Callable[[], int | None]) -> int:
+    """Run a command. Log lines go to stderr while it runs (`soul.cli.logs`); its error follows as one paragraph.
+
+    Args:
+        main: the command. It returns its exit code; None means 0.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        SystemExit: of argparse, which has printed the error or the help.
+    """
+    try:
+        with logs.to_stderr(), _signals():
+            return main() or 0
+    except SoulError as error:
+        if error.exit_code == INTERRUPTED:
+            return _interrupted(str(error))
+        return _report(f"{type(error).__name__}: {error}", error.exit_code)
+    except SessionError as error:  # of an endpoint, asked outside of any session
+        return _report(f"{type(error).__name__}: {error}", USER_ERROR if error.cause in PERMANENT else FAILED)
+    except KeyboardInterrupt:
+        return _interrupted("run the same command to continue.")
+    except BrokenPipeError:  # the reader of our output has ended (`... | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        if is_full(error):
+            full = out_of_space(Path(error.filename).parent if error.filename else Path.cwd())
+            return _report(f"{type(full).__name__}: {full}", full.exit_code)
+        if error.filename is None:
+            return _report(_unexpected(error), FAILED)
+        return _report(f"{error.filename}: {error.strerror}.", USER_ERROR)
+    except Exception as error:  # noqa: BLE001 - the border of the program: everything else is a defect, and is reported
+        return _report(_unexpected(error), FAILED)
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """In this block Ctrl-C raises KeyboardInterrupt and SIGTERM does the same, so that everything is closed.
+
+    A process that ignores a signal, such as one in the background of a shell, goes on ignoring it.
+    """
+    _Sigterm.arrived = False
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wanted = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
+    ours = {number: handler for number, handler in wanted.items() if signal.getsignal(number) is signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in ours.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Sigterm:
+    arrived = False  # since the command began
+
+
+def _terminate(_number: int, frame: FrameType | None) -> None:
+    _Sigterm.arrived = True
+    interrupt = signal.getsignal(signal.SIGINT)  # asyncio's own while a loop runs: it cancels the tasks first
+    if callable(interrupt):
+        interrupt(signal.SIGINT, frame)
+    else:  # Ctrl-C is ignored here, SIGTERM is not
+        raise KeyboardInterrupt
+
+
+def _interrupted(text: str) -> int:
+    return _report(
+        *((f"Terminated: {text}", TERMINATED) if _Sigterm.arrived else (f"Interrupted: {text}", INTERRUPTED))
+    )
+
+
+def _report(text: str, code: int) -> int:
+    print(f"\n{redact_guessing(text)}\n", file=sys.stderr)
+    return code
+
+
+def _unexpected(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:500]
+    return (
+        f"Unexpected {type(error).__name__}: {text or 'no message'}. This is a defect, or a case that the program "
+        f"does not foresee. The traceback is in {keep_traceback(error)}; please send it with a report."
+    )
+
+
+def keep_traceback(error: BaseException) -> str:
+    """Write an exception's traceback to a file. Returns the file's name."""
+    text = redact_guessing("".join(traceback.format_exception(error)))
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="soul-error-", suffix=".txt", delete=False) as file:
+            file.write(text)
+        return file.name
+    except OSError:  # nowhere to write: the text itself is better than nothing
+        print(text, file=sys.stderr)
+        return "the lines above"

@@ -1,0 +1,103 @@
+"""The log lines of our own packages: one handler and one format, on stderr.
+
+    2026-11-22 16:20:01 WARNING soul.judge.throttle.wait_notice: 4 calls wait for gpt-5-nano at https://...
+
+`SOUL_LOG_LEVEL` sets the level (default INFO). The loggers of other libraries keep their levels and handlers. Keys are
+replaced by `***` in every line, tracebacks included. Commands log between the start and the end of
+`soul.cli.error_border.run_command`; processes that others start for us (Ray workers, torchrun) call `set_up`
+themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from soul.cli.redaction import redact
+from soul.errors import BadSettings
+
+VARIABLE = "SOUL_LOG_LEVEL"
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+_PACKAGES = ("agents", "ditto", "sft")
+
+
+class _Redacted(logging.Formatter):
+    """Replaces keys in the finished line. A logging filter would miss the traceback, which is formatted last."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+class _Handler(logging.Handler):
+    """Writes to whatever `sys.stderr` is at that moment, or to the live display that covers the terminal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(_Redacted("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
+        self.display: Callable[[str], None] | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+            if self.display is not None:
+                self.display(line)
+            else:
+                sys.stderr.write(line + "\n")
+                sys.stderr.flush()
+        except Exception:  # noqa: BLE001 - a line that cannot be written must not end the run (logging's own rule)
+            self.handleError(record)
+
+
+_handler = _Handler()
+
+
+def set_up() -> None:
+    """Log to stderr from here on. A second call changes nothing but the level.
+
+    Raises:
+        BadSettings: SOUL_LOG_LEVEL is no level.
+    """
+    level = os.environ.get(VARIABLE, "INFO").strip().upper() or "INFO"
+    if level not in LEVELS:
+        raise BadSettings(f"{VARIABLE}={os.environ[VARIABLE]}: use {', '.join(LEVELS[:-1])} or {LEVELS[-1]}.")
+    for name in _PACKAGES:
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.propagate = False  # verl gives the root logger a handler in some processes: each line would come twice
+        if _handler not in logger.handlers:
+            logger.addHandler(_handler)
+
+
+@contextmanager
+def to_stderr() -> Iterator[None]:
+    """Log to stderr inside this block. Afterwards the loggers are as they were before: libraries leave no trace.
+
+    Raises:
+        BadSettings: as `set_up`.
+    """
+    loggers = [logging.getLogger(name) for name in _PACKAGES]
+    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    set_up()
+    try:
+        yield
+    finally:
+        for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+            logger.propagate, logger.handlers = propagate, handlers
+
+
+@contextmanager
+def above(display: Callable[[str], None]) -> Iterator[None]:
+    """Send lines to a live display inside this block: one written to stderr would tear it.
+
+    Args:
+        display: prints one line.
+    """
+    before, _handler.display = _handler.display, display
+    try:
+        yield
+    finally:
+        _handler.display = before

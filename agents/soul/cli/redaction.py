@@ -1,0 +1,91 @@
+"""Replaces keys by `***` in texts that leave the process: error messages, logs, tracebacks.
+
+An endpoint repeats a wrong key in its answer, an HTTP library logs whole URLs, and a traceback may show any text. Keys
+are the values of environment variables whose name says so, and of those that `watch` names. Short values and
+placeholders (EMPTY) are left alone: blanking "a" would garble every text. (The gateway refuses such keys before it
+sends one: agents/soul/judge/keys.py.)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+SHORTEST = 8  # characters of the shortest value that is blanked
+BLANK = "***"
+# What people export for local servers, which want no key.
+PLACEHOLDERS = frozenset(
+    "empty none null nil na n/a no-key nokey no_key not-needed not_needed unused dummy dummy-key fake fake-key test"
+    " test-key local localhost x xx xxx xxxx - . 0 1 abc abc123 123 1234 123456 key api-key api_key apikey token"
+    " token-abc123 secret placeholder vllm sglang ollama llamacpp llama.cpp lm-studio lmstudio tgi sk- sk-xxx sk-none"
+    " sk-dummy sk-test sk-empty sk-1234 sk-no-key-required no-key-required any anything whatever offline".split()
+)
+_SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+# Names of parameters in a URL that hold a key: api_key, subscriptionKey, X-Amz-Signature, sig.
+_PARAMETER = (
+    r"[\w.~-]{0,60}(?:key|token|secret|passw(?:or)?d|pwd|signature|credentials?|authorization)"
+    r"|(?:[\w.~-]{0,60}[_.~-])?(?:sig|auth|code)"
+)
+_SECRET_PARAMETER = re.compile(_PARAMETER, re.IGNORECASE)
+_IN_URL = re.compile(rf"(?P<user>://)[^/\s@'\"]{{1,500}}@|(?P<name>[?&](?:{_PARAMETER})=)[^&#\s'\"<>]+", re.IGNORECASE)
+# What the keys of many endpoints look like. In a command line a value that follows the name of a secret is one too.
+LIKE_A_KEY = re.compile(r"\bsk-[\w-]{6,}")
+_NAMED = re.compile(r"((?:key|token|secret|password)\s*=\s*['\"]?)[\w-]{8,}", re.IGNORECASE)
+_watched: set[str] = set()
+
+
+def watch(name: str) -> None:
+    """Blank the value of this environment variable too, whatever its name says."""
+    _watched.add(name)
+
+
+def is_placeholder(key: str) -> bool:
+    """Whether a key is one of those that stand for "no key" (EMPTY, none, dummy, ...)."""
+    return key.lower() in PLACEHOLDERS
+
+
+def blank(text: str, key: str) -> str:
+    """The text with this key replaced by `***`; as it is where that is no secret."""
+    return text.replace(key, BLANK) if len(key) >= SHORTEST and not is_placeholder(key) else text
+
+
+def redact(text: str) -> str:
+    """The text with every key of the environment, and what is secret in a URL, replaced by `***`."""
+    names = {name for name in os.environ if _SECRET_NAME.search(name)} | _watched
+    keys = {os.environ.get(name, "").strip() for name in names}
+    for key in sorted(keys, key=len, reverse=True):  # a key may be the beginning of another
+        text = blank(text, key)
+    return _IN_URL.sub(lambda found: f"{found['user']}{BLANK}@" if found["user"] else f"{found['name']}{BLANK}", text)
+
+
+def redact_guessing(text: str) -> str:
+    """As `redact`, and without whatever looks like a key: for texts that repeat what the user typed."""
+    return _NAMED.sub(rf"\g<1>{BLANK}", LIKE_A_KEY.sub(BLANK, redact(text)))
+
+
+def shown_url(url: str) -> str:
+    """A URL as it may be shown: without user and password, and of its query only what names a version."""
+    parts: SplitResult = urlsplit(url)
+    query = "&".join(_shown_parameter(part) for part in parts.query.split("&") if part)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query, fragment=""))
+
+
+def _shown_parameter(part: str) -> str:
+    name, equals, _ = part.partition("=")
+    return part if "version" in name.lower() else f"{name}={BLANK}" if equals else BLANK
+
+
+def secret_parameter(url: str) -> str | None:
+    """The name of a parameter in a URL's query that holds a key, going by its name; None where there is none."""
+    names = (part.partition("=")[0] for part in urlsplit(url).query.split("&"))
+    return next((name for name in names if _SECRET_PARAMETER.fullmatch(name)), None)
+
+
+class RedactingFilter(logging.Filter):
+    """Redacts what a logger logs; for loggers of libraries, which log whole URLs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = redact(record.getMessage()), ()
+        return True

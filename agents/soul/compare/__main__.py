@@ -1,0 +1,89 @@
+"""`python -m soul.compare RUN_A RUN_B [RUN_C ...]`: finished evaluations, row by row against the first.
+
+    python -m soul.compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out comparison.md
+    python -m soul.compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --html comparison.html
+
+A run is the folder of an evaluation. Rows are paired: the same set, the same place in its file, the same record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from soul.cli.arguments import existing_folder, non_negative_int, output_file
+from soul.cli.error_border import Parser, reports_errors
+from soul.compare import report
+from soul.compare.comparison import Comparison, compare
+from soul.compare.page import write_comparison
+from soul.compare.run_names import distinct, labels
+from soul.evaluate.run.run_folder import EvaluationRun
+
+ROWS = 2  # that gained, and as many that lost
+
+
+def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
+    """Every run against the first.
+
+    Raises:
+        SoulError: a folder is not that of an evaluation, or there is nothing to compare.
+    """
+    base, *others = runs = [EvaluationRun.load(folder) for folder in distinct(folders)]
+    first, *names = labels(runs)
+    return [compare(base, other, (first, name), seed) for other, name in zip(others, names, strict=True)]
+
+
+def html_file(wanted: Path, one: Comparison, *, several: bool) -> Path:
+    """The file of a comparison's page; where there are several, the name of the compared run is part of it."""
+    return wanted.with_name(f"{wanted.stem}-{one.other.folder.resolve().name}{wanted.suffix}") if several else wanted
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare, print the tables, and write what was asked for."""
+    parser = Parser(prog="python -m soul.compare", description=__doc__)
+    parser.add_argument("baseline", type=existing_folder, help="folder of the run that the others are held against")
+    parser.add_argument("runs", type=existing_folder, nargs="+", help="folders of other runs")
+    parser.add_argument("--out", type=output_file, metavar="F.md", help="write it as Markdown too")
+    parser.add_argument(
+        "--html", type=output_file, metavar="F.html", help="write a page with every paired row, both texts"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON and no tables")
+    parser.add_argument(
+        "--rows", type=non_negative_int, default=ROWS, help=f"of a set to show, gained and lost (default {ROWS})"
+    )
+    parser.add_argument("--seed", type=non_negative_int, default=0, help="of the bootstrap")
+    show(parser.parse_args(arguments))
+
+
+def show(given: argparse.Namespace) -> None:
+    """Compare, print the tables, and write what was asked for.
+
+    Raises:
+        SoulError: as `compared`. OSError: a file cannot be written.
+    """
+    comparisons = compared([given.baseline, *given.runs], given.seed)
+    rows: int = given.rows
+    if given.out is not None:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text("\n".join(report.markdown(one, rows) for one in comparisons), encoding="utf-8")
+    if given.html is not None:
+        for one in comparisons:
+            file = html_file(given.html, one, several=len(comparisons) > 1)
+            write_comparison(one, file)
+            print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)", file=sys.stderr if given.json else sys.stdout)
+    if given.json:
+        print(json.dumps([report.to_json(one, rows) for one in comparisons], indent=1, ensure_ascii=False))
+    else:
+        console = Console(width=max(120, Console().width))
+        for one in comparisons:
+            console.print(report.rich_view(one, rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

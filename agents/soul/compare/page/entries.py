@@ -1,0 +1,124 @@
+"""The paired rows in the page: an index for the list, and both texts of each row, which are read when it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from soul.compare.comparison import Comparison
+from soul.compare.pairs import Line, Pair
+from soul.evaluate.report.answers import Answers, answers_of
+from soul.evaluate.report.packing import SHOWN_CHARACTERS, SHOWN_OF_ANSWERS, plain, start_of
+
+Messages = Sequence[Mapping[str, str]]
+
+
+class PairedRow(NamedTuple):
+    """A row that both runs have a score for.
+
+    Attributes:
+        shown: the sample of each run that explains most of the difference.
+        answers: of these two samples.
+        gain: how much better the other run is; below 0 where it is worse.
+    """
+
+    set: str
+    pair: Pair
+    shown: tuple[Line, Line]
+    answers: tuple[Answers, Answers]
+    gain: float
+
+
+def paired_rows(comparison: Comparison) -> list[PairedRow]:
+    """All paired rows of a comparison, in the order of its sets and of their files."""
+    rows = []
+    for name, one in comparison.sets.items():
+        for pair in one.paired.pairs:
+            shown = pair.shown()
+            base, other = answers_of(shown)
+            rows.append(PairedRow(name, pair, shown, (base, other), one.gain(pair)))
+    return rows
+
+
+def index(rows: Sequence[PairedRow], sets: Sequence[str], starts: Sequence[int]) -> dict[str, Any]:
+    """The columns that the list shows, sorts by and filters by.
+
+    Args:
+        sets: a row names its set by the place in it.
+        starts: at which row each part begins.
+    """
+    places = {name: place for place, name in enumerate(sets)}
+
+    def short(text: str | None) -> str | None:
+        return start_of(text, SHOWN_OF_ANSWERS)
+
+    found: dict[str, Any] = plain(
+        {
+            "starts": list(starts),
+            "set": [places[row.set] for row in rows],
+            "number": [row.pair.number for row in rows],
+            "question": [start_of(row.answers[0].question, SHOWN_CHARACTERS) for row in rows],
+            "target": [short(row.answers[0].target) for row in rows],
+            "base": [row.pair.scores[0] for row in rows],
+            "other": [row.pair.scores[1] for row in rows],
+            "difference": [row.pair.difference for row in rows],
+            "gain": [(row.gain > 0) - (row.gain < 0) for row in rows],
+            "groups": [row.pair.base[0]["groups"] for row in rows],
+        }
+    )
+    return found
+
+
+def row_line(row: PairedRow) -> dict[str, Any]:
+    """A row with both texts. Messages that both models were shown are in it once."""
+    common = _common([line["draft"]["seats"] or {} for line in row.shown])
+    return {
+        "set": row.set,
+        "number": row.pair.number,
+        "row": row.pair.row,
+        "record": row.shown[0]["record"],
+        "question": row.answers[0].question,
+        "target": row.answers[0].target,
+        "prompt": common,
+        "sides": [
+            {
+                "sample": line["sample"],
+                "of": len(samples),
+                "score": score,
+                "given": answers.given,
+                "draft": _draft(line["draft"], len(common)),
+            }
+            for line, samples, score, answers in zip(
+                row.shown, (row.pair.base, row.pair.other), row.pair.scores, row.answers, strict=True
+            )
+        ],
+    }
+
+
+def _common(seats: Sequence[Mapping[str, Messages]]) -> list[Mapping[str, str]]:
+    """The messages with which both conversations begin, if each has a single seat."""
+    if any(len(of_side) != 1 for of_side in seats):
+        return []
+    base, other = (next(iter(of_side.values())) for of_side in seats)
+    found = []
+    for one, two in zip(base, other, strict=False):
+        if one != two or one["role"] == "assistant":
+            break
+        found.append(one)
+    return found
+
+
+def _draft(draft: Mapping[str, Any], common: int) -> dict[str, Any]:
+    """The part of a draft that the page shows.
+
+    In a scene (`lines`, `acts`) every seat's messages repeat the turns of all others. The page keeps each seat's own
+    turns only; the reports have the rest.
+    """
+    seats: Mapping[str, Messages] = draft["seats"] or {}
+    scene = {key: draft[key] for key in ("lines", "acts") if key in draft}
+    kept = {
+        seat: [m for m in messages if m["role"] == "assistant"] if scene else list(messages)[common:]
+        for seat, messages in seats.items()
+    }
+    names = ("reward", "metrics", "critique", "ended", "contentless")
+    return {"seats": kept, **scene, **{name: draft[name] for name in names}}

@@ -1,0 +1,135 @@
+"""The rows that two runs of one set share.
+
+Two rows are a pair where set, place in the file and record agree; the judge prompts may differ (`protocol.py` says so).
+A row's score is the mean reward of its valid samples, so runs with different N can be paired. What cannot be paired is
+counted by the reason and never filled in.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from soul.answers.thinking import without_thinking
+
+Line = Mapping[str, Any]  # of the journal
+SHOWN_CHARS = 160  # of an answer
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One row in both runs.
+
+    Attributes:
+        number: the row's place in the set's file; `row` is the index that the record itself carries.
+        base, other: the valid samples of each run, at least one.
+    """
+
+    number: int
+    row: int
+    base: tuple[Line, ...]
+    other: tuple[Line, ...]
+
+    @property
+    def scores(self) -> tuple[float, float]:
+        """The row's score in each run."""
+        return _mean(self.base), _mean(self.other)
+
+    @property
+    def difference(self) -> float:
+        """The other run's score less the baseline's."""
+        base, other = self.scores
+        return other - base
+
+    def shown(self) -> tuple[Line, Line]:
+        """Of each run the sample that tells most of the difference: where it rose, the lowest and the highest."""
+        rose = self.difference > 0
+        lowest, highest = (min, max) if rose else (max, min)
+        return lowest(self.base, key=_reward), highest(self.other, key=_reward)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The pairs of one set, in the file's order, and the rows that make none.
+
+    Attributes:
+        only_base, only_other: rows that the other run has not, or not yet.
+        changed: rows whose records differ, so that they are not the same row.
+        invalid_base, invalid_other: rows without a single verdict in that run; a row may be in both counts.
+        unscored: rows that are left out because of that, each once.
+        shortened: pairs of which a run saw a shortened record, so that it fitted into the model's context.
+        failed: samples without a verdict in rows that are paired.
+    """
+
+    pairs: tuple[Pair, ...]
+    only_base: int
+    only_other: int
+    changed: int
+    invalid_base: int
+    invalid_other: int
+    unscored: int
+    shortened: int
+    failed: int
+
+
+def pair_up(base: Sequence[Line], other: Sequence[Line]) -> Paired:
+    """The pairs of one set, from each run's lines of it, in any order."""
+    left, right = _by_row(base), _by_row(other)
+    both = sorted(left.keys() & right.keys())
+    same = [number for number in both if same_record(left[number][0], right[number][0])]
+    valid = {number: (_valid(left[number]), _valid(right[number])) for number in same}
+    pairs = tuple(Pair(number, left[number][0]["row"], *valid[number]) for number in same if all(valid[number]))
+    whole = [line for pair in pairs for line in (*left[pair.number], *right[pair.number])]
+    return Paired(
+        pairs=pairs,
+        only_base=len(left) - len(both),
+        only_other=len(right) - len(both),
+        changed=len(both) - len(same),
+        invalid_base=sum(not of_base for of_base, _ in valid.values()),
+        invalid_other=sum(not of_other for _, of_other in valid.values()),
+        unscored=len(same) - len(pairs),
+        shortened=sum(any(line.get("shortened") for line in (*pair.base, *pair.other)) for pair in pairs),
+        failed=sum(not line["draft"]["valid"] for line in whole),
+    )
+
+
+def same_record(one: Line, other: Line) -> bool:
+    """Whether two lines are of the same record.
+
+    Fields that one of them was shortened in do not count, nor those that only one version of the task knows.
+    """
+    cut = {*(one.get("shortened") or ()), *(other.get("shortened") or ())}
+    left, right = one["record"], other["record"]
+    return one["task"] == other["task"] and all(left[key] == right[key] for key in left.keys() & right.keys() - cut)
+
+
+def last_turn(line: Line, most: int = SHOWN_CHARS) -> str:
+    """What the policy said last, on one line; the middle of a long turn is left out. Of several seats the first one."""
+    messages: Sequence[Mapping[str, str]] = next(iter((line["draft"]["seats"] or {}).values()), [])
+    said = next((message["content"] for message in reversed(messages) if message["role"] == "assistant"), "")
+    text = " ".join(without_thinking(said).split())
+    text = "".join(sign if sign.isprintable() else "\ufffd" for sign in text)  # half a surrogate, a terminal's escape
+    if len(text) <= most:
+        return text or "(nothing)"
+    return f"{text[: most // 2 - 2]} ... {text[-(most // 2 - 3) :]}"
+
+
+def _by_row(lines: Sequence[Line]) -> dict[int, list[Line]]:
+    rows: dict[int, list[Line]] = {}
+    for line in sorted(lines, key=lambda line: (line["number"], line["sample"])):
+        rows.setdefault(line["number"], []).append(line)
+    return rows
+
+
+def _valid(lines: Sequence[Line]) -> tuple[Line, ...]:
+    return tuple(line for line in lines if line["draft"]["valid"])
+
+
+def _reward(line: Line) -> float:
+    return float(line["draft"]["reward"])
+
+
+def _mean(lines: Sequence[Line]) -> float:
+    return statistics.fmean(map(_reward, lines))

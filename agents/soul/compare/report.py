@@ -1,0 +1,229 @@
+"""A comparison as tables for the terminal, as Markdown and as JSON; all three say the same.
+
+Scores and differences are on the card's scale: the headline times 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from soul.compare.comparison import Comparison, Macro, SetComparison
+from soul.compare.pairs import Pair, Paired, last_turn
+from soul.evaluate.numbers.set_result import Interval
+
+NONE = "-"
+MARK = " (!)"  # behind a set whose scores are not comparable
+
+
+def titles(comparison: Comparison) -> tuple[str, ...]:
+    """What stands above the columns."""
+    return ("set", "rows", *comparison.labels, "difference [95 %]", "won / tied / lost", "p (sign test)", "not paired")
+
+
+def lines(comparison: Comparison) -> list[tuple[str, ...]]:
+    """The lines of the table: the sets in the card's order, then the macro average."""
+    body = [_line(one) for one in comparison.sets.values()]
+    if len(comparison.sets) > 1:
+        macro = comparison.macro
+        title = f"macro average, {_of(macro)}"
+        body.append((title, "", "", "", _difference(macro.difference, macro.interval), "", "", ""))
+    return body
+
+
+def warnings(comparison: Comparison) -> list[str]:
+    """What makes scores not comparable, each with the sets that it is about."""
+    return [
+        f"NOT COMPARABLE in {', '.join(names)}: {text}. These differences are not of the models alone, and they are in "
+        "no average."
+        for text, names in _deviations(comparison, matters=True)
+    ]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What else one should know."""
+    said = [f"In {', '.join(names)}: {text}." for text, names in _deviations(comparison, matters=False)]
+    for label, only in zip(comparison.labels, (comparison.only_base, comparison.only_other), strict=True):
+        if only:
+            said.append(f"Only {label} has {', '.join(only)}.")
+    n = [run.n for run in (comparison.base, comparison.other)]
+    if n[0] != n[1]:
+        said.append(f"Samples of each row: {n[0]} and {n[1]}; a row's score is their mean.")
+    for one in comparison.sets.values():
+        if one.paired.shortened:
+            said.append(f"{one.name}: {one.paired.shortened:,} paired rows were shortened to fit a model's context.")
+        if one.paired.failed:
+            said.append(f"{one.name}: {one.paired.failed:,} samples of paired rows have no verdict, and are left out.")
+    return said
+
+
+def rich_view(comparison: Comparison, rows: int) -> Group:
+    """The comparison for the terminal; `rows` that gained and as many that lost are shown of each set."""
+    base, other = comparison.labels
+    view = Table(title=Text(f"{other} against {base}"), title_justify="left")
+    for name in titles(comparison):
+        left, whole = name in ("set", "not paired"), name.startswith("difference")  # a broken interval reads badly
+        view.add_column(Text(name), justify="left" if left else "right", overflow="fold", no_wrap=whole)
+    body = lines(comparison)
+    for place, cells in enumerate(body, start=1):
+        view.add_row(*map(Text, cells), end_section=len(comparison.sets) == place)  # names, not markup
+    parts: list[Any] = [Text(text, style="bold red") for text in warnings(comparison)]
+    parts += [view, *map(Text, notes(comparison))]
+    for title, pairs, one in _changed(comparison, rows):
+        parts.append(Text(f"\n{title}", style="bold"))
+        for pair in pairs:
+            parts.append(Text(_where(pair, one)))
+            parts += [Text(f"  {who}: {said}") for who, said in _answers(pair, comparison.labels)]
+    if any(one.changed_most(rows) != ([], []) for one in comparison.sets.values()):
+        parts.append(Text(f"\n{_find_them(comparison)}"))
+    return Group(*parts)
+
+
+def markdown(comparison: Comparison, rows: int) -> str:
+    """The comparison as Markdown."""
+    base, other = comparison.labels
+    head = [
+        f"## {other} against {base}",
+        f"Baseline: `{comparison.base.folder}`; compared: `{comparison.other.folder}`.",
+    ]
+    head += [f"> **{_plain(text)}**" for text in warnings(comparison)]
+    rules = ["---", *["---:"] * (len(titles(comparison)) - 2), "---"]
+    table = "".join(
+        f"| {' | '.join(map(_plain, cells))} |\n" for cells in (titles(comparison), rules, *lines(comparison))
+    )
+    parts = [*head, table.rstrip(), *map(_plain, notes(comparison))]
+    for title, pairs, one in _changed(comparison, rows):
+        parts.append(f"### {title}")
+        parts += [
+            "\n".join([f"- {_where(pair, one)}", *(f"  - {_plain(who)}: {_code(said)}" for who, said in answers)])
+            for pair, answers in ((pair, _answers(pair, comparison.labels)) for pair in pairs)
+        ]
+    if any(one.changed_most(rows) != ([], []) for one in comparison.sets.values()):
+        parts.append(_plain(_find_them(comparison)))
+    return "\n\n".join(parts) + "\n"
+
+
+def to_json(comparison: Comparison, rows: int) -> dict[str, Any]:
+    """The comparison as JSON, in the metrics' own ranges."""
+    return {
+        "baseline": {"folder": str(comparison.base.folder), "label": comparison.labels[0]},
+        "compared": {"folder": str(comparison.other.folder), "label": comparison.labels[1]},
+        "sets": {name: _set_json(one, rows) for name, one in comparison.sets.items()},
+        "macro": vars(comparison.macro),
+        "only_baseline": list(comparison.only_base),
+        "only_compared": list(comparison.only_other),
+        "warnings": warnings(comparison),
+        "notes": notes(comparison),
+    }
+
+
+def _set_json(one: SetComparison, rows: int) -> dict[str, Any]:
+    wins, ties, losses = one.tally
+    gained, lost = one.changed_most(rows)
+    counts = {name: value for name, value in vars(one.paired).items() if name != "pairs"}
+    return {
+        "metric": one.headline.name,
+        "higher_is_better": one.headline.higher_is_better,
+        "comparable": one.comparable,
+        "rows": one.rows,
+        "means": one.means,
+        "difference": one.difference,
+        "interval": one.interval,
+        "wins": wins,
+        "ties": ties,
+        "losses": losses,
+        "p_value": one.p_value,
+        **counts,
+        "changed_most": [_pair_json(pair) for pair in (*gained, *lost)],
+    }
+
+
+def _pair_json(pair: Pair) -> dict[str, Any]:
+    shown = pair.shown()
+    return {
+        "number": pair.number,
+        "row": pair.row,
+        "scores": pair.scores,
+        "difference": pair.difference,
+        "samples": [line["sample"] for line in shown],
+        "answers": [last_turn(line) for line in shown],
+    }
+
+
+def _line(one: SetComparison) -> tuple[str, ...]:
+    base, other = (NONE, NONE) if one.means is None else (f"{100 * mean:.1f}" for mean in one.means)
+    tally = " / ".join(f"{count:,}" for count in one.tally) if one.rows else NONE
+    name = one.name if one.comparable else one.name + MARK
+    p = NONE if one.p_value is None else f"{one.p_value:.3f}" if one.p_value >= 0.001 else "< 0.001"
+    difference = _difference(one.difference, one.interval)
+    return (name, f"{one.rows:,}", base, other, difference, tally, p, _left_out(one.paired))
+
+
+def _difference(difference: float | None, interval: Interval | None) -> str:
+    if difference is None:
+        return NONE
+    return f"{100 * difference:+.1f}" + (f" [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]" if interval else "")
+
+
+def _left_out(paired: Paired) -> str:
+    counts = {
+        "only in baseline": paired.only_base,
+        "only in other": paired.only_other,
+        "other record": paired.changed,
+        "invalid in baseline": paired.invalid_base,
+        "invalid in other": paired.invalid_other,
+    }
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+
+def _of(macro: Macro) -> str:
+    return f"{macro.sets} sets" if macro.sets == macro.of else f"{macro.sets} of {macro.of} sets"
+
+
+def _deviations(comparison: Comparison, *, matters: bool) -> list[tuple[str, list[str]]]:
+    by_text: dict[str, list[str]] = {}
+    for name, one in comparison.sets.items():
+        for deviation in one.deviations:
+            if deviation.matters is matters:
+                by_text.setdefault(deviation.text, []).append(name)
+    return list(by_text.items())
+
+
+def _changed(comparison: Comparison, rows: int) -> Iterator[tuple[str, Sequence[Pair], SetComparison]]:
+    for name, one in comparison.sets.items():
+        gained, lost = one.changed_most(rows)
+        for what, pairs in (("gained", gained), ("lost", lost)):
+            if pairs:
+                yield f"{name}: where {comparison.labels[1]} {what} most", pairs, one
+
+
+def _where(pair: Pair, one: SetComparison) -> str:
+    base, other = pair.scores
+    return f"row number {pair.number} (index {pair.row}): {100 * base:.1f} -> {100 * other:.1f}"
+
+
+def _answers(pair: Pair, labels: tuple[str, str]) -> list[tuple[str, str]]:
+    """Who said what last, of the baseline and of the other run."""
+    shown = zip(labels, pair.shown(), strict=True)
+    return [(f"{label}, sample {line['sample']}", last_turn(line)) for label, line in shown]
+
+
+def _find_them(comparison: Comparison) -> str:
+    return (
+        'A row in full: its lines in samples.jsonl of both folders, as by jq \'select(.set == "SET" and .number == '
+        f"NUMBER)' {comparison.base.folder / 'samples.jsonl'}"
+    )
+
+
+def _plain(text: str) -> str:
+    """Text that ends no cell of a table and opens no tag."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    """What a model said, which Markdown must not read."""
+    return f"`{text.replace('`', chr(39))}`"

@@ -1,0 +1,102 @@
+"""`python -m soul.compare.table RUN RUN [RUN ...]`: finished evaluations in one table, a column each.
+
+    python -m soul.compare.table outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out models.md
+
+A run is the folder of an evaluation. A score that is not comparable with the first run's has a mark, and a note below
+the table says why: another judge, other rows, other options, or a run that is not finished.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+
+from soul.cli.arguments import existing_folder, output_file
+from soul.cli.error_border import Parser, reports_errors
+from soul.compare.pairs import Line, pair_up
+from soul.compare.protocol import deviations
+from soul.compare.run_names import distinct, labels
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.run.run_folder import EvaluationRun
+from soul.evaluate.tables import side_by_side
+
+Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> its sets
+
+
+def remarks(models: Mapping[str, EvaluationRun]) -> dict[str, dict[str, list[str]]]:
+    """The reasons why scores of each run are not comparable with the first run's: model -> reason -> sets."""
+    (first, base), *_ = models.items()
+    by_label: dict[str, dict[str, list[str]]] = {}
+    for label, run in models.items():
+        for name in run.sets:
+            said = list(_unfinished(run, name))
+            if label != first:
+                said += _against(base, run, name, first)
+            for text in said:
+                by_label.setdefault(label, {}).setdefault(text, []).append(name)
+    return by_label
+
+
+def numbered(remarks: Remarks) -> tuple[side_by_side.Marks, list[str]]:
+    """Number the remarks. Return the numbers to print behind each score, and the notes that explain them."""
+    marks: dict[str, dict[str, str]] = {}
+    notes: list[str] = []
+    for label, by_text in remarks.items():
+        for text, names in by_text.items():
+            notes.append(f"({len(notes) + 1}) {label}: {text}, in {', '.join(names)}.")
+            for name in names:
+                before = marks.setdefault(label, {}).get(name)
+                marks[label][name] = f"{before} ({len(notes)})" if before else f"({len(notes)})"
+    return marks, notes
+
+
+def _unfinished(run: EvaluationRun, name: str) -> Iterator[str]:
+    there = len(_lines(run, name))
+    if there < run.wanted[name]:
+        yield f"not finished, {there:,} of {run.wanted[name]:,} samples"
+
+
+def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> Iterator[str]:
+    of_base, of_run = _lines(base, name), _lines(run, name)
+    if not of_base or not of_run:
+        return
+    for deviation in deviations(base, run, of_base, of_run):
+        if deviation.matters:
+            yield f"not comparable with {first}: {deviation.text}"
+    paired = pair_up(of_base, of_run)
+    differing = {
+        f"not in {first}": paired.only_other,
+        f"only in {first}": paired.only_base,
+        "with another record": paired.changed,
+    }
+    if any(differing.values()):
+        counts = ", ".join(f"{count:,} {what}" for what, count in differing.items() if count)
+        yield f"other rows than {first}: {counts}"
+
+
+def _lines(run: EvaluationRun, name: str) -> list[Line]:
+    return [line for line in run.samples if line["set"] == name]
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table, and write it where that was asked for."""
+    parser = Parser(prog="python -m soul.compare.table", description=__doc__)
+    parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="the folder of an evaluation")
+    parser.add_argument("--out", type=output_file, metavar="F.md", help="write it as Markdown too")
+    given = parser.parse_args(arguments)
+    runs = [EvaluationRun.load(folder) for folder in distinct(given.runs)]
+    models = dict(zip(labels(runs), runs, strict=True))
+    results = {label: summarise(run.samples, run.sets) for label, run in models.items()}
+    marks, notes = numbered(remarks(models))
+    if given.out is not None:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(side_by_side.markdown(results, marks=marks, notes=notes), encoding="utf-8")
+    console = Console()
+    console.print(side_by_side.rich_table(results, width=console.width, marks=marks, notes=notes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

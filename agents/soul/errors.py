@@ -1,0 +1,111 @@
+"""Every exception that this package raises on purpose.
+
+`SoulError` is an error that the user can fix (a bad row, an unknown task, a full disk): its text names file, row, field
+and remedy, and its class sets the exit code of the command (`soul.cli.error_border`). `SessionError` is what can go
+wrong inside one session; the driver turns it into a `Failure` that is masked and counted, so one bad session never
+becomes a number and never stops the others.
+"""
+
+from typing import ClassVar, Literal
+
+Cause = Literal[
+    "rate_limit",  # 429
+    "server_error",  # 5xx
+    "timeout",
+    "connection",
+    "empty",  # the endpoint answered without text
+    "refusal",
+    "truncated",  # the answer hit the endpoint's token limit
+    "invalid",  # not JSON, wrong schema, score out of range or NaN
+    "auth",  # 401, 403
+    "not_found",  # 404: unknown model or path
+    "bad_request",  # other 4xx that no retry heals
+    "contentless",  # the policy said nothing that could be judged
+    "outage",  # the circuit breaker tripped: the endpoint as a whole is down
+    "budget",  # judge.budget_usd is spent
+    "quorum",  # too few members of a jury gave a verdict
+    "leak",  # the feedback was all gold answer
+    "policy",  # the policy could not generate (engine error)
+    "deadline",  # refine.episode_deadline_s is over
+    "too_long",  # a prompt or an episode did not fit
+    "task_error",  # an exception in the task's own code
+]
+
+TRANSIENT: frozenset[Cause] = frozenset({"rate_limit", "server_error", "timeout", "connection"})
+CONTENT: frozenset[Cause] = frozenset({"empty", "refusal", "truncated", "invalid"})
+PERMANENT: frozenset[Cause] = frozenset({"auth", "not_found", "bad_request"})
+SYSTEMIC: frozenset[Cause] = frozenset({"outage", "budget"})
+# What says nothing about an answer: once the endpoint, the key or the money is there again, another try may succeed. A
+# quorum is missed by members of any cause; those that gave a verdict answer from the cache.
+INFRASTRUCTURE: frozenset[Cause] = TRANSIENT | SYSTEMIC | {"auth", "not_found", "policy", "deadline", "quorum"}
+
+
+class SoulError(Exception):
+    """An error that the user can fix; the message says where it is and what to do.
+
+    Attributes:
+        exit_code: of a command that ends with this error. 2: the command or its input is wrong, nothing was started.
+            1: the run began and could not go on.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+
+class UnknownTask(SoulError):
+    """No task of that name exists here."""
+
+
+class BadRow(SoulError):
+    """A record of a task file does not satisfy the task's schema."""
+
+
+class MissingKey(SoulError):
+    """The environment variable that should hold an endpoint's key is not set."""
+
+
+class BadKey(MissingKey):
+    """That environment variable holds a text that cannot be a key: with a line break or curly quotes, or too short."""
+
+
+class BadSettings(SoulError):
+    """A setting of the judge gateway or an option of a task is unknown or cannot be."""
+
+
+class BadCache(SoulError):
+    """The judge's cache file cannot be used."""
+
+
+class FolderInUse(SoulError):
+    """Another process writes to this folder."""
+
+
+class RunFailed(SoulError):
+    """A run began and could not go on."""
+
+    exit_code = 1
+
+
+class OutOfSpace(RunFailed):
+    """A disk is full. What was complete before is still complete."""
+
+
+class SessionError(Exception):
+    """Something went wrong inside one session.
+
+    Args:
+        cause: the class of the failure, one of `Cause`.
+        detail: one line for the trace and the logs; never holds a key.
+    """
+
+    def __init__(self, cause: Cause, detail: str) -> None:
+        super().__init__(f"{cause}: {detail}")
+        self.cause: Cause = cause
+        self.detail = detail
+
+
+class JudgeFailure(SessionError):
+    """The judge gave no verdict. Never stands for a score: the session is masked and counted."""
+
+
+class PolicyFailure(SessionError):
+    """The policy gave no usable turn (engine error, prompt too long)."""

@@ -1,0 +1,243 @@
+"""A run's results in the files that lm-evaluation-harness writes, for tools that read those.
+
+`results_<date>.json` and, a set, `samples_<set>_<date>.jsonl`, with the harness's keys (its 0.4.x). A set is a task
+there, a row a document, a row's samples its repeats. Values are in the metric's own range; `<metric>_stderr` is the
+usual standard error of the mean over rows (standard deviation over the square root of their number), as the harness's
+own of a mean. Rows without a verdict are in no value: `n-samples` counts them out of `effective`, the metrics
+`invalid`, `worst_case` and `best_case` show their share and effect, and `soul` says why. `target` is the right answer,
+or what a person answered where no single one is right (targets.py); `given` is the answer read from each sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from soul import tasks
+from soul.evaluate.export.targets import expected_and_given
+from soul.evaluate.numbers.bootstrap import RESAMPLES
+from soul.evaluate.numbers.results import Results
+from soul.evaluate.numbers.set_result import SetResult
+from soul.evaluate.run.journal import FILE
+from soul.evaluate.run.run_folder import EvaluationRun
+
+GROUP = "soul"
+NOT_KNOWN = "N/A"  # the harness's word for a standard error that nobody computed
+_SAMPLING = ("temperature", "top_p", "max_output_tokens", "reasoning_effort")
+
+
+def write(run: EvaluationRun, results: Results, folder: Path) -> Path:
+    """Write the files. The date in their names is that of the last sample: the same run, the same files.
+
+    Returns:
+        The results file.
+    """
+    ended = datetime.fromtimestamp((run.folder / FILE).stat().st_mtime, UTC).replace(tzinfo=None)
+    date = ended.isoformat(timespec="microseconds").replace(":", "-")
+    folder = folder / _sanitized(run.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    hashes = {}
+    for name, result in results.sets.items():
+        documents = list(_documents(run, name, result))
+        text = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
+        path = folder / f"samples_{re.sub(r'[^0-9A-Za-z_-]', '_', name)}_{date}.jsonl"
+        path.write_bytes(text.encode("utf-8", "backslashreplace"))
+        hashes[name] = _hash("".join(d["doc_hash"] + d["prompt_hash"] + d["target_hash"] for d in documents))
+    found = {**results_json(run, results), "date": ended.replace(tzinfo=UTC).timestamp(), "task_hashes": hashes}
+    path = folder / f"results_{date}.json"
+    path.write_text(json.dumps(found, indent=2, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def results_json(run: EvaluationRun, results: Results) -> dict[str, Any]:
+    """The results file, but for the date and the hashes of the samples."""
+    sets = results.sets
+    policy = run.settings["policy"]
+    sampling = {key: policy[key] for key in _SAMPLING if policy.get(key) is not None}
+    versions = {name: _version(result) for name, result in sets.items()}
+    return {
+        "results": {name: _metrics(result) for name, result in sets.items()},
+        "groups": {GROUP: _group(results)},
+        "group_subtasks": {GROUP: list(sets), **{name: [] for name in sets}},
+        "configs": {name: _config(result, run.n, sampling) for name, result in sets.items()},
+        "versions": {GROUP: None, **versions},
+        "n-shot": {name: 0 for name in sets},
+        "higher_is_better": {name: _directions(result) for name, result in sets.items()},
+        "n-samples": {
+            name: {"original": _asked(run, name), "effective": sum(bool(row.rewards) for row in result.per_row)}
+            for name, result in sets.items()
+        },
+        "config": {
+            "model": "soul",
+            "model_args": {"model": run.name, "base_url": policy.get("base_url")},
+            "batch_size": None,
+            "batch_sizes": [],
+            "device": None,
+            "use_cache": None,
+            "limit": run.limit,
+            "bootstrap_iters": RESAMPLES,
+            "gen_kwargs": sampling,
+            "random_seed": run.seed,
+        },
+        "git_hash": None,
+        "model_source": "soul",
+        "model_name": run.name,
+        "model_name_sanitized": _sanitized(run.name),
+        "system_instruction": None,
+        "system_instruction_sha": None,
+        "fewshot_as_multiturn": None,
+        "chat_template": None,
+        "chat_template_sha": None,
+        "soul": {"settings": dict(run.settings), "sets": {name: _failures(result) for name, result in sets.items()}},
+    }
+
+
+def standard_error(result: SetResult) -> float | None:
+    """Of the score, over rows; None with fewer than two rows that have a valid sample."""
+    if result.joint is not None:
+        return None if result.resampled is None else float(result.resampled.std(ddof=1))
+    means = [row.mean for row in result.per_row if row.mean is not None]
+    return statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
+
+
+def _metrics(result: SetResult) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": result.name, "alias": result.name, "sample_len": result.rows}
+    if result.mean is not None:
+        error = standard_error(result)
+        found[f"{result.headline.name},none"] = result.mean
+        found[f"{result.headline.name}_stderr,none"] = NOT_KNOWN if error is None else error
+    if result.samples:
+        found["invalid,none"] = result.invalid / result.samples
+    if result.bounds is not None and result.invalid:
+        found["worst_case,none"], found["best_case,none"] = result.bounds
+    return found | {f"{name},none": value for name, value in result.metrics.items()}
+
+
+def _group(results: Results) -> dict[str, Any]:
+    """The macro average: a plain mean of set means, whatever their sizes."""
+    macro = results.macro
+    found: dict[str, Any] = {"name": GROUP, "alias": f"{GROUP}, {macro.sets} of {macro.of} sets"}
+    if macro.mean is not None:
+        errors = [standard_error(result) for result in results.sets.values() if result.mean is not None]
+        known = [error for error in errors if error is not None]
+        whole = math.sqrt(sum(error**2 for error in known)) / len(errors) if len(known) == len(errors) else NOT_KNOWN
+        found["macro_average,none"], found["macro_average_stderr,none"] = macro.mean, whole
+    return found
+
+
+def _config(result: SetResult, n: int, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    metric = result.headline
+    return {
+        "task": result.name,
+        "tag": [GROUP],
+        "output_type": "generate_until",
+        "num_fewshot": 0,
+        "repeats": n,
+        "generation_kwargs": dict(sampling),
+        "metric_list": [
+            {
+                "metric": metric.name,
+                "aggregation": "set" if result.joint else "mean",
+                "higher_is_better": metric.higher_is_better,
+            }
+        ],
+        "metadata": {"version": _version(result), "soul_task": result.task, "range": [metric.low, metric.high]},
+    }
+
+
+def _directions(result: SetResult) -> dict[str, bool | None]:
+    metric = result.headline
+    return {
+        metric.name: metric.higher_is_better,
+        "invalid": False,
+        **dict.fromkeys(("worst_case", "best_case"), metric.higher_is_better),
+        **dict.fromkeys(result.metrics, None),  # a task does not say it of its other metrics
+    }
+
+
+def _version(result: SetResult) -> str | None:
+    """The judge prompts' versions: what makes two results of a task comparable."""
+    if result.task not in tasks.names():
+        return None
+    return ", ".join(prompt.id.rpartition("/")[2] for prompt in tasks.load(result.task).prompts) or None
+
+
+def _asked(run: EvaluationRun, name: str) -> int:
+    return math.ceil(run.wanted[name] / run.n)
+
+
+def _failures(result: SetResult) -> dict[str, Any]:
+    return {
+        "samples": result.samples,
+        "invalid": result.invalid,
+        "causes": dict(result.causes),
+        "contentless": result.contentless,
+        "interval": result.interval,
+        "bounds": result.bounds,
+    }
+
+
+def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dict[str, Any]]:
+    """One line for each row: its record, prompt, target, replies, the answers that were read, and the mean reward."""
+    by_row: dict[int, list[Mapping[str, Any]]] = {}
+    for sample in run.samples:
+        if sample["set"] == name:
+            by_row.setdefault(sample["number"], []).append(sample)
+    means = {row.number: row.mean for row in result.per_row}
+    for number, samples in by_row.items():
+        prompt = json.dumps(_prompt(samples[0]), ensure_ascii=False)
+        target, given = expected_and_given(samples)
+        said = [_said(sample) for sample in samples]
+        record = samples[0]["record"]
+        yield {
+            "doc_id": number,
+            "doc": record,
+            "target": target,
+            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}},
+            "resps": [said],
+            "filtered_resps": said,
+            "filter": "none",
+            "metrics": [result.reward.name],
+            "doc_hash": _hash(json.dumps(record, indent=2, ensure_ascii=False)),
+            "prompt_hash": _hash(prompt),
+            "target_hash": _hash(target),
+            result.reward.name: means[number],
+            "given": given,
+            "valid": [sample["draft"]["valid"] for sample in samples],
+            "rewards": [sample["draft"]["reward"] for sample in samples],
+            "failures": [(sample["draft"]["failure"] or {}).get("cause") for sample in samples],
+        }
+
+
+def _prompt(sample: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
+    """What the first seat saw before it spoke; nothing where the play failed."""
+    for said in (sample["draft"]["seats"] or {}).values():
+        spoken = next((place for place, one in enumerate(said) if one["role"] == "assistant"), len(said))
+        return list(said[:spoken])
+    return []
+
+
+def _said(sample: Mapping[str, Any]) -> str:
+    """The answer; of a conversation all that came after the prompt, as JSON, by seat."""
+    seats = sample["draft"]["seats"] or {}
+    turns = [one["content"] for said in seats.values() for one in said if one["role"] == "assistant"]
+    if len(turns) <= 1:
+        return "".join(turns)
+    first = len(_prompt(sample))
+    shown = {name: list(said)[first if place == 0 else 0 :] for place, (name, said) in enumerate(seats.items())}
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _sanitized(model: str) -> str:
+    return re.sub(r"[\"<>:/|\\?*\[\]]+", "__", model)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

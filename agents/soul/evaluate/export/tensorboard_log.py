@@ -1,0 +1,37 @@
+"""A run's results as an event file of TensorBoard: scalars by set, and the table as text.
+
+It uses TensorBoard's own writer, which needs neither torch nor TensorFlow.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from soul.evaluate.export.scalars import scalars
+from soul.evaluate.numbers.results import Results
+from soul.evaluate.tables.table import markdown
+
+PREFIX = "soul"
+
+
+def write(results: Results, folder: Path, step: int | None = None) -> Path:
+    """Add the results to the logs in `folder`; each call writes a file of its own, at this step.
+
+    Returns:
+        The folder.
+    """
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+    from tensorboard.plugins.text.summary_v2 import text_pb
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(folder))
+    summaries: list[Any] = [scalar_pb(f"{PREFIX}/{name}", value) for name, value in scalars(results).items()]
+    try:
+        for summary in (*summaries, text_pb(f"{PREFIX}/table", markdown(results))):
+            writer.add_event(Event(wall_time=time.time(), step=step or 0, summary=summary))
+    finally:
+        writer.close()
+    return folder

@@ -1,0 +1,109 @@
+"""A run's results in Weights & Biases: numbers by set, the table, and samples to look through.
+
+Where it goes is the client's own matter: WANDB_MODE=offline, WANDB_PROJECT, WANDB_ENTITY, and its key in the
+environment or its own login. Several checkpoints share one run, and so one curve, with WANDB_RUN_ID and
+WANDB_RESUME=allow; the checkpoint's step is the x axis.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from soul.errors import SoulError
+from soul.evaluate.export.scalars import scalars
+from soul.evaluate.numbers.results import Results
+from soul.evaluate.run.run_folder import EvaluationRun
+from soul.evaluate.tables.table import SHOWN, lines, titles
+
+PREFIX = "soul"
+STEP = f"{PREFIX}/checkpoint_step"
+SAMPLE_COLUMNS = ("set", "row", "sample", "valid", "reward", "failure", "ended", "conversation", "critique", "cost_usd")
+
+
+class NotLogged(SoulError):
+    """Weights & Biases does not take the run."""
+
+
+def write(
+    run: EvaluationRun, results: Results, folder: Path, project: str, step: int | None = None, samples: int = 1000
+) -> str:
+    """Log the results as one run.
+
+    Args:
+        folder: where the client keeps its files (its own `wandb/` inside).
+        samples: so many at most, spread over the sets; how many there are is logged beside it.
+
+    Returns:
+        The address of the run, or the folder of an offline one.
+
+    Raises:
+        NotLogged: the client cannot start the run.
+    """
+    import wandb
+
+    project = os.environ.get("WANDB_PROJECT", project)
+    try:
+        started = wandb.init(
+            project=project,
+            name=run.name,
+            job_type="evaluation",
+            config=_config(run),
+            dir=str(folder),
+            reinit="create_new",
+        )
+    except wandb.Error as error:  # no key, no connection, no such project
+        raise NotLogged(f"Weights & Biases: {error} WANDB_MODE=offline keeps the run on this machine.") from error
+    with started as logged:
+        numbers: dict[str, Any] = {f"{PREFIX}/{name}": value for name, value in scalars(results).items()}
+        if step is not None:
+            logged.define_metric(STEP)
+            logged.define_metric(f"{PREFIX}/*", step_metric=STEP)
+            numbers[STEP] = step
+        columns: list[str | int] = [*titles(results), *(column.title for column in SHOWN)]
+        rows: list[Iterable[Any]] = [[*line.cells, *line.published] for line in lines(results)]
+        chosen = spread(run, samples)
+        numbers[f"{PREFIX}/samples_logged"], numbers[f"{PREFIX}/samples"] = len(chosen), len(run.samples)
+        logged.log(
+            {
+                **numbers,
+                f"{PREFIX}/table": wandb.Table(columns=columns, data=rows),
+                f"{PREFIX}/sample_table": wandb.Table(columns=list(SAMPLE_COLUMNS), data=[_cells(s) for s in chosen]),
+            }
+        )
+        return str(logged.url or Path(logged.dir).parent)
+
+
+def spread(run: EvaluationRun, most: int) -> list[Mapping[str, Any]]:
+    """So many of a run's samples, from all sets alike: the first of each set, then the second of each, ..."""
+    place: dict[str, int] = {}
+    ranked: list[tuple[int, int, Mapping[str, Any]]] = []
+    for sample in run.samples:
+        place[sample["set"]] = place.get(sample["set"], -1) + 1
+        ranked.append((place[sample["set"]], len(ranked), sample))
+    return [sample for _, _, sample in sorted(ranked, key=lambda one: one[:2])[:most]]
+
+
+def _config(run: EvaluationRun) -> dict[str, Any]:
+    chosen = {"limit": run.limit, "n": run.n, "seed": run.seed, "wanted": dict(run.wanted)}
+    return {"run": run.folder.name, **run.settings, **chosen}
+
+
+def _cells(sample: Mapping[str, Any]) -> list[Any]:
+    draft = sample["draft"]
+    failure = draft["failure"]
+    cost = sum(usage["cost_usd"] for usage in sample["usage"].values())
+    return [
+        *(sample["set"], sample["number"], sample["sample"]),
+        *(draft["valid"], draft["reward"], f"{failure['stage']}: {failure['cause']}" if failure else None),
+        *(draft["ended"], _whole(json.dumps(draft["seats"], ensure_ascii=False, indent=1))),
+        *(_whole(draft["critique"] or ""), cost),
+    ]
+
+
+def _whole(text: str) -> str:
+    """Half of a surrogate pair, which no file of the client can hold, becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,140 @@
+"""From the finished samples of a run to its numbers: one result a set, and the macro average over the sets.
+
+The sets are averaged as sets, never pooled: a set of 5,687 rows weighs no more than one of 100. How many sets are in an
+average is said with it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from soul import tasks
+from soul.evaluate.numbers.bootstrap import percentile_interval
+from soul.evaluate.numbers.row_result import Sample
+from soul.evaluate.numbers.set_result import Interval, SetResult, set_result
+from soul.one_turn import Voting
+from soul.task import Metric, Task
+
+ALIGNX = tuple(name for name in tasks.SETS if name.startswith("alignx_"))  # one row of the model card
+
+
+@dataclass(frozen=True)
+class Average:
+    """A plain mean of set means.
+
+    Attributes:
+        sets: how many sets are in it: those with a valid sample. `of`: how many it was asked for.
+        interval: 95%, each set's rows resampled on their own; None where a set in it has no interval.
+        bounds: the mean if every invalid sample were the worst, and the best, over all sets with a sample.
+    """
+
+    mean: float | None
+    interval: Interval | None
+    bounds: Interval | None
+    sets: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Results:
+    """The numbers of a run, by set, in the order in which the sets were asked for."""
+
+    sets: Mapping[str, SetResult]
+
+    def average(self, names: Sequence[str]) -> Average:
+        """The macro average over these sets.
+
+        Raises:
+            KeyError: the run has no such set.
+        """
+        chosen = [self.sets[name] for name in names]
+        means = [s.mean for s in chosen if s.mean is not None]
+        drawn = [s.resampled for s in chosen if s.mean is not None]
+        known = bool(drawn) and all(draw is not None for draw in drawn)
+        edges = [s.bounds for s in chosen if s.bounds is not None]
+        return Average(
+            mean=statistics.fmean(means) if means else None,
+            interval=percentile_interval(np.mean(drawn, axis=0)) if known else None,
+            bounds=(statistics.fmean(e[0] for e in edges), statistics.fmean(e[1] for e in edges)) if edges else None,
+            sets=len(means),
+            of=len(chosen),
+        )
+
+    def whole(self, names: Sequence[str]) -> Average | None:
+        """The average over these sets; None unless every one of them has a number."""
+        if all(name in self.sets and self.sets[name].mean is not None for name in names):
+            return self.average(names)
+        return None
+
+    @property
+    def macro(self) -> Average:
+        """Over all sets of the run."""
+        return self.average(list(self.sets))
+
+    @property
+    def paper(self) -> Average | None:
+        """Over the paper's ten tasks, where all are there."""
+        return self.whole(tasks.PAPER)
+
+    @property
+    def alignx(self) -> Average | None:
+        """Over AlignX's five sets, where all are there."""
+        return self.whole(ALIGNX)
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers that results.json keeps."""
+        groups = {"macro": self.macro, "paper": self.paper, "alignx": self.alignx}
+        averages = {name: vars(average) for name, average in groups.items() if average is not None}
+        return {"sets": {name: found.to_json() for name, found in self.sets.items()}, "averages": averages}
+
+
+def summarise(samples: Iterable[Mapping[str, Any]], sets: Iterable[str], *, seed: int = 0) -> Results:
+    """The numbers of a run.
+
+    Args:
+        samples: lines of the journal, each sample once, in any order.
+        sets: the names of the sets to report; one without samples is reported as empty.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: a sample of another set, a sample that is there twice, or a set whose samples name two tasks.
+    """
+    found: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {name: {} for name in sets}
+    names: dict[str, str] = {}
+    for line in samples:
+        name, key = line["set"], (line["number"], line["sample"])
+        if name not in found:
+            raise ValueError(f"a sample of the set {name!r}, which is not among those asked for: {', '.join(found)}")
+        if key in found[name]:
+            raise ValueError(f"{name}: row number {key[0]}, sample {key[1]} is there twice; pass its last line only")
+        if names.setdefault(name, line["task"]) != line["task"]:
+            raise ValueError(f"{name}: its samples name two tasks, {names[name]!r} and {line['task']!r}")
+        found[name][key] = line
+    return Results(
+        {name: _of_set(name, names.get(name), list(by_key.values()), seed) for name, by_key in found.items()}
+    )
+
+
+def _of_set(name: str, task: str | None, lines: Sequence[Mapping[str, Any]], seed: int) -> SetResult:
+    if task is None:  # no sample is finished
+        task = tasks.SETS[name].task if name in tasks.SETS else name
+        if task not in tasks.names():  # a file of the user's own: its rows would have named the task
+            return SetResult(name, "", Metric("unknown"))
+    loaded = tasks.load(task)
+    several = {number for number, count in Counter(line["number"] for line in lines).items() if count > 1}
+    samples = [Sample.of(line, vote_of(loaded, line) if line["number"] in several else None) for line in lines]
+    return set_result(name, task, loaded, samples, seed)
+
+
+def vote_of(task: Task[Any], line: Mapping[str, Any]) -> str | None:
+    """The answer in a line of the journal; None where it gave none, failed, or the task's answers cannot be counted."""
+    draft = line["draft"]
+    if not isinstance(task, Voting) or not draft["valid"]:
+        return None
+    return task.vote(task.row_type.model_validate(line["record"]), task.saved_episode(draft))

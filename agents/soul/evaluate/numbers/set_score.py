@@ -1,0 +1,51 @@
+"""The score of a set by its task's set metrics (`Task.set_metrics`), from the samples of its rows.
+
+Only tasks with a `set_headline` have such a score; for all others it is the mean of the rewards. Samples without a
+verdict are left out of the score. For its bounds, the worst and the best possible sample take their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from soul.evaluate.numbers.row_result import Sample
+from soul.metrics.set_metrics import Edge, Outcome, SetScore
+from soul.task import Task
+
+
+@dataclass(frozen=True)
+class SetScores:
+    """The score over the valid samples, and its bounds: with all other samples at their worst and at their best."""
+
+    valid: SetScore
+    worst: SetScore
+    best: SetScore
+
+
+def set_scores(task: Task[Any], by_row: Sequence[Sequence[Sample]]) -> SetScores | None:
+    """The scores of a set from its samples, row by row; None if the task's score is the mean of its rewards."""
+    if task.set_headline is None:
+        return None
+    valid = score_of(task, by_row)
+    if all(sample.verdict for samples in by_row for sample in samples):
+        return SetScores(valid, valid, valid)
+    return SetScores(valid, score_of(task, by_row, "worst"), score_of(task, by_row, "best"))
+
+
+def score_of(task: Task[Any], by_row: Sequence[Sequence[Sample]], missing: Edge | None = None) -> SetScore:
+    """The score over the rows with a valid sample; with `missing`, over all rows, invalid samples counted as that."""
+    kept = [[sample for sample in samples if sample.verdict or missing] for samples in by_row]
+    rows = [samples for samples in kept if samples]
+    outcomes = [
+        Outcome(
+            place,
+            1 / len(samples),
+            task.row_type.model_validate(sample.record),
+            task.saved(sample.draft) if sample.verdict else missing or "worst",
+        )
+        for place, samples in enumerate(rows)
+        for sample in samples
+    ]
+    return SetScore.of(len(rows), task.set_metrics(len(rows), outcomes) if rows else ())

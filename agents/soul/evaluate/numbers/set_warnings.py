@@ -1,0 +1,80 @@
+"""Warnings that a set's score may not show what the model can do: every row scores 0, or few answers could be read.
+
+The usual causes are a cut-off answer, a wrong chat template, or an answer outside the tag. The report and the terminal
+show these warnings beside the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from soul.evaluate.numbers.set_result import SetResult
+
+READABLE = 0.8  # a smaller share of readable answers is a warning
+FEWEST_ROWS = 5  # with fewer rows a score of 0 is not unusual
+
+
+@dataclass(frozen=True)
+class SetWarning:
+    """A warning about one set.
+
+    Attributes:
+        title: what is wrong; the same text for every set.
+        advice: what to look at, one or two sentences.
+        detail: the set's own number.
+    """
+
+    title: str
+    advice: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.title} ({self.detail}). {self.advice}"
+
+
+def warnings_of(result: SetResult) -> list[SetWarning]:
+    """The warnings about one set."""
+    found = []
+    means = [row.mean for row in result.per_row if row.mean is not None]
+    if (
+        len(means) >= FEWEST_ROWS
+        and result.headline.higher_is_better
+        and set(means) in ({0.0}, {result.headline.worst})
+    ):
+        found.append(
+            SetWarning(
+                f"Every row scores exactly {100 * means[0]:.1f}".removesuffix(".0"),
+                "Open a few samples before you trust this. Is there an answer, is it complete, and does it have the "
+                "form that the prompt asks for?",
+                f"{len(means):,} rows",
+            )
+        )
+    readable = result.metrics.get("answered")
+    if readable is not None and readable < READABLE:
+        found.append(
+            SetWarning(
+                "Few answers could be read, and the others score as wrong",
+                "Open samples without a given answer. Is the answer tag missing, or did the model stop before it "
+                "(policy.max_output_tokens)?",
+                f"{100 * readable:.0f} % read",
+            )
+        )
+    return found
+
+
+def grouped(sets: Mapping[str, SetResult]) -> dict[SetWarning, dict[str, str]]:
+    """The warnings about several sets, in their order: warning without its detail -> set -> detail."""
+    found: dict[SetWarning, dict[str, str]] = {}
+    for name, result in sets.items():
+        for warning in warnings_of(result):
+            found.setdefault(SetWarning(warning.title, warning.advice, ""), {})[name] = warning.detail
+    return found
+
+
+def warning_lines(sets: Mapping[str, SetResult]) -> list[str]:
+    """The warnings about several sets as text, a line for each warning."""
+    return [
+        f"{warning.title}: {', '.join(f'{name} ({detail})' for name, detail in by_set.items())}. {warning.advice}"
+        for warning, by_set in grouped(sets).items()
+    ]

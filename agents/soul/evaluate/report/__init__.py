@@ -1,0 +1,101 @@
+"""A run as one HTML file that needs nothing else: `write_html`, or `python -m soul.evaluate.report RUN`.
+
+overview.py        the head: model, judges, settings, first numbers, warnings
+results_table.py   the table, with set_detail.py (what a line shows when opened), interval_bar.py, costs.py
+answers.py         question, right answer and given answer of a sample; group_names.py: groups in words
+packing.py         the samples, as the page carries them
+page.html          the skeleton of the page, with results.html and report.css; page_parts.py assembles it, markup.py
+                   writes the values
+script/            store.js (unpacks the samples), elements.js, link.js (filters and order in the address), results.js
+                   (the table), browser.js and list.js (samples), sample.js (one), scene.js (who said what in order),
+                   page.js (links and keys)
+
+The page fetches nothing and its policy (CSP) lets it fetch nothing. Its script and its style are allowed by their
+hashes, so that nothing a model wrote could ever run, and texts reach the page as text alone (Trusted Types).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from soul.evaluate.numbers.breakdown import Breakdowns
+from soul.evaluate.numbers.results import Results
+from soul.evaluate.report.answers import answers_of
+from soul.evaluate.report.group_names import names_of
+from soul.evaluate.report.markup import join
+from soul.evaluate.report.overview import overview
+from soul.evaluate.report.packing import index, sample_lines
+from soul.evaluate.report.page_parts import Page, filled, read, script_of, write_page
+from soul.evaluate.report.results_table import chooser, notes, results_table
+from soul.evaluate.run.run_folder import EvaluationRun
+from soul.evaluate.tables import table
+from soul.task import Metric
+
+FILE = "report.html"
+SCRIPTS = ("store", "elements", "link", "results", "list", "browser", "scene", "sample", "samples", "page")
+
+
+def html(run: EvaluationRun, results: Results, groups: Breakdowns) -> str:
+    """The report.
+
+    Args:
+        results: the run's (`results.summarise(run.samples, run.sets)`).
+        groups: their `breakdowns`.
+    """
+    return "".join(_pieces(run, results, groups))
+
+
+def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path:
+    """Write the report into the run's folder.
+
+    Returns:
+        The file.
+    """
+    file = run.folder / FILE
+    write_page(file, _pieces(run, results, groups))
+    return file
+
+
+def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterator[str]:
+    """The page in pieces; its samples are most of it."""
+    by_set: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for sample in run.samples:
+        by_set[sample["set"]].append(sample)
+    names = table.ordered(list(results.sets))
+    ordered = [sample for name in names for sample in by_set[name]]
+    answers = answers_of(ordered)
+    columns = table.columns_of(run.suite)
+    page = Page(
+        kind="report",
+        title=join(f"{run.name} on SOUL"),
+        results=filled(
+            read("results.html"),
+            overview=overview(run, results),
+            chooser=chooser(columns),
+            table=results_table(results, groups, columns),
+            notes=notes(results),
+        ),
+        entry="sample",
+        entries="samples",
+        state="Verdict",
+        number="Score",
+        count=len(ordered),
+        style=read("report.css"),
+        script=script_of(SCRIPTS),
+    )
+    known = {
+        "model": run.name,
+        "sets": [set_facts(name, results.sets[name].reward) for name in names],
+        "n": run.n,
+        "names": names_of(sample["groups"] for sample in ordered),
+    }
+    return page.pieces(sample_lines(ordered, answers), known, lambda starts: index(ordered, answers, names, starts))
+
+
+def set_facts(name: str, metric: Metric) -> dict[str, Any]:
+    """The name of a set and the metric of its samples, for the page's script."""
+    best = metric.high if metric.higher_is_better else metric.low
+    return {"name": name, "metric": metric.name, "best": best, "worst": metric.worst}

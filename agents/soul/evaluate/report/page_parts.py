@@ -1,0 +1,110 @@
+"""Builds a page that holds all it needs: its script, its style, and the policy (CSP) that allows only these two."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from soul.evaluate.report.markup import element
+from soul.evaluate.report.packing import embedded, packed, parts, to_json
+
+_HERE = Path(__file__).parent
+
+
+def write_page(file: Path, pieces: Iterable[str]) -> None:
+    """Write a page piece by piece. Readers see the whole new page, or the one that was there before."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f"{file.suffix}.partial")
+    with partial.open("w", encoding="utf-8", newline="") as out:
+        out.writelines(pieces)
+    os.replace(partial, file)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of results and of entries to browse; page.html is its skeleton.
+
+    Attributes:
+        kind: class of its body.
+        title: markup, as `results` is.
+        results: the view that is shown first.
+        entry, entries: the words for its entries: "sample", "samples".
+        state, number: labels of the two filters that depend on the kind of entries.
+        count: of the entries.
+    """
+
+    kind: str
+    title: str
+    results: str
+    entry: str
+    entries: str
+    state: str
+    number: str
+    count: int
+    style: str
+    script: str
+
+    def pieces(
+        self, lines: Iterable[str], known: Mapping[str, Any], index: Callable[[Sequence[int]], Mapping[str, Any]]
+    ) -> Iterator[str]:
+        """The page in pieces.
+
+        Args:
+            lines: the entries as JSON, most of the page.
+            known: what the script knows of the whole page.
+            index: makes the list's columns from the numbers of the entries with which the parts of `lines` begin.
+        """
+        head, tail = read("page.html").split("$parts\n")
+        words = {"entry": self.entry, "entries": self.entries, "state": self.state, "number": self.number}
+        yield filled(
+            head,
+            policy=policy(self.style, self.script),
+            title=self.title,
+            style=self.style,
+            kind=self.kind,
+            results=self.results,
+            count=f"{self.count:,}",
+            Entries=self.entries.capitalize(),
+            Entry=self.entry.capitalize(),
+            **words,
+        )
+        starts = []
+        for place, (start, body) in enumerate(parts(lines)):
+            starts.append(start)
+            yield element("script", body, type="application/gzip", id=f"part-{place}") + "\n"
+        values = {"known": embedded({"entries": self.entries, **known}), "index": packed(to_json(index(starts)))}
+        yield filled(tail, script=self.script, **values)
+
+
+def script_of(names: Sequence[str]) -> str:
+    """The script of a page: these files of script/, in this order."""
+    return "\n".join(read(f"script/{name}.js") for name in names)
+
+
+def read(name: str) -> str:
+    """A file of this folder."""
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def filled(template: str, **values: str) -> str:
+    """An HTML template with its placeholders filled; the values must be markup already."""
+    text = Template(template).substitute(values)
+    return text.encode("utf-8", "replace").decode("utf-8")  # a name may hold half of a surrogate pair
+
+
+def policy(style: str, script: str) -> str:
+    """The page's content security policy: run this script, use this style, and nothing else."""
+
+    def digest(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+    return (
+        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )

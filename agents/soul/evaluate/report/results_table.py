@@ -1,0 +1,194 @@
+"""The table of results in the report: the lines of `soul.evaluate.tables.table`, for a browser to sort and to open.
+
+It stands in the page as HTML: it can be read and printed without a script. All published columns are in it; those of
+the run's suite (`table.columns_of`) are visible until the reader chooses others.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from soul.evaluate.numbers.breakdown import Group
+from soul.evaluate.numbers.results import Average, Results
+from soul.evaluate.numbers.set_result import SetResult
+from soul.evaluate.numbers.set_warnings import warnings_of
+from soul.evaluate.report.costs import NOTE, UNKNOWN, any_known, cell
+from soul.evaluate.report.interval_bar import USUAL, interval_bar, scale
+from soul.evaluate.report.markup import Markup, element, join
+from soul.evaluate.report.set_detail import set_detail
+from soul.evaluate.tables import table
+from soul.evaluate.tables.table import Line
+from soul.suites import published
+from soul.suites.published import Column
+
+COLUMNS: tuple[Column, ...] = tuple(
+    published.column(source, model) for source in ("card", "paper") for model in published.models(source)
+)
+MEANS = {
+    "invalid (bounds)": "Samples without a verdict; the score had all of them been the worst, and the best",
+    "cost": "Of the policy and of all judges",
+    "time": "Play and verdict of one sample, mean; samples run side by side",
+}
+Groups = Mapping[str, Mapping[str, Sequence[Group]]]  # set -> kind -> groups
+
+
+def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> Markup:
+    """The table.
+
+    Args:
+        groups: what each set is broken down by.
+        shown: the published columns that are visible until the reader chooses others.
+    """
+    titles = _titles(results)
+    lines = table.lines(results, COLUMNS)
+    bodies = []
+    for dimension, of in groupby(lines, lambda line: line.dimension):
+        drawn = [row for line in of for row in _rows(line, results, groups, len(titles), shown)]
+        name = element("tr", element("th", dimension or "other", scope="rowgroup", colspan=99), class_="dimension")
+        average = dimension == "average"
+        bodies.append(element("tbody", None if average else name, *drawn, class_="averages" if average else "sets"))
+    return element("table", _head(titles, shown), *bodies, id="results-table")
+
+
+def _titles(results: Results) -> tuple[str, ...]:
+    """The run's own columns; without the cost where no price is known, as the head of the report says."""
+    titles = table.titles(results)
+    priced = any_known(usage for result in results.sets.values() for usage in result.usage.values())
+    return titles if priced else titles[:-1]
+
+
+def chooser(shown: Sequence[Column]) -> Markup:
+    """The check boxes that choose the published columns; those of `shown` are checked at first."""
+    boxes = []
+    for source, title in (("card", "Model card of Ditto-8B"), ("paper", "Paper, its ten tasks")):
+        of = [
+            element(
+                "label",
+                element("input", type="checkbox", value=place, checked=column in shown),
+                column.model,
+            )
+            for place, column in enumerate(COLUMNS)
+            if column.source == source
+        ]
+        boxes.append(element("fieldset", element("legend", title), *of))
+    return element("div", *boxes, id="published")
+
+
+def _head(titles: Sequence[str], shown: Sequence[Column]) -> Markup:
+    own = [
+        _title("set", "set"),
+        _title("score", "score [95 %]"),
+        element("th", element("span", "0 to 100", class_="scale"), scope="col"),
+        *(_title(name.partition(" ")[0], name) for name in titles[2:]),
+        _title("time", "time"),
+    ]
+    theirs = [
+        element(
+            "th",
+            element("button", c.model, element("small", c.source), type="button"),
+            scope="col",
+            aria_sort="none",
+            class_="published",
+            data_column=place,
+            data_key=c.title,
+            hidden=c not in shown,
+        )
+        for place, c in enumerate(COLUMNS)
+    ]
+    return element("thead", element("tr", *own, *theirs))
+
+
+def _title(key: str, text: str) -> Markup:
+    return element(
+        "th",
+        element("button", text, type="button"),
+        scope="col",
+        aria_sort="none",
+        data_key=key,
+        title=MEANS.get(text),
+        class_="set" if key == "set" else None,
+    )
+
+
+def _rows(line: Line, results: Results, groups: Groups, columns: int, visible: Sequence[Column]) -> list[Markup]:
+    """A line of the table with the first `columns` of the run's own columns; for a set also its opened detail."""
+    name, shown, *others = line.cells[:columns]
+    found = _behind(line, results)
+    range_ = (found.headline.low, found.headline.high) if isinstance(found, SetResult) else USUAL
+    bar = interval_bar(found.mean, found.interval, found.bounds, range_)
+    cells = [
+        _number("strong", shown),
+        element(
+            "td", bar, None if range_ == USUAL else element("small", scale(range_), class_="range"), class_="drawn"
+        ),
+        *(_number("span", cell(text)) for text in others),
+        element("td", _time(found, results)),
+        *(
+            element("td", text, class_="published", data_column=place, hidden=COLUMNS[place] not in visible)
+            for place, text in enumerate(line.published)
+        ),
+    ]
+    if not isinstance(found, SetResult):
+        return [element("tr", element("th", name, scope="row", class_="set"), *cells, class_="average")]
+    opener = element("button", name, type="button", aria_expanded="false", class_="opener")
+    kind = "set-line warned" if warnings_of(found) else "set-line"
+    detail = element("td", set_detail(found, groups.get(name, {})), colspan=99)
+    return [
+        element("tr", element("th", opener, scope="row", class_="set"), *cells, class_=kind, data_set=name),
+        element("tr", detail, class_="detail", hidden=True),
+    ]
+
+
+def _number(name: str, text: str) -> Markup:
+    """A cell: the number, and smaller what stands behind it in brackets."""
+    number, bracket, behind = text.partition(" [" if name == "strong" else " (")
+    return element("td", element(name, number), element("span", bracket + behind, class_="ends") if behind else None)
+
+
+def _behind(line: Line, results: Results) -> SetResult | Average:
+    """What a line is drawn from."""
+    name = line.cells[0]
+    if line.dimension != "average":
+        alignx = results.alignx
+        return alignx if alignx is not None and name not in results.sets else results.sets[name]
+    paper = results.paper
+    return paper if paper is not None and name.endswith("paper's 10") else results.macro
+
+
+def _time(found: SetResult | Average, results: Results) -> str:
+    if isinstance(found, SetResult):
+        return _seconds(_mean_time(found)) if found.samples else table.NONE
+    if found.of != len(results.sets):  # of all sets alone: other averages do not say which sets they are of
+        return ""
+    means = [_mean_time(result) for result in results.sets.values() if result.samples]
+    return _seconds(statistics.fmean(means)) if means else table.NONE
+
+
+def _mean_time(result: SetResult) -> float:
+    return sum(result.seconds.values()) / result.samples
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.1f} s"
+
+
+def notes(results: Results) -> Markup:
+    """What the reader should know of the numbers."""
+    costs = [line.cells[-1] for line in table.lines(results)]
+    return join(
+        element(
+            "p",
+            "Scores are the headline times 100, the card's scale. A bar is drawn on the range of its metric: "
+            "0 to 100, unless another range is written below it. Intervals are 95 % bootstrap intervals over "
+            "rows. An average is the mean of its sets' means; samples of several sets are never pooled.",
+        ),
+        element(
+            "p",
+            "Published numbers are the model card's and the paper's own. They come from other judges and other rows, "
+            "so they show the range to expect and are no strict comparison.",
+        ),
+        *(element("p", text) for text in table.explanations(results)),
+        element("p", NOTE) if UNKNOWN in costs and set(costs) != {UNKNOWN} else None,
+    )

@@ -1,0 +1,127 @@
+"""What a line of the table shows when it is opened: one set's other metrics, its groups, its failures, what it took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from soul.evaluate.numbers.breakdown import Group
+from soul.evaluate.numbers.set_result import SetResult
+from soul.evaluate.numbers.set_warnings import warnings_of
+from soul.evaluate.report.costs import any_known, cell
+from soul.evaluate.report.group_names import kind_name, value_name
+from soul.evaluate.report.interval_bar import interval_bar, scale
+from soul.evaluate.report.markup import Markup, element, join
+from soul.evaluate.tables.table import invalid_share, score
+from soul.judge.call.usage import Usage
+from soul.judge.ledger import money, numbers
+
+
+def set_detail(result: SetResult, groups: Mapping[str, Sequence[Group]]) -> Markup:
+    """The opened line of a set."""
+    metric = result.headline
+    source = f" ({metric.source})" if metric.source else ""
+    range_ = f"{metric.low:.3g} to {metric.high:.3g}{'' if metric.higher_is_better else ', lower is better'}"
+    head = element(
+        "p",
+        "Score: ",
+        element("strong", metric.name),
+        f" x 100, range {range_}{source}. ",
+        browse("Browse its samples", result.name) if result.samples else None,
+        class_="meaning",
+    )
+    warnings = [element("p", str(warning), class_="warning") for warning in warnings_of(result)]
+    parts = [
+        *(_groups(result, kind, of_kind) for kind, of_kind in groups.items()),
+        _metrics(result),
+        _several(result),
+        _failures(result),
+        _took(result),
+    ]
+    return element("div", head, *warnings, element("div", *parts, class_="parts"), class_="opened")
+
+
+def browse(text: str, set_: str, **filters: str) -> Markup:
+    """A button that shows the samples of a set; `filters` as the browser over samples knows them (browse.js)."""
+    return element("button", text, type="button", class_="link", data_browse=json.dumps({"set": set_, **filters}))
+
+
+def samples_link(set_: str) -> str:
+    """The address of the samples of a set, within the page (script/link.js)."""
+    return f"#samples?set={quote(set_, safe='', errors='replace')}"
+
+
+def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Markup | None:
+    """A small table: the first column names, the others hold numbers."""
+    if not lines:
+        return None
+    head = element("tr", *(element("th", name, scope="col") for name in heads))
+    body = [
+        element("tr", element("th", line[0], scope="row"), *(element("td", cell) for cell in line[1:]))
+        for line in lines
+    ]
+    return element("table", element("caption", caption), element("thead", head), element("tbody", *body), class_="part")
+
+
+def _groups(result: SetResult, kind: str, groups: Sequence[Group]) -> Markup | None:
+    range_ = result.headline.low, result.headline.high
+    lines = [
+        (
+            browse(value_name(kind, group.value), result.name, kind=kind, value=group.value),
+            score(group.mean, group.interval),
+            interval_bar(group.mean, group.interval, group.bounds, range_),
+            f"{group.samples:,}",
+            invalid_share(group.invalid, group.samples, group.bounds),
+        )
+        for group in groups
+    ]
+    name = kind_name(kind)
+    return _table(f"By {name}", (name, "score [95 %]", scale(range_), "n", "invalid (bounds)"), lines)
+
+
+def _metrics(result: SetResult) -> Markup | None:
+    lines = [(name, f"{value:.4g}") for name, value in result.metrics.items()]
+    return _table("Other metrics", ("metric", "value"), lines)
+
+
+def _several(result: SetResult) -> Markup | None:
+    several = (("best of", result.best), ("majority of", result.self_consistency))
+    lines = [
+        (f"{name} {k}", f"{100 * mean:.1f}", f"{rows:,}")
+        for name, found in several
+        for k, (mean, rows) in found.items()
+    ]
+    return _table("Several samples a row", ("", "score", "rows"), lines)
+
+
+def _failures(result: SetResult) -> Markup | None:
+    lines = [(browse(cause, result.name, cause=cause), f"{count:,}") for cause, count in result.causes.items()]
+    if result.contentless:
+        shown = browse("said nothing (scored the worst)", result.name, state="contentless")
+        lines.append((shown, f"{result.contentless:,}"))
+    return _table("Failures by cause", ("cause", "samples"), lines)
+
+
+def _took(result: SetResult) -> Markup | None:
+    if not result.samples:
+        return None
+    roles = {"policy": result.policy, **{role: use for role, use in result.usage.items() if role != "policy"}}
+    priced = any_known(roles.values())  # else there is no column for it
+    heads = ("role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", *(("cost",) if priced else ()))
+    lines = [_usage(role, usage)[: len(heads)] for role, usage in roles.items()]
+    return join(
+        _table("Calls and cost" if priced else "Calls", heads, lines),
+        _table(
+            "Seconds a sample",
+            ("stage", "mean"),
+            [(stage, f"{seconds / result.samples:.2f}") for stage, seconds in result.seconds.items()],
+        ),
+    )
+
+
+def _usage(role: str, usage: Usage) -> tuple[str, ...]:
+    known = numbers(usage)
+    latency = [f"{known[key]:.2f}" if key in known else "-" for key in ("latency_p50_s", "latency_p95_s")]
+    counts = [f"{count:,}" for count in (usage.calls, usage.prompt_tokens, usage.completion_tokens)]
+    return role, *counts, *latency, cell(money(usage))

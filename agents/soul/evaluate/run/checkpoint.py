@@ -1,0 +1,172 @@
+"""What can be served for an evaluation: a hub id, a Hugging Face folder, a run's `global_step_N`, a LoRA adapter.
+
+A run folder stands for its last checkpoint. A checkpoint's identity is what is in its files, not its path: training
+writes another `global_step_50` to the same place, and its samples must not mix with those of the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from soul.errors import SoulError
+from soul.evaluate.run.weights import damage
+from soul.evaluate.tables.short_names import short_names
+
+CONTEXT = 17_408  # tokens: prompts of 8,192, answers of 8,192, and room for the template (the original's max_model_len)
+LARGEST_RANK = 512  # of a LoRA adapter that vLLM serves
+TRACKER = "latest_checkpointed_iteration.txt"  # names the last global_step_N of a run folder
+_ENDS = 1 << 20  # bytes of each end of a file that enter the fingerprint: any training step changes some of them
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+class BadCheckpoint(SoulError):
+    """A path is no model that can be served."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model to serve.
+
+    Attributes:
+        name: what the model is called in requests, tables and folders.
+        model: folder or hub id that the server loads.
+        adapter: folder of a LoRA adapter on top of it.
+        fingerprint: of the files; of a hub id its name.
+    """
+
+    name: str
+    model: str
+    adapter: Path | None
+    fingerprint: str
+
+    @classmethod
+    def find(cls, path: str, base: str | None = None) -> Checkpoint:
+        """The checkpoint that a path or hub id means.
+
+        Args:
+            base: the model below a LoRA adapter; None: what its adapter_config.json says.
+
+        Raises:
+            BadCheckpoint: saying what is missing.
+        """
+        folder = Path(path).expanduser()
+        if not folder.exists():
+            if _HUB_ID.fullmatch(path):
+                return cls(path.replace("/", "--"), path, None, path)
+            raise BadCheckpoint(f"{path}: there is no such folder, and it is no hub id (owner/name) either.")
+        folder = _latest(folder)
+        parts = folder.resolve().parts[1:]
+        name = "-".join(parts[-_telling(parts) :])
+        if (folder / "adapter_config.json").is_file():
+            below = base or _config(folder / "adapter_config.json").get("base_model_name_or_path")
+            if not below:
+                raise BadCheckpoint(f"{folder}: adapter_config.json names no base model. Set BASE_MODEL_PATH (--base).")
+            _check_rank(folder)
+            _check_weights(folder)
+            model = cls.find(str(below))
+            return cls(name, model.model, folder, f"{_fingerprint(folder)} on {model.fingerprint}")
+        if not (folder / "config.json").is_file():
+            raise BadCheckpoint(
+                f"{folder}: no config.json, so it is no Hugging Face folder. A checkpoint of this project is one "
+                "(global_step_N); raw verl shards are turned into one by python -m verl.model_merger."
+            )
+        _config(folder / "config.json")
+        _check_weights(folder)
+        return cls(name, str(folder), None, _fingerprint(folder))
+
+    @classmethod
+    def find_all(cls, paths: Sequence[str], base: str | None = None) -> list[Checkpoint]:
+        """The checkpoints of several paths, each once and with a name of its own: where two would share one, the
+        folders above are put before it (seed_1-run, seed_2-run).
+
+        Raises:
+            BadCheckpoint: as `find`.
+        """
+        places = {Path(each.adapter or each.model).resolve(): each for each in (cls.find(path, base) for path in paths)}
+        # A hub id has no folders above: its name is as it is.
+        parts = [place.parts[1:] if place.exists() else (each.name,) for place, each in places.items()]
+        names = short_names(parts, [_telling(each) for each in parts])
+        return [replace(each, name=name) for each, name in zip(places.values(), names, strict=True)]
+
+    @property
+    def context(self) -> int:
+        """Tokens of prompt and answer together that are asked of the server: no more than the model can."""
+        file = Path(self.model) / "config.json"
+        config = _config(file) if file.is_file() else {}
+        most = config.get("text_config", config).get("max_position_embeddings") or CONTEXT
+        return min(CONTEXT, int(most))
+
+    @property
+    def lora_rank(self) -> int | None:
+        """The adapter's rank; None without one."""
+        return int(_config(self.adapter / "adapter_config.json")["r"]) if self.adapter else None
+
+
+def _latest(folder: Path) -> Path:
+    """A run folder stands for the last checkpoint in it."""
+    tracker = folder / TRACKER
+    if not tracker.is_file():
+        return folder
+    latest = folder / f"global_step_{tracker.read_text(errors='replace').strip()}"
+    if not latest.is_dir():
+        raise BadCheckpoint(f"{tracker} names {latest.name}, which is not there. Name a checkpoint that is.")
+    return latest
+
+
+def _telling(parts: Sequence[str]) -> int:
+    """How many parts from the end say what a folder is: its name, and those above where it says nothing alone
+    (run-global_step_50-lora_adapter)."""
+    silent = itertools.takewhile(
+        re.compile(r"global_step_\d+|lora_adapter|huggingface|actor").fullmatch, reversed(parts)
+    )
+    return min(len(list(silent)) + 1, len(parts))
+
+
+def _config(file: Path) -> dict[str, Any]:
+    try:
+        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadCheckpoint(f"{file}: not readable as JSON ({error}). Copy or download the model again.") from None
+    if not isinstance(config, dict):
+        raise BadCheckpoint(f"{file}: holds no JSON object. Copy or download the model again.")
+    return config
+
+
+def _check_weights(folder: Path) -> None:
+    if problem := damage(folder):
+        raise BadCheckpoint(f"{folder}: {problem}")
+
+
+def _check_rank(folder: Path) -> None:
+    rank = _config(folder / "adapter_config.json").get("r")
+    if not isinstance(rank, int) or not 1 <= rank <= LARGEST_RANK:
+        raise BadCheckpoint(
+            f"{folder}: adapter_config.json has the rank r={rank!r}; vLLM serves ranks from 1 to {LARGEST_RANK}."
+        )
+
+
+def _fingerprint(folder: Path) -> str:
+    """A hash of names, sizes and both ends of the files that make the model."""
+    digest = hashlib.sha256()
+    for file in sorted(_files(folder)):
+        size = file.stat().st_size
+        digest.update(f"{file.name}:{size}:".encode())
+        with file.open("rb") as opened:
+            digest.update(opened.read(_ENDS))
+            if size > 2 * _ENDS:
+                opened.seek(-_ENDS, os.SEEK_END)
+            digest.update(opened.read())
+    return digest.hexdigest()[:16]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for pattern in ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.txt", "*.model"):
+        yield from folder.glob(pattern)

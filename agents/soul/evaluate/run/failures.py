@@ -1,0 +1,136 @@
+"""Samples without a verdict: how many there are, why, and what takes them again.
+
+A run whose verdicts all failed is no result: the command says the cause before its table and ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from soul import tasks
+from soul.errors import INFRASTRUCTURE, SoulError
+from soul.evaluate.run.run_folder import EvaluationRun
+
+MANY = 0.5  # a larger share of failed samples gets a warning
+_TAKEN_AGAIN: frozenset[str] = INFRASTRUCTURE  # by the same command
+_SHOWN = 400  # characters of an endpoint's own words
+
+
+class NoVerdict(SoulError):
+    """Not one verdict of a run succeeded."""
+
+    exit_code: ClassVar[int] = 1
+
+
+@dataclass
+class Failures:
+    """The failed samples of one or several runs.
+
+    Attributes:
+        samples: all of them; `judged`: those of tasks that ask a judge.
+        judged_failed: the failed ones among `judged`.
+        causes: failed samples by cause; `last`: cause -> the words of its last failure.
+        unplayed: the failed ones that have no episode in the run whose episodes were judged again.
+    """
+
+    samples: int = 0
+    judged: int = 0
+    judged_failed: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
+    last: dict[str, str] = field(default_factory=dict)
+    unplayed: int = 0
+
+    @classmethod
+    def of(cls, run: EvaluationRun) -> Failures:
+        """The failures of a run."""
+        failures = cls()
+        failures.add(run.samples)
+        if "episodes_of" in run.settings:
+            silent = [sample["draft"]["failure"]["cause"] for sample in run.samples if sample["draft"]["seats"] is None]
+            failures.unplayed = len(silent)
+            failures.causes -= Counter(silent)
+        return failures
+
+    def add(self, samples: Iterable[Mapping[str, Any]]) -> None:
+        """Count more lines of a journal."""
+        asks_judge: dict[str, bool] = {}
+        for sample in samples:
+            name, draft = sample["task"], sample["draft"]
+            if name not in asks_judge:
+                asks_judge[name] = bool(tasks.load(name).calls_per_episode.get("judge"))
+            self.samples += 1
+            self.judged += asks_judge[name]
+            if draft["valid"]:
+                continue
+            failure = draft["failure"] or {"cause": "unknown", "detail": ""}
+            self.judged_failed += asks_judge[name]
+            self.causes[failure["cause"]] += 1
+            self.last[failure["cause"]] = failure["detail"]
+
+    @property
+    def failed(self) -> int:
+        """Samples without a verdict."""
+        return self.causes.total() + self.unplayed
+
+    @property
+    def no_verdict(self) -> bool:
+        """Whether everything failed: all samples, or all that a judge scores."""
+        return 0 < self.samples == self.failed or 0 < self.judged == self.judged_failed
+
+    def cause(self) -> str | None:
+        """Why everything failed, one line; None where something succeeded."""
+        if not self.no_verdict:
+            return None
+        if not self.causes:
+            return f"All {self.samples:,} samples failed: the run whose episodes were to be judged has none."
+        most = self.causes.most_common(1)[0][0]
+        everything = self.samples == self.failed
+        which = f"{self.samples:,} samples" if everything else f"{self.judged:,} samples that a judge scores"
+        return f"All {which} failed ({_counts(self.causes)}). Last {most}: {self.last[most][:_SHOWN].rstrip('.')}."
+
+    def lines(self) -> list[str]:
+        """What a run prints at its end: what takes the failed samples again, and a warning where they are many."""
+        if not self.failed:
+            return []
+        lines = [f"{self.failed:,} of {self.samples:,} samples failed. {self.remedy()}"]
+        if self.failed > MANY * self.samples and not self.no_verdict:
+            share = self.failed / self.samples
+            lines.append(f"WARNING: {share:.0%} of all samples have no verdict. The scores are those of the others.")
+        return lines
+
+    def remedy(self) -> str:
+        """What takes the failed samples again."""
+        again = Counter({cause: n for cause, n in self.causes.items() if cause in _TAKEN_AGAIN})
+        kept = self.causes - again
+        texts = []
+        if again:
+            texts.append(
+                f"{again.total():,} because of endpoints or limits ({_counts(again)}): the same command takes them "
+                "again."
+            )
+        if kept:
+            texts.append(
+                f"{kept.total():,} because of an answer or a request ({_counts(kept)}): only the same command with "
+                "--retry-failed takes them again."
+            )
+        if self.unplayed:
+            texts.append(
+                f"{self.unplayed:,} have no episode: take them again in the run that played, then repeat this command."
+            )
+        return " ".join(texts)
+
+    def require_verdict(self) -> None:
+        """Check that something succeeded.
+
+        Raises:
+            NoVerdict: with the cause.
+        """
+        if cause := self.cause():
+            raise NoVerdict(f"{cause} {self.remedy()}")
+
+
+def _counts(causes: Counter[str]) -> str:
+    return ", ".join(f"{cause} {n:,}" for cause, n in causes.most_common())

@@ -1,0 +1,108 @@
+"""Judge the episodes of a finished run again, with another judge or a new prompt version, without playing them.
+
+The new run has a folder of its own and is resumed, reported and compared like any other. A sample whose play failed
+has no episode, and stays the failure it was. Costs are those of the new verdicts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from soul import tasks
+from soul.evaluate.run.engine import SESSIONS_PER_SLOT, Listener, Sample, take_all
+from soul.evaluate.run.journal import FILE, Journal, Key
+from soul.evaluate.run.run_folder import EvaluationRun
+from soul.evaluate.run.schedule import Capacity, Schedule
+from soul.evaluate.run.settings import EvaluationSettings, Item, stamp_of
+from soul.judge import Endpoint, Gateway, GatewaySettings
+from soul.policy import Players, Seat
+from soul.rows.task_files import parse_row
+from soul.session import Attempt, score
+
+
+def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str, Any]) -> EvaluationSettings:
+    """The settings of a new run over the episodes of `run`, with these judges.
+
+    Args:
+        options: of tasks; where there are none, those of the run.
+    """
+    return EvaluationSettings(
+        policy=Endpoint(model=run.name, api_key_env=None),  # for its name; nobody asks it
+        gateway=gateway,
+        sets={name: run.folder / FILE for name in run.sets},
+        tasks=options or run.settings["tasks"],
+        limit=run.limit,
+        n=run.n,
+        seed=run.seed,
+        deadline_s=run.settings["deadline_s"],
+        missing={name: run.folder / FILE for name in run.missing},  # as `sets`: no data file is needed here
+        suite=run.suite,
+        source={
+            "policy": run.settings["policy"],
+            "roles": {
+                role: run.settings["roles"][role]
+                for role in ("partner", "environment")
+                if role in run.settings["roles"]
+            },
+            "episodes_of": run.folder.name,
+        },
+    )
+
+
+def items(settings: EvaluationSettings, run: EvaluationRun) -> list[Item]:
+    """The samples of the run as samples to be taken: the records are in the journal, the data files are not needed."""
+    tasks.configure(settings.tasks)  # before the rows, which hold their tasks
+    rescored = []
+    for sample in run.samples:
+        row = parse_row(sample["task"], sample["record"], str(run.folder / FILE), sample["number"])
+        rescored.append(Item(sample["set"], row, sample["sample"], stamp_of(row), tuple(sample["shortened"])))
+    return rescored
+
+
+def without_episode(run: EvaluationRun) -> frozenset[Key]:
+    """The samples of a run whose play failed: no judge can score them."""
+    return frozenset((s["set"], s["number"], s["sample"]) for s in run.samples if s["draft"]["seats"] is None)
+
+
+async def rescore(
+    settings: EvaluationSettings,
+    run: EvaluationRun,
+    todo: Sequence[Item],
+    journal: Journal,
+    folder: Path,
+    on_sample: Listener,
+    on_schedule: Callable[[Schedule], None] = lambda schedule: None,
+) -> None:
+    """Judge the saved episodes again; the arguments are those of `engine.evaluate`.
+
+    Raises:
+        Stopped: a judge does not answer any more, or the budget is spent.
+    """
+    saved: Mapping[Key, Mapping[str, Any]] = {(s["set"], s["number"], s["sample"]): s for s in run.samples}
+
+    async def judged(item: Item, gateway: Gateway) -> Sample:
+        return await judge_again(item, saved[item.key], gateway)
+
+    at_once = SESSIONS_PER_SLOT * settings.gateway.judge.concurrency
+    schedule = Schedule(todo, at_once, Capacity(settings.gateway))
+    on_schedule(schedule)
+    await take_all(judged, schedule, settings.gateway, journal, folder, on_sample)
+
+
+async def judge_again(item: Item, saved: Mapping[str, Any], gateway: Gateway) -> Sample:
+    """A journal line with a new verdict of the same episode."""
+    draft, task = saved["draft"], item.row.task
+    fresh: Sample = {**saved, "stamp": item.stamp, "prompts": [prompt.id for prompt in task.prompts], "usage": {}}
+    if draft["seats"] is None:
+        return fresh
+    scope = gateway.scope(task.name)
+    attempt = Attempt(Players(_nobody), task.saved_episode(draft))
+    attempt.seconds["play"] = draft["seconds"]["play"]
+    await score(attempt, task, item.row.row, scope)
+    return {**fresh, "draft": attempt.to_json(), "usage": {r: u.to_json() for r, u in scope.usage().items()}}
+
+
+def _nobody(seat: str) -> Seat:
+    raise AssertionError(f"a saved episode has no player at the seat {seat!r}")

@@ -1,0 +1,210 @@
+"""Decides which sample is taken next, and estimates how long the rest of a run takes.
+
+Sets differ: a sample of one turn takes a second, a scene of twenty turns a minute. A long sample that starts last keeps
+the whole run waiting. So two samples of every set are taken first, to measure the set and to show a score, and then the
+sets with the longest samples (longest processing time first). The time left is estimated from the measured seconds of
+each set, the number of samples under way and the limits of the endpoints. Where no sample of a set has ended, the set
+with the most similar number of expected calls stands in for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from soul.evaluate.run.settings import Item
+from soul.judge import Endpoint, GatewaySettings
+
+FIRST = 2  # samples of each set that are taken before the longest sets go first
+ALMOST = 0.1  # a sample that takes longer than expected is expected to end after this share of its set's mean
+KEEP_S = 1.0  # an estimate is used again for this long
+
+LimitUse = Mapping[str, float]  # limit -> how much of it a sample uses
+
+
+def expected_calls(item: Item) -> float:
+    """How many calls follow each other in a sample, as its task declares; it ranks sets that are not measured yet."""
+    calls = item.row.task.calls_per_episode
+    turns = calls.get("partner", 0.0) + calls.get("environment", 0.0)
+    return 1.0 + 2.0 * turns + (calls.get("judge", 0.0) > 0)
+
+
+class Capacity:
+    """The limits of the endpoints of a run.
+
+    Args:
+        gateway: the endpoints of the roles; those with equal settings share their limits. Juries are ignored.
+        policy: the endpoint of the model under test, whose limits are its own; None where it is not asked.
+    """
+
+    def __init__(self, gateway: GatewaySettings, policy: Endpoint | None = None) -> None:
+        self._gateway, self._policy = gateway, policy
+        self._limits: dict[str, float] = {}  # limit -> how much of it there is in a second
+        for endpoint in [*gateway.endpoints, *([policy] if policy else [])]:
+            key = self._key(endpoint)
+            self._limits[f"{key} in flight"] = endpoint.concurrency
+            self._limits[f"{key} requests"] = (endpoint.requests_per_minute or math.inf) / 60
+            self._limits[f"{key} tokens"] = (endpoint.tokens_per_minute or math.inf) / 60
+
+    def _key(self, endpoint: Endpoint) -> str:
+        return "policy" if endpoint is self._policy else endpoint.model_dump_json()
+
+    def _endpoint(self, role: str, task: str) -> Endpoint | None:
+        if role == "policy":
+            return self._policy
+        if role == "judge" and task in self._gateway.by_task:
+            return self._gateway.by_task[task]
+        if role == "judge" and self._gateway.jury:
+            return None
+        return next((endpoint for name, endpoint in self._gateway.roles.items() if name == role), None)
+
+    def load(self, task: str, usage: Mapping[str, Mapping[str, Any]]) -> LimitUse:
+        """How much of each limit a sample used.
+
+        Args:
+            usage: the counters of each role, as the journal keeps them.
+        """
+        found: Counter[str] = Counter()
+        for role, used in usage.items():
+            if (endpoint := self._endpoint(role, task)) is not None:
+                key = self._key(endpoint)
+                found[f"{key} in flight"] += used["seconds"]
+                found[f"{key} requests"] += used["requests"]
+                found[f"{key} tokens"] += used["prompt_tokens"] + used["completion_tokens"]
+        return found
+
+    def least_seconds(self, load: LimitUse) -> float:
+        """The shortest time in which the limits allow this much."""
+        return max((load.get(name, 0.0) / rate for name, rate in self._limits.items()), default=0.0)
+
+
+@dataclass
+class _Set:
+    calls: float
+    left: deque[Item] = field(default_factory=deque)
+    started: int = 0
+    running: dict[object, float] = field(default_factory=dict)  # sample -> its start
+    ended: int = 0
+    seconds: float = 0.0  # of the samples that ended, without waiting for limits
+    load: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def mean(self, now: float) -> float:
+        """The measured seconds of a sample.
+
+        Samples that are still running count too if they have already taken longer than the mean: short samples end
+        first, and would otherwise pull the mean down.
+        """
+        mean = self.seconds / self.ended
+        longer = [now - start for start in self.running.values() if now - start > mean]
+        return (self.seconds + sum(longer)) / (self.ended + len(longer))
+
+
+class Schedule:
+    """The order of the samples of one start, and an estimate of the time that they take.
+
+    Args:
+        todo: the samples to take; within a set their order stays.
+        at_once: samples under way at the same time.
+        capacity: the limits of the endpoints.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self, todo: Sequence[Item], at_once: int, capacity: Capacity, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.at_once, self._capacity, self._clock = at_once, capacity, clock
+        self._sets: dict[str, _Set] = {}
+        self._estimate: tuple[float, float | None] | None = None  # when, and what
+        self._lock = threading.Lock()  # the live table asks for the time left from another thread
+        for item in todo:
+            self._sets.setdefault(item.set, _Set(expected_calls(item))).left.append(item)
+
+    def start(self) -> Item | None:
+        """The next sample, which starts now; None where none is left."""
+        now = self._clock()
+        waiting = [one for one in self._sets.values() if one.left]
+        if not waiting:
+            return None
+        first = [one for one in waiting if one.started < FIRST]
+        if first:
+            chosen = min(first, key=lambda one: (one.started, -one.calls))
+        else:
+            chosen = max(waiting, key=lambda one: self._seconds(one, now))
+        with self._lock:
+            item = chosen.left.popleft()
+            chosen.started += 1
+            chosen.running[item.key] = now
+        return item
+
+    def end(self, item: Item, usage: Mapping[str, Mapping[str, Any]]) -> None:
+        """A sample has ended.
+
+        Args:
+            usage: the counters of each role, as the journal keeps them.
+        """
+        queued = sum(used["queued_s"] for used in usage.values())
+        at_least = usage["policy"]["seconds"] if "policy" in usage else 0.0  # its turns follow each other
+        one, load = self._sets[item.set], self._capacity.load(item.row.task.name, usage)
+        with self._lock:
+            spent = self._clock() - one.running.pop(item.key)
+            one.seconds += max(spent - queued, min(at_least, spent))
+            one.ended += 1
+            for name, amount in load.items():
+                one.load[name] += amount
+
+    def seconds_left(self) -> float | None:
+        """How long the rest takes; None before the first sample has ended."""
+        now = self._clock()
+        if self._estimate is None or now - self._estimate[0] >= KEEP_S:
+            with self._lock:
+                self._estimate = now, self._computed(now)
+        when, seconds = self._estimate
+        return None if seconds is None else max(0.0, seconds - (now - when))
+
+    def _computed(self, now: float) -> float | None:
+        if not any(one.ended for one in self._sets.values()):
+            return None
+        sets = [(one, self._seconds(one, now)) for one in self._sets.values()]
+        sets.sort(key=lambda pair: -pair[1])  # the order in which they will be taken
+        under_way, limited = [], 0.0
+        for one, seconds in sets:
+            rest = [max(seconds - (now - start), ALMOST * seconds) for start in one.running.values()]
+            under_way += rest
+            samples = len(one.left) + (sum(rest) / seconds if seconds else 0.0)
+            limited += samples * max(seconds / self.at_once, self._capacity.least_seconds(self._load(one)))
+        return max(limited, self._last_end(under_way, sets))
+
+    def _last_end(self, under_way: Sequence[float], sets: Sequence[tuple[_Set, float]]) -> float:
+        """When the last sample ends if only the number of samples under way is limited."""
+        places = [*under_way, *[0.0] * (self.at_once - len(under_way))]
+        heapq.heapify(places)
+        for one, seconds in sets:
+            for _ in one.left:
+                heapq.heapreplace(places, places[0] + seconds)
+        return max(places, default=0.0)
+
+    def _seconds(self, one: _Set, now: float) -> float:
+        """The expected seconds of a sample of this set, without waiting for limits."""
+        if one.ended:
+            return one.mean(now)
+        like = self._most_similar(one)
+        guess = like.mean(now) * one.calls / like.calls if like else one.calls
+        return max([guess, *(now - start for start in one.running.values())]) if like else guess
+
+    def _load(self, one: _Set) -> LimitUse:
+        """How much of each limit a sample of this set uses, on average."""
+        like = one if one.ended else self._most_similar(one)
+        if like is None:
+            return {}
+        return {name: amount / like.ended * one.calls / like.calls for name, amount in like.load.items()}
+
+    def _most_similar(self, one: _Set) -> _Set | None:
+        """The set with the most similar number of expected calls, of those of which a sample has ended."""
+        measured = [other for other in self._sets.values() if other.ended]
+        return min(measured, key=lambda other: abs(math.log(other.calls / one.calls)), default=None)

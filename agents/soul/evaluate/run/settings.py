@@ -1,0 +1,212 @@
+"""What an evaluation is: which model, which judges, which rows; and what of that makes two runs different runs.
+
+A run folder is named after the settings that determine answers and verdicts, so a rerun goes on where it stopped and a
+changed model or judge never mixes with the samples of another. How many rows are evaluated is no part of it: more rows
+are more of the same. Records, prompts and versions of tasks are compared sample by sample (`Item.stamp`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from soul import tasks
+from soul.errors import BadSettings
+from soul.evaluate.run.drawing import drawing_order
+from soul.evaluate.tables.short_names import short_names
+from soul.judge import Endpoint, GatewaySettings
+from soul.rows.task_files import TaskRow, read_rows
+
+# Of an endpoint: what determines its answers.
+_ANSWERS = {"model", "base_url", "reasoning_effort", "temperature", "top_p", "seed", "max_output_tokens"}
+
+
+class EvaluationSettings(BaseModel):
+    """One evaluation of one model.
+
+    Attributes:
+        sets: name -> parquet file.
+        limit: rows of each set, drawn by the seed; the same for every model, and a smaller limit's rows are among a
+            larger one's. None: all.
+        n: samples of each row.
+        served: what stands behind the policy's address where we serve it ourselves (local.py): it takes the place of
+            the address, which is another one each time.
+        missing: sets that were asked for and have no file: name -> the missing file. They are in no average.
+        suite: the suite that was asked for by name.
+        source: the run whose episodes are judged again, instead of playing (rescore.py): its policy, and the models
+            that played the other parts.
+        deadline_s: the play of one episode; None: no deadline.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: Endpoint
+    gateway: GatewaySettings
+    sets: dict[str, Path]
+    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    limit: int | None = Field(default=None, gt=0)
+    n: int = Field(default=1, gt=0)
+    seed: int = 0
+    deadline_s: float | None = Field(default=None, gt=0)
+    served: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
+    missing: dict[str, Path] = Field(default_factory=dict)
+    suite: str | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """What determines answers and verdicts; no key and no name of one."""
+
+        def of(endpoint: Endpoint) -> dict[str, Any]:
+            return {**endpoint.model_dump(mode="json", include=_ANSWERS), "base_url": endpoint.address}
+
+        gateway = self.gateway
+        policy = of(self.policy)
+        if self.served is not None:
+            policy = {**policy, "base_url": None, **self.served}
+        source = self.source or {}
+        return {
+            **({"policy": policy} | source),
+            "roles": {role: of(endpoint) for role, endpoint in gateway.roles.items()} | source.get("roles", {}),
+            "jury": [of(endpoint) for endpoint in gateway.jury],
+            "by_task": {task: of(endpoint) for task, endpoint in gateway.by_task.items()},
+            "jury_reward": gateway.policy.jury_reward,
+            "tasks": self.tasks,
+            "deadline_s": self.deadline_s,
+        }
+
+    def folder(self, out: Path, name: str) -> Path:
+        """The run's folder: `name` and the identity's hash."""
+        text = json.dumps(self.identity(), sort_keys=True)
+        return out / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One sample to be taken.
+
+    Attributes:
+        stamp: hash of the record, the prompts and the task's version (`stamp_of`). A sample with another stamp is
+            out of date.
+        shortened: fields of the record that were cut to fit the model's context (local.py).
+    """
+
+    set: str
+    row: TaskRow
+    sample: int
+    stamp: str
+    shortened: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Which sample it is: set, row of the file, number of the sample."""
+        return self.set, self.row.number, self.sample
+
+    def seed(self, base: int | None, seat: str) -> int | None:
+        """The seed of one seat of this sample, 0 to 2**31 - 1; None where `base` is."""
+        return None if base is None else crc32(f"{base}:{self.key}:{seat}".encode()) >> 1
+
+
+def items(settings: EvaluationSettings) -> list[Item]:
+    """All samples of a run, set by set in turns, so that every set has results early.
+
+    Raises:
+        BadRow: a file cannot be read, or a row is not valid.
+        BadSettings: a file holds rows of several tasks.
+    """
+    tasks.configure(settings.tasks)  # before the rows, which hold their tasks
+    of_set: list[list[Item]] = []
+    for name, file in settings.sets.items():
+        rows = read_rows([str(file)])
+        if len({row.task.name for row in rows}) > 1:
+            raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
+        chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
+        stamps = {i: stamp_of(rows[i]) for i in chosen}  # once for each row: all its samples have the same
+        of_set.append([Item(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
+    ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
+    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def stamp_of(row: TaskRow) -> str:
+    """A hash of all that a sample of this row depends on, apart from the run's settings.
+
+    These are the record, the prompt that the policy sees first, the texts of the judge prompts, and the task's version.
+    What a task renders later in a dialogue is not known before it is played; raise `Task.version` when you change it.
+    """
+    task = row.task
+    prompts = [[prompt.id, str(prompt)] for prompt in task.prompts]
+    parts = [row.row.model_dump(mode="json"), task.prompt(row.row), prompts, task.version]
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+class SetFiles(NamedTuple):
+    """The files of the sets that were asked for: those that exist, and those that do not."""
+
+    found: dict[str, Path]
+    missing: dict[str, Path]
+
+
+def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
+    """The files of these sets; of all 27 where none is named.
+
+    A parquet file may stand for a set of your own. Its name is the file's, with the folders above it where two files
+    have the same name.
+
+    Raises:
+        BadSettings: there is no such set, a parquet file that was named does not exist, or no file exists at all.
+    """
+    files: dict[Path, tuple[str, ...]] = {}
+    for name in names or list(tasks.SETS):
+        if name.endswith(".parquet"):
+            if not Path(name).is_file():
+                raise BadSettings(f"There is no file {name}.")
+            files[Path(name)] = Path(name).resolve().with_suffix("").parts[1:]
+        elif name in tasks.SETS:
+            files[data_dir / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"] = (name,)
+        elif name in tasks.names():
+            files[data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"] = (name,)
+        else:
+            raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(tasks.SETS)}.")
+    wanted = dict(zip(short_names(list(files.values())), files, strict=True))
+    found = {name: file for name, file in wanted.items() if file.is_file()}
+    missing = {name: file for name, file in wanted.items() if name not in found}
+    if not found:
+        listed = ", ".join(f"{name} ({file.name})" for name, file in missing.items())
+        raise BadSettings(
+            f"No file for {listed} in {data_dir / 'sim_eval_data'}. Set DATA_DIR, or build the files: "
+            f"python -m data.sets SOURCES --out {data_dir} (docs/tasks says where the records come from)."
+        )
+    return SetFiles(found, missing)
+
+
+def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
+    """Like `find_sets`, but every one of these sets must have a file.
+
+    Raises:
+        BadSettings: there is no such set, or a file is missing.
+    """
+    found, missing = find_sets(names, data_dir)
+    if missing:
+        raise BadSettings("A set has no file.\n" + "\n".join(how_to_build(missing)))
+    return found
+
+
+def how_to_build(missing: Mapping[str, Path]) -> list[str]:
+    """One line for each set without a file: which file is missing, and how to build it."""
+    lines = []
+    for name, file in missing.items():
+        page = "alignx" if name.startswith("alignx_") else name
+        how = (
+            f"docs/tasks/{page}.md says how to build it"
+            if name in tasks.SETS
+            else "write it as docs/add_a_task.md says"
+        )
+        lines.append(f"  {name}: no {file} ({how})")
+    return lines

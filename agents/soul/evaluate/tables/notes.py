@@ -1,0 +1,102 @@
+"""The text around a run's table: which model judged which set, and what to know before you compare the numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from soul import tasks
+from soul.evaluate.numbers.results import Results
+from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
+from soul.evaluate.tables.table import columns_of, ordered
+from soul.judge.call.endpoint import DEFAULT_MODEL
+from soul.judge.roles import Role, paper_judge
+from soul.suites.soul_v1 import SUITES
+
+_PLAYED_BY_MODELS: tuple[Role, ...] = ("environment", "partner")  # the paper's environment model is gpt-5-nano
+
+
+def models_asked(settings: Mapping[str, Any], role: Role, task: str) -> tuple[str, ...]:
+    """The models that have this role for a task in a run: several are a jury; none means that the task asks nobody.
+
+    Args:
+        settings: of the run (`EvaluationRun.settings`).
+    """
+    if not tasks.load(task).calls_per_episode.get(role):
+        return ()
+    return tuple(endpoint["model"] for endpoint in endpoints_asked(settings, role, task))
+
+
+def models_by_role(run: EvaluationRun, results: Results) -> dict[str, str]:
+    """The models that judged each set and those that played the other side: "Judges" -> "m (sotopia); n (coser)"."""
+    judges, others = _by_model(run, results, ("judge",)), _by_model(run, results, _PLAYED_BY_MODELS)
+    by_rule = [name for name in _tasks(results) if not any(name in names for names in judges.values())]
+    roles = {"Judges": {**judges, "by rule alone": by_rule}, "Partners and environments": others}
+    texts = {role: _with_sets(by_model) for role, by_model in roles.items()}
+    return {role: text for role, text in texts.items() if text}
+
+
+def header(run: EvaluationRun, results: Results) -> list[str]:
+    """The lines above the table: `models_by_role`."""
+    return [f"{role}: {models}." for role, models in models_by_role(run, results).items()]
+
+
+def _by_model(run: EvaluationRun, results: Results, roles: Sequence[Role]) -> dict[str, list[str]]:
+    """Model -> the sets for which it had one of these roles; a jury's models with "+" between them."""
+    sets_of: defaultdict[str, list[str]] = defaultdict(list)
+    for name, task in _tasks(results).items():
+        for model in dict.fromkeys(" + ".join(models_asked(run.settings, role, task)) for role in roles):
+            if model:
+                sets_of[model].append(name)
+    return dict(sets_of)
+
+
+def _with_sets(by_model: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{model} ({', '.join(names)})" for model, names in by_model.items() if names)
+
+
+def warnings(run: EvaluationRun, results: Results) -> list[str]:
+    """The lines below the table: what to know before you put these numbers beside others."""
+    lines = []
+    if run.missing:
+        asked = len(run.missing) + len(results.sets)
+        lines.append(
+            f"Not evaluated, and in no average, because there is no file: {', '.join(run.missing)} "
+            f"({len(run.missing)} of the {asked} sets that were asked for)."
+        )
+    if run.suite and run.limit != SUITES[run.suite].rows:
+        rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, SUITES[run.suite].rows))
+        lines.append(f"The suite {run.suite} takes {suite_rows} of each set; this run takes {rows}.")
+    shorter = [
+        f"{name} ({count // run.n:,})" for name, count in run.wanted.items() if count // run.n < (run.limit or 0)
+    ]
+    if run.suite and shorter:
+        lines.append(
+            f"These sets' files have fewer rows than the {run.limit:,} that were asked for: {', '.join(shorter)}."
+        )
+    columns = columns_of(run.suite)
+    others = [
+        f"{name}: {role} {' + '.join(models)}, not {wanted}"
+        for name, task in _tasks(results).items()
+        if any(column.source == "paper" and column.of(name) is not None for column in columns)
+        for role, models, wanted in _deviations(run.settings, task)
+    ]
+    if others:
+        lines.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
+    judged = [name for name, task in _tasks(results).items() if models_asked(run.settings, "judge", task)]
+    if any(column.of(name) is not None for column in columns if column.source == "card" for name in judged):
+        lines.append("The model card does not say who judged its numbers.")
+    return lines
+
+
+def _tasks(results: Results) -> dict[str, str]:
+    """Set -> task, of the sets whose task is known, in the table's order."""
+    return {name: results.sets[name].task for name in ordered(list(results.sets)) if results.sets[name].task}
+
+
+def _deviations(settings: Mapping[str, Any], task: str) -> list[tuple[str, Sequence[str], str]]:
+    """Roles of a task that are not played by the paper's model: role, models, the paper's model."""
+    wanted: dict[Role, str] = {"judge": paper_judge(task), **dict.fromkeys(_PLAYED_BY_MODELS, DEFAULT_MODEL)}
+    asked = ((role, models_asked(settings, role, task), model) for role, model in wanted.items())
+    return [(role, models, model) for role, models, model in asked if models and models != (model,)]

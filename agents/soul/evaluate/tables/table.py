@@ -1,0 +1,205 @@
+"""The table of a run, for the terminal and as Markdown: the model card's order and scale, published numbers beside it.
+
+Both are drawn from the same lines, so they cannot differ. A score is the headline times 100, which is the card's
+scale for every task (Sotopia: a tenth of the mean of the seven scores, 45.8 on the card). An average always says how
+many sets are in it. A published number stands in a line of averages only where it rests on the same sets.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from soul import tasks
+from soul.evaluate.numbers.results import ALIGNX, Average, Results
+from soul.evaluate.numbers.set_result import Interval, SetResult, total
+from soul.evaluate.numbers.set_warnings import warning_lines
+from soul.judge.ledger import money
+from soul.suites.published import Column, rows
+from soul.suites.soul_v1 import SUITES
+
+# The base and the trained model of both sources, and the card's strongest proprietary one.
+SHOWN: tuple[Column, ...] = SUITES["card"].columns
+OWN = ("set", "score [95 %]", "n", "invalid (bounds)", "cost")
+NONE = "-"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table, as text.
+
+    Attributes:
+        dimension: the card's; "average" for the lines at the end, "" for a set that the card does not list.
+        cells: under `titles`.
+        published: under the published columns; "" where a source has no such number.
+    """
+
+    dimension: str
+    cells: tuple[str, ...]
+    published: tuple[str, ...]
+
+
+def columns_of(suite: str | None) -> tuple[Column, ...]:
+    """The published columns beside a run: those of its suite; `SHOWN` if it has none."""
+    return SUITES[suite].columns if suite else SHOWN
+
+
+def ordered(names: Sequence[str]) -> list[str]:
+    """The sets in the card's order; those that it does not list come last, as they were given."""
+    places = {name: place for place, name in enumerate(name for row in rows("card") for name in row.sets)}
+    return sorted(names, key=lambda name: places.get(name, len(places)))
+
+
+def titles(results: Results) -> tuple[str, ...]:
+    """What stands above the run's own columns.
+
+    Where rows have several samples there are the best of N (pass@N of a headline that is 0 or 1), and what the answer
+    of the majority of N earns, if any set has answers that can be counted.
+    """
+    n = max((result.per_row_samples for result in results.sets.values()), default=0)
+    majority = (f"maj@{n}",) if any(n in result.self_consistency for result in results.sets.values()) else ()
+    return (*OWN[:2], f"best@{n}", *majority, *OWN[2:]) if n > 1 else OWN
+
+
+def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[Line]:
+    """The lines of the table: the sets, AlignX's mean after its sets, the averages."""
+    dimensions = {name: row.dimension for row in rows("card") for name in row.sets}
+    found: list[Line] = []
+    alignx = results.alignx
+    names = ordered(list(results.sets))
+    for name in names:
+        result = results.sets[name]
+        several = _of_several(results, [name])
+        own = (name, score(result.mean, result.interval), *several, *_counts([result], result.bounds))
+        found.append(Line(dimensions.get(name, ""), own, tuple(_number(c.of(name)) for c in columns)))
+        if alignx is not None and name == ordered(ALIGNX)[-1]:
+            published = [c.of("alignx") for c in columns]
+            found.append(
+                _averaged(dimensions[name], f"alignx, mean of {alignx.sets}", results, ALIGNX, alignx, published)
+            )
+    if len(names) > 1:
+        macro = results.macro
+        # Published averages are of all these sets: beside an average of fewer they would mislead.
+        comparable = macro.sets == macro.of
+        published = [c.macro(names) if comparable else None for c in columns]
+        title = f"macro average, {macro.sets} {'sets' if comparable else f'of {macro.of} sets'}"
+        found.append(_averaged("average", title, results, names, macro, published))
+    if results.paper is not None and len(names) > len(tasks.PAPER):
+        published = [c.macro(tasks.PAPER) for c in columns]
+        title = "macro average, paper's 10"
+        found.append(_averaged("average", title, results, tasks.PAPER, results.paper, published))
+    return found
+
+
+def rich_table(
+    results: Results, columns: Sequence[Column] = SHOWN, title: str = "Results", *, width: int | None = None
+) -> Table:
+    """The table for the terminal, with a rule between the card's dimensions.
+
+    Args:
+        width: of the terminal. Published columns that do not fit are left out, the last first; the caption says so.
+    """
+    view = _drawn(results, columns, title)
+    kept = len(columns)
+    while width is not None and kept and Console(width=1000).measure(view).maximum > width:
+        kept -= 1
+        view = _drawn(results, columns[:kept], title)
+    below = [*explanations(results), *warning_lines(results.sets)]
+    if left_out := [c.title for c in columns[kept:]]:
+        below.append(f"Too narrow for: {', '.join(left_out)}")
+    view.caption = Text("\n".join(below)) if below else None
+    return view
+
+
+def _drawn(results: Results, columns: Sequence[Column], title: str) -> Table:
+    view = Table(title=Text(title), title_justify="left", caption_justify="left")
+    for name in titles(results):
+        whole = name in OWN[:2]  # a broken name or interval reads badly; what is too narrow is broken elsewhere
+        view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold", no_wrap=whole)
+    for c in columns:
+        view.add_column(Text(f"{c.model}\n{c.source}"), justify="right", overflow="fold")
+    found = lines(results, columns)
+    for place, line in enumerate(found, start=1):
+        last = place == len(found) or found[place].dimension != line.dimension
+        view.add_row(*(Text(cell) for cell in (*line.cells, *line.published)), end_section=last)  # names, not markup
+    return view
+
+
+def markdown(results: Results, columns: Sequence[Column] = SHOWN) -> str:
+    """The table as Markdown."""
+    head = [*titles(results), *(c.title for c in columns)]
+    body = [[*line.cells, *line.published] for line in lines(results, columns)]
+    rules = ["---", *["---:"] * (len(head) - 1)]
+    drawn = "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in (head, rules, *body)
+    )
+    notes = [*explanations(results), *(f"> {text}" for text in warning_lines(results.sets))]
+    return drawn + "".join(f"\n{note}\n" for note in notes)
+
+
+def explanations(results: Results) -> list[str]:
+    """One line for each set that is scored as a whole: the metrics that its score is the mean of."""
+    return [
+        f"{name}: the score is {result.headline.name}, the mean of {', '.join(result.joint.valid.parts)}."
+        for name, result in results.sets.items()
+        if result.joint is not None and result.mean is not None
+    ]
+
+
+def score(mean: float | None, interval: Interval | None) -> str:
+    """A score on the card's scale, with its interval."""
+    if mean is None:
+        return NONE
+    return _number(100 * mean) + (f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else "")
+
+
+def invalid_share(invalid: int, samples: int, bounds: Interval | None) -> str:
+    """The share of samples without a verdict, and the scores if all of them were the worst and the best."""
+    if not samples:
+        return NONE
+    if not invalid:
+        return "0 %"
+    share = f"{100 * invalid / samples:.1f} %" if invalid / samples >= 0.001 else "< 0.1 %"
+    return share + (f" ({100 * bounds[0]:.1f} to {100 * bounds[1]:.1f})" if bounds else "")
+
+
+def _counts(results: Sequence[SetResult], bounds: Interval | None) -> tuple[str, str, str]:
+    samples, lines_ = sum(r.samples for r in results), sum(r.rows for r in results)
+    n = f"{samples:,}" if samples == lines_ else f"{samples:,} ({lines_:,} rows)"
+    cost = money(total(count for r in results for count in r.usage.values()))
+    return n, invalid_share(sum(r.invalid for r in results), samples, bounds), cost
+
+
+def _of_several(results: Results, names: Sequence[str]) -> tuple[str, ...]:
+    """The cells under best@N and maj@N, as far as the table has them; an average needs the number of each of its
+    sets."""
+    n = max((result.per_row_samples for result in results.sets.values()), default=0)
+    chosen = [results.sets[name] for name in names]
+    cells = []
+    for title in titles(results)[2 : 2 - len(OWN)]:
+        found = [(s.best if title.startswith("best") else s.self_consistency).get(n) for s in chosen]
+        values = [value[0] for value in found if value is not None]
+        cells.append(_number(100 * statistics.fmean(values)) if len(values) == len(found) else NONE)
+    return tuple(cells)
+
+
+def _averaged(
+    dimension: str,
+    title: str,
+    results: Results,
+    names: Sequence[str],
+    average: Average,
+    published: Sequence[float | None],
+) -> Line:
+    counts = _counts([results.sets[name] for name in names], average.bounds)
+    own = (title, score(average.mean, average.interval), *_of_several(results, names), *counts)
+    return Line(dimension, own, tuple(map(_number, published)))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"

@@ -1,0 +1,95 @@
+"""Write invented rows, so that you can try things out before you have the data.
+
+    python -m soul.examples sotopia --rows 64 --out sotopia.parquet    # one file with the rows of the named tasks
+    python -m soul.examples all --rows 64 --out try                    # a folder with a file for each set
+    DATA_DIR=try bash recipe/ditto/eval.sh api                           # finds all 27 sets there
+
+The files have the form of real task files, but they teach nothing about people. A folder has the evaluation sets under
+`sim_eval_data/` and the training files under `sim_rl_data/`, with the names that the launchers look for. Some tasks
+have so few invented stories that both files share them: train with `data.allow_overlap=true`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from soul import examples, tasks
+from soul.cli.arguments import output_file, output_folder, positive_int
+from soul.cli.error_border import Parser, reports_errors
+
+
+def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
+    """Write `count` rows of each task to one file, beginning with number `first` of its example.
+
+    Values that are not plain, or differ in type between rows, are written as JSON.
+    """
+    columns: dict[str, list[Any]] = {"data_source": [], "prompt": [], "extra_info": []}
+    for name in names:
+        example = examples.load(name)
+        for number in range(first, first + count):
+            record = {"index": number, **example.record(number)}
+            columns["data_source"].append(name)
+            columns["prompt"].append(example.task.prompt(example.row(number)))
+            columns["extra_info"].append({key: _plain(value) for key, value in record.items() if value is not None})
+    types: dict[str, set[type]] = {}
+    for info in columns["extra_info"]:
+        for key, value in info.items():
+            types.setdefault(key, set()).add(type(value))
+    for info in columns["extra_info"]:  # a column has one type: FanToM's answers are indices, names and texts
+        mixed = [key for key, value in info.items() if len(types[key]) > 1 and not isinstance(value, str)]
+        info.update({key: json.dumps(info[key]) for key in mixed})
+    out.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), out)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) else json.dumps(value, ensure_ascii=False)
+
+
+def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
+    """Write the training files and the evaluation sets of these tasks below a folder; returns what was written.
+
+    Training rows have other numbers than the rows of the sets.
+    """
+    sets = [(part.task, 0, f"sim_eval_data/{part.file}.parquet") for part in tasks.SETS.values()]
+    training = [(launch.task, count, f"sim_rl_data/{launch.train}.parquet") for launch in tasks.LAUNCHES.values()]
+    files = [(task, first, folder / file) for task, first, file in (*sets, *training) if task in names]
+    for task, first, path in files:
+        write([task], count, path, first)
+    return [path for _, _, path in files]
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the file or the folder."""
+    parser = Parser(prog="python -m soul.examples", description=__doc__)
+    parser.add_argument("task", nargs="+", choices=[*examples.names(), "all"], metavar="TASK")
+    parser.add_argument("--rows", type=positive_int, default=64, help="rows of each task (default 64)")
+    parser.add_argument(
+        "--out", type=_output, required=True, help="FILE.parquet, or a folder for one file for each set"
+    )
+    given = parser.parse_args(arguments)
+    names = list(examples.names()) if "all" in given.task else given.task
+    if given.out.suffix == ".parquet":
+        write(names, given.rows, given.out)
+        print(f"{given.out}: {given.rows} invented rows of {', '.join(names)}")
+        return
+    written = write_sets(names, given.rows, given.out)
+    if not written:
+        parser.error(f"{', '.join(names)} belongs to no evaluation set; name a file that ends in .parquet")
+    print(f"{given.out}: {len(written)} files with {given.rows} invented rows each")
+
+
+def _output(text: str) -> Path:
+    return output_file(text) if text.endswith(".parquet") else output_folder(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

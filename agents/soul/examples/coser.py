@@ -1,0 +1,217 @@
+"""CoSER: scenes of books that nobody has written; critic, next speaker and narrator by rule.
+
+The critic counts words: how far each character says what the book lets it say, and which lines are an assistant's,
+said before, long-winded or nothing. What is missing comes as flaws, as many as cost that share of a dimension's points.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from soul.examples.example import Example, Player, always, babble, pick
+from soul.examples.filled import filled
+from soul.message import Message
+from soul.metrics.overlap import token_f1
+from soul.tasks.coser import MAX_ROUNDS, CoSER
+from soul.tasks.coser_review import CRITICS, MERGED_CRITIC
+from soul.tasks.coser_row import CoSERRow
+from soul.tasks.coser_stage import END, ENVIRONMENT, SILENCE
+from soul.testing.replies import ChatRequest, Json, Reply, Text
+
+# Name, description, profile, what moves the character. No name stands in both lists.
+_FIRST = (
+    (
+        "Ottilie",
+        "Ottilie keeps the inn.",
+        "She is proud. She counts every coin twice.",
+        "She is afraid of losing the inn.",
+    ),
+    (
+        "Old Gerrit",
+        "Gerrit rang the bells for forty years.",
+        "He is deaf to what he dislikes.",
+        "He wants to be thanked.",
+    ),
+    (
+        "Sister Agnes",
+        "Agnes nurses the sick.",
+        "She laughs when she is frightened.",
+        "She hides a letter in her sleeve.",
+    ),
+)
+_SECOND = (
+    ("Captain Maro", "Maro smuggles salt.", "He talks too loud. He hates the sea.", "He must be gone before dawn."),
+    ("The Notary", "A notary from the capital.", "He never says a thing that could be quoted.", "He was sent to spy."),
+    (
+        "Juno Pell",
+        "Juno is an orphan of fifteen.",
+        "She believes nobody. She climbs well.",
+        "She is hungry, and ashamed.",
+    ),
+    ("Doctor Weiss", "Weiss drinks.", "He is gentle with animals alone.", "He cannot pay what he owes."),
+)
+_THINGS = ("the ledger", "the silver key", "the map of the marsh", "the blue lantern", "the unsigned will")
+_PLACES = ("the kitchen of the inn", "the bell tower", "the frozen harbour", "the chapel's cellar")
+# Who speaks (0 and 1 are the two characters, 2 is the narrator), and what the book has them say and think.
+_SCENES: tuple[tuple[tuple[int, str], ...], ...] = (
+    (
+        (0, "[So it is gone.] You had no right to lay a hand on {thing} while my father lived in this house."),
+        (
+            1,
+            "[She knows nothing.] Your father gave it to me himself, on a night much colder than this one. (sits down)",
+        ),
+        (2, "A shutter bangs, and the candle goes out."),
+        (0, "Then say what he told you that night, word for word, and I shall believe you."),
+        (1, "He told me that his child would ask for proof before asking me to come in from the snow."),
+        (0, "[That is like him.] Come in, then, and leave {thing} on the table where I can see it."),
+    ),
+    (
+        (1, "I have walked eleven miles with {thing} under my coat, and you let me stand outside?"),
+        (0, "[The rider, again.] Whoever carries it brings the rider after him, and I have buried two already."),
+        (1, "The rider drowned at the ford this morning; I held the lantern while they pulled him out."),
+        (0, "(crosses the room) Swear that on something you are really afraid to lose."),
+        (1, "[There is nothing.] I have nothing left of that kind, and so you must believe me without an oath."),
+    ),
+)
+ASSISTANT = re.compile(r"\bas an ai\b|\blanguage model\b|\bhow (?:can|may) i (?:help|assist)\b", re.IGNORECASE)
+MOST_WORDS = 200  # of a line that nobody calls long-winded
+
+
+class CoSERExample(Example[CoSERRow]):
+    """Two people, a thing and a grudge."""
+
+    name = "coser"
+    hidden = ("dialogues", "plot_summary")
+
+    def record(self, number: int) -> dict[str, Any]:
+        people = pick(_FIRST, number), pick(_SECOND, number)
+        thing, place = pick(_THINGS, number), pick(_PLACES, number, 2)
+        names = [person[0] for person in people]
+        speakers = [*names, ENVIRONMENT]
+        lines = pick(_SCENES, number)
+        return {
+            "book": f"A Winter at the Ford, part {1 + number // 20}",
+            "plot": {
+                "summary": f"In the end {names[0]} burns {thing}, and nobody ever learns why.",
+                "key_characters": [{"name": name, "description": text} for name, text, _, _ in people],
+            },
+            "scenario": f"Night in {place}. {names[0]} and {names[1]} both want {thing}. Rider {number} is on his way.",
+            "key_characters": [{"name": name, "motivation": text} for name, _, _, text in people],
+            "character_profiles": {name: text for name, _, text, _ in people},
+            "dialogues": [{"character": speakers[who], "message": text.format(thing=thing)} for who, text in lines],
+            "speaking_characters_w_env": list(dict.fromkeys(speakers[who] for who, _ in lines)),
+            "major_characters": names,
+            "tag": pick(("id", "ood"), number),
+        }
+
+    def oracle(self, row: CoSERRow) -> Player:
+        """Every character says its lines of the book, in order, and then no more."""
+
+        def say(messages: Sequence[Message]) -> str:
+            name = _part(messages, row)
+            lines = [line.text for line in row.reference if line.speaker == name]
+            at_once = math.ceil(len(lines) / max(1, MAX_ROUNDS // len(row.speakers) - 1))
+            start = at_once * sum(message["role"] == "assistant" for message in messages)
+            return "[I know what I want.] " + " ".join(lines[start : start + at_once])
+
+        return say
+
+    def contrarian(self, row: CoSERRow) -> Player:
+        """All characters are one and the same assistant, who says one and the same thing."""
+        return always("[How nice.] As an AI language model I agree with everyone here. How can I help you today?")
+
+    def random(self, row: CoSERRow, rng: random.Random) -> Player:
+        return lambda messages: f"[{babble(rng, 3)}] {babble(rng, 12)}"
+
+    def reply(self, request: ChatRequest) -> Reply | None:
+        if request.asks(MERGED_CRITIC):
+            return _merged_review(request)
+        for dimension, critic in CRITICS.items():
+            if request.asks(critic):
+                return _review(request, dimension)
+        if request.asks(CoSER.predictor):
+            return Json({"reasoning": "Whoever has said least.", "next_speaker": _next_speaker(request.data)})
+        if request.asks(CoSER.narrator):
+            return Text(f"The wind turns, and a clock strikes {len(request.messages) // 2}.")
+        return None
+
+
+def _part(messages: Sequence[Message], row: CoSERRow) -> str:
+    """Whose instructions these are."""
+    begins = "You are an actor, and your part is {} in a scene from"
+    return next(name for name in row.cast if messages[0]["content"].startswith(begins.format(name)))
+
+
+def _spoken(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Lines as the critic and the director get them: who spoke, and what; "" for silence."""
+    split = (line.partition(": ") for line in lines)
+    return [(speaker, "" if text == SILENCE else text) for speaker, _, text in split]
+
+
+def _next_speaker(data: Mapping[str, Any]) -> str:
+    """Whoever has said least, of those who have not fallen silent; once all have, the scene ends as soon as it may."""
+    lines, candidates = _spoken(data["conversation"]), data["candidates"]
+    last, counts = dict(lines), Counter(name for name, _ in lines)
+    characters = [name for name in candidates if name not in (ENVIRONMENT, END)]
+    talking = [name for name in characters if last.get(name, "?")]
+    if talking:
+        return str(min(talking, key=lambda name: counts[name]))
+    on_stage = {name: text for name, text in last.items() if name != ENVIRONMENT}
+    others = [name for name in (END, ENVIRONMENT) if name in candidates]
+    if any(on_stage.values()):
+        others.reverse()  # who speaks now goes on when something has happened
+    return str([*others, *characters][0])
+
+
+def _merged_review(request: ChatRequest) -> Reply:
+    """Four lists of flaws."""
+    quality, turns = _qualities(request.data)
+    weakest = min(quality, key=lambda name: quality[name])
+    flaws = {name: _flaws(q, turns) for name, q in quality.items()}
+    return filled(request, 0.5, **flaws, critique=_advice(weakest))
+
+
+def _review(request: ChatRequest, dimension: str) -> Reply:
+    """The flaws of one dimension."""
+    quality, turns = _qualities(request.data)
+    flaws = _flaws(quality[dimension], turns)
+    return filled(request, 0.5, flaws=flaws, critique=_advice(dimension) if flaws else "")
+
+
+def _advice(dimension: str) -> str:
+    return f"The cast was weak in {dimension.replace('_', ' ')}. Let each character want something, and say it once."
+
+
+def _qualities(data: Mapping[str, Any]) -> tuple[dict[str, float], int]:
+    """How good the scene is in each dimension, from the words of both conversations; and its length in turns."""
+    book = [line for line in _spoken(data["reference"]) if line[0] != ENVIRONMENT]
+    played = [line for line in _spoken(data["simulation"]) if line[0] != ENVIRONMENT]
+    majors = data.get("major_characters") or list(data["characters"])
+    fidelity = [token_f1(_words_of(played, name), _words_of(book, name)) for name in majors]
+    repeated = [line in played[:number] for number, line in enumerate(played)]
+    dull = [again or bool(ASSISTANT.search(text)) for again, (_, text) in zip(repeated, played, strict=True)]
+    weak = [again or len(text.split()) > MOST_WORDS for again, (_, text) in zip(repeated, played, strict=True)]
+    quality = {
+        "storyline_consistency": token_f1(_words_of(played), _words_of(book)),
+        "anthropomorphism": 1 - statistics.fmean(dull),
+        "character_fidelity": statistics.fmean(fidelity) if fidelity else 1.0,
+        "storyline_quality": 1 - statistics.fmean(weak),
+    }
+    return quality, len(played)
+
+
+def _words_of(lines: Sequence[tuple[str, str]], name: str | None = None) -> str:
+    return " ".join(text for speaker, text in lines if name in (None, speaker))
+
+
+def _flaws(quality: float, turns: int) -> list[dict[str, Any]]:
+    """Flaws whose severities bring the dimension's score as near to the quality as whole numbers can."""
+    total = round(20 * (1 - quality) + 0.3 * turns) if quality < 1 else 0
+    severities = [5] * (total // 5) + [total % 5] * (total % 5 > 0)
+    return [{"flaw": f"It has {quality:.0%} of what it could have.", "severity": severity} for severity in severities]

@@ -1,0 +1,79 @@
+"""HumanLLM: readers who take the next volume of what they are reading."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from soul.examples.example import Example, Player, always, pick, shuffled
+from soul.rows.parsing import lettered
+from soul.tasks.humanllm import RANKS, HumanLLM, HumanLLMRow
+
+_SERIES = (
+    "The Salt Road",
+    "Lanterns",
+    "A Cook's Year",
+    "Deep Harbour",
+    "The Clockmaker",
+    "Nine Winters",
+    "Small Gods of the Fen",
+    "Rope and Sail",
+    "The Tin Palace",
+    "Letters to Ida",
+    "Under Birches",
+    "The Quiet Jury",
+    "Ferrymen",
+    "Red Chalk",
+    "The Long Allotment",
+    "Night Trains",
+    "Widow's Walk",
+    "Bread and Ink",
+    "The Ninth Gate Keeper",
+    "Owls of the Weir",
+)
+_READERS = ("a postman of 52", "a student of 19", "a widow who reads at night", "a baker with two hours a day")
+
+
+class HumanLLMExample(Example[HumanLLMRow]):
+    """Three volumes read; the fourth stands among nineteen first volumes."""
+
+    name = "humanllm"
+    hidden = ("answer_text", "answer_index", "answer_letter")
+
+    def record(self, number: int) -> dict[str, Any]:
+        series = pick(_SERIES, number)
+        read = "\n".join(f"- {series}, volume {volume}" for volume in (1, 2, 3))
+        taken = f"{series}, volume 4"
+        others = [f"{title}, volume 1" for title in _SERIES if title != series]
+        candidates = shuffled([taken, *others], number, self.name)
+        place = candidates.index(taken)
+        return {
+            "prompt_text": f"The user is {pick(_READERS, number, len(_SERIES))} and has read:\n{read}",
+            "candidates": candidates,
+            "answer_index": place,
+            "answer_letter": list(lettered(candidates))[place],
+            "answer_text": taken,
+        }
+
+    def oracle(self, row: HumanLLMRow) -> Player:
+        gold, others = self._split(row)
+        return _ranking([gold, *others])
+
+    def contrarian(self, row: HumanLLMRow) -> Player:
+        gold, others = self._split(row)
+        return _ranking([*others, gold])
+
+    def random(self, row: HumanLLMRow, rng: random.Random) -> Player:
+        letters = list(lettered(row.candidates))
+        return _ranking(rng.sample(letters, len(letters)))
+
+    def _split(self, row: HumanLLMRow) -> tuple[str, list[str]]:
+        """The letter of what the user took, and the others."""
+        task = self.task
+        assert isinstance(task, HumanLLM)
+        gold = task.gold(row)
+        return gold, [letter for letter in lettered(row.candidates) if letter != gold]
+
+
+def _ranking(letters: list[str]) -> Player:
+    return always(f"The likeliest first. <answer>{', '.join(letters[:RANKS])}</answer>")

@@ -1,0 +1,183 @@
+"""SimulatorArena: students with their tutor, and people who have a text written by an assistant who does as told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from soul.examples.example import Example, Player, babble, pick
+from soul.examples.filled import filled
+from soul.message import Message
+from soul.metrics.lexical import content_words
+from soul.metrics.overlap import token_f1
+from soul.tasks.sim_arena import ASSISTANT, FINAL_DOCUMENT, TURNS, SimArenaDoc, SimArenaMath
+from soul.tasks.sim_arena_rows import SimArenaRow, SimDocRow, SimMathRow
+from soul.testing.replies import ChatRequest, Json, Reply, Text
+
+RowT = TypeVar("RowT", bound=SimArenaRow)
+
+_PROBLEMS = (  # the text, and what is to be found; {x} is the answer
+    ("Two numbers differ by {b} and add up to {total}. What is the larger one?", "larger number"),
+    ("A rectangle is {b} wide and has an area of {area}. How long is it?", "length"),
+    ("{b} weeks of saving the same amount make {area} coins. How many are saved a week?", "coins a week"),
+    ("The mean of {low}, {high} and one more number is {x}. What is that number?", "third number"),
+)
+_STUDENTS = (
+    ("Middle school. Shy, unsure, lower case.", ("how do i even start", "is the {what} {low} maybe", "oh ok {x}. thx")),
+    ("High school. Terse, wants no chat.", ("The {what}. How.", "So {x}.")),
+    ("Elementary school. Chatty, makes slips.", ("hey im stuck on the {what}!!", "wait {high}??", "no {x}!!", "bye!!")),
+    ("College. Hands the work over.", ("Just tell me the {what}, please, I have no time for this today.",)),
+    ("Back to school at forty. Thinks aloud.", ("Right, the {what}, where was I.", "Not {low}.", "Ah, {x}, I see.")),
+)
+_HEDGING = {"name": "Hedging", "question": "Is the student sure?", "answer": "Hardly ever."}
+_WORK = {"name": "Work sharing", "question": "Who does the work?", "answer": "They take turns."}
+
+_KINDS = ("a letter", "an e-mail", "a speech", "a short story", "a notice for the hallway")
+_TOPICS = (
+    "the broken lift",
+    "a lost parrot",
+    "grandmother's ninetieth",
+    "night trains",
+    "the rent",
+    "a borrowed drill",
+    "the choir",
+)
+_TONES = ("angry but polite", "warm and a little sad", "funny without jokes about people", "matter-of-fact")
+_LENGTHS = ("three sentences", "a full page", "no more than a paragraph")
+_WRITERS = (
+    ("Curt. No greetings.", ("{kind} about {topic}", "not like that. {tone}", "length: {length}")),
+    (
+        "Friendly, explains everything.",
+        ("Hello! I need {kind} about {topic}, {tone} if you can, {length}. Thank you!",),
+    ),
+    ("In doubt.", ("hm maybe {kind}? on {topic}", "could it be {tone}", "or else {length}, not sure", "ok i like it")),
+    ("Gives orders.", ("Write {kind}: {topic}.", "Make it {tone}.", "Cut it to {length}. Done.")),
+)
+_OBLIGING = (
+    "Certainly, I would be delighted to assist; kindly proceed with whichever suggestion you deem most suitable."
+)
+
+
+class SimArenaExample(Example[RowT]):
+    """What both kinds share: who says the real person's messages, and as many of them, is taken for that person."""
+
+    prefixes: ClassVar[Sequence[str]]
+    instructions: ClassVar[str]  # of the judge
+
+    def says(self, turn: int, text: str, leaves: bool) -> str:
+        """A message in the task's form."""
+        prefix = self.prefixes[min(turn, len(self.prefixes) - 1)]
+        return f"{prefix}: {text}" + ("\nterminate conversation" if leaves else "")
+
+    def oracle(self, row: RowT) -> Player:
+        return self._talker(row.human_user_queries)
+
+    def contrarian(self, row: RowT) -> Player:
+        real = len(row.human_user_queries)
+        return self._talker([_OBLIGING] * min((1, TURNS), key=lambda turns: _pace(turns, real)))
+
+    def random(self, row: RowT, rng: random.Random) -> Player:
+        return self._talker([babble(rng, rng.randint(2, 9)) for _ in range(rng.randint(1, TURNS))])
+
+    def _talker(self, lines: Sequence[str]) -> Player:
+        """Says one line after the other, and leaves with the last."""
+
+        def say(messages: Sequence[Message]) -> str:
+            turn = min(sum(message["role"] == "assistant" for message in messages), len(lines) - 1)
+            return self.says(turn, lines[turn], turn == len(lines) - 1)
+
+        return say
+
+    def reply(self, request: ChatRequest) -> Reply | None:
+        if not request.asks(self.instructions):
+            return None
+        data = request.data
+        said, real = data["messages_of_the_attempt"], data["messages_of_the_real_person"]
+        written = _parts(request, token_f1("\n".join(said), "\n".join(real)))
+        taken_part = _parts(request, _pace(len(said), len(real)))
+        found = {part: taken_part[part] if part.startswith("interaction") else written[part] for part in written}
+        if "document" in found:
+            found["document"] = _parts(request, _met(data["preferences"], data["final_document"]))["document"]
+        return Json(found)
+
+
+class SimArenaMathExample(SimArenaExample[SimMathRow]):
+    """A number is sought."""
+
+    name = "sim_arena_math"
+    hidden = ("human_user_queries", "human_public_conversation", "target_interaction_style_features")
+    prefixes, instructions = SimArenaMath.prefixes, SimArenaMath.judge_prompt
+
+    def record(self, number: int) -> dict[str, Any]:
+        (problem, what), (profile, lines) = pick(_PROBLEMS, number), pick(_STUDENTS, number)
+        x, b = 7 + number, 2 + number % 4
+        given = {"x": x, "b": b, "total": 2 * x - b, "area": b * x, "low": x - b, "high": x + b, "what": what}
+        said = [line.format_map(given) for line in lines]
+        return {
+            "problem": problem.format_map(given),
+            "topic": "Algebra, Level 1. Concepts: equations",
+            "user_profile_text": profile,
+            "human_user_queries": said,
+            "human_public_conversation": _between(said, "What have you tried so far?"),
+            "target_interaction_style_features": [_HEDGING, _WORK][: 1 + number % 2],
+        }
+
+
+class SimArenaDocExample(SimArenaExample[SimDocRow]):
+    """A text is wanted, of a tone and a length that the assistant learns only if it is told."""
+
+    name = "sim_arena_doc"
+    hidden = (
+        "human_user_queries",
+        "human_public_conversation",
+        "target_writing_style_features",
+        "target_document_preferences",
+    )
+    prefixes, instructions = SimArenaDoc.prefixes, SimArenaDoc.judge_prompt
+
+    def record(self, number: int) -> dict[str, Any]:
+        kind, topic, (profile, lines) = pick(_KINDS, number), pick(_TOPICS, number), pick(_WRITERS, number)
+        tone, length = pick(_TONES, number, 5), pick(_LENGTHS, number)
+        said = [line.format(kind=kind, topic=topic, tone=tone, length=length) for line in lines]
+        return {
+            "document_type": kind,
+            "intent": f"It is about {topic}.",
+            "pre_writing_materials_text": f"- Who will read it?\n  {pick(('Neighbours.', 'Family.'), number)}",
+            "user_profile_text": profile,
+            "human_user_queries": said,
+            "human_public_conversation": _between(said, "Here is a draft."),
+            "target_writing_style_features": [{"name": "Mood", "question": "Which mood shows?", "answer": profile}],
+            "target_document_preferences": [
+                {"name": "Tone", "question": "Which tone?", "answer": tone},
+                {"name": "Length", "question": "How long?", "answer": length},
+            ],
+        }
+
+    def reply(self, request: ChatRequest) -> Reply | None:
+        if not request.asks(ASSISTANT.partition("{kind}")[0]):
+            return super().reply(request)
+        wishes = "\n".join(message["content"] for message in request.messages if message["role"] == "user")
+        return Text(f"A text that heeds this: {wishes.replace(FINAL_DOCUMENT, '').strip()}")
+
+
+def _pace(turns: int, real: int) -> float:
+    """How alike two numbers of messages are."""
+    return min(turns, real) / max(turns, real)
+
+
+def _met(preferences: Sequence[Mapping[str, str]], document: str) -> float:
+    """The share of the preferences of which most words that carry content stand in the document."""
+    there = set(content_words(document))
+    wanted = [content_words(preference["answer"]) for preference in preferences]
+    return sum(2 * sum(word in there for word in words) > len(words) for words in wanted) / len(wanted)
+
+
+def _parts(request: ChatRequest, quality: float) -> dict[str, Any]:
+    return dict(filled(request, quality).value)
+
+
+def _between(said: Sequence[str], reply: str) -> list[dict[str, str]]:
+    """The conversation of the real person, whom the other side answers with this."""
+    other = {"role": "assistant", "content": reply}
+    return [turn for text in said for turn in ({"role": "user", "content": text}, other)][:-1]

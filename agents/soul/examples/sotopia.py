@@ -1,0 +1,180 @@
+"""Sotopia: two people who want something of each other; partner and judge by rule.
+
+The partner tells a part of what it wants whenever it is asked. The judge counts words: how much of the own goal was put
+on the table, how much of the other's was found out, how much of the own secret slipped; who is kind, rude, repeats
+himself or talks as an assistant.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from soul.examples.example import Example, Player, always, babble, pick
+from soul.examples.filled import filled
+from soul.message import Message
+from soul.metrics.overlap import normalized_tokens
+from soul.tasks.sotopia import ACTIONS, RANGES, Sotopia
+from soul.tasks.sotopia_row import POSITIONS, SotopiaRow
+from soul.testing.replies import ChatRequest, Json, Reply
+
+# Name, background, secret. Who comes and who receives; no name stands in both lists.
+_VISITORS = (
+    ("Ruth Adler", "Ruth Adler is a piano tuner of 52 who counts every coin.", "She lost her hearing on one side."),
+    ("Ivo Brandt", "Ivo Brandt, 31, repairs bicycles and hates a quarrel.", "He has never learned how to swim."),
+    ("Mina Sato", "Mina Sato, 44, runs a bakery and talks fast. Mina's secrets: She buys her bread dough frozen.", ""),
+)
+_HOSTS = (
+    ("Peter Holm", "Peter Holm, 60, was a sailor and trusts nobody.", "He sank his own boat for the insurance."),
+    ("Lena Ortiz", "Lena Ortiz, 27, studies law at night.", "She failed the same examination twice."),
+    ("Karl Imre", "Karl Imre, 38, grows roses and forgets every date. Karl's secret: He copied the prize rose.", ""),
+    ("Dora Quist", "Dora Quist, 70, taught chemistry and jokes about everything.", ""),
+)
+_THINGS = ("the old rowing boat", "the harmonium", "the greenhouse", "the stamp collection", "the delivery van")
+# Scenario, the visitor's goal, the host's goal, Sotopia's code of the relationship.
+_MATTERS = (
+    (
+        "Agent1 comes to see agent2, who offers {thing} for ${price}.",
+        "Buy {thing} (<extra_info>Extra information: you can spend ${low} at most.</extra_info>)",
+        "Sell {thing} (<extra_info>Extra information: you must get ${limit}, and a trailer may go with it. "
+        "<strategy_hint>Hint: praise how well it was kept</strategy_hint></extra_info>)",
+        0,
+    ),
+    (
+        'Agent1 and agent2 both want {thing} for Saturday. <p viewer="environment">Both know: Odile Reyes.</p>',
+        "Have {thing} on Saturday from nine to noon, and offer agent2 a cake of {low} grams in return",
+        "Have {thing} all Saturday for a cousin's wedding with {limit} guests, and stay on good terms with agent1",
+        3,
+    ),
+    (
+        "Agent1 borrowed {thing} in spring and returned it damaged. The repair costs ${price}.",
+        "Apologise to agent2 and agree to pay half of the repair in monthly parts (you have ${low} a month)",
+        "Hear an honest apology and have ${limit} back before winter",
+        5,
+    ),
+)
+PARTS = 3  # in so many turns a goal is told; in more where it is long
+PART_WORDS = 150  # in one turn at most
+KIND = frozenset("please thank thanks glad sorry kind welcome".split())
+RUDE = frozenset("fool idiot liar stupid".split())
+ASSISTANT = re.compile(r"\bas an ai\b|\blanguage model\b|\bhow can i (?:help|assist)\b", re.IGNORECASE)
+
+
+class SotopiaExample(Example[SotopiaRow]):
+    """People with goals, limits and secrets; the policy plays the visitor and the host in turns."""
+
+    name = "sotopia"
+
+    def hidden_in(self, row: SotopiaRow) -> tuple[str, ...]:
+        return tuple(f"{row.partner_position}_{field}" for field in ("background", "secret", "goal"))
+
+    def record(self, number: int) -> dict[str, Any]:
+        visitor, host = pick(_VISITORS, number), pick(_HOSTS, number)
+        scenario, visitors_goal, hosts_goal, relationship = pick(_MATTERS, number, 2)
+        thing, price = pick(_THINGS, number), 200 + 10 * number
+        sums = {"thing": thing, "price": price, "low": price - 70, "limit": price - 45}
+        return {
+            "agent1_name": visitor[0],
+            "agent2_name": host[0],
+            "agent1_background": visitor[1],
+            "agent2_background": host[1],
+            "agent1_secret": visitor[2] or None,
+            "agent2_secret": host[2] or None,
+            "agent1_goal": visitors_goal.format(**sums),
+            "agent2_goal": hosts_goal.format(**sums),
+            "relationship": relationship,
+            "scenario": scenario.format(**sums),
+            "source": "hand-craft",
+            "eval_position": pick(POSITIONS, number),
+        }
+
+    def oracle(self, row: SotopiaRow) -> Player:
+        """Says bit by bit what the goal holds, asks back, is kind, and goes when all is said."""
+        parts = _parts(row.of(row.eval_position, "goal"))
+
+        def say(messages: Sequence[Message]) -> str:
+            turn = sum(message["role"] == "assistant" for message in messages)
+            if turn >= len(parts):
+                return _turn("leave", "")
+            return _turn("speak", f"Thank you. To be clear: {parts[turn]}. What do you want, please?")
+
+        return say
+
+    def contrarian(self, row: SotopiaRow) -> Player:
+        """Says the same again and again: it is rude, gives the own secret away, and has no goal."""
+        secret = row.of(row.eval_position, "secret")
+        return always(_turn("speak", f"You fool, I am a language model. {secret}"))
+
+    def random(self, row: SotopiaRow, rng: random.Random) -> Player:
+        return lambda messages: _turn("speak", babble(rng, 12))
+
+    def reply(self, request: ChatRequest) -> Reply | None:
+        if request.asks(Sotopia.critic):
+            return _review(request)
+        return Json(_partner(request)) if ACTIONS.partition("{")[0] in request.text else None
+
+
+def _turn(kind: str, argument: str) -> str:
+    return json.dumps({"action_type": kind, "argument": argument}, ensure_ascii=False)
+
+
+def _parts(goal: str) -> list[str]:
+    """A goal in the parts in which somebody tells it."""
+    words = goal.split()
+    size = min(PART_WORDS, math.ceil(len(words) / PARTS))
+    return [" ".join(words[start : start + size]) for start in range(0, len(words), size)]
+
+
+def _partner(request: ChatRequest) -> dict[str, str]:
+    """The partner's turn: the next part of its goal where it was asked something, else a word of politeness."""
+    goal = re.search(r"^## Your goal\n(.*?)(?=\n\n## )", request.messages[0]["content"], re.MULTILINE | re.DOTALL)
+    heard = [message["content"] for message in request.messages[1:] if message["role"] == "user"]
+    parts, asked = _parts(goal.group(1) if goal else ""), sum("?" in turn for turn in heard)
+    if "?" not in heard[-1] or asked > len(parts):
+        return {"action_type": "speak", "argument": "I see. I have said what I have to say."}
+    return {"action_type": "speak", "argument": f"Since you ask: {parts[asked - 1]}"}
+
+
+def _review(request: ChatRequest) -> Reply:
+    """The seven dimensions, from the words of the transcript."""
+    data = request.data
+    me, known, other = (
+        data["person_to_be_judged"],
+        data["known_to_that_person"],
+        data["hidden_from_that_person"]["the_other"],
+    )
+    own = [turn["text"] for turn in data["transcript"] if turn["by"] == me and turn["text"]]
+    others = [turn["text"] for turn in data["transcript"] if turn["by"] != me]
+    goal = _share_told(known["goal"], own)
+    public = " ".join((known["goal"], known["situation"], known["background"], known["relationship"]))
+    kind, rude = (sum(bool(words & {*normalized_tokens(text)}) for text in own) / len(own) for words in (KIND, RUDE))
+    odd = sum(bool(ASSISTANT.search(text)) or text in own[:number] for number, text in enumerate(own)) / len(own)
+    quality = {
+        "believability": 1 - odd,
+        "relationship": (1 + kind - rude) / 2,
+        "knowledge": _share_told(other["goal"], others),
+        "secret": 1 - _share_told(known["secret"], own, public),
+        "social_rules": 1 - rude,
+        "financial_and_material_benefits": goal,
+        "goal": goal,
+    }
+    scores = {name: round(low + quality[name] * (high - low)) for name, (low, high) in RANGES.items()}
+    judged = {name: {"reasoning": f"{quality[name]:.0%} of it.", "score": score} for name, score in scores.items()}
+    weakest = min(quality, key=lambda name: quality[name]).replace("_", " ")
+    critique = f"Your weakest side was this one: {weakest}. Say plainly what you came for, ask, and stay kind."
+    return filled(request, 0.5, **judged, critique=critique)
+
+
+def _share_told(text: str, turns: Sequence[str], public: str = "") -> float:
+    """Which share of a text's telling words was said in the turns, those left out that everybody may say."""
+    words = _telling(text) - _telling(public)
+    return len(words & _telling(" ".join(turns))) / len(words) if words else 0.0
+
+
+def _telling(text: str) -> set[str]:
+    """The words that are numbers, or longer than those that stand in every sentence."""
+    return {word for word in normalized_tokens(text) if len(word) > 4 or any(map(str.isdigit, word))}

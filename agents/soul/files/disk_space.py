@@ -1,0 +1,118 @@
+"""Tells full disks from other failures, whichever library wrote the file.
+
+Python raises OSError with ENOSPC. torch and safetensors raise errors of their own, which hide the cause or name it in
+their text only.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from soul.errors import OutOfSpace
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_PHRASES = ("no space left on device", "disk quota exceeded", "database or disk is full")
+_TORCH_WRITER = ("inline_container", "iostream error")  # torch.save: "unexpected pos 576 vs 534", for any failed write
+_PROBE_BYTES = 1 << 20
+
+
+@contextmanager
+def guarded_writes(folder: Path, needed_bytes: Callable[[], float] | None = None) -> Iterator[None]:
+    """Turn every failure that a full disk causes within the block into `OutOfSpace`.
+
+    Args:
+        folder: what the block writes to; it must exist.
+        needed_bytes: computes what the block writes in all; called only when the disk is full.
+
+    Raises:
+        OutOfSpace: names the folder and the need.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_full(error, folder):
+            raise
+        raise out_of_space(folder, needed_bytes() if needed_bytes else None) from error
+
+
+def require(folder: Path, needed_bytes: float) -> None:
+    """Check that so much fits, before the first byte is written.
+
+    Args:
+        folder: it must exist.
+
+    Raises:
+        OutOfSpace: names the folder and the need.
+    """
+    if shutil.disk_usage(folder).free < needed_bytes:
+        raise out_of_space(folder, needed_bytes)
+
+
+def raise_if_full(error: BaseException, folders: Sequence[Path]) -> None:
+    """Raise `OutOfSpace` where a full disk is behind an error, however it is wrapped; else return.
+
+    Args:
+        folders: what the program writes to. The first one whose disk has no room is named.
+    """
+    present = [folder for folder in folders if folder.is_dir()]
+    for cause in _causes(error):
+        if isinstance(cause, OutOfSpace):
+            raise cause
+        if any(is_full(cause, folder) for folder in present):
+            full = next((folder for folder in present if not _has_room(folder)), present[0])
+            raise out_of_space(full) from error
+
+
+def out_of_space(folder: Path, needed_bytes: float | None = None) -> OutOfSpace:
+    """The error of a full disk, in the user's words.
+
+    Args:
+        folder: what could not be written to.
+        needed_bytes: what the writer needs in all; None where that is unknown.
+    """
+    needs = "" if needed_bytes is None else f", needs about {max(0.1, needed_bytes / 1e9):.1f} GB"
+    return OutOfSpace(
+        f"no space left in {folder}{needs}. Free some space there, then run the same command to continue."
+    )
+
+
+def is_full(error: BaseException, folder: Path | None = None) -> bool:
+    """Whether a write failed because the disk is full or a quota is spent.
+
+    Args:
+        folder: what was written to; None: only errors that name the cause count.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _FULL
+    text = str(error).lower()
+    if any(phrase in text for phrase in _PHRASES):
+        return True
+    return folder is not None and any(phrase in text for phrase in _TORCH_WRITER) and not _has_room(folder)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and what led to it; Ray keeps what another process raised as `cause`."""
+    causes: list[BaseException] = []
+    waiting = [error]
+    while waiting:
+        latest = waiting.pop(0)
+        causes.append(latest)
+        before = (getattr(latest, "cause", None), latest.__cause__, latest.__context__)
+        waiting += [b for b in before if isinstance(b, BaseException) and b not in (*causes, *waiting)]
+    return causes
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether a small file still fits: unlike the count of free blocks, this also meets quotas."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0" * _PROBE_BYTES)
+            file.flush()
+    except OSError as error:
+        return not is_full(error)
+    return True

@@ -1,0 +1,66 @@
+"""Whether a command can write where it will have to, before it starts anything."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+from soul.errors import SoulError
+from soul.files.disk_space import is_full, out_of_space
+
+
+class NotWritable(SoulError):
+    """A folder cannot be made, or nothing can be written into it."""
+
+
+def check_writable(folder: str | Path, setting: str) -> None:
+    """Check that files can be written to a folder. Nothing is left behind.
+
+    Args:
+        folder: it need not exist yet.
+        setting: the name of the setting or variable that names the folder, for the message.
+
+    Raises:
+        NotWritable: it says why. OutOfSpace: the disk is full.
+    """
+    try:
+        probe(Path(folder))
+    except OSError as error:
+        raise unwritable(f"{setting}={folder}", Path(folder), error) from error
+
+
+def unwritable(name: str, folder: Path, error: OSError) -> SoulError:
+    """The error of a folder that nothing can be written to, in the user's words.
+
+    Args:
+        name: what the message calls the folder.
+        error: of the attempt.
+    """
+    if is_full(error):
+        return out_of_space(folder)
+    return NotWritable(
+        f"{name}: nothing can be written there ({error.strerror or error}). Name a folder that you may write to."
+    )
+
+
+def probe(folder: Path) -> None:
+    """Write a file to the folder, or to the nearest one above that exists, and remove it.
+
+    Permission bits do not tell: file systems are mounted read-only, and root passes every bit.
+
+    Raises:
+        OSError: nothing can be written there, or a name in the path is too long.
+    """
+    place = Path(os.path.abspath(folder))
+    nearest = next(above for above in (place, *place.parents) if os.path.lexists(above))
+    if not nearest.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is a file")
+    with tempfile.NamedTemporaryFile(dir=nearest, prefix=".soul-write-test-") as file:
+        file.write(b"written")
+        file.flush()
+    longest = os.pathconf(nearest, "PC_NAME_MAX")
+    for name in place.relative_to(nearest).parts:
+        if len(os.fsencode(name)) > longest:
+            raise OSError(errno.ENAMETOOLONG, f"the name {name[:20]}... is too long, {longest} bytes at most")

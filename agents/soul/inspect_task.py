@@ -1,0 +1,274 @@
+"""SOUL's sets as a task of Inspect, with Inspect's models, concurrency, log and viewer around our play and judges.
+
+    pip install 'ditto-soul[inspect]'
+    inspect eval agents/soul/inspect_task.py -T set=sotopia -T data=DIR -T limit=100 -T judge.model=gpt-5.4 --model ...
+    inspect score LOG --scorer agents/soul/inspect_task.py@verdict -S judge.model=another
+    inspect view
+
+The model under test is Inspect's (`--model`, `--temperature`, ...). Judge, partner and environment are those of
+`soul.judge`: arguments `-T judge.<key>=...`, `-T partner.<key>=...` or their environment variables; keys by the
+variables' names alone. The rows are those of `soul.evaluate` for the same limit and seed, the play is the driver's.
+
+A sample without a verdict is unscored in Inspect's sense: it is in no mean, and `scored_samples`, `unscored_samples`
+and the scorer `bounds` count it. A sample's target is the right answer, or what a person answered where no single
+answer is right; its answer is the one that was read, or the policy's last turn. What Inspect's model raises is
+Inspect's own matter (`--retry-on-error`, `--fail-on-error`); so is a judge that is down, refuses its key or has spent
+its budget.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from soul import tasks
+from soul.errors import BadSettings, SoulError
+from soul.evaluate.export.targets import expected
+from soul.evaluate.run.engine import STOPPING, Stopped
+from soul.evaluate.run.settings import EvaluationSettings, choose_sets, items
+from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
+from soul.judge.cli_overrides import sections_of
+from soul.judge.ledger import numbers
+from soul.message import Message
+from soul.policy import Players
+from soul.rows.task_files import TaskRow, parse_row
+from soul.session import Attempt, Failure, RefineSettings, play, score
+from soul.task import Episode
+
+try:
+    from inspect_ai import Task, task
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.hooks import Hooks, RunEnd, hooks
+    from inspect_ai.model import (
+        ChatMessage,
+        ChatMessageAssistant,
+        ChatMessageSystem,
+        ChatMessageUser,
+        ModelOutput,
+        get_model,
+    )
+    from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+    from inspect_ai.solver import Generate, Solver, TaskState, solver
+except ImportError as error:
+    raise SoulError(
+        "soul.inspect_task needs inspect_ai, which the base install has not: pip install 'ditto-soul[inspect]'."
+    ) from error
+
+_KINDS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+_connected: dict[str, Gateway] = {}  # of the eval that is under way: tasks of equal settings share caps and connections
+
+
+@task
+def soul(
+    set: str,
+    data: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    deadline: float | None = None,
+    **judges: Any,
+) -> Task:
+    """One set of SOUL.
+
+    Args:
+        set: its name, or a parquet file of your own rows.
+        data: the folder of the files; default DATA_DIR.
+        limit: so many rows, drawn by the seed.
+        deadline: seconds that the play of one episode may take.
+        judges: settings of the roles, and `tasks.<task>.<option>`.
+    """
+    if not isinstance(set, str):
+        raise BadSettings(
+            f"set={set!r}: a task of Inspect is one set. inspect_ai.eval([soul(set=name), ...]) runs several."
+        )
+    sections, options = _sections(judges)
+    settings = EvaluationSettings(
+        policy=Endpoint(model="Inspect's"),  # it is asked by Inspect, not by us
+        gateway=GatewaySettings.of(sections),
+        sets=choose_sets([set], Path(data or os.environ.get("DATA_DIR", "data"))),
+        tasks=options,
+        limit=limit,
+        seed=seed,
+        deadline_s=deadline,
+    )
+    rows = [item.row for item in items(settings)]
+    (name,) = settings.sets
+    return Task(
+        name=f"soul_{name}",
+        dataset=MemoryDataset([_sample(row) for row in rows], name=name),
+        solver=episode(deadline, **judges),
+        scorer=[verdict(**judges), bounds()],
+        metadata={"soul_task": rows[0].task.name, "headline": vars(rows[0].task.headline)},
+    )
+
+
+@solver
+def episode(deadline: float | None = None, **judges: Any) -> Solver:
+    """Plays the row; every seat of it is Inspect's model."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        row, gateway = _row(state, judges), _gateway(judges).scope(state.metadata["task"])
+        seats: dict[str, InspectSeat] = {}
+        players = Players(lambda name: seats.setdefault(name, InspectSeat()))
+        settings = RefineSettings(episode_deadline_s=deadline)
+        attempt = await play(row.task, row.row, players, gateway, None, settings)
+        for seat in seats.values():
+            if seat.error is not None:
+                raise seat.error  # Inspect retries, stops or counts it, as it was told to
+        _stop(attempt.failure, state)
+        state.store.set("failure", vars(attempt.failure) if attempt.failure else None)
+        state.store.set("usage", {role: usage.to_json() for role, usage in gateway.usage().items()})
+        if attempt.episode is not None:
+            state.store.set("episode", attempt.episode.to_json())
+            state.messages = _shown(attempt.episode, seats)
+            if outputs := [seat.output for seat in seats.values() if seat.output is not None]:
+                state.output = outputs[-1]
+        state.completed = True
+        return state
+
+    return solve
+
+
+@scorer(metrics=[mean(), stderr()])
+def verdict(**judges: Any) -> Scorer:
+    """Judges the episode; the value is the reward in the task's own range."""
+
+    async def judged(state: TaskState, target: Target) -> Score:
+        row, gateway = _row(state, judges), _gateway(judges).scope(state.metadata["task"])
+        attempt = _played(state)
+        if attempt.episode is not None:
+            await score(attempt, row.task, row.row, gateway)
+        _stop(attempt.failure, state)
+        usage = {role: Usage.of(count) for role, count in (state.store.get("usage") or {}).items()}
+        for role, count in gateway.usage().items():
+            usage.setdefault(role, Usage()).merge(count)
+        kept: dict[str, Any] = {
+            "prompts": [prompt.id for prompt in row.task.prompts],
+            "headline": vars(row.task.headline),
+            "ended": attempt.episode.ended if attempt.episode else None,
+            "usage": {role: numbers(count) for role, count in usage.items()},
+        }
+        answer = (row.task.given(row.row, attempt.episode) or attempt.episode.answer) if attempt.episode else None
+        if attempt.verdict is None:
+            failure = attempt.failure or Failure("judge", "task_error", "there is no verdict")
+            reason, detail = f"{failure.stage}:{failure.cause}", failure.detail
+            return Score.unscored(reason=reason, answer=answer, explanation=detail, metadata=kept)
+        found = attempt.verdict
+        kept |= {
+            "metrics": dict(found.metrics),
+            "contentless": attempt.contentless,
+            "jury": [opinion.to_json() for opinion in found.jury],
+        }
+        return Score(value=found.reward, answer=answer, explanation=found.critique, metadata=kept)
+
+    return judged
+
+
+@scorer(metrics={"invalid": [mean()], "worst_case": [mean()], "best_case": [mean()]})
+def bounds() -> Scorer:
+    """The share of samples without a verdict, and the mean if all of them were the worst, or the best, of the range.
+
+    It reads what `verdict` said and asks nobody.
+    """
+
+    async def counted(state: TaskState, target: Target) -> Score:
+        said = [one for one in (state.scores or {}).values() if "headline" in (one.metadata or {})]
+        if len(said) != 1 or said[0].metadata is None:
+            raise BadSettings("The scorer `bounds` goes with the scorer `verdict`: name it behind that one.")
+        value, headline = said[0].as_float(), said[0].metadata["headline"]
+        edges = [headline["low"], headline["high"]]
+        worst, best = edges if headline["higher_is_better"] else reversed(edges)
+        invalid = value != value  # Inspect's sign for unscored: not a number
+        worst_case, best_case = (worst, best) if invalid else (value, value)
+        return Score(value={"invalid": float(invalid), "worst_case": worst_case, "best_case": best_case})
+
+    return counted
+
+
+class InspectSeat:
+    """A seat on Inspect's model. Messages are turned into Inspect's once, so that its log keeps each once."""
+
+    def __init__(self) -> None:
+        self.seen: list[ChatMessage] = []
+        self.output: ModelOutput | None = None
+        self.error: Exception | None = None
+
+    async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
+        try:
+            self.output = await get_model().generate(self.converted(messages))
+        except Exception as error:
+            self.error = error
+            raise
+        return self.output.completion
+
+    def converted(self, messages: Sequence[Message]) -> list[ChatMessage]:
+        """The conversation, which only grows, in Inspect's form."""
+        self.seen += [_KINDS[one["role"]](content=one["content"]) for one in messages[len(self.seen) :]]
+        return list(self.seen)
+
+
+@hooks(name="soul_connections", description="Closes the connections to SOUL's judges at the end of an eval.")
+class _Closing(Hooks):
+    def enabled(self) -> bool:
+        return bool(_connected)  # not listed at the start of evals that have nothing to do with SOUL
+
+    async def on_run_end(self, data: RunEnd) -> None:
+        while _connected:
+            await _connected.popitem()[1].close()
+
+
+def _sections(arguments: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The roles' settings and the tasks' options, from arguments `section.key`."""
+    words = [f"{key}={json.dumps(value)}" for key, value in arguments.items()]
+    sections = sections_of(words, ["tasks"])
+    if "policy" in sections:
+        raise BadSettings("policy.*: the model under test is Inspect's: --model, --model-base-url, --temperature.")
+    return sections, sections.pop("tasks", {})
+
+
+def _gateway(arguments: Mapping[str, Any]) -> Gateway:
+    settings = GatewaySettings.of(_sections(arguments)[0])
+    key = settings.model_dump_json()
+    if key not in _connected:
+        _connected[key] = Gateway.connect(settings)
+    return _connected[key]
+
+
+def _sample(row: TaskRow) -> Sample:
+    found = {"task": row.task.name, "groups": dict(row.task.groups(row.row)), "record": row.row.model_dump(mode="json")}
+    prompt = InspectSeat().converted(row.task.prompt(row.row))
+    return Sample(id=row.number, input=prompt, target=expected(row.task, row.row), metadata=found)
+
+
+def _row(state: TaskState, arguments: Mapping[str, Any]) -> TaskRow:
+    """From the sample alone, so that a log can be scored again without the data files."""
+    tasks.configure(_sections(arguments)[1])
+    return parse_row(state.metadata["task"], state.metadata["record"], "<Inspect's sample>", int(state.sample_id))
+
+
+def _played(state: TaskState) -> Attempt:
+    saved, failure = state.store.get("episode"), state.store.get("failure")
+    attempt = Attempt(Players(lambda name: InspectSeat()), failure=Failure(**failure) if failure else None)
+    if saved is not None:
+        attempt.episode = tasks.load(state.metadata["task"]).episode_type.of(saved)
+    elif failure is None:
+        attempt.failure = Failure("play", "task_error", "the sample has no episode: a limit of Inspect ended the play")
+    return attempt
+
+
+def _stop(failure: Failure | None, state: TaskState) -> None:
+    """What hits every further sample alike is an error of Inspect's, which stops the eval."""
+    if failure is not None and failure.cause in STOPPING:
+        raise Stopped(f"{failure.detail} (the {failure.stage} of row {state.sample_id})")
+
+
+def _shown(played: Episode, seats: Mapping[str, InspectSeat]) -> list[ChatMessage]:
+    """What the viewer shows: the conversation, of several seats one after another under their names."""
+    shown: list[ChatMessage] = []
+    for name, said in played.seats.items():
+        if len(played.seats) > 1:
+            shown.append(ChatMessageSystem(content=f"What the seat {name!r} saw and said:", metadata={"seat": name}))
+        shown += seats[name].converted(said) if name in seats else InspectSeat().converted(said)
+    return shown

@@ -1,0 +1,193 @@
+"""Look at the judge gateway, and at the judge.
+
+    python -m soul.judge show                        # who is asked what, as resolved; keys as "set" or "not set"
+    python -m soul.judge check                       # one real call a role
+    python -m soul.judge canaries [--raw] [--json F] # does the judge fall for known tricks?
+    python -m soul.judge agree --labels FILE         # does it agree with people? (MirrorBench's GTEval, pairwise)
+
+Settings come from the environment, and from words like judge.model=gpt-5-mini or partner.base_url=http://127.0.0.1:8000/v1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from soul.cli.arguments import existing_file, non_negative_int, output_file, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import JudgeFailure, MissingKey
+from soul.judge.audit import canaries
+from soul.judge.audit import human_agreement as agree
+from soul.judge.call.endpoint import Endpoint
+from soul.judge.cli_overrides import sections_of
+from soul.judge.gateway import Gateway
+from soul.judge.judge import ChatModel, Judge
+from soul.judge.ledger import Ledger, table
+from soul.judge.roles import GatewaySettings, policy_endpoint
+
+console = Console(width=max(120, Console().width))  # a pipe has 80 columns, and the tables more
+
+
+def endpoints_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Endpoint]:
+    """Every endpoint that would be asked, by the name it goes by."""
+    settings = GatewaySettings.of(sections)
+    found: dict[str, Endpoint] = {str(role): endpoint for role, endpoint in settings.roles.items()}
+    found |= {f"jury {i + 1}": endpoint for i, endpoint in enumerate(settings.jury)}
+    found |= {f"judge of {task}": endpoint for task, endpoint in settings.by_task.items()}
+    policy = policy_endpoint(sections.get("policy"))
+    return found | ({"policy": policy} if policy else {})
+
+
+def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
+    """Print the resolved endpoints. No character of a key is shown."""
+    view = Table(title="The judge gateway", title_justify="left")
+    view.add_column("role")
+    for column in (
+        "model",
+        "address",
+        "key",
+        "effort",
+        "concurrency",
+        "rpm / tpm",
+        "time-out / deadline",
+        "$ in / out",
+    ):
+        view.add_column(column, overflow="fold")
+    for role, endpoint in endpoints_of(sections).items():
+        view.add_row(
+            role,
+            endpoint.model,
+            endpoint.address,
+            _key(endpoint),
+            endpoint.reasoning_effort or "",
+            str(endpoint.concurrency),
+            f"{_number(endpoint.requests_per_minute)} / {_number(endpoint.tokens_per_minute)}",
+            f"{endpoint.timeout_s:g} / {endpoint.deadline_s:g} s",
+            f"{_number(endpoint.price_in)} / {_number(endpoint.price_out)}",
+        )
+    console.print(view)
+    policy = GatewaySettings.of(sections).policy
+    rules = [f"cache {'on' if policy.cache else 'off'}", f"lost sessions up to {policy.max_failure_rate:.0%}"]
+    rules.append(f"budget {'none' if policy.budget_usd is None else f'${policy.budget_usd:,.2f}'}")
+    console.print("; ".join(rules))
+    return 0
+
+
+def _key(endpoint: Endpoint) -> str:
+    if endpoint.api_key_env is None:
+        return "none needed"
+    return f"{endpoint.api_key_env}: {'set' if os.environ.get(endpoint.api_key_env) else 'NOT SET'}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,g}"
+
+
+async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
+    """One real call a role; 1 where one fails."""
+    failed, seen = 0, dict[Endpoint, str]()
+    for role, endpoint in endpoints_of(sections).items():
+        if endpoint in seen:
+            console.print(f"{role}: as {seen[endpoint]}")
+            continue
+        seen[endpoint] = role
+        talks = role in ("partner", "policy")
+        start = time.perf_counter()
+        try:
+            model = ChatModel.connect(endpoint) if talks else Judge.connect(endpoint)
+            try:
+                await model.check()
+            finally:
+                await model.close()
+        except (JudgeFailure, MissingKey) as error:
+            failed += 1
+            console.print(f"{role}: FAILED  {error}", markup=False)
+            continue
+        form = "" if talks else f", answers come as {model.line.mode}"
+        console.print(f"{role}: {endpoint.name} works, {time.perf_counter() - start:.2f} s{form}", markup=False)
+    return 1 if failed else 0
+
+
+async def ask_canaries(sections: Mapping[str, Mapping[str, Any]], raw: bool, out: Path | None) -> int:
+    """Run the canary suite; 1 where the judge was fooled or does not tell good from bad."""
+    async with _connected(sections) as gateway:
+        await gateway.judge.check()
+        outcomes = await canaries.run(gateway.judge, raw=raw)
+        console.print(canaries.table(outcomes))
+        _finish(gateway, "canaries", canaries.to_json(outcomes), out)
+    return canaries.verdict(outcomes)
+
+
+async def ask_agreement(
+    sections: Mapping[str, Mapping[str, Any]], labels: Path, repeats: int, seed: int, out: Path | None
+) -> int:
+    """Compare the judge with people's labels; 1 where it gave no verdict at all."""
+    read = agree.read_labels(labels)
+    async with _connected(sections) as gateway:
+        await gateway.judge.check()
+        agreement = await agree.compare(gateway.judge, read, repeats=repeats, seed=seed)
+        console.print(agree.table(agreement))
+        _finish(gateway, "agree", agreement.to_json(), out)
+    return 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
+
+
+@asynccontextmanager
+async def _connected(sections: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Gateway]:
+    """A cache only where judge.cache_dir names a place for it: there is no run folder here."""
+    gateway = Gateway.connect(GatewaySettings.of(sections))
+    try:
+        yield gateway
+    finally:
+        await gateway.close()
+
+
+def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:
+    if out is not None:
+        out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    ledger = Ledger()
+    ledger.add(task, gateway.usage())
+    console.print(table(ledger))
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0; 1 where a check failed."""
+    parser = Parser(prog="python -m soul.judge", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("show", "check", "canaries", "agree"):
+        command = commands.add_parser(name)
+        command.add_argument("settings", nargs="*", help="section.key=value")
+        command.add_argument("--no-cache", action="store_true", help="ask anew even where an answer is known")
+        if name in ("canaries", "agree"):
+            command.add_argument("--json", type=output_file, help="write the results here")
+        if name == "canaries":
+            command.add_argument("--raw", action="store_true", help="also ask what the gateway would refuse to ask")
+        if name == "agree":
+            command.add_argument("--labels", type=existing_file, required=True, help="JSON lines with people's labels")
+            command.add_argument("--repeats", type=positive_int, default=1, help="judgments of each record")
+            command.add_argument("--seed", type=non_negative_int, default=0, help="order of the conversations in pairs")
+    args = parser.parse_args(arguments)
+    sections = sections_of(args.settings)
+    if args.no_cache:
+        sections.setdefault("judge", {})["cache"] = False
+    if args.command == "show":
+        return show(sections)
+    if args.command == "check":
+        return asyncio.run(check(sections))
+    if args.command == "canaries":
+        return asyncio.run(ask_canaries(sections, args.raw, args.json))
+    return asyncio.run(ask_agreement(sections, args.labels, args.repeats, args.seed, args.json))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

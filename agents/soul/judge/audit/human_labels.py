@@ -1,0 +1,210 @@
+"""Human labels of simulated conversations, read from a file: what a judge is compared with.
+
+Two kinds of records, told apart by their label, mixed at will (JSONL, or a .json file with one list):
+
+    {"conversation_id": .., "real": [{role, content}, ..], "simulated": [..], "human_score": 0.7 or [0.6, null, 0.8]}
+    {"conversation_id": .., "real": [..], "simulated": [..], "human_label": "real" | "simulated" | "tie", or a list}
+
+MirrorBench's own annotation files (`gteval_labeled.json`, `pi_pairwise_labeled.json`) are read as they are; its
+pairwise records hide which side is simulated, so `pi_pairwise_judge_scores.json` must lie beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from soul.errors import BadRow
+from soul.message import Message
+from soul.tasks.mirrorbench_judges import WIN, Taken
+
+REMEDY = "Correct the record; the docstring of agents/soul/judge/audit/human_labels.py shows both kinds."
+SLOT = "ground_truth_synthetic_slot"  # MirrorBench's name for the side on which the simulated conversation stands
+
+
+class Turn(BaseModel):
+    """One turn of a labelled conversation; what else the record holds of it never reaches the judge."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+def _with_user(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    if not any(turn.role == "user" for turn in turns):
+        raise ValueError("holds no turn of the user, and it is the user who is judged")
+    return turns
+
+
+def _labelled(labels: tuple[Any, ...]) -> tuple[Any, ...]:
+    if all(label is None for label in labels):
+        raise ValueError("no annotator has labelled this record yet; label it or take it out of the file")
+    return labels
+
+
+def _each_annotator(label: Any) -> Any:
+    return label if isinstance(label, list | tuple) else (label,)
+
+
+Turns = Annotated[tuple[Turn, ...], AfterValidator(_with_user)]
+Score = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]  # strict: true is not a 1
+
+
+class _Label(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
+
+    conversation_id: str = Field(validation_alias=AliasChoices("conversation_id", "sample_id"))
+    real: Turns = Field(validation_alias=AliasChoices("real", "real_conversation"))
+    simulated: Turns = Field(validation_alias=AliasChoices("simulated", "synthetic_conversation"))
+
+    @property
+    def conversations(self) -> tuple[list[Message], list[Message]]:
+        """The real and the simulated conversation, as judges are shown them."""
+        real, simulated = (
+            [Message(role=t.role, content=t.content) for t in side] for side in (self.real, self.simulated)
+        )
+        return real, simulated
+
+
+class GTEvalLabel(_Label):
+    """How closely people found the simulated user's turns to resemble the real user's, one score an annotator."""
+
+    scores: Annotated[tuple[Score | None, ...], BeforeValidator(_each_annotator), AfterValidator(_labelled)] = Field(
+        validation_alias=AliasChoices("human_score", "human_label")
+    )
+
+
+class PairwiseLabel(_Label):
+    """Whose user people took for the human, one label an annotator."""
+
+    labels: Annotated[tuple[Taken | None, ...], BeforeValidator(_each_annotator), AfterValidator(_labelled)] = Field(
+        validation_alias="human_label"
+    )
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """The labels as numbers, as `Pairwise.score` has them."""
+        return tuple(None if label is None else WIN[label] for label in self.labels)
+
+
+Label = GTEvalLabel | PairwiseLabel
+
+
+def read_labels(path: str | Path) -> list[Label]:
+    """All labelled records of a file, in order.
+
+    Raises:
+        BadRow: naming file, line, field and remedy.
+    """
+    path = Path(path)
+    slots = _slots(path)
+    places: dict[tuple[Any, ...], str] = {}
+    labels: list[Label] = []
+    for where, record in _records(path):
+        label = _parse(record, where, path, slots)
+        pair = (type(label), label.conversation_id, label.real, label.simulated)
+        if pair in places:
+            raise BadRow(
+                f"{where}: the same pair of conversations is labelled in {places[pair]}. Two records would count as "
+                "two pairs; give the labels of several annotators as one list in one record."
+            )
+        places[pair] = where
+        labels.append(label)
+    if not labels:
+        raise BadRow(f"{path}: the file holds no record. Check the path, or export the labels again.")
+    return labels
+
+
+def _records(path: Path) -> Iterator[tuple[str, Any]]:
+    """Every record with its place, for messages."""
+    if not path.is_file():
+        raise BadRow(f"{path}: there is no such file. Name a .jsonl or .json file with human labels.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix == ".json":
+            records = json.loads(text)
+            if not isinstance(records, list):
+                raise BadRow(f"{path}: expected one list of records. Name it .jsonl if it holds one record a line.")
+            yield from ((f"{path}, record {number}", record) for number, record in enumerate(records, 1))
+            return
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise BadRow(
+            f"{path}: not readable as JSON ({error}). Export it again as UTF-8, or name it .jsonl if it holds one "
+            "record a line."
+        ) from error
+    for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON strings may hold U+2028
+        if line.strip():
+            where = f"{path}, line {number}"
+            try:
+                record = json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise BadRow(f"{where}: not JSON ({error}). Write one record a line.") from error
+            yield where, record
+
+
+def _parse(record: Any, where: str, path: Path, slots: Mapping[Any, Any]) -> Label:
+    if not isinstance(record, dict):
+        raise BadRow(f"{where}: expected an object, got {type(record).__name__}. {REMEDY}")
+    blind = "conversation_a" in record
+    try:
+        if blind:
+            record = _unblind(record, path, slots)
+        label = record.get("human_label", record.get("human_score"))
+        first = next((one for one in _each_annotator(label) if one is not None), None)
+        kind = PairwiseLabel if blind or isinstance(first, str) else GTEvalLabel
+        return kind.model_validate(record)
+    except ValidationError as error:
+        first_error = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first_error["loc"])
+        message = "is missing" if first_error["type"] == "missing" else first_error["msg"].removeprefix("Value error, ")
+        raise BadRow(f"{where}, field {name}: {message}. {REMEDY}") from error
+    except ValueError as error:
+        raise BadRow(f"{where}, field {error} {REMEDY}") from error
+
+
+def _unblind(record: Mapping[str, Any], path: Path, slots: Mapping[Any, Any]) -> dict[str, Any]:
+    """A pairwise record of MirrorBench (conversations a and b, label A, B or Tie) in our words.
+
+    Raises:
+        ValueError: with the field's name first.
+    """
+    slot = record.get(SLOT) or slots.get(record.get("sample_id"))
+    if slot not in ("A", "B"):
+        raise ValueError(
+            f'{SLOT}: does not say which side is simulated, "A" or "B". Put MirrorBench\'s {_beside(path).name} beside '
+            "the file, or add the field to the record."
+        )
+    taken = {"A": "simulated" if slot == "A" else "real", "B": "simulated" if slot == "B" else "real", "TIE": "tie"}
+
+    def in_our_words(label: Any) -> str | None:
+        if label is not None and str(label).strip().upper() not in taken:
+            raise ValueError(f"human_label: expected A, B or Tie, got {label!r}.")
+        return None if label is None else taken[str(label).strip().upper()]
+
+    a, b = record.get("conversation_a"), record.get("conversation_b")
+    return {
+        **record,
+        "real": b if slot == "A" else a,
+        "simulated": a if slot == "A" else b,
+        "human_label": [in_our_words(label) for label in _each_annotator(record.get("human_label"))],
+    }
+
+
+def _beside(path: Path) -> Path:
+    """Where MirrorBench's export keeps what annotators must not see."""
+    return path.with_name(f"{path.stem.removesuffix('_labeled').removesuffix('_samples')}_judge_scores.json")
+
+
+def _slots(path: Path) -> dict[Any, Any]:
+    beside = _beside(path)
+    if not beside.is_file():
+        return {}
+    try:
+        return {record.get("sample_id"): record.get(SLOT) for record in json.loads(beside.read_text(encoding="utf-8"))}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise BadRow(f"{beside}: expected a list of records with sample_id and {SLOT} ({error}).") from error

@@ -1,0 +1,294 @@
+"""One request after another to one endpoint: retries, deadline, limits, accounting.
+
+A 429 is no failure of a request: the endpoint has not taken it yet. The call goes back to the gate, which knows when
+the endpoint may be asked again, and waits there until its deadline. Other transient errors (5xx, time-outs, broken
+connections) are sent again with jitter, or after what Retry-After says, up to `max_attempts` times; what cannot heal
+fails at once. The SDK's own retries are off: two retry loops multiply. Failures are typed, and never repeat the key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import openai
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from soul.errors import TRANSIENT, Cause, JudgeFailure, MissingKey
+from soul.judge.call.completion import Tokens
+from soul.judge.call.endpoint import MODES, Endpoint, StructuredMode
+from soul.judge.call.exchange import classify, exchange, was_sent, words_of
+from soul.judge.call.retry_after import retry_after
+from soul.judge.call.usage import Usage
+from soul.judge.throttle.circuit_breaker import OK
+from soul.judge.throttle.local_gate import Gate
+from soul.judge.throttle.wait_notice import FailureNotice, Reason, WaitNotice, calls
+from soul.message import Message
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+_BACKOFF = wait_random_exponential(multiplier=0.5, max=20.0)
+_GUESSED_COMPLETION = 300.0  # tokens, before the first answer tells better
+
+
+def _wait(state: RetryCallState) -> float:
+    asked = retry_after(state.outcome.exception() if state.outcome else None)
+    return _BACKOFF(state) if asked is None else asked
+
+
+@dataclass
+class Deadline:
+    """The end of one call with all its retries and re-asks. The clock starts with its first request: time in the queue
+    belongs to the run's limits, not to the endpoint."""
+
+    seconds: float
+    _end: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the clock has started."""
+        return self._end is not None
+
+    def left(self) -> float:
+        """Seconds left; starts the clock."""
+        now = time.monotonic()
+        if self._end is None:
+            self._end = now + self.seconds
+        return self._end - now
+
+    def passed(self, state: RetryCallState) -> bool:
+        """Tenacity's question, before a wait: is there no time for another attempt?"""
+        return self.left() <= state.upcoming_sleep
+
+
+class Line:
+    """The connection to one endpoint. Shared by everyone who asks it; counters are the caller's.
+
+    The client is made with the first request, so that a role which nobody asks needs no key.
+
+    Attributes:
+        mode: how structured answers are asked for; `settled` once an answer has come that way (judge.py).
+        claimed: around waits for an answer that another process is asking for (judge.py).
+    """
+
+    def __init__(self, endpoint: Endpoint, gate: Gate, client: openai.AsyncOpenAI | None = None) -> None:
+        self.endpoint, self.gate = endpoint, gate
+        self.mode: StructuredMode = MODES[0] if endpoint.structured == "auto" else endpoint.structured
+        self.settled = endpoint.structured != "auto"
+        self._client = client
+        self._url: str | None = None
+        self._completion_tokens = _GUESSED_COMPLETION
+        self._failed: Cause | None = None  # why the last request that will be sent again failed
+        self.claimed = WaitNotice(self._explain_claimed)
+        self._resting = 0  # calls that wait to be sent again
+        self._failures = FailureNotice(endpoint.name)
+
+    @property
+    def client(self) -> openai.AsyncOpenAI:
+        """The SDK's client.
+
+        Raises:
+            MissingKey: the key's variable is not set.
+        """
+        if self._client is None:
+            self._client = self.endpoint.client()
+        return self._client
+
+    async def close(self) -> None:
+        """Close the connections, if there are any."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def request(
+        self,
+        messages: Sequence[Message],
+        usage: Usage,
+        read: Callable[[str], T],
+        deadline: Deadline,
+        response_format: dict[str, Any] | None = None,
+        as_it_is: bool = False,
+        seed: int | None = None,
+    ) -> T:
+        """One chat completion, with retries of what is transient.
+
+        Args:
+            read: makes the result from the answer's text; what it raises counts as the request's outcome.
+            as_it_is: an empty, cut-off or refusing answer is an answer too: a policy's, which is judged.
+            seed: of this request; None: the endpoint's, if it has one.
+
+        Raises:
+            JudgeFailure: typed; the detail names model and address.
+        """
+        try:
+            self.client  # noqa: B018 - made here, so that a missing key is this call's failure
+        except MissingKey as error:
+            raise JudgeFailure("auth", str(error)) from error
+        body = self._body(messages, response_format, seed)
+        retrying = AsyncRetrying(
+            stop=lambda state: stop_after_attempt(self.endpoint.max_attempts)(state) or deadline.passed(state),
+            wait=_wait,
+            before_sleep=self._note_failure,
+            sleep=self._sleep,
+            retry=retry_if_exception(lambda error: classify(error) in TRANSIENT - {"rate_limit"}),
+            reraise=True,
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    usage.retries += attempt.retry_state.attempt_number > 1
+                    return await self._until_taken(body, usage, read, deadline, as_it_is)
+        except Exception as error:
+            cause = classify(error)
+            if cause is None:
+                raise
+            raise JudgeFailure(cause, self._detail(error)) from None
+        raise AssertionError("tenacity ends with a result or an exception")
+
+    def _note_failure(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, Exception):
+            self._failed = classify(error)
+            attempts = f"attempt {state.attempt_number} of {self.endpoint.max_attempts}"
+            logger.debug("%s failed, %s: %s", attempts, self._failed, self._detail(error))
+
+    async def _sleep(self, seconds: float) -> None:
+        self._resting += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._resting -= 1
+
+    def _explain_claimed(self, waiting: int, left_s: Sequence[float]) -> Reason:
+        text = f"{calls(waiting)} for answers of {self.endpoint.name} that another process is asking for"
+        return Reason("claimed", f"{text}, {max(left_s):.0f} s at most")
+
+    def _path(self) -> str:
+        """The whole URL: the SDK takes a tenth of its CPU for a call to join a path to its base URL."""
+        if self._url is None:
+            base = str(self.client.base_url)
+            self._url = "/chat/completions" if "?" in base else f"{base.rstrip('/')}/chat/completions"
+        return self._url
+
+    async def _until_taken(
+        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
+    ) -> T:
+        """One attempt that counts: however often the endpoint answers 429 first.
+
+        Raises:
+            JudgeFailure: `rate_limit` at the deadline; at once where the endpoint asks to wait for longer.
+        """
+        while True:
+            try:
+                return await self._attempt(body, usage, read, deadline, as_it_is)
+            except openai.RateLimitError as error:
+                if classify(error) != "rate_limit":
+                    raise
+                self._failed = "rate_limit"
+                asked, left = retry_after(error) or 0.0, deadline.left()
+                if left <= asked:
+                    deadline_s = f"deadline_s={self.endpoint.deadline_s:g} leaves {max(0.0, left):.0f} s"
+                    detail = f"{words_of(error)}; it asks to wait for {asked:.0f} s, and {deadline_s}"
+                    raise JudgeFailure("rate_limit", detail) from error
+                usage.retries += 1
+
+    async def _admitted(self, estimated: float, deadline: Deadline) -> int:
+        """Wait at the gate, at most until the deadline where the call has been sent before."""
+        if not deadline.runs:
+            return await self.gate.enter(estimated, patience_s=deadline.seconds)
+        within = asyncio.timeout(max(0.0, deadline.left()))
+        try:
+            async with within:
+                return await self.gate.enter(estimated, again=True)
+        except TimeoutError:
+            if not within.expired():
+                raise
+            detail = f"the call's deadline of {deadline.seconds:g} s is over; it waited to be sent again"
+            raise JudgeFailure(self._failed or "timeout", detail) from None
+
+    async def _attempt(
+        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
+    ) -> T:
+        characters = sum(len(m["content"]) for m in body["messages"])
+        prompt = characters / 4
+        estimated = prompt + self._completion_tokens
+        queued = time.perf_counter()
+        waves = await self._admitted(estimated, deadline)
+        start = time.perf_counter()
+        usage.queued_s += start - queued
+        usage.requests += 1
+        tokens: Tokens | None = None
+        outcome: str | None = None
+        used, cost, detail, asked = estimated, 0.0, "", None
+        try:
+            # The SDK's time-out is one for each read: an answer that trickles in would never meet it.
+            async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
+                completion = await exchange(self.client, self._path(), body)
+            tokens = completion.tokens(characters, self.endpoint.max_output_tokens)
+            expected = (prompt, self._completion_tokens)
+            cost = usage.answered(self.endpoint, tokens, time.perf_counter() - start, expected)
+            if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
+                used = float(tokens.prompt_tokens + tokens.completion_tokens)
+                self._completion_tokens += 0.1 * (tokens.completion_tokens - self._completion_tokens)
+            usage.cut_off += as_it_is and completion.cut_off
+            result = read(completion.text(as_it_is))
+            outcome = OK
+            return result
+        except Exception as error:
+            outcome, detail, asked = classify(error), self._detail(error), retry_after(error)
+            if outcome in TRANSIENT and outcome != "rate_limit":  # the gate says that the calls of those wait
+                self._failures.add(outcome, detail, self._resting)
+            if outcome == "bad_request" and self._still_detecting(body):
+                outcome = None  # the endpoint is well, it only does not know this form
+            if tokens is None and was_sent(error):
+                cost = usage.unanswered(self.endpoint, prompt)
+            raise
+        except asyncio.CancelledError:  # the caller gave up; the endpoint may answer, and count, all the same
+            if tokens is None:
+                cost = usage.unanswered(self.endpoint, prompt)
+            raise
+        finally:
+            usage.seconds += time.perf_counter() - start
+            self.gate.leave(outcome, estimated, used, cost, detail, waves, asked)
+
+    def _still_detecting(self, body: dict[str, Any]) -> bool:
+        """Whether this request tried a form of structured answers that the endpoint is not known to take."""
+        form = (body.get("response_format") or {}).get("type", "prompt")
+        return form != "prompt" and not (self.settled and form == self.mode)
+
+    def _body(
+        self, messages: Sequence[Message], response_format: dict[str, Any] | None, seed: int | None
+    ) -> dict[str, Any]:
+        endpoint = self.endpoint
+        optional = {
+            "reasoning_effort": endpoint.reasoning_effort,
+            "temperature": endpoint.temperature,
+            "top_p": endpoint.top_p,
+            "seed": endpoint.seed if seed is None else seed,
+            "max_completion_tokens": endpoint.max_output_tokens,
+            "response_format": response_format,
+        }
+        chosen = {key: value for key, value in optional.items() if value is not None}
+        return {"model": endpoint.model, "messages": [_sendable(message) for message in messages], **chosen}
+
+    def _detail(self, error: Exception) -> str:
+        """One line for traces and logs. Endpoints repeat a wrong key in their answer: it goes."""
+        text = error.detail if isinstance(error, JudgeFailure) else words_of(error)
+        if isinstance(error, JudgeFailure) and text.startswith(self.endpoint.name):
+            return text
+        key = self._client.api_key if self._client else ""
+        return f"{self.endpoint.name}: {self.endpoint.without_secrets(text, key)}"
+
+
+def _sendable(message: Message) -> Message:
+    """A policy may write half a surrogate pair, which no request can carry: it goes as U+FFFD."""
+    content = message["content"]
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        whole = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return {"role": message["role"], "content": whole}
+    return message

@@ -1,0 +1,129 @@
+"""What calls cost: tokens, money, time. Counted per session and role, merged per step, per task and per run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from soul.errors import Cause
+from soul.judge.call.completion import Tokens
+from soul.judge.call.endpoint import Endpoint
+
+_BUCKET = math.log(1.05)  # latencies are kept in buckets of 5 percent: small, and they add up
+
+
+@dataclass
+class Usage:
+    """Counters of one role. `merge` adds them up.
+
+    Attributes:
+        calls: what was asked for (`ask` and `chat`), answered from the cache or not.
+        requests: HTTP requests sent.
+        retries: requests sent again after a transient error.
+        reasks: requests sent again after an unusable answer.
+        cache_hits: calls that cost no request.
+        failures: final failures by cause.
+        cut_off: turns of a model under test that hit its token limit; they are judged as they are.
+        prompt_tokens: includes cached_tokens; completion_tokens includes reasoning_tokens.
+        cost_usd: of the requests that were sent; where an endpoint does not say how many tokens one took, estimated.
+            `unpriced` counts these: no price, no plausible count of tokens, or no answer at all, for which the prompt's
+            price is the least that it can have cost.
+        seconds: time in requests, summed.
+        queued_s: time spent waiting for the run's limits, summed.
+    """
+
+    calls: int = 0
+    requests: int = 0
+    retries: int = 0
+    reasks: int = 0
+    cache_hits: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    cut_off: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    seconds: float = 0.0
+    queued_s: float = 0.0
+    latency: Counter[int] = field(default_factory=Counter)  # log-bucket -> requests that were answered
+
+    def answered(
+        self, endpoint: Endpoint, tokens: Tokens | None, seconds: float, expected: tuple[float, float] = (0.0, 0.0)
+    ) -> float:
+        """Count one answered request.
+
+        Args:
+            tokens: plausible counts; what is None is unknown, and costs what was expected.
+            expected: tokens of prompt and completion, as estimated.
+
+        Returns:
+            What it cost, in US dollars (0.0 where the price is not known).
+        """
+        self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
+        prompt = tokens.prompt_tokens if tokens else None
+        completion = tokens.completion_tokens if tokens else None
+        inside = tokens.prompt_tokens_details if tokens else None
+        details = tokens.completion_tokens_details if tokens else None
+        cached = (inside.cached_tokens or 0) if inside else 0
+        self.prompt_tokens += prompt or 0
+        self.cached_tokens += cached
+        self.completion_tokens += completion or 0
+        self.reasoning_tokens += (details.reasoning_tokens or 0) if details else 0
+        self.unpriced += not endpoint.priced or prompt is None or completion is None
+        cost = endpoint.cost(
+            round(expected[0]) if prompt is None else prompt,
+            cached,
+            round(expected[1]) if completion is None else completion,
+        )
+        self.cost_usd += cost
+        return cost
+
+    def unanswered(self, endpoint: Endpoint, prompt_tokens: float) -> float:
+        """Count a request that was sent and brought no whole answer: it costs at least its prompt.
+
+        Returns:
+            The prompt's estimated price, in US dollars.
+        """
+        self.unpriced += 1
+        cost = endpoint.cost(round(prompt_tokens), 0, 0)
+        self.cost_usd += cost
+        return cost
+
+    def failed(self, cause: Cause) -> None:
+        """Count a final failure."""
+        self.failures[cause] += 1
+
+    def percentile(self, share: float) -> float | None:
+        """Seconds within which this share of the requests was answered (to 5 percent); None before the first."""
+        total = sum(self.latency.values())
+        seen = 0
+        for bucket in sorted(self.latency):
+            seen += self.latency[bucket]
+            if seen >= share * total:
+                return math.exp(bucket * _BUCKET)
+        return None
+
+    def merge(self, other: Usage) -> None:
+        """Add another count to this one."""
+        mine = vars(self)
+        for name, value in vars(other).items():
+            if isinstance(value, Counter):
+                mine[name].update(value)
+            else:
+                mine[name] += value
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that `of` reads back."""
+        buckets = {str(bucket): count for bucket, count in self.latency.items()}
+        return {**vars(self), "failures": dict(self.failures), "latency": buckets}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Usage:
+        """Read `to_json` back."""
+        buckets = Counter({int(bucket): count for bucket, count in value["latency"].items()})
+        return cls(**{**value, "failures": Counter(value["failures"]), "latency": buckets})

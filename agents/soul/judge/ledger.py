@@ -1,0 +1,139 @@
+"""What a run spent, by task and role: `usage.json` and the table at the end.
+
+It outlives the process: what was paid before a crash stays paid.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from soul.files.whole_file import write_whole
+from soul.judge.call.usage import Usage
+
+
+class Ledger:
+    """Usage by task and role."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, dict[str, Usage]] = {}
+
+    def add(self, task: str, usage: Mapping[str, Usage]) -> None:
+        """Add what one session of a task asked of each role."""
+        for role, count in usage.items():
+            self.tasks.setdefault(task, {}).setdefault(role, Usage()).merge(count)
+
+    def add_trace(self, trace: Mapping[str, Any]) -> None:
+        """Add a session from its trace (`Session.to_json`)."""
+        self.add(trace["task"], {role: Usage.of(value) for role, value in trace["usage"].items()})
+
+    def merge(self, other: Ledger) -> None:
+        """Add another ledger to this one."""
+        for task, usage in other.tasks.items():
+            self.add(task, usage)
+
+    def by_role(self) -> dict[str, Usage]:
+        """Over all tasks."""
+        total: dict[str, Usage] = {}
+        for _, role, usage in self:
+            total.setdefault(role, Usage()).merge(usage)
+        return total
+
+    def by_task(self) -> dict[str, Usage]:
+        """Over all roles."""
+        total: dict[str, Usage] = {}
+        for task, _, usage in self:
+            total.setdefault(task, Usage()).merge(usage)
+        return total
+
+    def total(self) -> Usage:
+        """Over everything."""
+        total = Usage()
+        for _, _, usage in self:
+            total.merge(usage)
+        return total
+
+    def __iter__(self) -> Iterator[tuple[str, str, Usage]]:
+        for task, roles in self.tasks.items():
+            for role, usage in roles.items():
+                yield task, role, usage
+
+    def save(self, path: Path) -> None:
+        """Write it as a whole: it is there complete, or as it was before."""
+        value = {
+            "total": numbers(self.total()),
+            "tasks": {task: {role: u.to_json() for role, u in roles.items()} for task, roles in self.tasks.items()},
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(value, indent=1))
+
+    @classmethod
+    def load(cls, path: Path) -> Ledger:
+        """Read it back; an empty one where there is no file."""
+        ledger = cls()
+        if path.exists():
+            value = json.loads(path.read_text(encoding="utf-8"))
+            for task, roles in value["tasks"].items():
+                ledger.add(task, {role: Usage.of(count) for role, count in roles.items()})
+        return ledger
+
+
+def numbers(usage: Usage) -> dict[str, float]:
+    """The counters that people watch: sums, shares, and percentiles of latency in seconds."""
+    found = {
+        "calls": usage.calls,
+        "requests": usage.requests,
+        "retries": usage.retries,
+        "reasks": usage.reasks,
+        "failures": sum(usage.failures.values()),
+        "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost_usd": usage.cost_usd,
+        "unpriced": usage.unpriced,
+        "seconds": usage.seconds,
+        "queued_s": usage.queued_s,
+    }
+    if usage.calls:
+        found["cache_hit_rate"] = usage.cache_hits / usage.calls
+    for share in (0.5, 0.95, 0.99):
+        if (seconds := usage.percentile(share)) is not None:
+            found[f"latency_p{100 * share:.0f}_s"] = seconds
+    return found
+
+
+def money(usage: Usage) -> str:
+    """The cost as people read it: a lower bound where some calls have no known price."""
+    if usage.unpriced and not usage.cost_usd:
+        return "price unknown" if usage.requests else "$0.00"
+    return f"{'at least ' if usage.unpriced else ''}${usage.cost_usd:,.2f}"
+
+
+def table(ledger: Ledger) -> Table:
+    """What a run spent, a line for each task and role."""
+    view = Table(title="What the judges cost", title_justify="left")
+    view.add_column("task")
+    view.add_column("role")
+    for name in ("calls", "cached", "failed", "tokens in", "tokens out", "p50 s", "p95 s", "cost"):
+        view.add_column(name, justify="right")
+    lines = [*ledger, *([("all", "all", ledger.total())] if sum(1 for _ in ledger) > 1 else [])]
+    for task, role, usage in lines:
+        n = numbers(usage)
+        view.add_row(
+            Text(task),  # a name, not markup
+            role,
+            f"{usage.calls:,}",
+            f"{n.get('cache_hit_rate', 0.0):.0%}",
+            f"{sum(usage.failures.values()):,}",
+            f"{usage.prompt_tokens:,}",
+            f"{usage.completion_tokens:,}",
+            *(f"{n[key]:.2f}" if key in n else "" for key in ("latency_p50_s", "latency_p95_s")),
+            money(usage),
+        )
+    return view

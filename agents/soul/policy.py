@@ -1,0 +1,84 @@
+"""The model under training or test, as a chat partner.
+
+A `Seat` is a place in an episode that the policy plays. Its conversation is append-only: every call of `say` gets
+the whole conversation so far, which extends what the seat said and saw before. Training plugs in a seat that keeps
+the sampled token ids (`ditto.rollout.agent_loop`); evaluation uses `OpenAISeat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from soul.errors import JudgeFailure, PolicyFailure
+from soul.judge import ChatModel, Gateway, Judge
+from soul.message import Message
+
+
+class Seat(Protocol):
+    """A place in an episode that the policy plays."""
+
+    async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
+        """Let the policy speak.
+
+        Args:
+            messages: the conversation so far as this seat sees it, feedback included.
+            base: the same conversation without the feedback, where that differs. A refined answer is trained in this
+                context (design section 7), so every message after the instructions must be the same in both.
+
+        Returns:
+            The policy's text, special tokens removed.
+
+        Raises:
+            PolicyFailure: no usable turn.
+        """
+        ...
+
+
+@dataclass
+class Players:
+    """The participants of one episode: the policy's seats, made when first asked for, and the models around them."""
+
+    new_seat: Callable[[str], Seat]
+    seats: dict[str, Seat] = field(default_factory=dict)
+    gateway: Gateway | None = None  # set by the driver
+
+    def policy(self, seat: str = "policy") -> Seat:
+        """The policy at the seat of that name."""
+        if seat not in self.seats:
+            self.seats[seat] = self.new_seat(seat)
+        return self.seats[seat]
+
+    @property
+    def partner(self) -> ChatModel:
+        """The other side of a dialogue, where a model plays it."""
+        return self._others().partner
+
+    @property
+    def environment(self) -> Judge:
+        """The world around a dialogue: next speaker, narrator, tool. It chats, and fills in schemas."""
+        return self._others().environment
+
+    def _others(self) -> Gateway:
+        if self.gateway is None:
+            raise RuntimeError("these players have no partner and no environment: give them a gateway")
+        return self.gateway
+
+
+@dataclass
+class OpenAISeat:
+    """The policy behind an OpenAI-compatible endpoint (evaluation of a checkpoint server or an API model).
+
+    Attributes:
+        seed: sent with every turn, where the endpoint is to sample reproducibly; None: not sent.
+    """
+
+    model: ChatModel
+    seed: int | None = None
+
+    async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
+        try:
+            return await self.model.say(messages, self.seed)
+        except JudgeFailure as error:
+            raise PolicyFailure(error.cause, error.detail) from error

@@ -1,0 +1,94 @@
+"""Find training rows that share a story, a conversation, a book or a user with rows that are evaluated.
+
+Comparing prompts is not enough: a paraphrase of an evaluation story has another prompt, and so has a second question
+about the same conversation. So each task names what ties its rows together (`Task.group_keys`), and two rows overlap if
+they share such a key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from soul.rows.task_files import TaskRow
+from soul.task import BOOK, GroupKey, Task
+
+EXAMPLES = 3
+
+# The task's name, "" for keys that hold across tasks, and the key.
+ScopedKey = tuple[str, GroupKey]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The rows of one task in one training file that share a group with evaluation rows.
+
+    Attributes:
+        rows: their places in the file, from 0.
+        groups: how many different groups they belong to.
+        examples: names of the first groups, at most three.
+    """
+
+    file: str
+    task: str
+    rows: tuple[int, ...]
+    groups: int
+    examples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = "; ".join([*self.examples, *(["..."] if self.groups > len(self.examples) else [])])
+        rows = f"{len(self.rows):,} {'row' if len(self.rows) == 1 else 'rows'}"
+        groups = f"{self.groups:,} {'group that is' if self.groups == 1 else 'groups that are'}"
+        return f"{self.file}: {self.task}: {rows} in {groups} also evaluated: {names}"
+
+
+class HeldOut:
+    """The groups that evaluation rows hold out from training."""
+
+    def __init__(self, rows: Iterable[TaskRow] = ()) -> None:
+        self._keys = {key for row in rows for key in held_out_keys(row)}
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def shared(self, row: TaskRow) -> list[ScopedKey]:
+        """The keys of a training row that are held out; empty where the row may be trained on."""
+        return [key for key in group_keys(row) if key in self._keys]
+
+    def overlaps(self, rows: Iterable[TaskRow]) -> list[Overlap]:
+        """The training rows that must not be trained on, by file and task."""
+        found: defaultdict[tuple[str, str], dict[int, list[ScopedKey]]] = defaultdict(dict)
+        for row in rows:
+            if shared := self.shared(row):
+                found[row.file, row.task.name][row.number] = shared
+        return [_overlap(file, task, by_row) for (file, task), by_row in found.items()]
+
+
+def group_keys(row: TaskRow) -> list[ScopedKey]:
+    """`Task.group_keys` of a row; keys of different tasks differ unless their kind holds across tasks."""
+    return _scoped(row.task, row.task.group_keys(row.row))
+
+
+def held_out_keys(row: TaskRow) -> list[ScopedKey]:
+    """`Task.held_out_keys` of a row, as `group_keys`."""
+    return _scoped(row.task, row.task.held_out_keys(row.row))
+
+
+def _scoped(task: Task[Any], keys: Sequence[GroupKey]) -> list[ScopedKey]:
+    return [("" if key.kind == BOOK else task.name, key) for key in keys if key.value]
+
+
+def _overlap(file: str, task: str, by_row: dict[int, list[ScopedKey]]) -> Overlap:
+    """Count groups: rows that share a key, directly or through other rows, are one group."""
+    group_of: dict[ScopedKey, int] = {}
+    members: dict[int, list[ScopedKey]] = {}  # first row of a group -> the keys of the group
+    for number, shared in by_row.items():
+        touched = {group_of[found] for found in shared if found in group_of}
+        first = min(touched, default=number)
+        merged = [found for group in sorted(touched) for found in members.pop(group)] + shared
+        members[first] = merged
+        group_of.update(dict.fromkeys(merged, first))
+    names = tuple(str(keys[0][1]) for keys in list(members.values())[:EXAMPLES])
+    return Overlap(file, task, tuple(by_row), len(members), names)

@@ -1,0 +1,108 @@
+"""Read task files: parquet in, validated rows out. An error names file, row, field and remedy.
+
+A file may hold several tasks; `data_source` says which task a row belongs to. Columns (original, section 4.0):
+`data_source`, `extra_info` (struct with all the task's fields and `index`) and, for verl, `prompt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from soul import tasks
+from soul.errors import BadRow, UnknownTask
+from soul.task import Row, Task
+
+COLUMNS = ("data_source", "extra_info")
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A validated row and its task."""
+
+    task: Task[Any]
+    row: Row
+    file: str
+    number: int  # position in the file, from 0
+
+    @property
+    def where(self) -> str:
+        """The row's place, for messages."""
+        return f"{self.file}, row {self.number}"
+
+
+def read_rows(files: Sequence[str]) -> list[TaskRow]:
+    """All rows of the files, in order.
+
+    Raises:
+        BadRow: a missing or empty file, a missing column, a wrong type, a gold answer that is not among the choices.
+    """
+    return [row for file in files for row in _read_file(file)]
+
+
+def _read_file(file: str) -> Iterator[TaskRow]:
+    if Path(file).is_dir():
+        raise BadRow(f"{file} is a folder. Name the parquet files in it.")
+    if not Path(file).is_file():
+        raise BadRow(f"{file}: there is no such file. Name parquet files with TRAIN_FILES and VAL_FILES, or see data/.")
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise BadRow(
+            f"{file}: not a readable parquet file ({' '.join(str(error).split())[:200]}). Build it again with "
+            "python -m data.<task>."
+        ) from error
+    missing = [column for column in COLUMNS if column not in table.column_names]
+    if missing:
+        raise BadRow(
+            f"{file}: the column {missing[0]!r} is missing (it has: {', '.join(table.column_names) or 'none'}). A task "
+            "file needs data_source and extra_info; python -m data.<task> writes such files."
+        )
+    if table.num_rows == 0:
+        raise BadRow(f"{file}: the file has no rows. Build it again, or drop it from the list of files.")
+    for number, record in enumerate(table.select(list(COLUMNS)).to_pylist()):
+        yield parse_row(record["data_source"], record["extra_info"], file, number)
+
+
+def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number: int = 0) -> TaskRow:
+    """Validate one record.
+
+    Raises:
+        BadRow: naming file, row and field.
+    """
+    where = f"{file}, row {number}"
+    if not isinstance(data_source, str):
+        raise BadRow(
+            f"{where}, field data_source: expected the name of a task, got {data_source!r}. Correct the record "
+            "or build the file again."
+        )
+    try:
+        task = tasks.load(data_source)
+    except UnknownTask as error:
+        raise BadRow(f"{where}, field data_source: {error}") from error
+    if not isinstance(extra_info, dict):
+        raise BadRow(
+            f"{where}, field extra_info: expected a struct of the task's fields, got {type(extra_info).__name__}. "
+            "Correct the record or build the file again."
+        )
+    try:
+        row = task.row_type.model_validate({"index": number, **{k: v for k, v in extra_info.items() if v is not None}})
+        task.check(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"]) or "extra_info"
+        message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+        raise BadRow(
+            f"{where}, field {name}: {message}. Correct the record or build the file again (schema: "
+            f"{task.row_type.__name__} in {task.row_type.__module__})."
+        ) from error
+    except ValueError as error:
+        name, _, message = str(error).partition(": ")
+        raise BadRow(f"{where}, field {name}: {message}. Correct the record or build the file again.") from error
+    return TaskRow(task, row, file, number)

@@ -1,0 +1,74 @@
+"""Make a row fit: shorten named fields, in a documented order, until its prompt has few enough tokens.
+
+The original cut prompts from the left, instructions first. Here a task names the fields that may be shortened
+(`Task.cuts`); instructions, question and options are never touched. What is left of a text is marked by "[...]".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from soul.task import Row, Task
+
+MARK = "[...]"
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A row that fits, the fields that were cut for it, and its length in tokens."""
+
+    row: Row
+    fields: tuple[str, ...]
+    length: int
+
+
+def fit(task: Task[Any], row: Row, measure: Callable[[Row], int], limit: int) -> Shortened | None:
+    """The row with as much of its fields as fits.
+
+    Args:
+        measure: the length of a row's prompt in tokens, by the policy's own tokenizer.
+
+    Returns:
+        None where even without all its cuttable fields the row is too long.
+    """
+    length = measure(row)
+    if length <= limit:
+        return Shortened(row, (), length)
+    cut: list[str] = []
+    for field, keep in task.cuts:
+        if not getattr(row, field):
+            continue
+        row = _shorten(row, field, keep, lambda candidate: measure(candidate) <= limit)
+        cut.append(field)
+        length = measure(row)
+        if length <= limit:
+            return Shortened(row, tuple(cut), length)
+    return None
+
+
+def _shorten(row: Row, field: str, keep: Literal["start", "end"], fits: Callable[[Row], bool]) -> Row:
+    """The row with as much of one field as fits; with nothing of it where that does not fit either."""
+    value = getattr(row, field)
+    pieces = list(value) if isinstance(value, list | tuple) else str(value).split()
+
+    def with_pieces(count: int) -> Row:
+        return row.model_copy(update={field: _part(value, pieces, count, keep)})
+
+    low, high = 0, len(pieces) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(with_pieces(middle)) else (low, middle - 1)
+    return with_pieces(low)
+
+
+def _part(value: Any, pieces: list[Any], count: int, keep: Literal["start", "end"]) -> Any:
+    """`count` pieces of a field: words of a text, items of a list."""
+    part = pieces[:count] if keep == "start" else pieces[len(pieces) - count :]
+    if isinstance(value, list | tuple):
+        return type(value)(part)
+    if count == len(pieces):
+        return value
+    text = " ".join(part)
+    return f"{text} {MARK}".strip() if keep == "start" else f"{MARK} {text}".strip()

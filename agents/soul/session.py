@@ -1,0 +1,265 @@
+"""Draft -> verdict -> gate -> feedback -> refined -> verdict: the ONE driver, for every task.
+
+`run_session` is one coroutine per session. All sessions of all prompts run at the same time and nothing waits for the
+batch. Draft and refined episode go through the same `play` and the same `judge`. Whatever fails inside a session ends
+as a `Failure` with its stage and cause: it is masked and counted, never turned into a score, and stops nobody else. An
+episode in which the policy said nothing that could be judged is no failure: it gets the task's lowest reward, unasked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from soul.errors import Cause, SessionError
+from soul.judge import Contentless, Gateway, Usage
+from soul.judge.call.untrusted import neutral
+from soul.judge.jury import deliberate
+from soul.policy import Players
+from soul.rows.leaks import is_empty, redact
+from soul.task import Episode, Row, Task, Verdict
+
+SAID_NOTHING = (
+    "Nothing in what you said could be judged. Say something of substance, in the form that the task asks for."
+)
+Context = Literal["base", "feedback"]
+Stage = Literal["play", "judge", "feedback"]
+T = TypeVar("T")
+
+
+class RefineSettings(BaseModel):
+    """When a draft gets feedback and a refined episode (design section 5)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    when: str = "always"  # always | failed | below:<reward>
+    until_step: int | None = None  # no refinement after this training step
+    max_feedback_chars: int = 3000
+    reveal_reference: bool = False  # ablation: let the gold answer into the feedback
+    episode_deadline_s: float | None = Field(default=None, gt=0)  # the play of one episode; None: no deadline
+
+    @field_validator("when")
+    @classmethod
+    def _known_gate(cls, when: str) -> str:
+        if when in ("always", "failed") or re.fullmatch(r"below:-?\d+(\.\d+)?", when):
+            return when
+        raise ValueError(f"refine.when={when!r}: use always, failed or below:<reward>, e.g. below:0.4")
+
+    def opens(self, verdict: Verdict, step: int, full_marks: float) -> bool:
+        """Whether the gate lets this draft through to a refined episode."""
+        if self.until_step is not None and step > self.until_step:
+            return False
+        if self.when == "always":
+            return True
+        bar = full_marks if self.when == "failed" else float(self.when.removeprefix("below:"))
+        return verdict.reward < bar
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong, where: masked and counted, never a score."""
+
+    stage: Stage
+    cause: Cause
+    detail: str
+
+
+@dataclass
+class Attempt:
+    """One episode and its verdict; either both are there, or `failure` says why not."""
+
+    players: Players
+    episode: Episode | None = None
+    verdict: Verdict | None = None
+    failure: Failure | None = None
+    contentless: bool = False  # the policy said nothing; the verdict is the task's lowest reward
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def valid(self) -> bool:
+        return self.verdict is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """What the trace keeps of the attempt."""
+        return {
+            **(self.episode.to_json() if self.episode else {"seats": None, "ended": None}),
+            "reward": self.verdict.reward if self.verdict else None,
+            "metrics": dict(self.verdict.metrics) if self.verdict else None,
+            "critique": self.verdict.critique if self.verdict else None,
+            "jury": [opinion.to_json() for opinion in self.verdict.jury] if self.verdict else [],
+            "contentless": self.contentless,
+            "valid": self.valid,
+            "failure": vars(self.failure) if self.failure else None,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass
+class Session:
+    """One draft and what follows from it."""
+
+    task: str
+    row_index: int
+    step: int
+    draft: Attempt
+    feedback: str | None = None
+    feedback_failure: Failure | None = None
+    redactions: int = 0  # places of the feedback that were blanked
+    full_marks: float = 1.0  # the reward of a right answer: the best of the task's headline
+    refined: Attempt | None = None
+    prompts: tuple[str, ...] = ()  # the judge prompts of the task, with their versions
+    usage: dict[str, Usage] = field(default_factory=dict)  # by role
+
+    def to_json(self) -> dict[str, Any]:
+        """The session's trace line, but for what only the trainer knows (advantages)."""
+        return {
+            "task": self.task,
+            "row": self.row_index,
+            "step": self.step,
+            "draft": self.draft.to_json(),
+            "feedback": self.feedback,
+            "feedback_failure": vars(self.feedback_failure) if self.feedback_failure else None,
+            "redactions": self.redactions,
+            "full_marks": self.full_marks,
+            "prompts": list(self.prompts),
+            "refined": self.refined.to_json() if self.refined else None,
+            "usage": {role: usage.to_json() for role, usage in self.usage.items()},
+        }
+
+
+async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
+    """Run one stage; an exception of any kind becomes this session's own failure (design section 5)."""
+    try:
+        return await work
+    except Contentless:
+        raise  # no failure: the driver knows what it is worth
+    except SessionError as error:
+        return Failure(stage, error.cause, error.detail)
+    except TimeoutError:
+        return Failure(stage, "deadline", "refine.episode_deadline_s is over")
+    except Exception:  # noqa: BLE001 - a bug in one task's code must not end the run; the trace keeps its traceback
+        return Failure(stage, "task_error", traceback.format_exc(limit=-8))
+
+
+async def _attempt(
+    task: Task[Any], row: Row, players: Players, gateway: Gateway, feedback: str | None, settings: RefineSettings
+) -> Attempt:
+    attempt = await play(task, row, players, gateway, feedback, settings)
+    if attempt.episode is not None:
+        await score(attempt, task, row, gateway)
+    return attempt
+
+
+async def play(
+    task: Task[Any], row: Row, players: Players, gateway: Gateway, feedback: str | None, settings: RefineSettings
+) -> Attempt:
+    """Play a row: an attempt with its episode, or why there is none; not judged yet (`score`)."""
+    attempt = Attempt(replace(players, gateway=gateway))
+    start = time.perf_counter()
+    playing = asyncio.wait_for(task.play(row, attempt.players, feedback), settings.episode_deadline_s)
+    episode = await _guarded("play", playing)
+    attempt.seconds["play"] = time.perf_counter() - start
+    if isinstance(episode, Failure):
+        attempt.failure = episode
+    else:
+        attempt.episode = episode
+    return attempt
+
+
+async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -> None:
+    """Judge an attempt's episode: its verdict, or why there is none, is written into it."""
+    assert attempt.episode is not None
+    start = time.perf_counter()
+    try:
+        verdict = await _guarded("judge", deliberate(task, row, attempt.episode, gateway))
+    except Contentless:
+        worst = task.headline.worst
+        attempt.contentless, verdict = True, Verdict(worst, {task.headline.name: worst}, SAID_NOTHING)
+    attempt.seconds["judge"] = time.perf_counter() - start
+    if isinstance(verdict, Failure):
+        attempt.failure = verdict
+    elif not math.isfinite(verdict.reward):
+        attempt.failure = Failure("judge", "invalid", f"the reward is {verdict.reward}")
+    else:
+        attempt.verdict = verdict
+
+
+async def _safe_feedback(
+    task: Task[Any], row: Row, draft: Attempt, gateway: Gateway, settings: RefineSettings
+) -> tuple[str, int] | None:
+    """The text that the refined episode sees: length-capped, without control tokens and without the gold answer; and
+    how much was blanked."""
+    assert draft.episode is not None and draft.verdict is not None
+    redactions = 0
+    try:
+        text = await task.feedback(row, draft.episode, draft.verdict, gateway.feedback)
+    except Contentless:
+        text = SAID_NOTHING
+    if text is None:
+        return None
+    text = neutral(text)  # a critic may quote what the policy wrote
+    if not settings.reveal_reference:
+        text, redactions = redact(text, task.secrets(row), task.choices(row))
+    return text[: settings.max_feedback_chars], redactions
+
+
+async def run_session(
+    task: Task[Any],
+    row: Row,
+    new_players: Callable[[Context], Players],
+    gateway: Gateway,
+    settings: RefineSettings,
+    *,
+    step: int = 0,
+    refine: bool = True,
+) -> Session:
+    """Play one session of a row.
+
+    Args:
+        new_players: makes the participants of one episode; "feedback" is the context of the refined one.
+        gateway: judge, feedback, partner and environment; the session counts its own calls on a scope of it.
+        step: the training step, for the gate.
+        refine: False at validation and test: no feedback is made and no refined episode is played.
+
+    Returns:
+        The session. It never raises for what happens inside: see `Attempt.failure` and `feedback_failure`.
+    """
+    scope = gateway.scope(task.name)
+    draft = await _attempt(task, row, new_players("base"), scope, None, settings)
+    prompts = tuple(prompt.id for prompt in task.prompts)
+    session = Session(task.name, row.index, step, draft, full_marks=task.headline.high, prompts=prompts)
+    if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):
+        await _refine(session, task, row, new_players, scope, settings)
+    session.usage = scope.usage()
+    return session
+
+
+async def _refine(
+    session: Session,
+    task: Task[Any],
+    row: Row,
+    new_players: Callable[[Context], Players],
+    scope: Gateway,
+    settings: RefineSettings,
+) -> None:
+    """Feedback and the refined episode."""
+    start = time.perf_counter()
+    feedback = await _guarded("feedback", _safe_feedback(task, row, session.draft, scope, settings))
+    session.draft.seconds["feedback"] = time.perf_counter() - start
+    if isinstance(feedback, Failure):
+        session.feedback_failure = feedback
+    elif feedback is not None:
+        text, session.redactions = feedback
+        if is_empty(text):
+            session.feedback_failure = Failure("feedback", "leak", "nothing was left once the answer was withheld")
+            return
+        session.feedback = text
+        session.refined = await _attempt(task, row, new_players("feedback"), scope, text, settings)

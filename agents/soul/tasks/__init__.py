@@ -1,0 +1,206 @@
+"""The registry of tasks: names, classes and the 27 evaluation sets.
+
+    from soul import tasks
+    task = tasks.load("hitom")
+
+Own tasks come in through the entry-point group `soul.tasks` (name -> Task class). What a task lets one choose are
+keyword arguments of its class: `tasks.configure({"mirrorbench": {"assistant": "model"}})`, in a run the section `tasks`
+of the config.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+from soul.errors import BadSettings, UnknownTask
+from soul.task import Task
+
+
+class EvaluationSet(NamedTuple):
+    """One of the 27 evaluation sets: the task (`data_source`) and the parquet file under `sim_eval_data/`."""
+
+    task: str
+    file: str
+
+
+class Launch(NamedTuple):
+    """What `run_rl.sh NAME` trains: the task, its training file and its validation file (original, section 6.1)."""
+
+    task: str
+    train: str
+    val: str
+
+
+_HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
+_ALIGNX = ("demo", "pair", "ugc", "arbitrary", "history16")
+
+# data_source -> "module:Class". A module is imported when its task is first asked for.
+_CLASSES: dict[str, str] = {
+    "sotopia": "soul.tasks.sotopia:Sotopia",
+    "coser": "soul.tasks.coser:CoSER",
+    "lifechoices": "soul.tasks.lifechoices:LifeChoices",
+    "userllm": "soul.tasks.userllm:UserLLM",
+    "mirrorbench": "soul.tasks.mirrorbench:MirrorBench",
+    "fantom": "soul.tasks.fantom:FanToM",
+    "hitom": "soul.tasks.hitom:HiToM",
+    "paratomi": "soul.tasks.paratomi:ParaToMi",
+    "mistakes": "soul.tasks.mistakes:Mistakes",
+    "twinvoice": "soul.tasks.twinvoice:TwinVoice",
+    "social_r1": "soul.tasks.social_r1:SocialR1",
+    "behavior_chain": "soul.tasks.behavior_chain:BehaviorChain",
+    "sim_arena_math": "soul.tasks.sim_arena:SimArenaMath",
+    "sim_arena_doc": "soul.tasks.sim_arena:SimArenaDoc",
+    "humanual": "soul.tasks.humanual:Humanual",
+    **{f"humanual-{kind}": f"soul.tasks.humanual:Humanual{kind.capitalize()}" for kind in _HUMANUAL},
+    "alignx": "soul.tasks.alignx:AlignX",
+    "alignx_demo": "soul.tasks.alignx:AlignXDemo",
+    "alignx_pair": "soul.tasks.alignx:AlignXPair",
+    "alignx_ugc": "soul.tasks.alignx:AlignXUGC",
+    "alignx_arbitrary": "soul.tasks.alignx:AlignXArbitrary",
+    "alignx_history16": "soul.tasks.alignx:AlignXHistory16",
+    "socsci210": "soul.tasks.socsci210:SocSci210",
+    "humanllm": "soul.tasks.humanllm:HumanLLM",
+}
+
+# The names of `run_rl.sh`: 23 tasks.
+LAUNCHES: dict[str, Launch] = {
+    "sotopia": Launch("sotopia", "sotopia_clean_rl", "sotopia_hard_val"),
+    "coser": Launch("coser", "coser_rl_train", "coser_val"),
+    "lifechoices": Launch("lifechoices", "lifechoices_hard_rl", "lifechoices_val"),
+    "userllm": Launch("userllm", "userllm_rl_train", "userllm_val"),
+    "mirrorbench": Launch("mirrorbench", "mirrorbench_rl_train", "mirrorbench_val"),
+    "fantom": Launch("fantom", "fantom_rl_train", "fantom_val"),
+    "hitom": Launch("hitom", "hitom_rl_train", "hitom_val"),
+    "paratomi": Launch("paratomi", "paratomi_rl_train", "paratomi_val"),
+    "mistakes": Launch("mistakes", "mistakes_rl_train", "mistakes_val"),
+    "twinvoice": Launch("twinvoice", "twinvoice_rl_train", "twinvoice_val"),
+    "social_r1": Launch("social_r1", "social_r1_rl", "social_r1_val"),
+    "behaviorchain": Launch("behavior_chain", "behaviorchain_rl_train", "behaviorchain_val"),
+    "sim_math": Launch("sim_arena_math", "sim_math_rl", "sim_math_val"),
+    "sim_doc": Launch("sim_arena_doc", "sim_doc_rl", "sim_doc_val"),
+    **{f"humanual_{k}": Launch(f"humanual-{k}", f"humanual_rl_{k}", f"humanual_{k}_val") for k in _HUMANUAL},
+    "alignx": Launch("alignx", "alignx_rl_8k", "alignx_demo_val"),
+    "socsci210": Launch("socsci210", "socsci210_rl_2k", "socsci210_val"),
+    "humanllm": Launch("humanllm", "humanllm_rl_train", "humanllm_val"),
+}
+
+# The ten tasks that the paper trains one model on (section 5: 1,024 rows each).
+PAPER = (
+    *("fantom", "hitom", "paratomi", "coser", "lifechoices"),
+    *("sotopia", "mistakes", "mirrorbench", "userllm", "twinvoice"),
+)
+
+# The 27 evaluation sets: the 23 tasks, AlignX as its five files.
+SETS: dict[str, EvaluationSet] = {
+    **{name: EvaluationSet(launch.task, launch.val) for name, launch in LAUNCHES.items() if name != "alignx"},
+    **{f"alignx_{kind}": EvaluationSet(f"alignx_{kind}", f"alignx_{kind}_val") for kind in _ALIGNX},
+}
+
+
+@cache
+def _external() -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group="soul.tasks")}
+
+
+_options: dict[str, dict[str, Any]] = {}
+
+
+def configure(options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Choose the options of tasks, for this process: task -> keyword arguments of its class.
+
+    Raises:
+        BadSettings: a task does not know an option, or not that value. The options stay as they were.
+        UnknownTask: no such task.
+    """
+    wanted = {name: dict(of_task) for name, of_task in options.items()}
+    if wanted == _options:
+        return
+    before = dict(_options)
+    _set_options(wanted)
+    try:
+        for name in wanted:
+            load(name)
+    except Exception:
+        _set_options(before)
+        raise
+
+
+def _set_options(options: Mapping[str, dict[str, Any]]) -> None:
+    _options.clear()
+    _options.update(options)
+    load.cache_clear()
+
+
+def names() -> list[str]:
+    """The tasks (`data_source` values) that can be loaded here."""
+    return sorted({*_CLASSES, *_external()})
+
+
+@cache
+def load(name: str) -> Task[Any]:
+    """The task of that `data_source`.
+
+    Raises:
+        UnknownTask: with the nearest names; it says so where the name is that of a launch.
+    """
+    if name in _CLASSES:
+        module, _, attribute = _CLASSES[name].partition(":")
+        return _made(name, getattr(importlib.import_module(module), attribute))
+    if name in _external():
+        return _made(name, _external()[name].load())
+    if name in LAUNCHES:
+        raise UnknownTask(
+            f"{name!r} is the name of a launch (bash run_rl.sh {name}); its rows carry the data_source "
+            f"{LAUNCHES[name].task!r}: correct that column."
+        )
+    near = difflib.get_close_matches(name.lower(), sorted({*names(), *LAUNCHES}), n=3)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise UnknownTask(f"There is no task {name!r}.{hint} Tasks that can be trained here: {', '.join(names())}.")
+
+
+def _made(name: str, kind: type[Task[Any]]) -> Task[Any]:
+    options = _options.get(name, {})
+    known = [key for key in inspect.signature(kind).parameters if key not in ("args", "kwargs")]
+    unknown = [key for key in options if key not in known]
+    if unknown:
+        raise BadSettings(
+            f"tasks.{name}.{unknown[0]}: {name} has {'the options ' + ', '.join(known) if known else 'no options'}"
+        )
+    try:
+        return kind(**options)
+    except ValueError as error:
+        raise BadSettings(f"tasks.{name}: {error}") from error
+
+
+def launches(names_: str) -> list[Launch]:
+    """What `run_rl.sh NAMES` trains: one name, several with commas, "all", or "paper" (its ten tasks).
+
+    Raises:
+        UnknownTask: one of the names is none.
+    """
+    several = {"all": tuple(LAUNCHES), "paper": PAPER}.get(names_) or [
+        n.strip() for n in names_.split(",") if n.strip()
+    ]
+    if not several:
+        raise UnknownTask(f"No task is named. There are: {', '.join(LAUNCHES)}; all; paper.")
+    return [launch(name) for name in dict.fromkeys(several)]
+
+
+def launch(name: str) -> Launch:
+    """What `run_rl.sh NAME` trains.
+
+    Raises:
+        UnknownTask: no such name.
+    """
+    if name in LAUNCHES:
+        return LAUNCHES[name]
+    if name in names():  # a task of the user's own: files are named explicitly
+        return Launch(name, f"{name}_rl_train", f"{name}_val")
+    load(name)
+    raise UnknownTask(f"The task {name!r} has no launch of its own: use {', '.join(sorted(LAUNCHES))}.")

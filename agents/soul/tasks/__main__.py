@@ -1,0 +1,20 @@
+"""`python -m soul.tasks` lists the names that `run_rl.sh` takes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from soul import tasks
+from soul.cli.error_border import Parser, reports_errors
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """List the names."""
+    Parser(prog="python -m soul.tasks", description=__doc__).parse_args(arguments)
+    print("\n".join(tasks.LAUNCHES))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""BehaviorChain: what a character does next, one link of a chain of behaviours (Li et al., 2025).
+
+One turn, a letter in `<answer>` outside of the thinking, exact match. Row schema: original code base, section 4.12: one
+link a row, as a JSON object in `raw`, or its fields flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from pydantic import AliasChoices, Field, field_validator, model_validator
+
+from soul.one_turn import LetterTask, letter_options
+from soul.prompts import load_prompt
+from soul.rows.parsing import described, gold_letter, lettered, option_texts, parsed
+from soul.task import Metric, NotBlank, Row
+
+RULES = """\
+You get to know a person by a profile, by what happened so far, and by what the person did in the scenes before this \
+one. Then comes the next scene. Say what this person does in it: what follows from the person's character, from \
+earlier behaviour and from the scene, not what most people would do."""
+
+FORM = (
+    "Think step by step about what moves this person here, then give the letter of the behaviour in this form: "
+    "<answer>LETTER</answer>"
+)
+
+
+class BehaviorChainRow(Row):
+    """One link of a chain."""
+
+    persona_name: NotBlank
+    profile: str = Field(default="", validation_alias=AliasChoices("profile_text", "profile"))
+    history: str = Field(default="", validation_alias=AliasChoices("history_text", "history_truncated", "history"))
+    prior_chain: list[str] = Field(default=[], validation_alias=AliasChoices("prior_chain_text", "prior_chain"))
+    current_context: NotBlank
+    options: list[str] = Field(validation_alias=AliasChoices("options_dict", "options"))
+    right_option_letter: NotBlank
+    earlier_scenes: int | None = None  # how many; None where they come in one text
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpack(cls, record: Any) -> Any:
+        if not isinstance(record, Mapping):
+            return record
+        raw = parsed(record["raw"]) if record.get("raw") is not None else {}
+        if not isinstance(raw, Mapping):
+            raise ValueError(f"raw: expected an object, got {type(raw).__name__}")
+        outer = {key: value for key, value in record.items() if value is not None}
+        found = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
+        found.setdefault("earlier_scenes", _count(found.get("prior_chain_text") or found.get("prior_chain")))
+        # Of a field's two names one may be there and blank.
+        return {key: value for key, value in found.items() if not (isinstance(value, str) and not value.strip())}
+
+    @field_validator("profile", mode="before")
+    @classmethod
+    def _profile(cls, value: Any) -> Any:
+        return described(value)
+
+    @field_validator("history", mode="before")
+    @classmethod
+    def _chapters(cls, value: Any) -> Any:
+        return "\n\n".join(_each(value, _chapter))
+
+    @field_validator("prior_chain", mode="before")
+    @classmethod
+    def _links(cls, value: Any) -> Any:
+        return _each(value, _link)
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _options(cls, value: Any) -> Any:
+        return option_texts(value)
+
+
+def _count(chain: Any) -> int | None:
+    """How many scenes a chain has; None of a text, which does not tell where one ends."""
+    if isinstance(chain, str) and chain.lstrip()[:1] == "[":
+        with suppress(ValueError):
+            chain = parsed(chain)
+    if not chain:
+        return 0
+    listed = isinstance(chain, list | tuple) and all(isinstance(scene, Mapping) for scene in chain)
+    return len(chain) if listed else None
+
+
+def _each(value: Any, write: Callable[[Any], str]) -> list[str]:
+    """The entries of a list in words; a text is one entry."""
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        with suppress(ValueError):  # a text that starts with a bracket stays one
+            value = parsed(value)
+    entries = value if isinstance(value, list | tuple) else [value]
+    return [text for text in (write(entry) for entry in entries) if text]
+
+
+def _chapter(entry: Any) -> str:
+    if not isinstance(entry, Mapping):
+        return described(entry)
+    content, number = described(entry.get("chapter_content")), described(entry.get("chapter_num"))
+    return f"Chapter {number}: {content}" if content and number else content
+
+
+def _link(entry: Any) -> str:
+    if not isinstance(entry, Mapping):
+        return described(entry)
+    context, behavior = described(entry.get("context")), described(entry.get("behavior"))
+    return "\n".join(part for part in (context, f"What the person did: {behavior}" if behavior else "") if part)
+
+
+class BehaviorChain(LetterTask[BehaviorChainRow]):
+    """He stands before the burning house: what does he do now?"""
+
+    name = "behavior_chain"
+    row_type = BehaviorChainRow
+    headline = Metric("accuracy", source="model card (BehaviorChain)")
+    cuts = (("history", "end"), ("prior_chain", "end"), ("profile", "start"))
+    critic = load_prompt("behavior_chain/critique", 2)
+
+    def render(self, row: BehaviorChainRow, feedback_block: str) -> str:
+        chain = "\n\n".join(f"{number}. {link}" for number, link in enumerate(row.prior_chain, start=1))
+        parts = {"Profile": row.profile, "What happened so far": row.history, "Earlier scenes": chain}
+        known = "".join(f"{title}:\n{text.strip()}\n\n" for title, text in parts.items() if text.strip())
+        return (
+            f"{RULES}\n\nThe person: {row.persona_name}\n\n{known}The next scene:\n{row.current_context}\n\n"
+            f"{feedback_block}Question: What does {row.persona_name} do?\n{letter_options(row.options)}\n\n{FORM}"
+        )
+
+    def options(self, row: BehaviorChainRow) -> Mapping[str, str]:
+        return lettered(row.options)
+
+    def gold(self, row: BehaviorChainRow) -> str:
+        return gold_letter(row.right_option_letter, self.options(row))
+
+    def groups(self, row: BehaviorChainRow) -> Mapping[str, str]:
+        return {} if row.earlier_scenes is None else {"earlier scenes": str(row.earlier_scenes)}
+
+    def check(self, row: BehaviorChainRow) -> None:
+        try:
+            self.gold(row)
+        except ValueError as error:
+            raise ValueError(f"right_option_letter: {error}") from error

@@ -1,0 +1,256 @@
+"""CoSER: characters of a book act a scene of it (Wang et al., 2026, given-circumstance acting).
+
+The policy plays every character, one seat each. After each turn an environment model says who speaks next, and tells
+what happens around the characters. No scene ends before the characters have had six turns between them. A judge
+compares the scene with the book's own and lists flaws with severities from 1 to 5 in four dimensions, one call each.
+Protocol and score: paper, appendix C.7; row schema: original code base, section 4.2.
+
+`CoSER(merged_dimensions=True)` (in a run: `tasks.coser.merged_dimensions=true`) asks about all four dimensions in one
+call. It costs a quarter and agrees less well with people, so it is for cheap training runs; its scores cannot be
+compared with published ones.
+
+Two metrics need no judge. Both equal the values of CoSER's public code, which keeps the speakers' names in the
+reference but not in the simulation: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the
+lower-cased tokens of `word_tokenize`), and `rouge_l` is the ROUGE-L F1 of the package `rouge` 1.0.1
+(`soul.metrics.ngram` says how they are computed).
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, Field
+
+from soul.judge import Judge, Role
+from soul.judge.call.untrusted import require_content
+from soul.metrics.ngram import bleu, rouge_l
+from soul.policy import Players
+from soul.prompts import Prompt, load_prompt
+from soul.rows.parsing import present
+from soul.rows.quotations import runs
+from soul.task import BOOK, Episode, GroupKey, Message, Metric, Strata, Task, Verdict
+from soul.tasks.coser_review import CRITICS, MERGED_CRITIC, merged_review, review
+from soul.tasks.coser_row import CoSERRow
+from soul.tasks.coser_stage import (
+    END,
+    ENVIRONMENT,
+    OPENING,
+    Line,
+    Part,
+    Scene,
+    audible,
+    character_turns,
+    named,
+    same_name,
+    stand_in,
+)
+
+MAX_ROUNDS = 20  # turns of anybody, the narrator's included
+# Turns of characters before a scene may end: the paper's scenes have 6 to 20 of them. Its "minimum of 5 rounds" is
+# `i_round >= 5` in CoSER's public code, counted from 0, so it means six turns too (there the narrator's count as well).
+MIN_TURNS = 6
+MIN_WORDS = 10  # a cast that says less in a whole scene says nothing
+QUOTE_WORDS = 5  # so many words of the book's conversation in a row are a quotation of it
+
+HOW_TO_ACT = """\
+## How you act
+Give {name}'s next turn and nothing else. It begins with what {name} thinks, in square brackets, which nobody hears. \
+Then comes what {name} says; what {name} visibly does stands in round brackets. For example:
+[He must not see that it hurts me.] It is nothing, sir. (turns to the window)
+Write English, and 60 words at most. Put no name in front, and never speak or act for anybody else. Answer to what was \
+said last, say nothing twice, and let the scene move on."""
+
+REHEARSAL = """\
+## The last rehearsal
+The scene was rehearsed before. A critic wrote to the whole cast:
+{feedback}
+Act the scene anew with this in mind: take what concerns {name}, and leave the other parts to the others. Nobody on \
+stage knows of critic or rehearsal."""
+
+_CLAUSE_ENDS = re.compile(r"[.!?;:()\"\u201c\u201d\u2026\u2014]+")
+
+
+class NextSpeaker(BaseModel):
+    """What the next-speaker predictor is asked for."""
+
+    reasoning: str
+    next_speaker: str = Field(min_length=1)
+
+
+class CoSER(Task[CoSERRow]):
+    """Mr Bennet has called Elizabeth into his study; act it.
+
+    Args:
+        merged_dimensions: ask the judge about all four dimensions in one call instead of four.
+    """
+
+    name = "coser"
+    version = 2
+    row_type = CoSERRow
+    episode_type = Scene
+    headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
+    strata = Strata("books")
+    # The paper counts 14.2 turns of characters a scene: a next speaker after each, and a few turns of the narrator.
+    calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}  # type: ignore[misc]  # of an instance
+    cheaper = {"merged_dimensions=true": {"judge": 1.0, "environment": 18.0}}
+    cuts = (("shown_profiles", "start"),)
+    policy_turns = 14.2
+    predictor = load_prompt("coser/next_speaker")
+    narrator = load_prompt("coser/environment")
+
+    def __init__(self, *, merged_dimensions: bool = False) -> None:
+        if not isinstance(merged_dimensions, bool):
+            raise ValueError(f"merged_dimensions={merged_dimensions!r}: use true or false")
+        self.merged_dimensions = merged_dimensions
+        if merged_dimensions:
+            self.calls_per_episode, self.cheaper = self.cheaper["merged_dimensions=true"], {}
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        critics = (MERGED_CRITIC,) if self.merged_dimensions else tuple(CRITICS.values())
+        return (*critics, self.predictor, self.narrator)
+
+    def check(self, row: CoSERRow) -> None:
+        if not row.cast:
+            raise ValueError("speaking_characters_w_env: nobody but the Environment speaks")
+        names = [same_name(name) for name in (*row.cast, ENVIRONMENT, END)]
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise ValueError(f"speaking_characters_w_env: {twice[0]!r} stands for two speakers")
+        if not row.reference:
+            raise ValueError("dialogues: nobody says a word")
+
+    def groups(self, row: CoSERRow) -> Mapping[str, str]:
+        return present({"books": row.tag})
+
+    def group_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
+        plot = f"{row.book}: {row.plot_summary or row.scenario}"
+        return [
+            GroupKey.from_title(row.book),
+            GroupKey.from_text("plot", plot),
+            GroupKey.from_text("scene", row.scenario),
+        ]
+
+    def held_out_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
+        # Other plots of an in-distribution book are training data. An out-of-distribution book is held out as a whole.
+        return [key for key in self.group_keys(row) if key.kind != BOOK or row.tag.casefold() == "ood"]
+
+    def prompt(self, row: CoSERRow, feedback: str | None = None) -> list[Message]:
+        seats = [self._instructions(row, name, feedback) for name in row.cast]
+        return [max(seats, key=lambda message: len(message["content"])), {"role": "user", "content": OPENING}]
+
+    def human_answer(self, row: CoSERRow) -> str:
+        return "\n".join(str(line) for line in row.reference)
+
+    def secrets(self, row: CoSERRow) -> Sequence[str]:
+        found: dict[str, None] = {}
+        for clause in (words.split() for line in row.reference for words in _CLAUSE_ENDS.split(line.text)):
+            if len(clause) >= QUOTE_WORDS:
+                found[" ".join(clause)] = None
+            for run in runs(clause, QUOTE_WORDS):  # half a clause is a quotation too
+                found[" ".join(run)] = None
+        return tuple(found)
+
+    def _instructions(self, row: CoSERRow, name: str, feedback: str | None) -> Message:
+        """What a character knows. The plot's summary is not among it: it tells how the scene ends."""
+        others = [(other, row.portrait(other, shown=True)) for other in row.cast if other != name]
+        company = "\n\n".join(f"### {other}\n{text or '(You know no more than the name.)'}" for other, text in others)
+        sections = [
+            f'You are an actor, and your part is {name} in a scene from "{row.book}". Think, feel and speak as {name} '
+            f"does, with what {name} can know at this moment; never as an assistant, a narrator or an author.",
+            _section(f"{name}, your part", row.portrait(name, shown=True)),
+            _section("The scene", row.scenario),
+            _section("Who else is there", company),
+            _section(f"What moves {name} now, known to nobody else", row.motivation(name)),
+            HOW_TO_ACT.format(name=name),
+            REHEARSAL.format(name=name, feedback=feedback) if feedback is not None else "",
+        ]
+        return {"role": "system", "content": "\n\n".join(section for section in sections if section)}
+
+    def _narration(self, row: CoSERRow) -> Message:
+        played = ", ".join(row.cast)
+        text = f"{self.narrator}\n\n{_section('The scene', row.scenario)}\n\n{_section('Played by others', played)}"
+        return {"role": "system", "content": text}
+
+    async def play(self, row: CoSERRow, players: Players, feedback: str | None) -> Scene:
+        parts: dict[str, Part] = {}
+        lines: list[Line] = []
+        speaker, ended = row.speakers[0], "round_limit"
+        for round_ in range(1, MAX_ROUNDS + 1):
+            if speaker not in parts:
+                parts[speaker] = self._part(row, speaker, feedback)
+            turn = await _turn(parts[speaker], lines, players)
+            others = [name for name in (*row.cast, ENVIRONMENT) if name != speaker]
+            lines.append(Line(speaker, audible(turn, speaker, others)))
+            if round_ == MAX_ROUNDS:
+                break
+            speaker = await self._next_speaker(row, lines, others, players.environment)
+            if speaker == END:
+                ended = "closed"
+                break
+        seats = {name: parts[name].messages for name in row.cast if name in parts}
+        return Scene(seats, ended, tuple(lines))
+
+    def _part(self, row: CoSERRow, name: str, feedback: str | None) -> Part:
+        if name == ENVIRONMENT:
+            return Part(name, [self._narration(row)])
+        return Part(name, [self._instructions(row, name, feedback)], [self._instructions(row, name, None)])
+
+    async def _next_speaker(self, row: CoSERRow, lines: Sequence[Line], others: list[str], environment: Judge) -> str:
+        """Who speaks after these lines, or `END`. Nobody speaks twice in a row."""
+        candidates = [*others, END] if character_turns(lines) >= MIN_TURNS else others
+        data = {
+            "scenario": row.scenario,
+            "conversation": [str(line) for line in lines],
+            "last_speaker": lines[-1].speaker,
+            "candidates": candidates,
+        }
+        answer = await environment.ask(NextSpeaker, self.predictor, data)
+        chosen = named(answer.next_speaker, candidates)
+        if chosen is not None:
+            return chosen
+        main = [name for name in others if name in row.majors or name == ENVIRONMENT]
+        return stand_in(main or others, row.index, len(lines))
+
+    async def judge(self, row: CoSERRow, episode: Episode, judge: Judge) -> Verdict:
+        if not isinstance(episode, Scene):
+            raise TypeError(f"a CoSER episode is a Scene, as its play makes it, not a {type(episode).__name__}")
+        require_content([line.text for line in episode.lines if line.speaker != ENVIRONMENT], MIN_WORDS)
+        reference = [str(line) for line in row.reference]
+        context = {
+            "book": row.book,
+            "plot_summary": row.plot_summary,
+            "scenario": row.scenario,
+            "characters": {name: row.portrait(name) for name in row.cast},
+            "reference": reference,
+            "simulation": [str(line) for line in episode.lines],
+        }
+        ask = merged_review if self.merged_dimensions else review
+        found = await ask(judge, context, row.majors)
+        scores = found.scores(episode.turns)
+        # Joined as in the public code: only the reference has the speakers' names.
+        simulated, book = "\n\n".join(line.text for line in episode.lines), "\n\n".join(reference)
+        overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
+        reward = statistics.fmean(scores.values())
+        metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns)}
+        return Verdict(reward, metrics, found.critique)
+
+    async def feedback(self, row: CoSERRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+        return verdict.critique
+
+
+def _section(title: str, text: str) -> str:
+    return f"## {title}\n{text}" if text else ""
+
+
+async def _turn(part: Part, lines: Sequence[Line], players: Players) -> str:
+    """The participant's next turn, as it was sampled."""
+    part.listen(lines)
+    if part.name == ENVIRONMENT:
+        turn = await players.environment.chat(list(part.messages))
+    else:
+        turn = await players.policy(part.name).say(list(part.messages), base=list(part.base))
+    part.speak(turn)
+    return turn

@@ -1,0 +1,111 @@
+"""What the judge is asked about a CoSER scene, and the points that its flaws cost (paper, appendix C.7).
+
+There are four dimensions, each with its own criteria and its own call, as in CoSER's public code. A single call for all
+four costs a quarter and agrees less well with people (paper, C.7, "Human validation").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from soul.judge import Judge
+from soul.judge.call.all_answers import all_answers
+from soul.prompts import Prompt, load_prompt
+
+DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")
+CRITICS: Mapping[str, Prompt] = {name: load_prompt(f"coser/{name}") for name in DIMENSIONS}
+MERGED_CRITIC = load_prompt("coser/judge")
+MAJORS_ONLY = "character_fidelity"  # the dimension in which only the major characters are judged
+
+
+class Flaw(BaseModel):
+    """One flaw of a scene."""
+
+    flaw: str = Field(min_length=1)
+    severity: int = Field(ge=1, le=5)
+
+
+class DimensionReview(BaseModel):
+    """What the judge is asked for in one dimension."""
+
+    flaws: list[Flaw]
+    critique: str
+
+    @model_validator(mode="after")
+    def _flaws_have_a_critique(self) -> Self:
+        if self.flaws and not self.critique.strip():
+            raise ValueError("there are flaws but no critique: say what to do differently")
+        return self
+
+
+class MergedReview(BaseModel):
+    """What the judge is asked for if one call covers all four dimensions."""
+
+    storyline_consistency: list[Flaw]
+    anthropomorphism: list[Flaw]
+    character_fidelity: list[Flaw]
+    storyline_quality: list[Flaw]
+    critique: str = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Review:
+    """The flaws of a scene by dimension, in the order of `DIMENSIONS`, and advice for the cast if there is any."""
+
+    flaws: Mapping[str, Sequence[Flaw]]
+    critique: str | None
+
+    def scores(self, turns: int) -> dict[str, float]:
+        """The score of each dimension in [0, 1]; `turns`: how many turns the characters had."""
+        return {name: dimension_score((flaw.severity for flaw in flaws), turns) for name, flaws in self.flaws.items()}
+
+
+def dimension_score(severities: Iterable[int], turns: int) -> float:
+    """The score of one dimension in [0, 1]: clip(100 - 5 * (sum of severities - 0.3 * turns), 0, 100) / 100.
+
+    Args:
+        turns: how many turns the characters had. A longer scene may have more slips.
+    """
+    points = 100 - 5 * sum(severities) + 1.5 * turns
+    return min(max(points, 0.0), 100.0) / 100
+
+
+async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
+    """Ask about each dimension in a call of its own, all at the same time.
+
+    Args:
+        context: what every call gets: book, plot summary, scenario, characters, reference and simulation.
+        majors: the characters whose fidelity is judged; only the call about fidelity names them.
+
+    Raises:
+        JudgeFailure: one of the calls gave no review.
+    """
+    asked = [
+        judge.ask(
+            DimensionReview,
+            CRITICS[name],
+            {**context, "major_characters": list(majors)} if name == MAJORS_ONLY else context,
+        )
+        for name in DIMENSIONS
+    ]
+    reviews = dict(zip(DIMENSIONS, await all_answers(*asked), strict=True))
+    advice = [
+        f"{name.replace('_', ' ').capitalize()}: {one.critique.strip()}"
+        for name, one in reviews.items()
+        if one.critique.strip()
+    ]
+    return Review({name: one.flaws for name, one in reviews.items()}, "\n".join(advice) or None)
+
+
+async def merged_review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
+    """Ask about the four dimensions in one call.
+
+    Raises:
+        JudgeFailure: it gave no review.
+    """
+    answer = await judge.ask(MergedReview, MERGED_CRITIC, {**context, "major_characters": list(majors)})
+    return Review({name: getattr(answer, name) for name in DIMENSIONS}, answer.critique)

@@ -1,0 +1,167 @@
+"""The rows of CoSER: one scene of a book, its characters, and the book's own conversation as the reference.
+
+Row schema: original code base, section 4.2. The nested record of the source (`circumstance`) becomes flat fields.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import zip_longest
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+from soul.one_turn import listed
+from soul.rows.parsing import Label
+from soul.rows.truncation import MARK
+from soul.task import NotBlank, Row
+from soul.tasks.coser_stage import ENVIRONMENT, Line, same_name, without_thoughts
+
+_OBJECTS = frozenset({"plot", "plot_characters", "key_characters", "character_profiles", "dialogues"})
+_NAMES = frozenset({"speaking_characters_w_env", "major_characters"})
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?])(?=\s)|(?=\n)")
+
+# Profiles in sentences, each with its character's name; the characters take turns.
+Sentences = tuple[tuple[str, str], ...]
+
+
+class _Inner(BaseModel):
+    """A part of a record; as in the record itself, an absent key and a null are the same thing."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, value: Any) -> Any:
+        return _without_nulls(value) if isinstance(value, Mapping) else value
+
+
+class Described(_Inner):
+    """A character of the plot."""
+
+    name: NotBlank = Field(validation_alias=AliasChoices("name", "character"))
+    description: str = ""
+
+
+class Motivated(_Inner):
+    """A character of the scene, and what it wants."""
+
+    name: NotBlank = Field(validation_alias=AliasChoices("name", "character"))
+    motivation: str = Field(default="", validation_alias=AliasChoices("motivation", "thought"))
+
+
+class Utterance(_Inner):
+    """A line of the book's conversation, thoughts in square brackets included."""
+
+    character: NotBlank = Field(validation_alias=AliasChoices("character", "name"))
+    message: str
+
+
+class CoSERRow(Row):
+    """One scene ("circumstance") of a book.
+
+    The source's nested record, as an object or as JSON: in the field `circumstance`, or field by field.
+    """
+
+    book: NotBlank
+    scenario: NotBlank
+    plot_summary: str = ""  # plot.summary; for the judge only
+    plot_characters: tuple[Described, ...] = ()  # plot.key_characters
+    key_characters: tuple[Motivated, ...] = ()
+    character_profiles: dict[str, str] = {}
+    dialogues: Annotated[tuple[Utterance, ...], Field(min_length=1)]  # the reference
+    speaking_characters_w_env: tuple[NotBlank, ...] = ()  # absent in training data: who speaks most comes first
+    major_characters: tuple[str, ...] = ()  # absent in training data: who has a profile
+    tag: Label = ""  # of the test set: "id" where the book is one of the training data, else "ood"
+    # What the prompts show of the profiles: this may be cut, and the judge's `character_profiles` stay whole.
+    shown_profiles: Sentences = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flattened(cls, record: Any) -> Any:
+        if not isinstance(record, Mapping):
+            return record
+        outer = _without_nulls(record)
+        fields = {**_circumstance(outer.pop("circumstance", {})), **outer}
+        fields = {key: _parsed(key, value) for key, value in fields.items()}
+        plot = fields.pop("plot", None)
+        if isinstance(plot, Mapping):
+            named_so = {"plot_summary": plot.get("summary"), "plot_characters": plot.get("key_characters")}
+            fields = {**_without_nulls(named_so), **fields}
+        if isinstance(fields.get("character_profiles"), Mapping):
+            profiles = fields["character_profiles"] = _without_nulls(fields["character_profiles"])
+            sentences = _dealt({str(name): text for name, text in profiles.items() if isinstance(text, str)})
+            fields = {"shown_profiles": sentences, **fields}
+        return fields
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """Who speaks, in the order of the source; the first one opens the scene."""
+        counts = Counter(line.character for line in self.dialogues)
+        by_lines = sorted(counts, key=lambda name: -counts[name])
+        names = self.speaking_characters_w_env or by_lines
+        return tuple(dict.fromkeys(ENVIRONMENT if same_name(name) == "environment" else name for name in names))
+
+    @property
+    def cast(self) -> tuple[str, ...]:
+        """The characters on stage: the seats of the policy."""
+        return tuple(name for name in self.speakers if name != ENVIRONMENT)
+
+    @property
+    def majors(self) -> tuple[str, ...]:
+        """The characters whose fidelity is judged."""
+        major = self.major_characters or tuple(self.character_profiles)
+        return tuple(name for name in self.cast if name in major)
+
+    @property
+    def reference(self) -> tuple[Line, ...]:
+        """The book's own conversation without the thoughts."""
+        lines = (Line(line.character, " ".join(without_thoughts(line.message).split())) for line in self.dialogues)
+        return tuple(line for line in lines if line.text)
+
+    def motivation(self, name: str) -> str:
+        """What the character wants; "" where the source does not say."""
+        return next((one.motivation.strip() for one in self.key_characters if one.name == name), "")
+
+    def portrait(self, name: str, shown: bool = False) -> str:
+        """Who the character is: description and profile; `shown`: the profile as far as prompts show it."""
+        profile = whole = self.character_profiles.get(name, "").strip()
+        if shown:
+            profile = "".join(text for who, text in self.shown_profiles if who == name).strip()
+            profile += f" {MARK}" if profile and profile != whole else ""
+        description = next((one.description.strip() for one in self.plot_characters if one.name == name), "")
+        return "\n\n".join(text for text in (description, profile) if text)
+
+
+def _without_nulls(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {key: item for key, item in value.items() if item is not None}
+
+
+def _circumstance(value: Any) -> dict[Any, Any]:
+    found = _json("circumstance", value)
+    if not isinstance(found, Mapping):
+        raise ValueError("circumstance is not a JSON object")
+    return _without_nulls(found)
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """A field's value, read where it arrives as JSON."""
+    if name in _NAMES:
+        return listed(value)
+    return _json(name, value) if name in _OBJECTS else value
+
+
+def _json(name: str, value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise ValueError(f"{name} is not valid JSON") from None
+
+
+def _dealt(profiles: Mapping[str, str]) -> Sentences:
+    """The profiles' sentences: the first of everybody, then the second of everybody. A cut takes from the longest."""
+    rows = [[(name, text) for text in _SENTENCE_ENDS.split(profile) if text] for name, profile in profiles.items()]
+    return tuple(sentence for turn in zip_longest(*rows) for sentence in turn if sentence is not None)

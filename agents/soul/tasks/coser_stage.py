@@ -1,0 +1,153 @@
+"""The stage of a CoSER scene: what the others get of a turn, what each participant knows, who may speak next.
+
+A turn is `[thought] speech (action)`. Thoughts are private: nobody hears them, neither the other characters nor
+narrator, next-speaker predictor and judge.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from soul.answers.thinking import without_thinking
+from soul.judge.call.untrusted import neutral
+from soul.task import Episode, Message
+
+ENVIRONMENT = "Environment"
+END = "<END CHAT>"
+SILENCE = "(says nothing)"
+NO_CHANGE = "(Nothing changes.)"
+OPENING = "(The scene opens, and the first turn is yours.)"
+# Turns are asked for with 60 words at most. What goes far beyond is not carried into the prompts of everybody else.
+HEARD_WORDS = 200
+
+_BRACKETS = re.compile(r"([\[\]])")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One turn as the others got it; `text` is "" where nothing was said or done."""
+
+    speaker: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.speaker}: {self.text or (NO_CHANGE if self.speaker == ENVIRONMENT else SILENCE)}"
+
+
+@dataclass(frozen=True)
+class Scene(Episode):
+    """An episode of CoSER: `seats` hold what each character's seat saw, `lines` what was heard on stage."""
+
+    lines: tuple[Line, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "lines": [asdict(line) for line in self.lines]}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Scene:
+        return cls(**{**value, "lines": tuple(Line(**line) for line in value["lines"])})
+
+    @property
+    def answer(self) -> str:
+        """The last turn of a character; "" where only the narrator spoke."""
+        speaker = next((line.speaker for line in reversed(self.lines) if line.speaker != ENVIRONMENT), None)
+        said = self.seats[speaker] if speaker is not None else ()
+        return next((message["content"] for message in reversed(said) if message["role"] == "assistant"), "")
+
+    @property
+    def turns(self) -> int:
+        """How many turns the characters had; the narrator's do not count."""
+        return character_turns(self.lines)
+
+
+def character_turns(lines: Sequence[Line]) -> int:
+    """How many of the lines are turns of characters; the narrator's are not."""
+    return sum(line.speaker != ENVIRONMENT for line in lines)
+
+
+def without_thoughts(text: str) -> str:
+    """The text outside of square brackets.
+
+    In doubt it is a thought, as a private note must not get out: an unclosed bracket takes the rest with it, a lone
+    closing one what stands before it.
+    """
+    said: list[str] = []
+    depth = 0
+    for piece in _BRACKETS.split(text):
+        if piece == "[":
+            depth += 1
+        elif piece == "]" and depth:
+            depth -= 1
+        elif piece == "]":
+            said.pop()
+        elif not depth:
+            said.append(piece)
+    return "".join(said)
+
+
+def audible(turn: str, speaker: str, others: Sequence[str]) -> str:
+    """What the others hear and see of a turn: no thinking, no thoughts, no name in front, no control tokens.
+
+    It ends where the speaker goes on to speak for somebody else, and after `HEARD_WORDS` words. "" is silence.
+    """
+    text = neutral(without_thoughts(without_thinking(turn)))
+    text = _label((speaker,)).sub("", text)
+    if others and (usurped := _label(others).search(text)):
+        text = text[: usurped.start()]
+    words = text.split()
+    return " ".join(words[:HEARD_WORDS]) + (" ..." if len(words) > HEARD_WORDS else "")
+
+
+def _label(names: Sequence[str]) -> re.Pattern[str]:
+    """A line's beginning that names its speaker: "Jo March:", also in Markdown's bold face."""
+    either = "|".join(re.escape(name) for name in names)
+    return re.compile(rf"^[ \t>*_#]*(?:{either})[ \t*_]*:[ \t*_]*", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclass
+class Part:
+    """What one participant knows of the scene: instructions, then in turn what it heard and what it said.
+
+    Attributes:
+        messages: the conversation as the participant sees it.
+        base: the same with the instructions that hold no feedback.
+        heard: how many lines of the scene it has taken in.
+    """
+
+    name: str
+    messages: list[Message]
+    base: list[Message] = field(default_factory=list)
+    heard: int = 0
+
+    def listen(self, lines: Sequence[Line]) -> None:
+        """Take in what was said since the last time, as one message."""
+        news = [str(line) for line in lines[self.heard :] if line.speaker != self.name]
+        self.heard = len(lines)
+        self._add("user", "\n\n".join(news) or OPENING)
+
+    def speak(self, turn: str) -> None:
+        """Keep the own turn, as it was sampled."""
+        self._add("assistant", turn)
+
+    def _add(self, role: str, content: str) -> None:
+        for conversation in (self.messages, self.base):
+            conversation.append({"role": role, "content": content})
+
+
+def same_name(name: str) -> str:
+    """The form in which names are compared: case, blanks, quotes and Markdown do not count."""
+    return " ".join(name.split()).strip("\"'`*_<>.: ").casefold()
+
+
+def named(answer: str, candidates: Sequence[str]) -> str | None:
+    """The candidate that an answer names; None where it names none of them, and nothing else counts."""
+    return next((name for name in candidates if same_name(name) == same_name(answer)), None)
+
+
+def stand_in(candidates: Sequence[str], index: int, round_: int) -> str:
+    """Who speaks where the predictor named nobody who may: by chance, the same whenever the row is played again."""
+    return random.Random(f"coser:{index}:{round_}").choice(list(candidates))

@@ -1,0 +1,250 @@
+"""FanToM: who knows what in a conversation that people join and leave (Kim et al., 2023).
+
+One turn, an answer in `<answer>`, scored by rule as the benchmark's own code scores it:
+
+    choice   a belief, first or second order: the letter of the right one
+    list     who can answer a question, or has a piece of information: all the right names and no other
+    yes/no   the same for one person
+    fact     token F1; the official evaluation reports these questions apart, and the builder makes no rows of them
+
+Row schema: original code base, section 4.6. `extra_info` holds what a list or yes/no question is about.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import AliasChoices, Field, field_validator, model_validator
+
+from soul.answers.extraction import names_given, tagged_answer, tagged_letter, undressed
+from soul.judge import Judge
+from soul.metrics.overlap import normalized_tokens, token_f1
+from soul.one_turn import AnswerTask, letter_options, listed, with_letter
+from soul.prompts import load_prompt
+from soul.rows.parsing import present
+from soul.rows.quotations import Choices
+from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
+
+Kind = Literal["choice", "list", "binary", "fact"]
+
+RULES = """\
+Read the conversation and answer the question at its end. People join and leave while it goes on. Whoever is away \
+hears nothing of what is said meanwhile, unless somebody repeats it later in their presence."""
+
+FORMS: dict[Kind, str] = {
+    "choice": "Think step by step, then give the letter alone in this form: <answer>LETTER</answer>",
+    "list": "Think step by step, then give all the names and no others in this form: <answer>NAME, NAME</answer>",
+    "binary": "Think step by step, then answer with yes or no: <answer>yes</answer> or <answer>no</answer>",
+    "fact": "Think step by step, then give a short answer in this form: <answer>ANSWER</answer>",
+}
+
+
+UNLISTED_CHOICES = 4  # of a question that lists its choices itself
+# Characters. Short lines ("Absolutely, Jaiden!") occur in several conversations; lines this long occur in one only.
+TELLING_LINE = 60
+_OFFICIAL_ID = re.compile(r"(\d+)-\d+(?:-\d+)*")  # conversation, part, set: "12-0-1"
+_ACCESS = ("accessible", "inaccessible")  # to the person asked about; a part of the types of belief questions
+
+
+def kind_of(question_type: str) -> Kind:
+    """The kind of a FanToM question type such as "tom:belief:inaccessible:multiple-choice" or "fact".
+
+    Raises:
+        ValueError: an unknown type.
+    """
+    if question_type.startswith("fact"):
+        return "fact"
+    last = question_type.rsplit(":", 1)[-1]
+    kinds: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary": "binary"}
+    if last not in kinds:
+        raise ValueError(f"question_type: {question_type!r} is none of fact, *:multiple-choice, *:list, *:binary")
+    return kinds[last]
+
+
+class FanToMRow(Row):
+    """One question about one conversation. `correct_answer` is an index, names, yes/no or a text, by the kind."""
+
+    context: NotBlank
+    question: NotBlank = Field(validation_alias=AliasChoices("complete_question", "question"))
+    question_type: str
+    correct_answer: int | list[str] | str
+    wrong_answer: list[str] | str = ""
+    answer_choices: list[str] = []  # absent where the question already lists them
+    tom_type: str = ""
+    missed_info_accessibility: str = ""
+    set_id: str = ""
+    extra_info: str = ""
+
+    @field_validator("answer_choices", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return listed(value)
+
+    @field_validator("set_id", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return str(value)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _index(cls, record: Any) -> Any:
+        # In a file that mixes the kinds the column is text, the index of a choice too.
+        if isinstance(record, dict) and str(record.get("question_type", "")).endswith(":multiple-choice"):
+            gold = record.get("correct_answer")
+            if isinstance(gold, str) and re.fullmatch(r"\s*[0-9]{1,2}\s*", gold):
+                return {**record, "correct_answer": int(gold)}
+        return record
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_of_names(cls, record: Any) -> Any:
+        if isinstance(record, dict) and str(record.get("question_type", "")).endswith(":list"):
+            record = dict(record)
+            for key in ("correct_answer", "wrong_answer"):
+                value = record.get(key)
+                if value is not None:
+                    is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
+                    names = listed(value) if is_literal else [n.strip() for n in value.split(",")]
+                    # Nobody is written as "", as a list or as none; a blank is no name.
+                    record[key] = [n for n in names if str(n).strip()] if isinstance(names, list) else names
+        return record
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.question_type)
+
+
+class FanToM(AnswerTask[FanToMRow]):
+    """What does Veronica believe was said before she joined?"""
+
+    name = "fantom"
+    row_type = FanToMRow
+    headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
+    strata = Strata("question")
+    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
+
+    def render(self, row: FanToMRow, feedback_block: str) -> str:
+        extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
+        options = f"\n{letter_options(row.answer_choices)}" if row.answer_choices else ""
+        return (
+            f"{RULES}\n\nConversation:\n{row.context}\n\n{extra}{feedback_block}"
+            f"Question: {row.question}{options}\n\n{FORMS[row.kind]}"
+        )
+
+    def reference(self, row: FanToMRow) -> str:
+        if row.kind == "choice" and row.answer_choices:
+            return row.answer_choices[int(row.correct_answer)]  # type: ignore[arg-type]
+        gold = row.correct_answer
+        if row.kind == "choice":  # the question lists the options itself; `check` has seen the index
+            return f"option {chr(ord('A') + int(gold))}"  # type: ignore[arg-type]
+        return ", ".join(gold) if isinstance(gold, list) else str(gold)
+
+    def target(self, row: FanToMRow) -> str:
+        gold = row.correct_answer
+        if row.kind == "choice":
+            return with_letter(string.ascii_uppercase[int(gold)], _options(row))  # type: ignore[arg-type]
+        if row.kind == "binary":
+            return "yes" if _polarity(str(gold)) else "no"
+        return ", ".join(sorted(set(gold))) if isinstance(gold, list) else str(gold)
+
+    def given(self, row: FanToMRow, episode: Episode) -> str | None:
+        vote = self.vote(row, episode)
+        if vote is not None and row.kind == "choice":
+            return with_letter(vote, _options(row))
+        return vote and tagged_answer(episode.answer) if row.kind == "fact" else vote
+
+    def check(self, row: FanToMRow) -> None:
+        gold = row.correct_answer
+        if row.kind == "choice":
+            last = (len(row.answer_choices) or UNLISTED_CHOICES) - 1
+            if isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold <= last:
+                raise ValueError(f"correct_answer: {gold!r} is not among the choices, an index from 0 to {last}")
+        elif row.kind == "binary" and _polarity(str(gold)) is None:
+            raise ValueError(f"correct_answer: {gold!r} is neither yes nor no")
+        elif row.kind == "list" and (not isinstance(gold, list) or not gold):
+            raise ValueError(f"correct_answer: {gold!r} is not a list of names")
+        elif row.kind == "fact" and not re.search(r"\w", str(gold)):
+            raise ValueError(f"correct_answer: {gold!r} holds no word")
+
+    def secrets(self, row: FanToMRow) -> Sequence[str]:
+        if row.kind == "choice":
+            return (*row.answer_choices, self.reference(row)) if row.answer_choices else (" ",)
+        if row.kind == "list":
+            return tuple(row.correct_answer) if isinstance(row.correct_answer, list) else ()
+        return ("yes", "no") if row.kind == "binary" else (str(row.correct_answer),)
+
+    def group_keys(self, row: FanToMRow) -> Sequence[GroupKey]:
+        # Excerpts of one conversation start and end at different lines, so every long line is a key of its own.
+        official = _OFFICIAL_ID.fullmatch(row.set_id)
+        lines = [line for line in row.context.split("\n") if len(line) >= TELLING_LINE] or [row.context]
+        # Questions about beliefs name people and subject; "Does Ann know this?" stands in many conversations.
+        belief = [GroupKey.from_text("question", row.question)] if row.question_type.startswith("tom:belief") else []
+        return [
+            *([GroupKey("conversation", official[1])] if official else []),
+            *(GroupKey.from_text("conversation with the line", line) for line in lines),
+            *belief,
+        ]
+
+    def choices(self, row: FanToMRow) -> Choices | None:
+        return self.shown_choices(row, _options(row)) if row.kind == "choice" else None
+
+    def groups(self, row: FanToMRow) -> Mapping[str, str]:
+        named_so = row.question_type.split(":")
+        access = row.missed_info_accessibility or next((part for part in named_so if part in _ACCESS), "")
+        question = " ".join(part for part in named_so if part not in ("tom", *_ACCESS))
+        return present({"question": question, "access": access, "order": row.tom_type})
+
+    def read(self, row: FanToMRow, text: str, strict: bool) -> str | None:
+        answer = tagged_answer(text)
+        if answer is None:
+            return None
+        if row.kind == "choice":
+            return tagged_letter(text, _options(row), strict=strict)
+        if row.kind == "list":
+            return ", ".join(sorted(names_given(answer, _listed_names(row), strict=strict))) or None
+        if row.kind == "binary":
+            return {True: "yes", False: "no", None: None}[_polarity(answer if strict else undressed(answer))]
+        return " ".join(normalized_tokens(answer)) or None
+
+    def vote(self, row: FanToMRow, episode: Episode) -> str | None:
+        return self.answer_of(row, episode)
+
+    async def judge(self, row: FanToMRow, episode: Episode, judge: Judge) -> Verdict:
+        answer = self.answer_of(row, episode)
+        score = _score(row, answer) if answer is not None else 0.0
+        metrics = {"accuracy": score, **self.reading_metrics(row, episode), f"accuracy_{row.kind}": score}
+        return Verdict(score, metrics)
+
+
+def _options(row: FanToMRow) -> dict[str, str]:
+    """Letter -> text; "" where the question lists its choices itself."""
+    texts = row.answer_choices or [""] * UNLISTED_CHOICES
+    return dict(zip(string.ascii_uppercase, texts, strict=False))
+
+
+def _polarity(text: str) -> bool | None:
+    """True for yes, False for no; None if the text says neither, both or "not yes". "Nobody" is not a no."""
+    yes, no = (re.search(rf"(?<!\bnot )\b{word}\b", text, re.IGNORECASE) is not None for word in ("yes", "no"))
+    return yes if yes != no else None
+
+
+def _listed_names(row: FanToMRow) -> set[str]:
+    """The right and the wrong names."""
+    lists = (row.correct_answer, row.wrong_answer)
+    return {name for names in lists if isinstance(names, list) for name in names}
+
+
+def _score(row: FanToMRow, answer: str) -> float:
+    """What an answer earns, as `FanToM.read` gives it."""
+    gold = row.correct_answer
+    if row.kind == "choice":
+        return float(ord(answer) - ord("A") == gold)
+    if row.kind == "list":
+        assert isinstance(gold, list)
+        return float(answer == ", ".join(sorted(set(gold))))
+    if row.kind == "binary":
+        return float(_polarity(answer) == _polarity(str(gold)))
+    return token_f1(answer, str(gold))

@@ -1,0 +1,107 @@
+"""HiToM: nested beliefs (orders 0 to 4) in stories with deception, public and private talk (He et al., 2024).
+
+One turn, a letter in `<answer>`, exact match. Row schema: original code base, section 4.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from soul.answers.extraction import tagged_letter
+from soul.judge import Judge
+from soul.one_turn import AnswerTask, parse_options
+from soul.prompts import load_prompt
+from soul.rows.quotations import Choices
+from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+
+RULES = """\
+Read the story and answer the question at its end. These rules hold in every story. A character sees everything that \
+happens in a room while being in it, and nothing after leaving it. A character who was in the room knows who else was \
+there, who left before and who stayed longer. Characters may lie when they speak. What is said in private reaches only \
+the one it is said to, what is said in public reaches all. A character who left the room later than the speaker \
+trusts the own eyes and not the speaker; one who left earlier believes what is said. Everybody takes these rules for \
+granted when thinking about the thoughts of others."""
+
+FORM = "Think step by step, then give the letter of your choice in this form: <answer>LETTER</answer>"
+
+
+class HiToMRow(Row):
+    """One question about one story."""
+
+    story: NotBlank
+    question: NotBlank
+    choices: NotBlank  # "A. green_box, B. red_crate, ..."
+    correct_answer: NotBlank  # the text of the right option
+    deception: bool | None = None
+    story_length: int | None = None  # chapters, 1-3
+    question_order: int | None = None  # 0-4
+    extra_info: str = ""
+
+
+class HiToM(AnswerTask[HiToMRow]):
+    """Where does A think B thinks the tomato is?"""
+
+    name = "hitom"
+    row_type = HiToMRow
+    headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
+    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
+    rules = RULES
+    form = FORM
+
+    def render(self, row: HiToMRow, feedback_block: str) -> str:
+        extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
+        return (
+            f"{self.rules}\n\nStory:\n{row.story}\n\n{extra}{feedback_block}"
+            f"Question: {row.question}\nChoices: {row.choices}\n\n{self.form}"
+        )
+
+    def reference(self, row: HiToMRow) -> str:
+        return row.correct_answer
+
+    def target(self, row: HiToMRow) -> str:
+        return _with_letter(row, row.correct_answer)
+
+    def given(self, row: HiToMRow, episode: Episode) -> str | None:
+        chosen = self.vote(row, episode)
+        return chosen and _with_letter(row, chosen)
+
+    def check(self, row: HiToMRow) -> None:
+        options = parse_options(row.choices)
+        if row.correct_answer not in options.values():
+            raise ValueError(
+                f"correct_answer: {row.correct_answer!r} is not among the choices {list(options.values())}"
+            )
+
+    def secrets(self, row: HiToMRow) -> Sequence[str]:
+        return tuple(parse_options(row.choices).values())
+
+    def group_keys(self, row: HiToMRow) -> Sequence[GroupKey]:
+        return [GroupKey.from_text("story", row.story)]
+
+    def choices(self, row: HiToMRow) -> Choices | None:
+        return self.shown_choices(row, parse_options(row.choices))
+
+    def groups(self, row: HiToMRow) -> Mapping[str, str]:
+        known = {"order": row.question_order, "chapters": row.story_length}
+        deceives = {None: {}, True: {"deception": "yes"}, False: {"deception": "no"}}[row.deception]
+        return {**{kind: str(value) for kind, value in known.items() if value is not None}, **deceives}
+
+    def read(self, row: HiToMRow, text: str, strict: bool) -> str | None:
+        options = parse_options(row.choices)
+        return options.get(tagged_letter(text, options, strict=strict) or "")
+
+    def vote(self, row: HiToMRow, episode: Episode) -> str | None:
+        return self.answer_of(row, episode)
+
+    async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
+        correct = self.answer_of(row, episode) == row.correct_answer
+        metrics = {"accuracy": float(correct), **self.reading_metrics(row, episode)}
+        if row.question_order is not None:
+            metrics[f"accuracy_order_{row.question_order}"] = float(correct)
+        return Verdict(float(correct), metrics)
+
+
+def _with_letter(row: HiToMRow, text: str) -> str:
+    """ "B. green_box"."""
+    letter = next(letter for letter, option in parse_options(row.choices).items() if option == text)
+    return f"{letter}. {text}"

@@ -1,0 +1,179 @@
+"""HumanLLM, item selection: which of twenty items does this user take next?
+
+One turn: five letters in `<answer>`, the likeliest first. The reward is 1 / rank of the item that the user took, 0
+where it is not among the five. Row schema and formula: original code base, section 4.17.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from soul.answers.extraction import folded, introduced, tagged_answer, undressed
+from soul.judge import Judge
+from soul.one_turn import AnswerTask, letter_options, with_letter
+from soul.prompts import load_prompt
+from soul.rows.parsing import gold_letter, lettered, option_texts, pointed_at, seen, user_text
+from soul.rows.quotations import Choices
+from soul.task import Episode, Metric, NotBlank, Row, Verdict
+
+RANKS = 5
+_BETWEEN = re.compile(r"[\s,;>/|]+")  # the letters of an answer
+_LONGEST_ANSWER = 200  # characters; a longer text in the tag is an essay
+
+RULES = """\
+You get to know a user by what stands below: the user's person and what the user took before. Then you see a list of \
+items, of which the user took one next. Say which, as this user would choose: by taste and habit, by what was taken \
+last and what it leads to."""
+
+FORM = (
+    "Whatever form of answer the text above asks for: think step by step, then give the letters of the {ranks} items "
+    "that this user most likely took, the likeliest first, {ranks} different letters with commas between them and "
+    "nothing else, in this form: <answer>{example}</answer>"
+)
+
+_ENUMERATOR = re.compile(r"^\s*[-*•]?\s*(?:[(\[]?(?:\d{1,3}|[A-Za-z])[)\].:]+)?\s*")
+
+
+class HumanLLMRow(Row):
+    """One choice of one user. `history` is the record's text without the list of candidates."""
+
+    history: NotBlank
+    candidates: list[str] = Field(max_length=26)
+    answer_text: str = ""
+    answer_index: int | None = None
+    answer_letter: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _find_history(cls, record: Any) -> Any:
+        text = user_text(record) if isinstance(record, Mapping) else ""
+        if not text or record.get("candidates") is None:
+            return record
+        return {**record, "history": without_candidates(text, option_texts(record["candidates"]))}
+
+    @field_validator("candidates", mode="before")
+    @classmethod
+    def _candidates(cls, value: Any) -> Any:
+        return option_texts(value)
+
+    @field_validator("answer_text", "answer_letter", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return seen(value)
+
+
+def without_candidates(text: str, candidates: Sequence[str]) -> str:
+    """The text without the block of lines that lists the candidates, if it holds one; they are shown with new letters.
+
+    A history may well name a candidate: only a block of them all goes.
+    """
+    wanted = {_plain(candidate) for candidate in candidates}
+    lines = text.split("\n")
+    block: list[int] = []
+    for number, line in enumerate(lines):
+        plain = _plain(_ENUMERATOR.sub("", line))
+        if plain in wanted or _plain(line) in wanted:
+            block.append(number)
+        elif line.strip():
+            block = []
+        if {_plain(_ENUMERATOR.sub("", lines[n])) for n in block} | {_plain(lines[n]) for n in block} >= wanted:
+            before = "\n".join(lines[: block[0]]).rstrip()
+            title = before.rpartition("\n")[2]
+            before = before.removesuffix(title) if title.endswith(":") else before
+            after = "\n".join(lines[number + 1 :])
+            return f"{before.rstrip()}\n{after}".strip()
+    return text
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+class HumanLLM(AnswerTask[HumanLLMRow]):
+    """After two thrillers and a cookbook: which of these twenty books?"""
+
+    name = "humanllm"
+    row_type = HumanLLMRow
+    headline = Metric("mrr@5", source="model card (HumanLLM); original code base, section 4.17")
+    cuts = (("history", "end"),)
+    critic = load_prompt("humanllm/critique", 2)
+
+    def render(self, row: HumanLLMRow, feedback_block: str) -> str:
+        ranks = min(RANKS, len(row.candidates))
+        example = ",".join(list(lettered(row.candidates))[:ranks])
+        return (
+            f"{RULES}\n\nThe user:\n{row.history}\n\n{feedback_block}Question: Which of these items did the user take "
+            f"next?\n{letter_options(row.candidates)}\n\n{FORM.format(ranks=ranks, example=example)}"
+        )
+
+    def gold(self, row: HumanLLMRow) -> str:
+        """The letter of the item that the user took: by its text, else by its index from 0, else by its letter.
+
+        Raises:
+            ValueError: none of them names a candidate.
+        """
+        options = lettered(row.candidates)
+        spellings = {_plain(row.answer_text), _plain(_ENUMERATOR.sub("", row.answer_text))} - {""}
+        named = [letter for letter, text in options.items() if _plain(text) in spellings]
+        if len(named) == 1:
+            return named[0]
+        if row.answer_index is not None and 0 <= row.answer_index < len(options):
+            return list(options)[row.answer_index]
+        return gold_letter(row.answer_letter, options)
+
+    def check(self, row: HumanLLMRow) -> None:
+        try:
+            self.gold(row)
+        except ValueError as error:
+            raise ValueError(
+                f"answer_text: {row.answer_text!r} names no candidate, answer_index none, and answer_letter: {error}"
+            ) from error
+
+    def reference(self, row: HumanLLMRow) -> str:
+        letter = self.gold(row)
+        return f"{letter}. {lettered(row.candidates)[letter]}"
+
+    def given(self, row: HumanLLMRow, episode: Episode) -> str | None:
+        """The item that was ranked first."""
+        ranked = self.answer_of(row, episode)
+        return with_letter(ranked[0], lettered(row.candidates)) if ranked else None
+
+    def secrets(self, row: HumanLLMRow) -> Sequence[str]:
+        return (*row.candidates, *pointed_at(("item", "candidate"), lettered(row.candidates)))
+
+    def choices(self, row: HumanLLMRow) -> Choices | None:
+        return self.shown_choices(row, lettered(row.candidates))
+
+    def read(self, row: HumanLLMRow, text: str, strict: bool) -> str | None:
+        """The letters of an answer, the likeliest first; None where they are not five different ones of the list."""
+        answer = tagged_answer(text) or ""
+        if strict:
+            letters = [letter.strip().upper() for letter in answer.rstrip(".").split(",")]
+        elif len(answer) <= _LONGEST_ANSWER:
+            letters = [folded(part).upper() for part in _BETWEEN.split(introduced(undressed(answer))) if folded(part)]
+        else:
+            return None
+        ranks = min(RANKS, len(row.candidates))
+        valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(lettered(row.candidates))
+        return ",".join(letters) if valid else None
+
+    def ranked(self, row: HumanLLMRow, episode: Episode) -> list[str]:
+        """The letters that an episode ranked, the likeliest first; none where no answer could be read."""
+        answer = self.answer_of(row, episode)
+        return answer.split(",") if answer else []
+
+    async def judge(self, row: HumanLLMRow, episode: Episode, judge: Judge) -> Verdict:
+        ranked = self.ranked(row, episode)
+        gold = self.gold(row)
+        reward = 1.0 / (ranked.index(gold) + 1) if gold in ranked else 0.0
+        metrics = {
+            "mrr@5": reward,
+            "hit@5": float(gold in ranked),
+            "top1_acc": float(reward == 1.0),
+            **self.reading_metrics(row, episode),
+        }
+        return Verdict(reward, metrics)

@@ -1,0 +1,237 @@
+"""Humanual: write what one particular person wrote (Wu et al., 2026, HumanLM): reviews, chats, e-mails, comments.
+
+One turn, a text in `<response>`. A judge compares it with what the person really wrote, on six dimensions; a text far
+shorter than the real one earns less. Draft and refined text meet this same judge. Not among the paper's ten tasks: row
+schema and formula are the original code base's, section 4.14.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, Field, field_validator
+
+from soul.answers.thinking import without_thinking
+from soul.judge import Judge, Role
+from soul.metrics.overlap import token_f1
+from soul.one_turn import OneTurnTask
+from soul.prompts import Prompt, load_prompt
+from soul.rows.parsing import present
+from soul.task import Episode, Metric, NotBlank, Row, Verdict
+
+DIMENSIONS = ("stance", "emotion", "belief", "value", "goal", "communication")
+LONG_GOLD = 20  # words; only a gold text of that length says how long a text should be
+ENOUGH = 0.3  # of the gold text's words: a text of that length is not too short
+
+_RESPONSE = re.compile(r"<response>((?:(?!<response>).)*?)</response>", re.DOTALL | re.IGNORECASE)
+_WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
+_SENTENCE_END = re.compile(r"(?<=[.!?\u2026])\s+|\n+")
+_RUN = 6  # words in a row that feedback must not repeat
+
+PRINCIPLES = """\
+You are a real person, not an assistant. Below you read who you are and what lies before you. Write what you would \
+really write there: {medium}.
+
+- Take your own side. Say what you think and feel, even where it is unfair, odd or of no use to anybody.
+- Care about what you would care about, and pass over the rest. Real people do not cover every point.
+- Write in your own words, length, tone and spelling. No headings, no summary, no balanced view unless that is you."""
+
+FORM = """\
+Think first if you like. Then put your text, and nothing else, between the tags: <response>your text</response>"""
+
+
+class HumanualRow(Row):
+    """One text to react to, the person, and what the person wrote."""
+
+    prompt: NotBlank  # what lies before the person: a text, or messages (a list or its JSON)
+    persona: str = ""
+    completion: NotBlank
+    dataset: str = ""
+    category: str = ""
+    id: str = ""
+
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _as_one_text(cls, value: Any) -> Any:
+        messages = _messages(value)
+        if messages is None:
+            return value
+        if len(messages) == 1:
+            return messages[0][1]
+        return "\n\n".join(f"{role}: {content}" if role else content for role, content in messages)
+
+    @field_validator("id", "dataset", "category", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return str(value)
+
+
+class Judged(BaseModel):
+    """One dimension."""
+
+    thought: str = Field(min_length=1)
+    score: float = Field(ge=0.0, le=1.0)
+
+
+class Comparison(BaseModel):
+    """What the judge is asked for."""
+
+    stance: Judged
+    emotion: Judged
+    belief: Judged
+    value: Judged
+    goal: Judged
+    communication: Judged
+    critique: str = Field(min_length=1)
+
+
+class Humanual(OneTurnTask[HumanualRow]):
+    """What would this person write?"""
+
+    name = "humanual"
+    row_type = HumanualRow
+    headline = Metric("similarity", source="model card, Humanual sets (not in the paper); Wu et al., 2026")
+    calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
+    calls_per_feedback = 0.0
+    cuts = (("persona", "start"), ("prompt", "end"))
+    medium: ClassVar[str] = "your answer to it"
+    critic = load_prompt("humanual/judge")
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (self.critic,)
+
+    def system(self, row: HumanualRow) -> str:
+        persona = f"\n\nWho you are:\n{row.persona.strip()}" if row.persona.strip() else ""
+        return f"{PRINCIPLES.format(medium=self.medium)}{persona}\n\n{FORM}"
+
+    def render(self, row: HumanualRow, feedback_block: str) -> str:
+        return f"{feedback_block}What lies before you:\n{row.prompt}"
+
+    def reference(self, row: HumanualRow) -> str:
+        return row.completion
+
+    def target(self, row: HumanualRow) -> None:
+        return None  # another person would have written something else
+
+    def human_answer(self, row: HumanualRow) -> str:
+        return row.completion
+
+    def secrets(self, row: HumanualRow) -> Sequence[str]:
+        return quotations(row.completion)
+
+    def groups(self, row: HumanualRow) -> Mapping[str, str]:
+        # The six sets name themselves in every row: that tells nothing.
+        dataset = row.dataset if row.dataset != self.name else ""
+        return present({"dataset": dataset, "category": row.category})
+
+    async def judge(self, row: HumanualRow, episode: Episode, judge: Judge) -> Verdict:
+        text = response(episode.answer) or ""
+        data = {
+            "person": row.persona,
+            "situation": row.prompt,
+            "what_the_person_wrote": row.completion,
+            "attempt": text,
+        }
+        found = await judge.ask(Comparison, self.critic, data, said=[text])
+        scores = {name: float(getattr(found, name).score) for name in DIMENSIONS}
+        mean, factor = statistics.fmean(scores.values()), length_factor(text, row.completion)
+        reward = mean * factor
+        metrics = {
+            self.headline.name: reward,
+            **scores,
+            "mean_of_dimensions": mean,
+            "length_factor": factor,
+            "lexical_f1": token_f1(text, row.completion),
+        }
+        return Verdict(reward, metrics, found.critique)
+
+    async def feedback(self, row: HumanualRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+        return verdict.critique
+
+
+class HumanualBook(Humanual):
+    """Reviews of books."""
+
+    name = "humanual-book"
+    medium = "your review of the book"
+
+
+class HumanualChat(Humanual):
+    """Turns of people who chat with an AI assistant."""
+
+    name = "humanual-chat"
+    medium = "your next message in the chat, as its user"
+
+
+class HumanualEmail(Humanual):
+    """E-mails at work."""
+
+    name = "humanual-email"
+    medium = "your e-mail"
+
+
+class HumanualNews(Humanual):
+    """Comments on the news."""
+
+    name = "humanual-news"
+    medium = "your comment on this piece of news"
+
+
+class HumanualOpinion(Humanual):
+    """Comments on posts that ask who is in the wrong."""
+
+    name = "humanual-opinion"
+    medium = "your comment on this post"
+
+
+class HumanualPolitics(Humanual):
+    """Comments on political texts."""
+
+    name = "humanual-politics"
+    medium = "your comment on this text"
+
+
+def response(text: str) -> str | None:
+    """The text of the last `<response>` tag after thinking; None where there is no such tag, or nothing in it."""
+    found = _RESPONSE.findall(without_thinking(text))
+    return found[-1].strip() or None if found else None
+
+
+def length_factor(text: str, gold: str) -> float:
+    """min(1, words / (0.3 * words of the gold text)); 1 where the gold text is too short to tell."""
+    wanted = len(_WORD.findall(gold))
+    return min(1.0, len(_WORD.findall(text)) / (ENOUGH * wanted)) if wanted >= LONG_GOLD else 1.0
+
+
+def quotations(text: str) -> tuple[str, ...]:
+    """What a critique could quote of a text: all of it, its sentences, and runs of six words.
+
+    A run starts at every third word, so that no eight words in a row slip through. Sentences of one to three words are
+    left out: "I agree" stands in many a critique.
+    """
+    sentences = [sentence for sentence in _SENTENCE_END.split(text) if len(sentence.split()) > 3]
+    words = text.split()
+    runs = [" ".join(words[start : start + _RUN]) for start in range(0, max(0, len(words) - _RUN + 1), 3)]
+    return tuple(dict.fromkeys((text.strip(), *(sentence.strip() for sentence in sentences), *runs)))
+
+
+def _messages(value: Any) -> list[tuple[str, str]] | None:
+    """(speaker, text) of a list of chat messages or of its JSON; None where the value is something else."""
+    if isinstance(value, str):
+        if not value.lstrip().startswith("["):
+            return None
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None  # a text that begins with a bracket
+    if not hasattr(value, "__iter__"):
+        return None
+    messages = list(value)
+    if not messages or not all(isinstance(m, Mapping) and isinstance(m.get("content"), str) for m in messages):
+        return None
+    return [(str(m.get("role") or "").strip(), m["content"].strip()) for m in messages if m["content"].strip()]

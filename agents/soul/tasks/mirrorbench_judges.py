@@ -1,0 +1,198 @@
+"""How human does a simulated user sound? MirrorBench's three ways of asking a judge.
+
+GTEval and pairwise indistinguishability set the simulated user beside the real one, and were checked against people's
+judgment; rubric-and-reason looks at the simulated user alone.
+
+Only roles and texts reach the judge: the records of real conversations carry metadata (languages, ids, topics) that
+would give them away, and everything a user wrote travels as data, never in the instructions. Which conversation is A is
+drawn from the seed and the conversations themselves, so that one seed for a whole file still mixes the order; further
+samples of the same pair alternate.
+
+The judge is asked several times (self-consistency; paper, section C.9), and the mean of its samples counts. The numbers
+are those of MirrorBench's public repository (github.com/SAP/mirrorbench, scripts/model_configs.py and the configs of
+its published runs): once for GTEval, three times for pairwise, twice for rubric-and-reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from soul.judge.call.all_answers import all_answers
+from soul.message import Message
+from soul.prompts import load_prompt
+
+if TYPE_CHECKING:
+    from soul.judge import Judge
+
+Conversation = Sequence[Message]
+Slot = Literal["A", "B"]
+Taken = Literal["real", "simulated", "tie"]  # which conversation's user was taken for the human
+
+# What a choice is worth: the share of wins of the simulated user, 0.5 where nobody can tell the two apart.
+WIN: dict[Taken, float] = {"real": 0.0, "tie": 0.5, "simulated": 1.0}
+
+GTEVAL_INSTRUCTIONS = load_prompt("mirrorbench/gteval", 2)
+PAIRWISE_INSTRUCTIONS = load_prompt("mirrorbench/pairwise")
+RUBRIC_INSTRUCTIONS = load_prompt("mirrorbench/rubric_and_reason")
+
+
+class Samples(NamedTuple):
+    """How many samples are taken of each of the three judgments."""
+
+    gteval: int
+    pairwise: int
+    rubric_and_reason: int
+
+
+PUBLISHED_SAMPLES = Samples(gteval=1, pairwise=3, rubric_and_reason=2)
+
+
+class GTEval(BaseModel):
+    """How closely the simulated user's turns resemble the real user's. The reasoning comes first, the score from it."""
+
+    reasoning: str
+    score: float = Field(ge=0, le=1, allow_inf_nan=False)
+
+
+class PairwiseChoice(BaseModel):
+    """What the judge answers: the slot whose user it takes for the human."""
+
+    reasoning: str
+    human: Literal["A", "B", "tie"]
+
+
+class RubricAndReason(BaseModel):
+    """Whether the user of one conversation sounds like a person, by a rubric. The reasoning comes first."""
+
+    reasoning: str
+    human: Literal["YES", "NO"]
+
+    @property
+    def score(self) -> float:
+        return float(self.human == "YES")
+
+
+@dataclass(frozen=True)
+class Pairwise:
+    """A choice mapped back from the slots.
+
+    Attributes:
+        taken: the conversation whose user was taken for the human.
+        simulated_slot: where the simulated user stood; over many pairs it shows a judge that prefers a slot.
+    """
+
+    taken: Taken
+    reasoning: str
+    simulated_slot: Slot
+
+    @property
+    def score(self) -> float:
+        """1.0 the simulated user was taken for the human, 0.5 a tie, 0.0 the real one was recognised."""
+        return WIN[self.taken]
+
+
+async def gteval(judge: Judge, real: Conversation, simulated: Conversation, sample: int = 0) -> GTEval:
+    """GTEval, the reference-comparative realism score (paper, section C.9, "Judge-based realism metrics").
+
+    Args:
+        sample: which of several judgments of the same pair this is (self-consistency); the prompt does not change.
+
+    Raises:
+        JudgeFailure: no verdict.
+    """
+    data = {"real_conversation": _plain(real), "simulated_conversation": _plain(simulated)}
+    return await judge.ask(GTEval, GTEVAL_INSTRUCTIONS, data, sample=sample)
+
+
+async def pairwise(judge: Judge, real: Conversation, simulated: Conversation, seed: int, sample: int = 0) -> Pairwise:
+    """Pairwise indistinguishability, a blind test of A against B (paper, section C.9, "Judge-based realism metrics").
+
+    Args:
+        seed: fixes which conversation is A, together with the two conversations.
+        sample: which of several judgments of the same pair this is (self-consistency). Even samples have the order that
+            the seed fixes, odd ones the other.
+
+    Raises:
+        JudgeFailure: no verdict.
+    """
+    slot = simulated_slot(real, simulated, seed, sample)
+    real, simulated = _plain(real), _plain(simulated)
+    data = {"A": simulated, "B": real} if slot == "A" else {"A": real, "B": simulated}
+    choice = await judge.ask(PairwiseChoice, PAIRWISE_INSTRUCTIONS, data, sample=sample)
+    taken: Taken = "tie" if choice.human == "tie" else "simulated" if choice.human == slot else "real"
+    return Pairwise(taken, choice.reasoning, slot)
+
+
+async def rubric_and_reason(judge: Judge, simulated: Conversation, sample: int = 0) -> RubricAndReason:
+    """Rubric-and-reason, realism without a reference (paper, section C.9, "Judge-based realism metrics").
+
+    Args:
+        sample: which of several judgments of the same conversation this is (self-consistency).
+
+    Raises:
+        JudgeFailure: no verdict.
+    """
+    data = {"conversation": _plain(simulated)}
+    return await judge.ask(RubricAndReason, RUBRIC_INSTRUCTIONS, data, sample=sample)
+
+
+@dataclass(frozen=True)
+class Judgments:
+    """All samples of the three judgments of one conversation."""
+
+    gteval: Sequence[GTEval]
+    pairwise: Sequence[Pairwise]
+    rubric_and_reason: Sequence[RubricAndReason]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The mean of each judgment's samples, in [0, 1]."""
+        return {
+            "gteval": statistics.fmean(one.score for one in self.gteval),
+            "pairwise": statistics.fmean(one.score for one in self.pairwise),
+            "rubric_and_reason": statistics.fmean(one.score for one in self.rubric_and_reason),
+        }
+
+
+async def judgments(
+    judge: Judge, real: Conversation, simulated: Conversation, seed: int, samples: Samples = PUBLISHED_SAMPLES
+) -> Judgments:
+    """Every sample of the three judgments, all asked for at the same time.
+
+    Args:
+        seed: of the order of A and B.
+
+    Raises:
+        JudgeFailure: one of the samples was not given.
+    """
+    similarities = [gteval(judge, real, simulated, i) for i in range(samples.gteval)]
+    choices = [pairwise(judge, real, simulated, seed, i) for i in range(samples.pairwise)]
+    alone = [rubric_and_reason(judge, simulated, i) for i in range(samples.rubric_and_reason)]
+    # Like `all_answers` itself, wait for all three even if one fails.
+    first = asyncio.ensure_future(all_answers(*similarities))
+    second = asyncio.ensure_future(all_answers(*choices))
+    third = asyncio.ensure_future(all_answers(*alone))
+    await asyncio.gather(first, second, third, return_exceptions=True)
+    return Judgments(first.result(), second.result(), third.result())
+
+
+def simulated_slot(real: Conversation, simulated: Conversation, seed: int, sample: int = 0) -> Slot:
+    """Where the simulated conversation stands: a fair coin of the seed and the texts, the same on every machine.
+
+    The samples of one pair alternate from there, so that a judge's preference for one slot cancels out.
+    """
+    text = json.dumps([seed, _plain(real), _plain(simulated)])
+    coin = hashlib.sha256(text.encode()).digest()[0]
+    return "A" if (coin + sample) % 2 else "B"
+
+
+def _plain(conversation: Conversation) -> list[Message]:
+    return [{"role": turn["role"], "content": turn["content"]} for turn in conversation]

@@ -1,0 +1,141 @@
+"""Mistakes: the wrong answer that a student with a given misconception chooses (Ross and Andreas, 2025).
+
+One turn, a letter in `<answer>`, exact match with the option that the misconception leads to. If it leads to several
+options of a question, `AcceptedOptions` names them all, and each of them is right. Row schema: original code base,
+section 4.9; `CorrectAnswer` and `AcceptedOptions` are ours. The original showed the gold option to the writer of its
+hints and the hints to the policy; here the critique coaches the student's thinking and keeps the option back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import AliasChoices, Field, field_validator, model_validator
+
+from soul.judge import Judge
+from soul.one_turn import LetterTask, letter_options, with_letter
+from soul.prompts import load_prompt
+from soul.rows.parsing import gold_letter, lettered, option_texts, seen
+from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+
+RULES = """\
+You play a student who holds the misconception below and does not know it. Work the problem just as this student \
+would: hold on to the misconception wherever it bears on a step, do all the rest as the student would, and choose what \
+comes out of that. The student is sure of it. What is right in mathematics is not this student's answer."""
+
+FORM = (
+    "Think step by step as the student thinks, then give the letter of the student's choice in this form: "
+    "<answer>LETTER</answer>"
+)
+
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+IMAGE = re.compile(r"!\[.*?\]\([^)]*\)", re.DOTALL)  # "![A graph of a line]()": Eedi's files hold the description alone
+_DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
+
+
+class MistakesRow(Row):
+    """One problem, one misconception, and the option that it leads to."""
+
+    question: NotBlank = Field(validation_alias=AliasChoices("QuestionText", "question"))
+    options: list[str]
+    misconception: NotBlank = Field(
+        validation_alias=AliasChoices("MisconceptionName", "misconception_text", "misconception")
+    )
+    target_option: str = Field(default="", validation_alias=AliasChoices("TargetOption", "target_option"))
+    target_answer: str = Field(default="", validation_alias=AliasChoices("TargetAnswer", "target_answer"))
+    accepted_options: list[str] = Field(
+        default=[], validation_alias=AliasChoices("AcceptedOptions", "accepted_options")
+    )  # letters of all right options; absent: the target alone
+    correct_option: str = Field(default="", validation_alias=AliasChoices("CorrectAnswer", "correct_option"))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_options(cls, record: Any) -> Any:
+        if not isinstance(record, Mapping) or record.get("options") is not None:
+            return record
+        columns = {letter: record.get(f"Answer{letter}Text", record.get(f"Answer{letter}")) for letter in "ABCDEF"}
+        return {**record, "options": list(columns.values())} if any(columns.values()) else record
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _options(cls, value: Any) -> Any:
+        return option_texts(value)
+
+    @field_validator("target_answer", "target_option", "correct_option", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return seen(value)
+
+
+class Mistakes(LetterTask[MistakesRow]):
+    """What does a student answer who adds before multiplying?"""
+
+    name = "mistakes"
+    row_type = MistakesRow
+    headline = Metric("accuracy", source="paper, section 4 (Learner Simulation) and appendix C.4")
+    critic = load_prompt("mistakes/critique", 2)
+
+    def render(self, row: MistakesRow, feedback_block: str) -> str:
+        return (
+            f"{RULES}\n\nThe student's misconception:\n{row.misconception}\n\n{feedback_block}"
+            f"Question: {row.question}\n{letter_options(row.options)}\n\n{FORM}"
+        )
+
+    def options(self, row: MistakesRow) -> Mapping[str, str]:
+        return lettered(row.options)
+
+    def gold(self, row: MistakesRow) -> str:
+        return gold_letter(row.target_option or row.target_answer, self.options(row))
+
+    def check(self, row: MistakesRow) -> None:
+        try:
+            gold = self.gold(row)
+        except ValueError as error:
+            raise ValueError(f"target_option: {error}") from error
+        if gold == row.correct_option.strip().upper():
+            raise ValueError(f"target_option: {gold} is the correct answer, which no misconception leads to")
+        others = {letter.strip().upper() for letter in row.accepted_options}
+        if others and gold not in others:
+            raise ValueError(f"accepted_options: {sorted(others)} must hold the target, {gold}")
+        if wrong := sorted(letter for letter in others if letter not in self.options(row)):
+            raise ValueError(f"accepted_options: {wrong[0]!r} is no option")
+        if row.correct_option.strip().upper() in others:
+            raise ValueError(f"accepted_options: {row.correct_option} is the correct answer")
+
+    def accepted(self, row: MistakesRow) -> tuple[str, ...]:
+        """The letters of all options that the misconception leads to, in order."""
+        return tuple(sorted({self.gold(row), *(letter.strip().upper() for letter in row.accepted_options)}))
+
+    def reference(self, row: MistakesRow) -> str:
+        return " or ".join(with_letter(letter, self.options(row)) for letter in self.accepted(row))
+
+    def groups(self, row: MistakesRow) -> Mapping[str, str]:
+        described = IMAGE.search("\n".join((row.question, *row.options))) is not None
+        return {"image": "described" if described else "none"}
+
+    def secrets(self, row: MistakesRow) -> Sequence[str]:
+        # A critic writes "1/2" for "\( \frac{1}{2} \)".
+        return tuple(dict.fromkeys(form for option in row.options for form in _spellings(option)))
+
+    def group_keys(self, row: MistakesRow) -> Sequence[GroupKey]:
+        return [GroupKey.from_text("question", row.question)]
+
+    async def judge(self, row: MistakesRow, episode: Episode, judge: Judge) -> Verdict:
+        verdict = await super().judge(row, episode, judge)
+        right = float(self.vote(row, episode) in self.accepted(row))
+        verdict = Verdict(right, {**verdict.metrics, "accuracy": right})
+        correct = row.correct_option.strip().upper()
+        if correct not in self.options(row):
+            return verdict
+        # How often the student's part is forgotten for the mathematician's.
+        slipped = float(self.answer_of(row, episode) == correct)
+        return Verdict(verdict.reward, {**verdict.metrics, "right_in_mathematics": slipped})
+
+
+def _spellings(option: str) -> list[str]:
+    """The option as it stands, without its delimiters, and without LaTeX."""
+    bare = _DELIMITERS.sub("", option).strip()
+    plain = re.sub(r"\\([%$#&_])", r"\1", _FRACTION.sub(r"\1/\2", bare))
+    return [form for form in (option, bare, plain) if form]

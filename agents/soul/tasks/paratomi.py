@@ -1,0 +1,99 @@
+"""ParaToMi: false-belief stories in paraphrased words (Nematzadeh et al., 2018; Sclar et al., 2023).
+
+One turn, a short answer in `<answer>`: right when the gold place is named as a whole word and no other candidate is.
+Draft and refined answer meet this same rule. Row schema: original code base, section 4.8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import field_validator
+
+from soul.answers.extraction import folded_place, names_given, tagged_answer
+from soul.judge import Judge
+from soul.one_turn import AnswerTask, listed
+from soul.prompts import load_prompt
+from soul.rows.parsing import present
+from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from soul.tasks.paratomi_story import story_key
+
+RULES = """\
+You watch the scene from outside and see all of it. The characters see only what happens in the room where they are. \
+Read the story and answer the question with the most detailed place that fits: a container rather than a room, where \
+both would be right."""
+
+FORM = "Think step by step, then give the place, in the story's own words, in this form: <answer>PLACE</answer>"
+
+
+class ParaToMiRow(Row):
+    """One question about one story."""
+
+    story: list[str]
+    question: NotBlank
+    cands: list[str] = []
+    correct_answer: NotBlank
+    qType: str = ""
+
+    @field_validator("story", "cands", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return listed(value)
+
+    @field_validator("story")
+    @classmethod
+    def _not_empty(cls, story: list[str]) -> list[str]:
+        if not story:
+            raise ValueError("holds no sentence")
+        return story
+
+
+class ParaToMi(AnswerTask[ParaToMiRow]):
+    """Where will Isla look for the banana?"""
+
+    name = "paratomi"
+    row_type = ParaToMiRow
+    headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
+    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
+
+    def render(self, row: ParaToMiRow, feedback_block: str) -> str:
+        story = "\n".join(sentence.strip() for sentence in row.story)
+        candidates = f"\nPlaces to choose from: {', '.join(row.cands)}" if row.cands else ""
+        return f"{RULES}\n\nStory:\n{story}\n\n{feedback_block}Question: {row.question}{candidates}\n\n{FORM}"
+
+    def reference(self, row: ParaToMiRow) -> str:
+        return row.correct_answer
+
+    def check(self, row: ParaToMiRow) -> None:
+        if row.cands and row.correct_answer not in row.cands:
+            raise ValueError(f"correct_answer: {row.correct_answer!r} is not among the candidates {row.cands}")
+
+    def secrets(self, row: ParaToMiRow) -> Sequence[str]:
+        return (row.correct_answer, *row.cands)
+
+    def group_keys(self, row: ParaToMiRow) -> Sequence[GroupKey]:
+        return [GroupKey("story", story_key(row.story, row.question))]
+
+    def groups(self, row: ParaToMiRow) -> Mapping[str, str]:
+        # Which of the two agents is asked about ("first_order_0_no_tom") makes no type.
+        return present({"question": re.sub(r"_[01](?=_)", "", row.qType)})
+
+    def read(self, row: ParaToMiRow, text: str, strict: bool) -> str | None:
+        answer = tagged_answer(text)
+        if answer is None:
+            return None
+        places = names_given(answer, {row.correct_answer, *row.cands}, strict=strict)
+        if row.cands or (strict and places):
+            return places.pop() if len(places) == 1 else None  # an answer with two places does not say where
+        # The right place is the only one known, so the answer must be that place and say no more.
+        place = folded_place(answer)
+        return row.correct_answer if place == folded_place(row.correct_answer) else place or None
+
+    def vote(self, row: ParaToMiRow, episode: Episode) -> str | None:
+        return self.answer_of(row, episode)
+
+    async def judge(self, row: ParaToMiRow, episode: Episode, judge: Judge) -> Verdict:
+        correct = float(self.answer_of(row, episode) == row.correct_answer)
+        return Verdict(correct, {"accuracy": correct, **self.reading_metrics(row, episode)})

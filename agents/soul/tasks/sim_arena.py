@@ -1,0 +1,389 @@
+"""SimulatorArena: play the human side of a tutoring session or of a writing session (Dou et al., 2025).
+
+The policy is a student with a math problem, or somebody who has a document written; a partner model is the tutor or
+the writing assistant. Up to eight turns. A judge compares the messages with those of the real person: writing style,
+interaction style, fulfilled style features, and how well the final document meets the person's preferences. Not among
+the paper's ten tasks: row schema is the original code base's, section 4.13.
+
+Reward: the mean of the parts that a row has, each rescaled to 0..1, so that the worst Likert score is 0. (The original
+divided by the maximum, and counted parts that a row does not have as 0.) `original_scale` is the mean of the parts
+divided by their maximum, for comparison with the model card.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from pydantic import BaseModel, Field, create_model
+
+from soul.answers.thinking import without_thinking
+from soul.dialogue import View
+from soul.errors import JudgeFailure
+from soul.judge import Judge, Role
+from soul.judge.call.untrusted import neutral
+from soul.one_turn import feedback_paragraph
+from soul.policy import Players
+from soul.prompts import Prompt, load_prompt
+from soul.rows.parsing import present
+from soul.task import Episode, Message, Metric, Task, Verdict
+from soul.tasks.sim_arena_rows import SimArenaRow, SimDocRow, SimMathRow, Trait
+
+TURNS = 8  # messages of the policy
+SHOWN_CHARS = 1500  # of one turn of a conversation, for the judge: a tutor's turns can be pages
+_LIKERT, _RATING = (1, 5), (1, 10)  # ranges of the judge's scores
+
+_SUBJECT = re.compile(r"([^,.:]+), (Level \d)\b")  # how a topic begins: a subject and a level of the MATH data set
+
+STUDENT = """\
+You play a student who asks a tutor for help with a math problem. You are the person described below and not an \
+assistant. Know no more than this person knows, get wrong what this person would get wrong, and write as this person \
+writes: same length, same spelling, same tone. You write at most {turns} messages."""
+STUDENT_FORM = """\
+Think first if you like. Then begin your first message with "Query:" and every later one with "Response:"; only what \
+follows that word is sent. {leave}"""
+WRITER = """\
+You play somebody who has a text written by an AI writing assistant. You are the person described below and not an \
+assistant: you say what you want, piece by piece as people do, look at what you get and ask for changes. The assistant \
+knows only what you tell it. Write as this person writes: same length, same spelling, same tone. You write at most \
+{turns} messages."""
+WRITER_FORM = 'Think first if you like. Then begin your message with "Message:"; only what follows is sent. {leave}'
+LEAVE = """\
+At the point where this person would stop, write the statement "terminate conversation" on a line of its own, alone or \
+after your last message."""
+
+TUTOR = """\
+You are a tutor in mathematics. Help the student who writes to you with the problem below. Go step by step, one or two \
+steps at a time, ask what the student thinks, and put right what is wrong. You need not hold back the solution from a \
+student who cannot find it."""
+ASSISTANT = """\
+You are a writing assistant. The user wants a text of this kind: {kind}. Write it with the user: ask where something \
+important is missing, show the whole text whenever it changes, and do what the user asks for."""
+FINAL_DOCUMENT = """\
+The conversation ends here. Give the final version of the whole text as it stands after all wishes so far: the text \
+alone, without a word before or after it."""
+
+
+class Style(BaseModel):
+    """How alike two ways of writing, or of taking part in a conversation, are."""
+
+    key_differences: list[str]
+    similarity: int = Field(ge=_LIKERT[0], le=_LIKERT[1])
+
+
+class FeatureMatch(BaseModel):
+    """Whether the attempt shows a feature of the real person."""
+
+    analysis: str = Field(min_length=1)
+    fulfilled: bool
+
+
+class DocumentRating(BaseModel):
+    """How well the final document meets the preferences."""
+
+    analysis: str = Field(min_length=1)
+    rating: int = Field(ge=_RATING[0], le=_RATING[1])
+
+
+class Heard(NamedTuple):
+    """What of a turn reaches the other side, and whether the person leaves."""
+
+    message: str
+    leaves: bool
+
+
+RowT = TypeVar("RowT", bound=SimArenaRow)
+
+
+class SimArena(Task[RowT], Generic[RowT]):
+    """What the two kinds of session share."""
+
+    prefixes: ClassVar[tuple[str, ...]]  # what stands before a message
+    opening: ClassVar[str]  # the first user message: chat templates want one before the first turn of the policy
+    judge_prompt: ClassVar[Prompt]
+    calls_per_feedback = 0.0
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (self.judge_prompt,)
+
+    @abstractmethod
+    def instructions(self, row: RowT, feedback_block: str) -> str:
+        """The policy's system message."""
+
+    @abstractmethod
+    def partner_instructions(self, row: RowT) -> str:
+        """The system message of the tutor or assistant: nothing about the person."""
+
+    @abstractmethod
+    def situation(self, row: RowT) -> dict[str, Any]:
+        """What the judge needs to know of the task."""
+
+    def preferences(self, row: RowT) -> Sequence[Trait]:
+        """What the final document is held against; none where no document is written."""
+        return ()
+
+    def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
+        return [
+            {"role": "system", "content": self.instructions(row, feedback_paragraph(feedback))},
+            {"role": "user", "content": self.opening},
+        ]
+
+    async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:
+        person, _, ended = await self._talk(row, players, feedback)
+        return Episode({"policy": person.messages}, ended)
+
+    async def _talk(self, row: RowT, players: Players, feedback: str | None) -> tuple[View, View, str]:
+        """The conversation as the person sees it, as the partner sees it, and why it ended."""
+        person = View(self.prompt(row, feedback), self.prompt(row))
+        partner = View([{"role": "system", "content": self.partner_instructions(row)}])
+        for turn in range(1, TURNS + 1):
+            heard = hear(await person.take_seat(players.policy()), self.prefixes)
+            if heard.message:
+                partner.hear(heard.message)
+            if heard.leaves or not heard.message:
+                return person, partner, "left" if heard.leaves else "nothing_said"
+            if turn < TURNS:
+                reply = _spoken(await players.partner.chat(partner.messages))
+                partner.spoke(reply)
+                person.hear(reply)
+        return person, partner, "turn_limit"
+
+    async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
+        conversation = self._conversation(episode)
+        said = [turn["text"] for turn in conversation if turn["by"] == "person"]
+        writing = _keyed(row.target_writing_style_features)
+        interaction = _keyed(row.target_interaction_style_features)
+        data: dict[str, Any] = {
+            **self.situation(row),
+            "messages_of_the_real_person": list(row.human_user_queries),
+            "conversation_of_the_real_person": _shortened(row.human_public_conversation),
+            "messages_of_the_attempt": said,
+            "conversation_of_the_attempt": _shortened(conversation),
+        }
+        for name, traits in (("writing_features", writing), ("interaction_features", interaction)):
+            if traits:
+                data[name] = {key: trait.model_dump() for key, trait in traits.items()}
+        rated = bool(self.preferences(row))
+        if rated and said:
+            if not (document := _document(episode)):
+                raise ValueError("the row has preferences but the episode no final document: play it with this task")
+            data["preferences"] = [trait.model_dump() for trait in self.preferences(row)]
+            data["final_document"] = document
+        schema = verdict_schema(tuple(writing), tuple(interaction), rated)
+        found = (await judge.ask(schema, self.judge_prompt, data, said=said, min_words=2)).model_dump()
+        reward, parts = _scores(found)
+        course = {"turns": float(len(said)), "left": float(episode.ended == "left")}
+        return Verdict(reward, {self.headline.name: reward, **parts, **course}, found["critique"])
+
+    def _conversation(self, episode: Episode) -> list[dict[str, str]]:
+        """Who said what, as it was heard; without the final document."""
+        (messages,) = episode.seats.values()
+        turns = []
+        for message in messages[2 : -1 if _document(episode) else None]:  # after the instructions and the opening
+            own = message["role"] == "assistant"
+            text = hear(message["content"], self.prefixes).message if own else message["content"]
+            if text:
+                turns.append({"by": "person" if own else "partner", "text": text})
+        return turns
+
+    async def feedback(self, row: RowT, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+        return verdict.critique
+
+    def human_answer(self, row: RowT) -> str:
+        return "\n\n".join(row.human_user_queries)
+
+    def secrets(self, row: RowT) -> Sequence[str]:
+        """The real person's messages and their sentences; not those of one to three words, which anybody writes."""
+        texts = [part for query in row.human_user_queries for part in (query, *re.split(r"(?<=[.!?])\s+|\n+", query))]
+        return tuple(dict.fromkeys(text.strip() for text in texts if len(text.split()) > 3))
+
+
+class SimArenaMath(SimArena[SimMathRow]):
+    """A student asks a tutor about a math problem."""
+
+    name = "sim_arena_math"
+    row_type = SimMathRow
+    headline = Metric("likeness", source="model card, SimArena-Math (not in the paper); Dou et al., 2025")
+    calls_per_episode: ClassVar[Mapping[Role, float]] = {"partner": TURNS - 1.0, "judge": 1.0}
+    cuts = (("user_profile_text", "start"),)
+    policy_turns = float(TURNS)
+    prefixes = ("Query", "Response")
+    opening = "The tutor is ready. Write your first message."
+    judge_prompt = load_prompt("sim_arena/judge_math")
+
+    def instructions(self, row: SimMathRow, feedback_block: str) -> str:
+        form = STUDENT_FORM.format(leave=LEAVE)
+        return (
+            f"{STUDENT.format(turns=TURNS)}\n\n{_problem(row)}\n\n{_section('Who you are', row.user_profile_text)}"
+            f"{feedback_block}{form}"
+        )
+
+    def partner_instructions(self, row: SimMathRow) -> str:
+        return f"{TUTOR}\n\n{_problem(row)}"
+
+    def situation(self, row: SimMathRow) -> dict[str, Any]:
+        return {"problem": _problem(row)}
+
+    def check(self, row: SimMathRow) -> None:
+        if not row.problem.strip() and not row.topic.strip():
+            raise ValueError("problem: is missing, and so is a topic in its place")
+
+    def groups(self, row: SimMathRow) -> Mapping[str, str]:
+        found = _SUBJECT.match(row.topic)
+        return {"subject": found.group(1), "level": found.group(2)} if found else {}
+
+
+class SimArenaDoc(SimArena[SimDocRow]):
+    """Somebody has a document written by an assistant."""
+
+    name = "sim_arena_doc"
+    row_type = SimDocRow
+    headline = Metric("likeness", source="model card, SimArena-Doc (not in the paper); Dou et al., 2025")
+    calls_per_episode: ClassVar[Mapping[Role, float]] = {"partner": float(TURNS), "judge": 1.0}
+    policy_turns = float(TURNS)
+    cuts = (("pre_writing_materials_text", "start"), ("user_profile_text", "start"))
+    prefixes = ("Message",)
+    opening = "The writing assistant is ready. Write your first message."
+    judge_prompt = load_prompt("sim_arena/judge_doc")
+
+    def instructions(self, row: SimDocRow, feedback_block: str) -> str:
+        wish = f"The text you want: {row.document_type}. {row.intent}"
+        materials = _section("What you noted down beforehand", row.pre_writing_materials_text)
+        return (
+            f"{WRITER.format(turns=TURNS)}\n\n{wish}\n\n{materials}{_section('Who you are', row.user_profile_text)}"
+            f"{feedback_block}{WRITER_FORM.format(leave=LEAVE)}"
+        )
+
+    def partner_instructions(self, row: SimDocRow) -> str:
+        return ASSISTANT.format(kind=row.document_type)
+
+    def groups(self, row: SimDocRow) -> Mapping[str, str]:
+        return present({"document": row.document_type})
+
+    def situation(self, row: SimDocRow) -> dict[str, Any]:
+        return {"document_type": row.document_type, "intent": row.intent}
+
+    def preferences(self, row: SimDocRow) -> Sequence[Trait]:
+        return row.target_document_preferences
+
+    async def play(self, row: SimDocRow, players: Players, feedback: str | None) -> Episode:
+        """The conversation; where the row has preferences, the final document is the last thing the person sees."""
+        person, partner, ended = await self._talk(row, players, feedback)
+        if self.preferences(row) and len(partner.messages) > 1:
+            partner.hear(FINAL_DOCUMENT)
+            person.hear(_spoken(await players.partner.chat(partner.messages)))
+        return Episode({"policy": person.messages}, ended)
+
+
+def hear(text: str, prefixes: Sequence[str]) -> Heard:
+    """Read a turn: what follows the last prefix at the start of a line, outside of thoughts.
+
+    "terminate conversation" ends the conversation where it is a statement of its own: a line, or the last sentence; not
+    words in the middle of one. What comes after it is not sent.
+    """
+    said = neutral(without_thinking(text))  # control tokens must not reach the other side's chat template
+    names = "|".join(prefixes)
+    starts = list(re.finditer(rf"^[ \t*_#>]*(?:{names})[ \t*_]*:[*_]*", said, re.IGNORECASE | re.MULTILINE))
+    message = said[starts[-1].end() :].strip() if starts else ""
+    before = _before_leaving(message if starts else said)
+    if before is None:
+        return Heard(message, False)
+    return Heard(before if starts else "", True)
+
+
+_WRAPPING = " \t\r\n\"'`*_.!()[]<>\u201c\u201d\u2019"  # quotes, brackets and marks around a statement
+_STATEMENT = re.compile(r"\bterminate[ \t]+conversation\Z", re.IGNORECASE)
+
+
+def _before_leaving(text: str) -> str | None:
+    """What stands before the statement that ends the conversation; None where there is no such statement."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if _STATEMENT.match(line.strip(_WRAPPING)):
+            return "\n".join(lines[:number]).strip()
+    bare = text.rstrip(_WRAPPING)
+    found = _STATEMENT.search(bare[-60:])
+    before = bare[: len(bare) - len(found.group())].rstrip(" \t\"'`*_([<\u201c") if found else ""
+    return before if before.endswith((".", "!", "?", "\u2026")) else None
+
+
+def _spoken(reply: str) -> str:
+    """A partner's turn without its thoughts.
+
+    Raises:
+        JudgeFailure: there was nothing else in it.
+    """
+    spoken = neutral(without_thinking(reply)).strip()
+    if not spoken:
+        raise JudgeFailure("empty", "the partner's turn holds thoughts alone")
+    return spoken
+
+
+@cache
+def verdict_schema(writing: tuple[str, ...], interaction: tuple[str, ...], document: bool) -> type[BaseModel]:
+    """What the judge is asked for: the parts that a row has. Features are fields, each under its own name, so that none
+    can be left out or taken for another."""
+    parts: dict[str, Any] = {"writing_style": (Style, ...), "interaction_style": (Style, ...)}
+    for part, model, names in (
+        ("writing_features", "WritingFeatures", writing),
+        ("interaction_features", "InteractionFeatures", interaction),
+    ):
+        if names:
+            fields: dict[str, Any] = {name: (FeatureMatch, ...) for name in names}
+            parts[part] = (create_model(model, **fields), ...)
+    if document:
+        parts["document"] = (DocumentRating, ...)
+    return create_model("SessionVerdict", **parts, critique=(str, Field(min_length=1)))
+
+
+def _keyed(traits: Sequence[Trait]) -> dict[str, Trait]:
+    """Features under names that a schema takes; the number keeps equal names apart."""
+    slugs = [re.sub(r"[^a-z0-9]+", "_", trait.name.lower()).strip("_")[:40] for trait in traits]
+    return {f"f{n}_{slug}".rstrip("_"): trait for n, (slug, trait) in enumerate(zip(slugs, traits, strict=True), 1)}
+
+
+def _scores(found: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
+    """The reward and the parts of it, from the judge's answer."""
+    scored = {
+        "writing_style": (found["writing_style"]["similarity"], _LIKERT),
+        "interaction_style": (found["interaction_style"]["similarity"], _LIKERT),
+    }
+    for part in ("writing_features", "interaction_features"):
+        if part in found:
+            scored[part] = (statistics.fmean(match["fulfilled"] for match in found[part].values()), (0, 1))
+    if "document" in found:
+        scored["document_rating"] = (found["document"]["rating"], _RATING)
+    reward = statistics.fmean((value - low) / (high - low) for value, (low, high) in scored.values())
+    metrics = {name: float(value) for name, (value, _) in scored.items()}
+    metrics["original_scale"] = statistics.fmean(value / high for value, (_, high) in scored.values())
+    return reward, metrics
+
+
+def _document(episode: Episode) -> str:
+    """The final document: a conversation ends with the person's own turn, so what comes after it is the document."""
+    (messages,) = episode.seats.values()
+    return messages[-1]["content"] if len(messages) > 2 and messages[-1]["role"] == "user" else ""
+
+
+def _shortened(conversation: Sequence[Mapping[str, str]] | str) -> list[dict[str, str]] | str:
+    if isinstance(conversation, str):
+        return conversation
+    return [
+        {key: f"{text[:SHOWN_CHARS]} [...]" if len(text) > SHOWN_CHARS else text for key, text in turn.items()}
+        for turn in conversation
+    ]
+
+
+def _problem(row: SimMathRow) -> str:
+    if row.problem.strip():
+        return f"The problem:\n{row.problem.strip()}"
+    return f"The problem's text is not at hand. What is known of it:\n{row.topic.strip()}"
+
+
+def _section(title: str, text: str) -> str:
+    return f"{title}:\n{text.strip()}\n\n" if text.strip() else ""

@@ -1,0 +1,109 @@
+"""Rows of SimulatorArena: the person, the real conversation, what it is held against (original code base, 4.13)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from soul.one_turn import listed
+from soul.task import NotBlank, Row
+
+
+class Trait(BaseModel):
+    """A style feature or a document preference of the real person."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: NotBlank = Field(validation_alias=AliasChoices("name", "Feature Name", "Preference Name"))
+    question: str = Field("", validation_alias=AliasChoices("question", "Feature Question", "Preference Question"))
+    answer: str = Field(
+        "",
+        validation_alias=AliasChoices(
+            "answer", "Feature Question Answer", "Feature Question (Answer)", "Preference Question Answer"
+        ),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, record: Any) -> Any:
+        return {k: v for k, v in record.items() if v is not None} if isinstance(record, Mapping) else record
+
+
+class SimArenaRow(Row):
+    """What both kinds of session have. The fields may stand in a JSON object `raw`, as in the original's files."""
+
+    user_profile_text: str = ""
+    human_user_queries: list[str]
+    human_public_conversation: list[dict[str, str]] | str = ""
+    target_writing_style_features: list[Trait] = []
+    target_interaction_style_features: list[Trait] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpacked(cls, record: Any) -> Any:
+        if not isinstance(record, Mapping) or record.get("raw") is None:
+            return record
+        raw = record["raw"]
+        if isinstance(raw, str):
+            try:
+                raw = json.loads(raw)
+            except (ValueError, RecursionError):
+                raise ValueError("raw: is not JSON") from None
+        if not isinstance(raw, Mapping):
+            raise ValueError("raw: is not a JSON object")
+        outside = {key: value for key, value in record.items() if key != "raw" and value is not None}
+        return {**{key: value for key, value in raw.items() if value is not None}, **outside}
+
+    @field_validator("target_writing_style_features", "target_interaction_style_features", mode="before")
+    @classmethod
+    def _traits(cls, value: Any) -> Any:
+        return _listed_or_none(value)
+
+    @field_validator("human_user_queries", mode="before")
+    @classmethod
+    def _queries(cls, value: Any) -> Any:
+        items = _listed_or_none(value)
+        if not isinstance(items, list):
+            return items
+        said = [item for item in items if item is not None and str(item).strip()]
+        if not said:
+            raise ValueError("holds no message")
+        return said
+
+    @field_validator("human_public_conversation", mode="before")
+    @classmethod
+    def _conversation(cls, value: Any) -> Any:
+        if isinstance(value, str) and not value.lstrip().startswith("["):
+            return value
+        try:
+            return [{str(k): str(v) for k, v in turn.items() if v is not None} for turn in listed(value)]
+        except (ValueError, TypeError, AttributeError):
+            return value  # a text that begins with a bracket
+
+
+class SimMathRow(SimArenaRow):
+    """A student and a problem. `topic` says what the problem is about where its text may not be passed on."""
+
+    problem: str = ""
+    topic: str = ""
+
+
+class SimDocRow(SimArenaRow):
+    """A person and the text that is wanted."""
+
+    document_type: NotBlank
+    intent: NotBlank
+    pre_writing_materials_text: str = ""
+    target_document_preferences: list[Trait] = []
+
+    @field_validator("target_document_preferences", mode="before")
+    @classmethod
+    def _preferences(cls, value: Any) -> Any:
+        return _listed_or_none(value)
+
+
+def _listed_or_none(value: Any) -> Any:
+    return [] if isinstance(value, str) and not value.strip() else listed(value)

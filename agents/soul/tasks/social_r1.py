@@ -1,0 +1,152 @@
+"""Social-R1: beliefs, emotions, desires and intentions in social situations, and what words mean (ToMBench-Hard).
+
+One turn, a letter in `<answer>`, exact match. Row schema: original code base, section 4.11. The options stand in the
+text of the question, in whatever form its source gave them, so they are read from there. The original's hint ended in
+the gold answer; here the critique keeps it back.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import field_validator, model_validator
+
+from soul.answers.extraction import tagged_letter
+from soul.one_turn import LetterTask
+from soul.prompts import load_prompt
+from soul.rows.parsing import Label, gold_letter, present, seen, user_text
+from soul.rows.quotations import Choices
+from soul.task import Metric, NotBlank, Row
+
+RULES = """\
+Read about a social situation and answer the question about it. Think of what each person knows, wants, feels and \
+means, and of what goes unsaid. One of the options is right."""
+
+FORM = (
+    "Whatever form of answer the text above asks for: think step by step, then give the letter of your choice in this "
+    "form: <answer>LETTER</answer>"
+)
+
+# "A. x", "(A) x", "**A)** x", "- A: x": where a line starts, and, for capitals, within a line.
+_AT_LINE_START = re.compile(r"^[ \t>*•-]*[(\[]?([A-Za-z])(?:[)\]][.:]?|[.:、．：])[*_]*[ \t]*(?=\S)", re.MULTILINE)
+_ANYWHERE = re.compile(r"(?<![\w'.])[(\[]?([A-Z])(?:[)\]][.:]?|[.:、．：])[ \t]*(?=\S)")
+_LEADING_LETTER = re.compile(r"[(\[]?([A-Za-z])(?:[)\].:、．：].*)?", re.DOTALL)
+
+
+def options_in(text: str) -> dict[str, str]:
+    """The options that a text lists, letter -> text: of all runs A, B, C and so on the longest, and of these the last.
+
+    Options that each begin a line win over options within a line.
+    """
+    for pattern in (_AT_LINE_START, _ANYWHERE):
+        marks: dict[str, list[re.Match[str]]] = {}
+        for mark in pattern.finditer(text):
+            marks.setdefault(mark.group(1).upper(), []).append(mark)
+        best = max((_run(start, marks) for start in reversed(marks.get("A", []))), key=len, default=[])
+        if len(best) >= 2:
+            return _texts(text, best)
+    return {}
+
+
+def _run(start: re.Match[str], marks: Mapping[str, Sequence[re.Match[str]]]) -> list[re.Match[str]]:
+    """The marks A, B, C and so on from this A, as far as they go."""
+    run = [start]
+    for letter in string.ascii_uppercase[1:]:
+        later = marks.get(letter, [])
+        place = bisect_right(later, run[-1].start(), key=lambda mark: mark.start())
+        if place == len(later):
+            break
+        run.append(later[place])
+    return run
+
+
+def _texts(text: str, marks: Sequence[re.Match[str]]) -> dict[str, str]:
+    starts = [mark.start() for mark in marks[1:]]
+    bodies = [text[mark.end() : start].strip(" \t\n,;*") for mark, start in zip(marks, starts, strict=False)]
+    # Where the last option ends nothing tells: with its line if the others have one each, else before a blank line.
+    end = r"\n\s*\n" if any("\n" in body for body in bodies) else r"\n"
+    bodies.append(re.split(end, text[marks[-1].end() :], maxsplit=1)[0].strip(" \t,;*"))
+    return {mark.group(1).upper(): body for mark, body in zip(marks, bodies, strict=True) if body}
+
+
+class SocialR1Row(Row):
+    """One question with its options in one text: `prompt_text`, or the first conversation, or a chat `prompt`."""
+
+    prompt_text: NotBlank
+    answer_letter: str = ""
+    answer_text: str = ""
+    subtask: Label = ""  # which of ToMBench's tests
+    ability: Label = ""  # of ToMBench's, as in "Emotion: Hidden emotions"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _find_text(cls, record: Any) -> Any:
+        text = user_text(record) if isinstance(record, Mapping) else ""
+        return {**record, "prompt_text": text} if text else record
+
+    @field_validator("answer_letter", "answer_text", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return seen(value)
+
+
+def _offered(row: SocialR1Row) -> set[str]:
+    """Every letter that the text sets as one sets the letter of an option."""
+    return {mark.group(1).upper() for p in (_AT_LINE_START, _ANYWHERE) for mark in p.finditer(row.prompt_text)}
+
+
+class SocialR1(LetterTask[SocialR1Row]):
+    """Why does Xiao Hong smile at Xiao Fang?"""
+
+    name = "social_r1"
+    row_type = SocialR1Row
+    headline = Metric("accuracy", source="model card (Social-R1)")
+    critic = load_prompt("social_r1/critique", 2)
+
+    def render(self, row: SocialR1Row, feedback_block: str) -> str:
+        return f"{RULES}\n\n{feedback_block}{row.prompt_text}\n\n{FORM}"
+
+    def options(self, row: SocialR1Row) -> Mapping[str, str]:
+        return options_in(row.prompt_text)
+
+    def gold(self, row: SocialR1Row) -> str:
+        if letter := _LEADING_LETTER.fullmatch(row.answer_letter):
+            return letter.group(1).upper()
+        return gold_letter(row.answer_text, self.options(row))
+
+    def check(self, row: SocialR1Row) -> None:
+        try:
+            gold = self.gold(row)
+        except ValueError as error:
+            raise ValueError(f"answer_letter: {row.answer_letter!r} is no letter, and answer_text: {error}") from error
+        options = self.options(row)
+        # A list that was read in part only must not condemn a row whose text does offer the letter.
+        if options and gold not in _offered(row):
+            raise ValueError(f"answer_letter: {gold!r} is not among the options {options} of the text")
+
+    def reference(self, row: SocialR1Row) -> str:
+        gold = self.gold(row)
+        return f"{gold}. {self.options(row).get(gold, row.answer_text)}"
+
+    def secrets(self, row: SocialR1Row) -> Sequence[str]:
+        # The letters are blanked where there is any secret at all, so there is one also where no option could be read.
+        return tuple(dict.fromkeys((*self.options(row).values(), row.answer_text, " ")))
+
+    def choices(self, row: SocialR1Row) -> Choices | None:
+        return self.shown_choices(row, self._options_and_letters(row))
+
+    def groups(self, row: SocialR1Row) -> Mapping[str, str]:
+        return present({"test": row.subtask, "ability": row.ability.partition(":")[0]})
+
+    def read(self, row: SocialR1Row, text: str, strict: bool) -> str | None:
+        return tagged_letter(text, self._options_and_letters(row), strict=strict)
+
+    def _options_and_letters(self, row: SocialR1Row) -> Mapping[str, str]:
+        """The options; where the list was read in part or not at all, letters too whose text is unknown."""
+        options = self.options(row)
+        letters = _offered(row) | {self.gold(row)} if options else set(string.ascii_uppercase)
+        return {letter: options.get(letter, "") for letter in sorted(letters)}

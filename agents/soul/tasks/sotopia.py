@@ -1,0 +1,335 @@
+"""Sotopia: two people with private goals meet in a situation and talk (Zhou et al., 2024).
+
+The policy plays the character at `eval_position`, an API model the other one; agent1 has the first turn. A judge scores
+the policy's character alone, on Sotopia's seven dimensions and their ranges. Protocol and headline: paper, section 4
+and appendix C.3 (up to 20 turns, mean of the seven raw scores / 10); row schema: original code base, section 4.1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import BaseModel, Field
+
+from soul.answers.thinking import without_thinking
+from soul.dialogue import View, audible
+from soul.judge import Judge, Role
+from soul.policy import Players
+from soul.prompts import Prompt, load_prompt
+from soul.rows.parsing import present
+from soul.task import Episode, GroupKey, Message, Metric, Task, Verdict
+from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow, other_than
+
+Kind = Literal["speak", "non-verbal communication", "action", "leave", "none"]
+
+TURNS = 20  # of both together
+FIRST_LEAVE = 5  # index of the first turn, from 0, in which leaving ends the conversation
+SILENT_TURNS = 3  # so many turns in a row in which nothing happens end it
+MIN_WORDS = 3  # who says less in a whole encounter says nothing
+
+# Sotopia's ranges. The sum of all lows is -30 and of all highs 40: the headline lies between -3/7 and 4/7.
+RANGES: Mapping[str, tuple[int, int]] = {
+    "believability": (0, 10),
+    "relationship": (-5, 5),
+    "knowledge": (0, 10),
+    "secret": (-10, 0),
+    "social_rules": (-10, 0),
+    "financial_and_material_benefits": (-5, 5),
+    "goal": (0, 10),
+}
+
+PART = """\
+You are {me}, in the situation below together with {other}. Be this person and no one else: think, want and speak as \
+{me} does; you are nobody's assistant.
+- You have a goal. It is private: {other} does not know it, and has a goal of their own that you do not know. Of \
+{other} you know no more than stands here.
+- Behave naturally. Say briefly what this person would say at this moment, and answer to what was just said.
+- Do not repeat yourself, neither in words nor in substance, and never speak or act for {other}."""
+
+ACTIONS = """\
+## What you can do
+Each of your turns is one of these:
+- speak: say something
+- non-verbal communication: a look, a gesture, a sound
+- action: do something that {other} can see
+- leave: go, which ends the conversation; possible from its turn {first_leave} on. Go when your goal is reached, when \
+there is no more hope for it, or when you have had enough.
+The conversation has {turns} turns at most, both sides counted, and then breaks off.
+
+Write a JSON object with two texts and nothing else: the kind of turn, and what exactly you say (word for word) or do:
+{{"action_type": "speak", "argument": "the words you say"}}
+With leave the argument stays empty."""
+
+LESSON = """\
+## What a coach told you
+You have been in this very situation before. A coach who watched it told you afterwards:
+{feedback}
+Live through it anew with this in mind. Nobody else knows of the coach or of the other time."""
+
+BEGINNING: Mapping[Position, str] = {
+    "agent1": "(The conversation begins, and the first turn is yours.)",
+    "agent2": "(The conversation begins.)",
+}
+
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+_MOST_OBJECTS = 20  # looked at in one turn: a text of nothing but braces costs no time
+
+
+@dataclass(frozen=True)
+class Act:
+    """One turn as everybody got it.
+
+    Attributes:
+        text: what was said or done; "" for the kinds leave and none.
+        well_formed: whether the turn was the JSON object that was asked for, and nothing else.
+        held_back: a leave before its time; the kind is none then.
+    """
+
+    speaker: str
+    kind: Kind
+    text: str = ""
+    well_formed: bool = True
+    held_back: bool = False
+
+    def __str__(self) -> str:
+        if self.kind == "speak":
+            return f'{self.speaker} said: "{self.text}"'
+        if self.kind == "leave":
+            return f"{self.speaker} left the conversation."
+        if self.kind == "none":
+            return f"{self.speaker} {'wanted to leave, but stayed' if self.held_back else 'did nothing'}."
+        return f"{self.speaker} [{self.kind}] {self.text}"
+
+    def to_json(self, number: int) -> dict[str, Any]:
+        """What the judge gets of it: fields, so that no text can pass for a turn of the other side."""
+        kind = "wanted to leave, but stayed" if self.held_back else self.kind
+        return {"turn": number, "by": self.speaker, "kind": kind, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Encounter(Episode):
+    """An episode of Sotopia: `seats` hold what the policy saw, `acts` what both did, in order."""
+
+    acts: tuple[Act, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "acts": [asdict(act) for act in self.acts]}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Encounter:
+        return cls(**{**value, "acts": tuple(Act(**act) for act in value["acts"])})
+
+
+class _UpToTen(BaseModel):
+    reasoning: str = Field(min_length=1)
+    score: int = Field(ge=0, le=10)
+
+
+class _FiveEitherWay(BaseModel):
+    reasoning: str = Field(min_length=1)
+    score: int = Field(ge=-5, le=5)
+
+
+class _DownToMinusTen(BaseModel):
+    reasoning: str = Field(min_length=1)
+    score: int = Field(ge=-10, le=0)
+
+
+class Review(BaseModel):
+    """What the judge is asked for; the fields' bounds are `RANGES`."""
+
+    believability: _UpToTen
+    relationship: _FiveEitherWay
+    knowledge: _UpToTen
+    secret: _DownToMinusTen
+    social_rules: _DownToMinusTen
+    financial_and_material_benefits: _FiveEitherWay
+    goal: _UpToTen
+    critique: str = Field(min_length=1)
+
+
+def headline_of(scores: Mapping[str, int]) -> float:
+    """Mean of the seven raw scores / 10."""
+    return sum(scores[name] for name in RANGES) / (10 * len(RANGES))
+
+
+class Sotopia(Task[SotopiaRow]):
+    """Sell the phone for 610 dollars to somebody who wants to pay 454."""
+
+    name = "sotopia"
+    row_type = SotopiaRow
+    episode_type = Encounter
+    headline = Metric(
+        "overall",
+        low=headline_of({name: low for name, (low, _) in RANGES.items()}),
+        high=headline_of({name: high for name, (_, high) in RANGES.items()}),
+        source="paper, section 4 (Social Skill) and table 1; mean of Sotopia's seven raw scores / 10",
+    )
+    calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0, "partner": TURNS / 2}
+    policy_turns = TURNS / 2
+    # No `cuts`: public rows stay below 1,000 words, nearly all of them goals, which are the task.
+    critic = load_prompt("sotopia/judge")
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (self.critic,)
+
+    def check(self, row: SotopiaRow) -> None:
+        if row.agent1_name.casefold() == row.agent2_name.casefold():
+            raise ValueError(f"agent2_name: {row.agent2_name!r} is the name of agent1 too")
+
+    def groups(self, row: SotopiaRow) -> Mapping[str, str]:
+        known = row.relationship if row.relationship in RELATIONSHIPS else ""  # others tell it in words of their own
+        return present({"relationship": known, "environment": row.source, "position": row.eval_position})
+
+    def group_keys(self, row: SotopiaRow) -> Sequence[GroupKey]:
+        keys = {"codename": row.codename, "environment": row.env_id, "scenario": row.scenario}
+        return [GroupKey.from_text(kind, value) for kind, value in keys.items() if value]
+
+    def prompt(self, row: SotopiaRow, feedback: str | None = None) -> list[Message]:
+        return self._opening(row, row.eval_position, feedback)
+
+    def _opening(self, row: SotopiaRow, position: Position, feedback: str | None) -> list[Message]:
+        """What the one at `position` knows before the first turn. The partner is never given feedback."""
+        me, other = row.of(position, "name"), row.of(other_than(position), "name")
+        known = {
+            "The situation": row.shown(row.scenario, position),
+            f"Who you are: {me}": row.of(position, "background"),
+            "Your secret": row.of(position, "secret"),
+            "How you two know each other": row.shown(row.relationship, position),
+            "Your goal": row.of(position, "goal"),
+        }
+        sections = [PART.format(me=me, other=other)]
+        sections += [f"## {title}\n{text}" for title, text in known.items() if text]
+        if feedback is not None:
+            sections.append(LESSON.format(feedback=feedback))
+        sections.append(ACTIONS.format(other=other, turns=TURNS, first_leave=FIRST_LEAVE + 1))
+        return [
+            {"role": "system", "content": "\n\n".join(sections)},
+            {"role": "user", "content": BEGINNING[position]},
+        ]
+
+    async def play(self, row: SotopiaRow, players: Players, feedback: str | None) -> Encounter:
+        policy = View(self.prompt(row, feedback), self.prompt(row))
+        partner = View(self._opening(row, row.partner_position, None))
+        acts: list[Act] = []
+        ended = "turn_limit"
+        for number in range(TURNS):
+            position = POSITIONS[number % 2]
+            own = position == row.eval_position
+            text = await (policy.take_seat(players.policy()) if own else partner.take_model(players.partner))
+            act = read_act(text, row.of(position, "name"))
+            if act.kind == "leave" and number < FIRST_LEAVE:
+                act = Act(act.speaker, "none", well_formed=act.well_formed, held_back=True)
+            acts.append(act)
+            (partner if own else policy).hear(str(act))
+            if act.kind == "leave":
+                ended = "left"
+                break
+            if len(acts) >= SILENT_TURNS and all(last.kind == "none" for last in acts[-SILENT_TURNS:]):
+                ended = "silence"
+                break
+        return Encounter({"policy": policy.messages}, ended, tuple(acts))
+
+    async def judge(self, row: SotopiaRow, episode: Episode, judge: Judge) -> Verdict:
+        if not isinstance(episode, Encounter):
+            raise TypeError(f"an episode of Sotopia is an Encounter, as play makes it, not a {type(episode).__name__}")
+        me = row.of(row.eval_position, "name")
+        own = [act for act in episode.acts if act.speaker == me]
+        said = ["\n".join(act.text for act in own)]
+        review = await judge.ask(Review, self.critic, self._record(row, episode), said=said, min_words=MIN_WORDS)
+        scores = {name: int(getattr(review, name).score) for name in RANGES}
+        reward = headline_of(scores)
+        metrics = {self.headline.name: reward, **{name: float(score) for name, score in scores.items()}}
+        if row.of(row.eval_position, "secret"):
+            metrics["secret_kept"] = float(scores["secret"] == 0)
+        metrics["turns"] = float(len(episode.acts))
+        metrics["left"] = float(any(act.kind == "leave" for act in own))
+        metrics["well_formed"] = sum(act.well_formed for act in own) / len(own)
+        return Verdict(reward, metrics, review.critique)
+
+    def _record(self, row: SotopiaRow, episode: Encounter) -> dict[str, Any]:
+        """What the judge is asked about. What the policy's character could not know stands apart: the critique must
+        not tell it."""
+        mine, others = row.eval_position, row.partner_position
+        endings = {
+            "left": f"{episode.acts[-1].speaker} left" if episode.acts else "",
+            "silence": f"nothing happened in {SILENT_TURNS} turns in a row",
+            "turn_limit": f"it broke off after {TURNS} turns, the most there can be",
+        }
+        return {
+            "person_to_be_judged": row.of(mine, "name"),
+            "known_to_that_person": {
+                "situation": row.shown(row.scenario, mine),
+                "relationship": row.shown(row.relationship, mine),
+                **_about(row, mine),
+            },
+            "hidden_from_that_person": {"the_other": _about(row, others), "for_your_eyes_only": row.notes},
+            "transcript": [act.to_json(number) for number, act in enumerate(episode.acts, 1)],
+            "how_it_ended": endings[episode.ended],
+        }
+
+    async def feedback(self, row: SotopiaRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+        return verdict.critique
+
+    def secrets(self, row: SotopiaRow) -> Sequence[str]:
+        return row.hidden("\n".join(message["content"] for message in self.prompt(row)))
+
+
+def _about(row: SotopiaRow, position: Position) -> dict[str, str]:
+    return {
+        "name": row.of(position, "name"),
+        "background": row.of(position, "background"),
+        "secret": row.of(position, "secret"),
+        "goal": row.of(position, "goal"),
+    }
+
+
+def read_act(text: str, speaker: str) -> Act:
+    """Read a turn: the JSON object that was asked for, alone or (not well-formed) among other words, which are dropped.
+
+    A text without such an object is said as it stands; one without words is a turn in which nothing happens.
+    """
+    bare = without_thinking(text).strip()
+    for found, alone in _objects(bare):
+        kind = _kind(found.get("action_type"))
+        argument = found.get("argument")
+        if kind is None or not isinstance(argument, str | None):
+            continue
+        heard = audible(argument or "") if kind not in ("leave", "none") else ""
+        if kind != "leave" and not heard:
+            kind = "none"
+        return Act(speaker, kind, heard, alone)
+    heard = audible(bare)
+    return Act(speaker, "speak" if heard else "none", heard, well_formed=False)
+
+
+def _kind(name: Any) -> Kind | None:
+    """The kind of that name, whatever its case, blanks and hyphens; None where there is none."""
+    if not isinstance(name, str):
+        return None
+    bare = re.sub(r"[\W_]+", "", name).lower()
+    return next((kind for kind in get_args(Kind) if re.sub(r"\W+", "", kind) == bare), None)
+
+
+def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The JSON objects in a text, in order, and whether that is all there is. Line breaks within strings pass."""
+    fenced = _FENCE.fullmatch(text)
+    text = fenced.group(1).strip() if fenced else text
+    decoder = json.JSONDecoder(strict=False)
+    position = text.find("{")
+    for _ in range(_MOST_OBJECTS):
+        if position < 0:
+            return
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            position = text.find("{", position + 1)
+            continue
+        if isinstance(value, dict):
+            yield value, position == 0 and end == len(text)
+        position = text.find("{", end)

@@ -1,0 +1,122 @@
+"""TwinVoice: which reply did this person write? (Du et al., 2025)
+
+A person is known by earlier words; of the replies to a new occasion one is this person's own. One turn, a letter in
+`<answer>`, exact match. Row schema: original code base, section 4.10; `persona` and `speaker` are ours, for the
+narrative dimension, whose benchmark shows them too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import AliasChoices, Field, field_validator
+
+from soul.judge import Judge
+from soul.one_turn import LetterTask, letter_options
+from soul.prompts import load_prompt
+from soul.rows.parsing import Label, described, lettered, option_texts, parsed, present
+from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+
+RULES = """\
+You get to know a person by earlier words of that person. Then you see a new occasion and several replies to it, of \
+which one is the person's own. Take on this mind and this voice. Opinions, memories, tone, favourite words, and the \
+length and build of the sentences tell more than what most people would reply."""
+
+FORM = (
+    "Think step by step about how this person thinks and sounds, then give the letter of your choice in this form: "
+    "<answer>LETTER</answer>"
+)
+
+
+# The prompt calls its options replies, which feedback on a talk may count and feedback on options may not.
+_PLACES = tuple(
+    f"{place} {noun}" for place in ("first", "second", "third", "fourth", "last") for noun in ("reply", "response")
+)
+
+
+class TwinVoiceRow(Row):
+    """One reply of one person, among three replies by others."""
+
+    conversation_history: list[str] = Field(
+        default=[], validation_alias=AliasChoices("conversation_history", "history")
+    )
+    anchor_post: NotBlank = Field(validation_alias=AliasChoices("anchor_post", "context"))
+    answer_choices: list[str] = Field(validation_alias=AliasChoices("answer_choices", "choices"))
+    answer_idx: int
+    dimension: str = ""
+    speaker: str = ""
+    persona: str = ""
+    group: Label = ""  # the user, or "NOVEL:CHARACTER"
+
+    @field_validator("conversation_history", mode="before")
+    @classmethod
+    def _history(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            try:
+                value = parsed(value)
+            except ValueError:  # a text, one utterance a line
+                value = value.splitlines()
+        entries = list(value) if hasattr(value, "__iter__") and not isinstance(value, Mapping | str) else [value]
+        return [text for text in (described(entry) for entry in entries) if text]
+
+    @field_validator("answer_choices", mode="before")
+    @classmethod
+    def _options(cls, value: Any) -> Any:
+        return option_texts(value)
+
+    @field_validator("dimension", "speaker", "persona", mode="before")
+    @classmethod
+    def _in_words(cls, value: Any) -> Any:
+        return described(value)
+
+
+class TwinVoice(LetterTask[TwinVoiceRow]):
+    """Which of these four replies did the writer of those thirty posts write?"""
+
+    name = "twinvoice"
+    row_type = TwinVoiceRow
+    headline = Metric("accuracy", source="paper, section 4 (Persona Simulation) and appendix C.6")
+    cuts = (("conversation_history", "end"), ("persona", "start"))
+    critic = load_prompt("twinvoice/critique", 2)
+
+    def render(self, row: TwinVoiceRow, feedback_block: str) -> str:
+        who = row.speaker.strip() or "this person"
+        persona = f"What is known of {who}:\n{row.persona.strip()}\n\n" if row.persona.strip() else ""
+        lines = "\n".join(f"- {line.strip()}" for line in row.conversation_history)
+        history = f"What {who} said before:\n{lines}\n\n" if lines else ""
+        return (
+            f"{RULES}\n\n{persona}{history}The new occasion:\n{row.anchor_post}\n\n{feedback_block}"
+            f"Question: Which of these does {who} say?\n{letter_options(row.answer_choices)}\n\n{FORM}"
+        )
+
+    def options(self, row: TwinVoiceRow) -> Mapping[str, str]:
+        return lettered(row.answer_choices)
+
+    def gold(self, row: TwinVoiceRow) -> str:
+        return list(self.options(row))[row.answer_idx]
+
+    def secrets(self, row: TwinVoiceRow) -> Sequence[str]:
+        return (*row.answer_choices, *_PLACES)
+
+    def check(self, row: TwinVoiceRow) -> None:
+        last = len(row.answer_choices) - 1
+        if not 0 <= row.answer_idx <= last:
+            raise ValueError(f"answer_idx: {row.answer_idx} is not among the choices, an index from 0 to {last}")
+
+    def groups(self, row: TwinVoiceRow) -> Mapping[str, str]:
+        return present({"dimension": row.dimension})
+
+    def group_keys(self, row: TwinVoiceRow) -> Sequence[GroupKey]:
+        if row.group and row.dimension == "3":
+            return [GroupKey.from_text("novel", row.group.rpartition(":")[0])]
+        return [GroupKey.from_text("user", row.group or " ".join(row.conversation_history) or row.anchor_post)]
+
+    async def judge(self, row: TwinVoiceRow, episode: Episode, judge: Judge) -> Verdict:
+        verdict = await super().judge(row, episode, judge)
+        dimension = re.sub(r"\W+", "_", row.dimension.lower()).strip("_")
+        if not dimension:
+            return verdict
+        name = f"accuracy_dimension_{dimension}" if dimension.isdigit() else f"accuracy_{dimension}"
+        return Verdict(verdict.reward, {**verdict.metrics, name: verdict.reward})

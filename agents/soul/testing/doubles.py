@@ -1,0 +1,66 @@
+"""Stand-ins for the parties of a session: a policy that answers by a Python function, and a judge without a network."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from soul.judge import Gateway, Judge
+from soul.policy import Players
+from soul.session import Context
+from soul.task import Message
+from soul.testing.replies import Script
+from soul.testing.server import FakeOpenAI
+
+Policy = str | Callable[[Sequence[Message]], str | Awaitable[str]]
+
+
+@dataclass
+class ScriptedSeat:
+    """A seat of the policy that answers by a function of the messages, or always with the same text.
+
+    Attributes:
+        heard: what `say` was given, call by call: the messages, and `base` (None where the task gave none).
+    """
+
+    policy: Policy
+    name: str = "policy"
+    heard: list[tuple[list[Message], list[Message] | None]] = field(default_factory=list)
+
+    async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
+        self.heard.append((list(messages), None if base is None else list(base)))
+        if isinstance(self.policy, str):
+            return self.policy
+        answer = self.policy(messages)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def scripted_players(policy: Policy) -> Callable[..., Players]:
+    """What `run_session` takes as `new_players`, with a scripted policy at every seat.
+
+    Called without an argument the result gives the players of one episode, for `Task.play`.
+    """
+
+    def new_players(context: Context = "base") -> Players:
+        return Players(lambda name: ScriptedSeat(policy, name))
+
+    return new_players
+
+
+def fake_judge(script: Script | FakeOpenAI, **settings: Any) -> Judge:
+    """A `Judge` on an in-process endpoint.
+
+    Args:
+        script: what the endpoint answers; give a `FakeOpenAI` to look at its requests afterwards.
+        settings: fields of `Endpoint`, e.g. max_attempts=1.
+    """
+    fake = script if isinstance(script, FakeOpenAI) else FakeOpenAI(script)
+    endpoint = fake.endpoint(**settings)
+    return Judge.connect(endpoint, fake.client(endpoint.timeout_s))
+
+
+def fake_gateway(script: Script | FakeOpenAI, **settings: Any) -> Gateway:
+    """A `Gateway` whose roles all meet one in-process endpoint; see `fake_judge`."""
+    return Gateway.of(fake_judge(script, **settings))

@@ -1,0 +1,370 @@
+"""What a `FakeOpenAI` answers: replies, faults, and scripts that choose between them.
+
+A reply turns a request into an `Answer` (status, headers, body, delay). How that becomes events for a request that asks
+for a stream is the business of `events.py`; how it travels, over HTTP or in process, that of `server.py`. A script is
+one reply, a list of replies (the last one repeats) or a function of the request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from soul.judge.call.untrusted import data_of
+
+STEP_S = 0.05  # between two pieces of a slow body: far below any read timeout
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """One request as the fake received it. `headers` (lower-case names) holds the key and stays out of the repr."""
+
+    number: int  # order of arrival, from 0
+    body: Mapping[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        return list(self.body.get("messages", []))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What a judge was asked about: the JSON object between the markers of the user message."""
+        return data_of(next(message["content"] for message in self.messages if message["role"] == "user"))
+
+    def asks(self, instructions: str) -> bool:
+        """Whether it follows these instructions (a judge prompt): its first message begins with them."""
+        return bool(self.messages) and str(self.messages[0].get("content") or "").startswith(instructions)
+
+    @property
+    def text(self) -> str:
+        """All message contents in one string, for assertions."""
+        return "\n".join(str(message.get("content") or "") for message in self.messages)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response before it travels.
+
+    Attributes:
+        delay: seconds of silence before the first byte.
+        drop: close the connection instead of answering.
+        spread: seconds over which the body goes out, in small pieces.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
+    delay: float = 0.0
+    drop: bool = False
+    spread: float = 0.0
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is server-sent events."""
+        return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The body as it travels: in one, a stream event by event, a spread one in steps of `STEP_S` or of a byte."""
+        if self.spread > 0 and self.body:
+            steps = min(len(self.body), math.ceil(self.spread / STEP_S))
+            size = math.ceil(len(self.body) / steps)
+            return [self.body[start : start + size] for start in range(0, len(self.body), size)]
+        if self.is_stream:
+            return [event + b"\n\n" for event in self.body.split(b"\n\n") if event]
+        return [self.body]
+
+
+class Reply(ABC):
+    """Something that a `FakeOpenAI` can answer."""
+
+    @abstractmethod
+    def answer(self, request: ChatRequest) -> Answer:
+        """The response to this request."""
+
+
+class Fault(Reply):
+    """A reply that is a failure of the endpoint or of its model."""
+
+
+Script = Reply | Sequence[Reply] | Callable[[ChatRequest], Reply]
+
+
+def _completion(
+    request: ChatRequest,
+    content: str | None,
+    delay: float = 0.0,
+    finish: str = "stop",
+    refusal: str | None = None,
+    cached_tokens: int = 0,
+    reasoning_tokens: int = 0,
+) -> Answer:
+    prompt = len(request.text.split())  # words stand for tokens
+    completion = len((content or "").split()) + reasoning_tokens  # as OpenAI bills them: reasoning is output
+    body = {
+        "id": f"chatcmpl-{request.number}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": request.body.get("model", "fake"),
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish,
+                "logprobs": None,
+                "message": {"role": "assistant", "content": content, "refusal": refusal},
+            }
+        ],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
+        },
+    }
+    return Answer(body=json.dumps(body).encode(), delay=delay)
+
+
+def error_answer(
+    status: int,
+    message: str,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    param: str | None = None,
+) -> Answer:
+    """An error in the form that OpenAI gives it."""
+    body = {"error": {"message": message, "type": "fake_error", "param": param, "code": code}}
+    return Answer(status, json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})})
+
+
+@dataclass(frozen=True)
+class Text(Reply):
+    """A completion with this text, after `delay` seconds.
+
+    `cached_tokens` are reported as a part of the prompt, `reasoning_tokens` on top of the text's own tokens.
+    """
+
+    content: str
+    delay: float = 0.0
+    cached_tokens: int = field(default=0, kw_only=True)
+    reasoning_tokens: int = field(default=0, kw_only=True)
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(
+            request,
+            self.content,
+            self.delay,
+            cached_tokens=self.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True)
+class Json(Reply):
+    """A completion whose text is this JSON value, after `delay` seconds; the rest as in `Text`."""
+
+    value: Any
+    delay: float = 0.0
+    cached_tokens: int = field(default=0, kw_only=True)
+    reasoning_tokens: int = field(default=0, kw_only=True)
+
+    def answer(self, request: ChatRequest) -> Answer:
+        text = Text(
+            json.dumps(self.value),
+            self.delay,
+            cached_tokens=self.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+        )
+        return text.answer(request)
+
+
+@dataclass(frozen=True)
+class RateLimit(Fault):
+    """429, with Retry-After (seconds, or an HTTP date) where given."""
+
+    retry_after: float | str | None = None
+
+    def answer(self, request: ChatRequest) -> Answer:
+        headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+        return error_answer(429, "Rate limit reached", "rate_limit_exceeded", headers)
+
+
+@dataclass(frozen=True)
+class NoQuota(Fault):
+    """429 as OpenAI sends it for an exhausted quota: no waiting heals it."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return error_answer(429, "You exceeded your current quota", "insufficient_quota")
+
+
+@dataclass(frozen=True)
+class ServerError(Fault):
+    """500, 503 or another 5xx."""
+
+    status: int = 500
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return error_answer(self.status, "The server had an error")
+
+
+@dataclass(frozen=True)
+class BadRequest(Fault):
+    """400, for instance an unsupported parameter."""
+
+    message: str = "Unsupported parameter"
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return error_answer(400, self.message, "invalid_request_error")
+
+
+@dataclass(frozen=True)
+class Unauthorized(Fault):
+    """401. Like careless gateways it quotes the key that was sent, so that a client which repeats the text leaks it."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return error_answer(401, f"Incorrect API key provided: {key}", "invalid_api_key")
+
+
+@dataclass(frozen=True)
+class NotFound(Fault):
+    """404: no such model."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return error_answer(404, f"The model {request.body.get('model')!r} does not exist", "model_not_found")
+
+
+@dataclass(frozen=True)
+class Hang(Fault):
+    """Silence for this long, then an empty JSON object. Longer than the client's timeout: a read timeout."""
+
+    seconds: float
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(request, "{}", self.seconds)
+
+
+@dataclass(frozen=True)
+class SlowStream(Fault):
+    """Another reply whose body trickles in over `seconds`.
+
+    A byte arrives every `STEP_S` seconds (a short body over a long time: less often, one byte at a time), so that no
+    read times out: only a deadline for the whole call ends it sooner.
+    """
+
+    reply: Reply
+    seconds: float
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return replace(self.reply.answer(request), spread=self.seconds)
+
+
+@dataclass(frozen=True)
+class DropConnection(Fault):
+    """The connection closes without an answer."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return Answer(drop=True)
+
+
+@dataclass(frozen=True)
+class NotJson(Fault):
+    """200 with a web page: what a wrong base URL or a login proxy answers."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return Answer(body=b"<html><body>Welcome</body></html>", headers={"content-type": "text/html"})
+
+
+@dataclass(frozen=True)
+class Refusal(Fault):
+    """The model refuses."""
+
+    text: str = "I'm sorry, I can't help with that."
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(request, None, refusal=self.text)
+
+
+@dataclass(frozen=True)
+class Empty(Fault):
+    """A completion without text."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(request, "")
+
+
+@dataclass(frozen=True)
+class TruncatedJson(Fault):
+    """JSON that breaks off although the model says it is done."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(request, '{"critique": "You overlooked that')
+
+
+@dataclass(frozen=True)
+class Duplicate(Fault):
+    """Two JSON values in one text, `{"score": 3}{"score": 9}`: whoever takes the first or the last one invents."""
+
+    first: Any
+    second: Any
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(request, json.dumps(self.first) + json.dumps(self.second))
+
+
+@dataclass(frozen=True)
+class WrongSchema(Fault):
+    """Valid JSON of another shape than the one asked for."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(request, '{"unexpected": true}')
+
+
+@dataclass(frozen=True)
+class Truncated(Fault):
+    """The answer hit the token limit (finish_reason "length")."""
+
+    def answer(self, request: ChatRequest) -> Answer:
+        return _completion(request, '{"critique": "You', finish="length")
+
+
+def as_function(script: Script) -> Callable[[ChatRequest], Reply]:
+    """A script as a function of the request. A list is consumed in order, under a lock; its last reply repeats."""
+    if isinstance(script, Reply):
+        return lambda request: script
+    if callable(script):
+        return script
+    replies = list(script)
+    if not replies:
+        raise ValueError("a script needs at least one reply")
+    lock, used = threading.Lock(), 0
+
+    def next_reply(request: ChatRequest) -> Reply:
+        nonlocal used
+        with lock:
+            reply = replies[min(used, len(replies) - 1)]
+            used += 1
+        return reply
+
+    return next_reply
+
+
+def sometimes(fault: Reply, share: float, seed: int, otherwise: Script) -> Callable[[ChatRequest], Reply]:
+    """`fault` for this share of the requests, `otherwise` for the rest.
+
+    A request's fate hangs on `seed` and its number alone, so a run can be repeated whatever the threads do.
+    """
+    healthy = as_function(otherwise)
+
+    def choose(request: ChatRequest) -> Reply:
+        digest = hashlib.sha256(f"{seed}:{request.number}".encode()).digest()
+        return fault if int.from_bytes(digest[:8], "big") < share * 2**64 else healthy(request)
+
+    return choose

@@ -1,0 +1,86 @@
+"""Which sequences a rank takes at which step. The step is the state: nothing else is needed to go on.
+
+A step has the same sequences for any number of ranks. They are dealt out so that every rank has as many sequences, and
+nearly as many tokens, as the others (verl's balancing, by the lengths that the store knows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from torch.utils.data import Sampler
+from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
+
+from sft.corpus.split import Corpus
+from soul.errors import BadSettings
+
+
+class StepBatches(Sampler[list[int]]):
+    """A batch sampler: one batch a step, this rank's part of it.
+
+    Args:
+        corpus: the training split.
+        batch_size: sequences a step, over all ranks.
+        rank: this rank of the data-parallel group, of `ranks`.
+        first_step: how many steps are done already.
+        last_step: how many steps there are.
+    """
+
+    def __init__(self, corpus: Corpus, batch_size: int, rank: int, ranks: int, first_step: int, last_step: int) -> None:
+        if batch_size % ranks:
+            raise BadSettings(
+                f"data.train_batch_size={batch_size} cannot be dealt out to {ranks} ranks. Use a multiple of {ranks}."
+            )
+        self.corpus, self.batch_size = corpus, batch_size
+        self.rank, self.ranks = rank, ranks
+        self.steps = range(first_step, last_step)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step in self.steps:
+            sequences = self.corpus.order.step(step, self.batch_size)
+            yield share(sequences, self.corpus, self.rank, self.ranks)
+
+
+class ValidationBatches(Sampler[list[int]]):
+    """A batch sampler over a validation split, every sequence once, source by source: a batch is of one source.
+
+    Where a batch does not go up among the ranks, fillers (see `SequenceDataset`) complete it. A ratio below 1 takes
+    that part of its files, always the same; one above 1 takes them once.
+
+    Attributes:
+        sources: the source of each batch.
+    """
+
+    def __init__(self, corpus: Corpus, batch_size: int, rank: int, ranks: int) -> None:
+        self.corpus, self.rank, self.ranks = corpus, rank, ranks
+        size = -(-batch_size // ranks) * ranks
+        wanted = np.unique(corpus.order.of_epoch(0))
+        self._batches: list[np.ndarray] = []
+        self.sources: list[str] = []
+        for name, sequences in zip(corpus.names, corpus.dataset.store.of_source(), strict=True):
+            chosen = np.intersect1d(sequences, wanted, assume_unique=True)
+            for start in range(0, len(chosen), size):
+                self._batches.append(chosen[start : start + size])
+                self.sources.append(name)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self._batches:
+            short = -len(batch) % self.ranks
+            fillers: np.ndarray = ~np.resize(batch, short)
+            yield share(np.concatenate([batch, fillers]), self.corpus, self.rank, self.ranks)
+
+
+def share(sequences: np.ndarray, corpus: Corpus, rank: int, ranks: int) -> list[int]:
+    """A rank's part of sequences (or fillers), equal in number, similar in tokens."""
+    if ranks == 1:
+        return [int(sequence) for sequence in sequences]
+    lengths = corpus.lengths(np.where(sequences < 0, ~sequences, sequences)).tolist()
+    parts: Sequence[Sequence[int]] = get_seqlen_balanced_partitions(lengths, ranks, equal_size=True)
+    return [int(sequences[place]) for place in parts[rank]]

@@ -1,0 +1,156 @@
+"""Which rows lie where: file, row groups, columns; read once from the parquet footers and kept in a cache.
+
+A cached entry counts as long as the file's size and time of change are those of the entry, so a start with a warm cache
+costs one `stat` a file, however many rows there are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from soul.errors import SoulError
+
+Layout = Literal["messages", "extra_info.messages", "prompt_response"]
+VERSION = 1
+FILE = "row_index.json"
+OPTIONAL = ("data_source", "train_role")  # read where a file has them
+
+
+class BadShard(SoulError):
+    """A shard cannot be read, or lacks the columns of every known layout."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A parquet file as it was when it was indexed.
+
+    Attributes:
+        groups: rows of each row group.
+        columns: names of the columns; the fields of a struct as `extra_info.messages`.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    groups: tuple[int, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return sum(self.groups)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the file keeps its conversations.
+
+        Raises:
+            BadShard: in no place that is known.
+        """
+        chats: tuple[Layout, ...] = ("messages", "extra_info.messages")
+        for layout in chats:
+            if layout in self.columns:
+                return layout
+        lacking = [name for name in ("prompt", "response") if name not in self.columns]
+        if not lacking:
+            return "prompt_response"
+        column = lacking[0] if len(lacking) == 1 else "messages"
+        raise BadShard(
+            f"{self.path}: the column {column!r} is missing (it has: {', '.join(self.columns) or 'none'}). A file for "
+            "SFT has messages (a list of role and content), extra_info.messages, or prompt and response."
+        )
+
+    def check(self) -> None:
+        """Whether the file has the columns of a layout.
+
+        Raises:
+            BadShard: it has not.
+        """
+        _ = self.layout
+
+    @property
+    def wanted(self) -> list[str]:
+        """The columns to read."""
+        columns = ["prompt", "response"] if self.layout == "prompt_response" else [self.layout]
+        return columns + [name for name in OPTIONAL if name in self.columns]
+
+
+def read_index(files: Sequence[Path], cache_dir: Path) -> list[Shard]:
+    """The shards of the files, in their order, from the cache where it is still true.
+
+    Raises:
+        BadShard: a file is gone or is no parquet file.
+    """
+    cache = cache_dir / FILE
+    known = _load(cache)
+    shards: dict[str, Shard] = {}
+    fresh: list[Path] = []
+    for file in files:
+        entry, stat = known.get(str(file)), _stat(file)
+        if entry and (entry.size, entry.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
+            shards[entry.path] = entry
+        else:
+            fresh.append(file)
+    if fresh:
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            shards |= {shard.path: shard for shard in pool.map(_read_footer, fresh)}
+        _save(cache, known | shards)
+    return [shards[str(file)] for file in files]
+
+
+def _stat(file: Path) -> os.stat_result:
+    try:
+        return file.stat()
+    except OSError as error:
+        raise BadShard(f"{file}: cannot be read ({error.strerror}). Check the path and its permissions.") from error
+
+
+def _read_footer(file: Path) -> Shard:
+    stat = _stat(file)
+    try:
+        with pq.ParquetFile(file) as parquet:
+            footer, schema = parquet.metadata, parquet.schema_arrow
+            groups = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+    except (pa.ArrowException, OSError) as error:
+        raise BadShard(
+            f"{file}: not a readable parquet file ({' '.join(str(error).split())[:200]}). Download or build it again."
+        ) from error
+    columns: list[str] = []
+    for field in schema:
+        inner = field.type if pa.types.is_struct(field.type) else ()
+        columns += [field.name, *(f"{field.name}.{part.name}" for part in inner)]
+    return Shard(str(file), stat.st_size, stat.st_mtime_ns, groups, tuple(columns))
+
+
+def _load(cache: Path) -> dict[str, Shard]:
+    """What the cache knows; nothing where it is absent, damaged or of another version."""
+    try:
+        content: dict[str, Any] = json.loads(cache.read_text())
+        if content["version"] != VERSION:
+            return {}
+        return {
+            path: Shard(path, entry["size"], entry["mtime_ns"], tuple(entry["groups"]), tuple(entry["columns"]))
+            for path, entry in content["shards"].items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}  # it is a cache: reading the footers again is the remedy
+
+
+def _save(cache: Path, shards: dict[str, Shard]) -> None:
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    entries = {path: {k: v for k, v in asdict(shard).items() if k != "path"} for path, shard in shards.items()}
+    with tempfile.NamedTemporaryFile("w", dir=cache.parent, suffix=".tmp", delete=False) as file:
+        json.dump({"version": VERSION, "shards": entries}, file)
+    os.replace(file.name, cache)

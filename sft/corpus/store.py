@@ -1,0 +1,250 @@
+"""The corpus as token ids on disk: two flat files a shard, read in place.
+
+    ids.bin          uint32: a sequence's ids, then its spans (start and stop of each trained span)
+    sequences.bin    24 bytes a sequence (`RECORD`): where its ids are, how many, of which row and source
+    shard.json       counts by source, and what says that the other two are complete
+
+Sequences are read with `pread`, two calls each, so a reader's memory does not depend on the size of the corpus: pages
+of a memory map would count as its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from sft.encode.sequence import EncodedSequence
+
+WORD: np.dtype = np.dtype("<u4")
+RECORD: np.dtype = np.dtype(
+    [
+        ("offset", "<u8"),  # in words of ids.bin
+        ("row", "<u4"),  # of the shard
+        ("length", "<u4"),
+        ("trained", "<u4"),
+        ("spans", "<u2"),
+        ("source", "<u2"),  # in the list of shard.json; in what a store gives out, in the store's own list
+    ]
+)
+IDS, SEQUENCES, ABOUT = "ids.bin", "sequences.bin", "shard.json"
+OPEN_FILES = 256  # at most, of one reader
+
+
+@dataclass
+class SourceCounts:
+    """What became of the rows of one source.
+
+    Attributes:
+        role: whose turns are trained.
+        left_out: reason -> how many (rows, sequences or turns, as the reason says).
+    """
+
+    role: str = ""
+    rows: int = 0
+    sequences: int = 0
+    tokens: int = 0
+    trained_tokens: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: SourceCounts) -> None:
+        """Add the counts of another part of the source."""
+        roles = {self.role, other.role} - {""}
+        self.role = roles.pop() if len(roles) == 1 else "mixed" if roles else ""
+        self.rows += other.rows
+        self.sequences += other.sequences
+        self.tokens += other.tokens
+        self.trained_tokens += other.trained_tokens
+        self.left_out += other.left_out
+
+    def to_json(self) -> dict[str, Any]:
+        """For shard.json."""
+        return {**vars(self), "left_out": dict(self.left_out)}
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> SourceCounts:
+        """From shard.json."""
+        return cls(**{**content, "left_out": Counter(content["left_out"])})
+
+
+@dataclass
+class ShardCounts:
+    """What shard.json holds: counts by source (in the order of the records' source numbers) and an example a reason."""
+
+    sources: dict[str, SourceCounts] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+    sequences: int = 0
+    words: int = 0
+
+    def source(self, name: str) -> SourceCounts:
+        """The counts of a source, new ones where it is new."""
+        return self.sources.setdefault(name, SourceCounts())
+
+    def add(self, other: ShardCounts) -> None:
+        """Add the counts of another part of the shard, or of another shard."""
+        for name, counts in other.sources.items():
+            self.source(name).add(counts)
+        for reason, example in other.examples.items():
+            self.examples.setdefault(reason, example)
+        self.sequences += other.sequences
+        self.words += other.words
+
+    def write(self, path: Path) -> None:
+        """Write all or nothing."""
+        content = {**vars(self), "sources": {name: counts.to_json() for name, counts in self.sources.items()}}
+        beside = path.with_name(path.name + ".tmp")
+        with open(beside, "w") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+
+    @classmethod
+    def read(cls, path: Path) -> ShardCounts | None:
+        """From a file; None where there is none, or half of one."""
+        try:
+            content = json.loads(path.read_text())
+            sources = {name: SourceCounts.of(counts) for name, counts in content.pop("sources").items()}
+            return cls(sources=sources, **content)
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None  # cut off by a crash: what it speaks of is made again
+
+
+class SequenceWriter:
+    """Appends sequences to a pair of files; a context manager. The counts are complete when it has closed."""
+
+    def __init__(self, ids: Path, sequences: Path) -> None:
+        self.counts = ShardCounts()
+        self._numbers: dict[str, int] = {}
+        self._ids: BinaryIO = open(ids, "wb", buffering=1 << 20)  # noqa: SIM115 (closed by __exit__)
+        self._sequences: BinaryIO = open(sequences, "wb", buffering=1 << 18)  # noqa: SIM115
+
+    def __enter__(self) -> SequenceWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self._ids, self._sequences):
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+
+    def add(self, sequence: EncodedSequence, source: str, row: int) -> None:
+        """Append one sequence of a row."""
+        counts = self.counts.source(source)
+        if source not in self._numbers:
+            self._numbers = {name: number for number, name in enumerate(self.counts.sources)}
+        words = np.array([*sequence.ids, *(edge for span in sequence.spans for edge in span)], dtype=WORD)
+        number, spans = self._numbers[source], len(sequence.spans)
+        record = (self.counts.words, row, len(sequence.ids), sequence.trained, spans, number)
+        self._ids.write(words.tobytes())
+        self._sequences.write(np.array(record, dtype=RECORD).tobytes())
+        self.counts.words += len(words)
+        self.counts.sequences += 1
+        counts.sequences += 1
+        counts.tokens += len(sequence.ids)
+        counts.trained_tokens += sequence.trained
+
+
+def complete(folder: Path) -> ShardCounts | None:
+    """The counts of a shard that is complete; None where it is still to be made."""
+    counts = ShardCounts.read(folder / ABOUT)
+    if counts is None:
+        return None
+    sizes = {IDS: counts.words * WORD.itemsize, SEQUENCES: counts.sequences * RECORD.itemsize}
+    fits = all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes.items())
+    return counts if fits else None
+
+
+class TokenStore:
+    """Reads the sequences of several shards, numbered through in their order.
+
+    Args:
+        folders: the shards.
+        counts: of each shard.
+    """
+
+    def __init__(self, folders: Sequence[Path], counts: Sequence[ShardCounts]) -> None:
+        self.sources: list[str] = list(dict.fromkeys(name for shard in counts for name in shard.sources))
+        self._folders = [str(folder) for folder in folders]
+        self._first = np.cumsum([0, *(shard.sequences for shard in counts)])
+        number = {name: place for place, name in enumerate(self.sources)}
+        self._source = [np.array([number[name] for name in shard.sources], dtype=WORD) for shard in counts]
+        self._files: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return int(self._first[-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": OrderedDict()}  # a process opens its own
+
+    def __del__(self) -> None:
+        for descriptor in self.__dict__.get("_files", {}).values():
+            os.close(descriptor)
+
+    def records(self, sequences: np.ndarray) -> np.ndarray:
+        """The records of sequences, with the store's own source numbers."""
+        found = np.empty(len(sequences), dtype=RECORD)
+        shards: np.ndarray = np.asarray(np.searchsorted(self._first, sequences, side="right") - 1)
+        for place, (sequence, shard) in enumerate(zip(sequences.tolist(), shards.tolist(), strict=True)):
+            self._check(sequence)
+            found[place] = self._record(sequence, shard)
+        return found
+
+    def read(self, sequence: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Ids (int64), loss mask (int64) and source of one sequence."""
+        self._check(sequence)
+        shard = int(np.searchsorted(self._first, sequence, side="right")) - 1
+        record = self._record(sequence, shard)
+        length, spans = int(record["length"]), int(record["spans"])
+        at = int(record["offset"]) * WORD.itemsize
+        size = (length + 2 * spans) * WORD.itemsize
+        words = np.frombuffer(self._pread(shard, IDS, size, at), dtype=WORD)
+        mask: np.ndarray = np.zeros(length, dtype=np.int64)
+        for start, stop in words[length:].reshape(-1, 2).tolist():
+            mask[start:stop] = 1
+        return words[:length].astype(np.int64), mask, int(record["source"])
+
+    def of_source(self, part: int = 1 << 16) -> list[np.ndarray]:
+        """The sequences of every source; reads all records."""
+        found: list[list[np.ndarray]] = [[] for _ in self.sources]
+        for shard, (first, last) in enumerate(itertools.pairwise(int(edge) for edge in self._first)):
+            for start in range(first, last, part):
+                count = min(part, last - start)
+                at = (start - first) * RECORD.itemsize
+                records = np.frombuffer(self._pread(shard, SEQUENCES, count * RECORD.itemsize, at), dtype=RECORD)
+                sources = self._source[shard][records["source"]]
+                for source in np.unique(sources).tolist():
+                    found[source].append(start + np.flatnonzero(sources == source))
+        return [np.concatenate(parts) if parts else np.empty(0, dtype=np.int64) for parts in found]
+
+    def _check(self, sequence: int) -> None:
+        if not 0 <= sequence < len(self):
+            raise IndexError(f"sequence {sequence} of {len(self)}")
+
+    def _record(self, sequence: int, shard: int) -> np.void:
+        at = (sequence - int(self._first[shard])) * RECORD.itemsize
+        record = np.frombuffer(self._pread(shard, SEQUENCES, RECORD.itemsize, at), dtype=RECORD).copy()[0]
+        record["source"] = self._source[shard][record["source"]]
+        return record
+
+    def _pread(self, shard: int, name: str, size: int, at: int) -> bytes:
+        path = f"{self._folders[shard]}/{name}"
+        descriptor = self._files.pop(path, None)
+        if descriptor is None:
+            descriptor = os.open(path, os.O_RDONLY)
+            if len(self._files) >= OPEN_FILES:
+                os.close(self._files.popitem(last=False)[1])
+        self._files[path] = descriptor
+        content = os.pread(descriptor, size, at)
+        if len(content) != size:
+            raise OSError(f"{path}: {len(content)} of {size} bytes at {at}; was the cache changed during the run?")
+        return content

@@ -1,0 +1,300 @@
+"""Make the token store of a corpus: once, by several processes, and never a part of it twice.
+
+A shard is cut into units of some thousand rows. A worker writes a unit beside and renames it into place: a killed run
+goes on with the units that are missing. When all units of a shard are there, they are joined into its two files. A
+shard's folder is named after the file's size and time of change and after everything that determines its sequences. All
+processes of a machine may ask for the same store at once: one makes it under a lock, the others wait.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sft.corpus.index import BadShard, Shard
+from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
+from sft.encode.row_encoder import RowEncoder
+from sft.run.stop import start_helper
+from soul.errors import SoulError
+from soul.files.disk_space import guarded_writes
+
+VERSION = 1  # of the files and of how rows become sequences
+UNIT_ROWS = 2048  # at least, where the shard has them
+GROUP_UNITS = 16  # units of a large row group, at most: each reads the group up to its own rows
+BATCH_ROWS = 256
+PLAIN_EVERY_S = 30.0
+
+
+class TokenisingFailed(SoulError):
+    """The corpus could not be tokenised."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Rows of a shard that are tokenised together: whole row groups, or a part of one.
+
+    Attributes:
+        groups: the row groups.
+        skip: rows of the first group that come before.
+        rows: how many rows.
+        first: number of the first row in the shard.
+    """
+
+    shard: Shard
+    number: int
+    groups: tuple[int, ...]
+    skip: int
+    rows: int
+    first: int
+
+    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The unit's rows, numbered as in the shard; only a batch of them is in memory."""
+        seen = 0
+        try:
+            with pq.ParquetFile(self.shard.path, buffer_size=1 << 20) as parquet:
+                batches = parquet.iter_batches(BATCH_ROWS, row_groups=list(self.groups), columns=self.shard.wanted)
+                for batch in batches:
+                    begin, end = max(0, self.skip - seen), min(batch.num_rows, self.skip + self.rows - seen)
+                    if begin < end:
+                        numbers = range(self.first + seen + begin - self.skip, self.first + seen + end - self.skip)
+                        yield from zip(numbers, batch.slice(begin, end - begin).to_pylist(), strict=True)
+                    seen += batch.num_rows
+                    if seen >= self.skip + self.rows:
+                        return
+        except (pa.ArrowException, OSError) as error:
+            raise BadShard(
+                f"{self.shard.path}, row groups {self.groups}: cannot be read ({' '.join(str(error).split())[:200]}). "
+                "Download or build the file again."
+            ) from error
+
+
+def units(shard: Shard) -> list[Unit]:
+    """The units of a shard: small row groups together, large ones apart."""
+    found: list[Unit] = []
+    row = 0
+    waiting: list[int] = []
+    waiting_rows = 0
+    for group, rows in enumerate(shard.groups):
+        if rows <= UNIT_ROWS:
+            waiting.append(group)
+            waiting_rows += rows
+        if waiting and (waiting_rows >= UNIT_ROWS or rows > UNIT_ROWS):
+            found.append(Unit(shard, len(found), tuple(waiting), 0, waiting_rows, row))
+            row += waiting_rows
+            waiting, waiting_rows = [], 0
+        if rows > UNIT_ROWS:
+            size = max(UNIT_ROWS, -(-rows // GROUP_UNITS))
+            for skip in range(0, rows, size):
+                found.append(Unit(shard, len(found), (group,), skip, min(size, rows - skip), row + skip))
+            row += rows
+    if waiting_rows:
+        found.append(Unit(shard, len(found), tuple(waiting), 0, waiting_rows, row))
+    return found
+
+
+def shard_folder(shard: Shard, key: str, cache_dir: Path) -> Path:
+    """Where the tokens of a shard are, or will be."""
+    whole = json.dumps([VERSION, UNIT_ROWS, GROUP_UNITS, shard.path, shard.size, shard.mtime_ns, key])
+    return cache_dir / "tokens" / f"{Path(shard.path).stem[:60]}-{hashlib.sha256(whole.encode()).hexdigest()[:20]}"
+
+
+def tokenise(shards: Sequence[Shard], encoder: RowEncoder, cache_dir: Path) -> list[tuple[Path, ShardCounts]]:
+    """The folders and counts of the shards, made where they are missing.
+
+    Raises:
+        SoulError: a bad row, a shard that cannot be read; what was done until then is kept.
+    """
+    key = encoder.key()
+    folders = [shard_folder(shard, key, cache_dir) for shard in shards]
+    counts = [complete(folder) for folder in folders]
+    if not all(counts):
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        with _lock(cache_dir / "tokens.lock"):
+            missing = {folder: shard for folder, shard in zip(folders, shards, strict=True) if not complete(folder)}
+            if missing:
+                with guarded_writes(cache_dir, lambda: _needed_bytes(missing)):
+                    _make(missing, encoder)
+        counts = [complete(folder) for folder in folders]
+    return [(folder, count) for folder, count in zip(folders, counts, strict=True) if count]
+
+
+def _needed_bytes(shards: dict[Path, Shard]) -> float:
+    """About what the tokens of these shards take, judged by the parts that are done; the files' own size at least."""
+    parts = [path for folder in shards for path in (folder / "parts").glob("*.json")]
+    done = [counts for path in parts if (counts := ShardCounts.read(path))]
+    tokenised = sum(source.rows for counts in done for source in counts.sources.values())
+    total = sum(sum(shard.groups) for shard in shards.values())
+    written = sum(counts.words * WORD.itemsize + counts.sequences * RECORD.itemsize for counts in done)
+    # Twice: a shard's parts are there until its files are joined.
+    return max(2.0 * written * total / max(tokenised, 1), *(float(shard.size) for shard in shards.values()))
+
+
+def _lock(path: Path) -> FileLock:
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+        lock.release()
+    except Timeout:
+        Console(stderr=True).print(f"another process tokenises the corpus ({path}); waiting for it")
+    return lock
+
+
+def _make(shards: dict[Path, Shard], encoder: RowEncoder) -> None:
+    todo: dict[Path, set[int]] = {}
+    jobs: list[tuple[Path, Unit]] = []
+    plans = {folder: units(shard) for folder, shard in shards.items()}
+    for folder, plan in plans.items():
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        missing = [unit for unit in plan if not _part(folder, unit, "json").exists()]
+        todo[folder] = {unit.number for unit in missing}
+        jobs += [(folder, unit) for unit in missing]
+        if not missing:
+            _join(folder, plan)
+    total = sum(unit.rows for plan in plans.values() for unit in plan)
+    with _Shown(total, total - sum(unit.rows for _, unit in jobs)) as shown:
+        for folder, unit in _done(jobs, encoder):
+            shown.advance(unit.rows)
+            todo[folder].discard(unit.number)
+            if not todo[folder]:
+                _join(folder, plans[folder])
+
+
+def _done(jobs: list[tuple[Path, Unit]], encoder: RowEncoder) -> Iterator[tuple[Path, Unit]]:
+    """Do the jobs, and name each when it is done."""
+    workers = min(encoder.settings.tokenizer_workers, len(jobs))
+    if workers <= 1:
+        for folder, unit in jobs:
+            _encode_unit(folder, unit, encoder)
+            yield folder, unit
+        return
+    # Not forked: this process may hold threads and devices already.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(encoder,))
+    try:
+        futures: dict[Future[None], tuple[Path, Unit]] = {pool.submit(_work, *job): job for job in jobs}
+        for future in as_completed(futures):
+            future.result()
+            yield futures[future]
+    except BrokenProcessPool as error:
+        raise TokenisingFailed(
+            "a process that tokenises the corpus was killed, perhaps for want of memory. What is done is kept: run the "
+            "same command again, with a lower data.tokenizer_workers."
+        ) from error
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.kill()  # the pool would wait for the units that are being done; a half one does no harm
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_encoder: RowEncoder | None = None  # of a worker process
+
+
+def _start_worker(encoder: RowEncoder) -> None:
+    global _encoder
+    start_helper()  # a worker that outlived us would write to what another process holds the lock for
+    _encoder = encoder
+
+
+def _work(folder: Path, unit: Unit) -> None:
+    assert _encoder is not None
+    _encode_unit(folder, unit, _encoder)
+
+
+def _part(folder: Path, unit: Unit, kind: str) -> Path:
+    return folder / "parts" / f"{unit.number:05d}.{kind}"
+
+
+def _encode_unit(folder: Path, unit: Unit, encoder: RowEncoder) -> None:
+    ids, sequences = _part(folder, unit, "ids"), _part(folder, unit, "sequences")
+    beside = [path.with_name(f"{path.name}.{os.getpid()}.tmp") for path in (ids, sequences)]
+    with SequenceWriter(*beside) as writer:
+        encoder.write(writer, unit.records(), unit.shard.layout, unit.shard.path)
+    for path, target in zip(beside, (ids, sequences), strict=True):
+        os.replace(path, target)
+    writer.counts.write(_part(folder, unit, "json"))  # last: it says that the unit is done
+
+
+def _join(folder: Path, plan: Sequence[Unit]) -> None:
+    """Make the shard's files of its units' files."""
+    counts = ShardCounts()
+    parts = [ShardCounts.read(_part(folder, unit, "json")) for unit in plan]
+    with open(folder / IDS, "wb") as ids, open(folder / SEQUENCES, "wb") as sequences:
+        for unit, part in zip(plan, parts, strict=True):
+            if part is None:
+                raise TokenisingFailed(f"{folder}: the part {unit.number} is damaged. Delete the folder and run again.")
+            records = np.fromfile(_part(folder, unit, "sequences"), dtype=RECORD)
+            records["offset"] += counts.words
+            counts.add(part)
+            names = list(counts.sources)
+            renumbered = np.array([names.index(name) for name in part.sources], dtype=np.uint16)
+            if len(records):
+                records["source"] = renumbered[records["source"]]
+            sequences.write(records.tobytes())
+            with open(_part(folder, unit, "ids"), "rb") as source:
+                shutil.copyfileobj(source, ids, 1 << 24)
+        for file in (ids, sequences):
+            file.flush()
+            os.fsync(file.fileno())
+    counts.write(folder / ABOUT)
+    shutil.rmtree(folder / "parts")
+
+
+class _Shown:
+    """Progress: a bar on a terminal, elsewhere a plain line now and then."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self.console = Console(stderr=True)
+        self.total, self.done, self._before = total, done, done
+        self._start = self._told = time.monotonic()
+        columns = (
+            TextColumn("tokenising"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rows"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, console=self.console) if self.console.is_terminal else None
+        self._task = self._bar.add_task("", total=total, completed=done) if self._bar else None
+
+    def __enter__(self) -> _Shown:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+        else:
+            self._tell()
+
+    def advance(self, rows: int) -> None:
+        """Some rows are done."""
+        self.done += rows
+        if self._bar and self._task is not None:
+            self._bar.advance(self._task, rows)
+        elif time.monotonic() - self._told > PLAIN_EVERY_S:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        speed = (self.done - self._before) / max(self._told - self._start, 1e-9)
+        self.console.print(f"tokenised {self.done:,} of {self.total:,} rows, {speed:,.0f} rows/s", highlight=False)

@@ -1,0 +1,63 @@
+"""The rows that an evaluation asks about, which must not be trained on (`--not-in`).
+
+A training row is held out if it shares a group with an evaluation row: a story and its paraphrases, a conversation, a
+book, a user, as `soul.rows.overlap` compares them everywhere.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from soul import tasks
+from soul.errors import BadSettings
+from soul.evaluate.run.settings import choose_sets
+from soul.rows.overlap import group_keys, held_out_keys
+from soul.rows.task_files import TaskRow, read_rows
+
+
+class Unseen:
+    """The groups that evaluations hold out from training."""
+
+    def __init__(self, rows: Iterable[TaskRow] = ()) -> None:
+        self._known = {_hash(key) for row in rows for key in held_out_keys(row)}
+
+    @classmethod
+    def read(cls, words: Sequence[str], data_dir: Path) -> Unseen:
+        """The rows of these files (paths and globs) and evaluation sets (names).
+
+        Raises:
+            BadSettings: a word is neither, or names no file. BadRow: a file cannot be read.
+        """
+        return cls(read_rows([str(file) for word in words for file in _files(word, data_dir)]))
+
+    def holds(self, prints: Iterable[str]) -> bool:
+        """Whether a row with these fingerprints shares a group with a row of an evaluation."""
+        return not self._known.isdisjoint(prints)
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+
+def fingerprints(row: TaskRow) -> tuple[str, ...]:
+    """Hashes of the record without its index, which identifies the row, and of each group that the row belongs to."""
+    record = row.row.model_dump(mode="json", exclude={"index"})
+    return _hash(["record", record]), *(_hash(key) for key in group_keys(row))
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _files(word: str, data_dir: Path) -> list[Path]:
+    if word in tasks.SETS or word in tasks.names():
+        return list(choose_sets([word], data_dir).values())
+    found = [Path(file) for file in sorted(glob.glob(word, recursive=True))]
+    if not found:
+        raise BadSettings(f"--not-in {word}: no such file, and no evaluation set of that name. (It may be a glob.)")
+    return found

@@ -1,0 +1,50 @@
+"""Sequences that are longer than the limit: left out, shortened, or an error. What happened is counted.
+
+`truncate` cuts from the end, at the end of a trained turn, as long as one remains; where not even the first fits,
+that turn is cut at the limit. Nothing is cut from the beginning: a trained token keeps the context it was written in.
+"""
+
+from __future__ import annotations
+
+from sft.corpus.settings import Overlong
+from sft.encode.sequence import EncodedSequence
+from soul.errors import SoulError
+
+
+class TooLong(SoulError):
+    """A sequence is longer than the limit, or the limit longer than the model's context."""
+
+
+def shorten(sequence: EncodedSequence, limit: int, policy: Overlong) -> EncodedSequence | None:
+    """The sequence within the limit; None where it is left out.
+
+    Raises:
+        TooLong: under the policy `error`.
+    """
+    if len(sequence.ids) <= limit:
+        return sequence
+    if policy == "error":
+        raise TooLong(
+            f"a sequence of {len(sequence.ids):,} tokens exceeds max_prompt_length + max_response_length = {limit:,}. "
+            "Raise them, or set data.overlong to drop or truncate."
+        )
+    if policy == "drop":
+        return None
+    whole = [span for span in sequence.spans if span[1] <= limit]
+    if whole:
+        return EncodedSequence(sequence.ids[: whole[-1][1]], whole)
+    start = sequence.spans[0][0]
+    return EncodedSequence(sequence.ids[:limit], [(start, limit)]) if start < limit else None
+
+
+def check_context(limit: int, context: int | None) -> None:
+    """Compare the limit with the positions of the model.
+
+    Raises:
+        TooLong: the model has fewer.
+    """
+    if context is not None and limit > context:
+        raise TooLong(
+            f"data.max_prompt_length + data.max_response_length = {limit:,} tokens, but the model has a context of "
+            f"{context:,}. Lower data.max_prompt_length, or use a model with a longer context."
+        )

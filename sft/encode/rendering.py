@@ -1,0 +1,213 @@
+"""Conversations as token ids, by the model's own chat template, with the spans that are trained.
+
+A trained turn is what follows its generation prompt up to and including its end token, and the ids before it are
+exactly those that the model would be given to write that turn. Templates may render a turn differently once others
+follow (Qwen3 strips earlier thinking): then one conversation becomes several sequences. Turns whose beginnings agree
+share one, so a plain template gives one sequence a conversation.
+
+The text of a sequence is tokenised once. Where an earlier turn begins and ends in it is read from the offsets, and a
+turn counts only if a token boundary lies there and the ids since the last special token are those of the generation
+prompt by itself: tokenizers cut at special tokens first, so then all ids before are the prompt's own. A turn for which
+that fails (its text melts into the prompt's last token) gets a sequence of its own, the prompt tokenised by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+from transformers import PreTrainedTokenizerBase
+
+from sft.encode.conversation import Turn
+from sft.encode.sequence import EncodedSequence
+from soul.errors import SoulError
+
+# What a chat template can raise: its own errors, and Python's where it reads what a turn does not have.
+_TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
+
+
+class TemplateFailure(SoulError):
+    """The model's chat template cannot render a conversation."""
+
+
+@dataclass(frozen=True)
+class _TrainedTurn:
+    """A trained turn as text: what the model is given, and that with the turn up to its end."""
+
+    prompt: str
+    text: str
+
+
+class ChatEncoder:
+    """Encodes conversations with one tokenizer and its chat template.
+
+    Args:
+        tokenizer: a fast tokenizer with a chat template.
+        template_kwargs: given to the template (`enable_thinking`, ...).
+
+    Raises:
+        TemplateFailure: the tokenizer has no chat template, or is not a fast one.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
+        if not tokenizer.chat_template:
+            raise TemplateFailure(
+                f"{tokenizer.name_or_path or 'the tokenizer'}: there is no chat template. Use the instruction-tuned "
+                "model's tokenizer, or put a chat_template.jinja into the model's folder."
+            )
+        if not tokenizer.is_fast:
+            raise TemplateFailure(
+                f"{tokenizer.name_or_path or 'the tokenizer'}: not a fast tokenizer, whose offsets are needed here. "
+                "Save it with tokenizer.json."
+            )
+        self.tokenizer, self.template_kwargs = tokenizer, dict(template_kwargs or {})
+        self._backend = tokenizer.backend_tokenizer
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        special = {
+            token.content: number
+            for number, token in tokenizer.added_tokens_decoder.items()
+            if token.special and not (token.lstrip or token.rstrip or token.single_word)
+        }
+        self._special_ids = set(special.values())
+        words = sorted(special, key=len, reverse=True)
+        self._special = re.compile("|".join(re.escape(word) for word in words) or r"(?!)")
+        self._alone: dict[str, list[int]] = {}
+        self._header: str | None = None
+
+    def encode(self, messages: Sequence[Turn], trained: Sequence[int]) -> list[EncodedSequence]:
+        """The sequences of a conversation; each trained turn is in exactly one of them.
+
+        A first turn that no model could be asked to write (nothing stands before it, its rendering does not hold the
+        generation prompt) is context alone and in no span.
+
+        Raises:
+            TemplateFailure: naming the turn.
+        """
+        found = (self._turn(messages, number) for number in trained)
+        left = [turn for turn in found if turn is not None]
+        sequences = []
+        while left:
+            sequence, left = self._sequence(left)
+            sequences.append(sequence)
+        return sequences[::-1]
+
+    # ---- text ------------------------------------------------------------------------------------------------------
+
+    def _render(self, messages: Sequence[Turn], *, ask: bool) -> str:
+        return self.tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=ask, **self.template_kwargs
+        )
+
+    def _turn(self, messages: Sequence[Turn], number: int) -> _TrainedTurn | None:
+        try:
+            full = self._render(messages[: number + 1], ask=False)
+            prompt = self._render(messages[:number], ask=True) if number else self._opening(full)
+        except _TEMPLATE_ERRORS as error:
+            raise TemplateFailure(
+                f"turn {self._refused(messages, number)}: the chat template refuses it "
+                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}). Mend or drop the row, set "
+                "data.bad_rows=drop, or use a template that allows such conversations."
+            ) from error
+        if prompt is None:
+            return None
+        if not full.startswith(prompt):
+            raise TemplateFailure(
+                f"turn {number} ({messages[number]['role']}): the chat template does not render the turn after its own "
+                f"generation prompt (which ends in {prompt[-40:]!r}), so the model could not have written it. "
+                "Set data.apply_chat_template_kwargs (such as enable_thinking) to what the rows hold."
+            )
+        return _TrainedTurn(prompt, full[: self._end(full, len(prompt), messages[number]["content"])])
+
+    def _refused(self, messages: Sequence[Turn], number: int) -> str:
+        """The turn with which the rendering fails first, for the error."""
+        renders = False
+        for place in range(number + 1):
+            before, renders = renders, self._renders(messages[: place + 1])
+            if before and not renders:
+                number = place
+                break
+        return f"{number} ({messages[number]['role']})"
+
+    def _renders(self, messages: Sequence[Turn]) -> bool:
+        try:
+            self._render(messages, ask=False)
+        except _TEMPLATE_ERRORS:
+            return False
+        return True
+
+    def _opening(self, full: str) -> str | None:
+        """The prompt of a turn with nothing before it: the rendering up to and with the generation prompt."""
+        if self._header is None:
+            said = [{"role": "user", "content": "x"}]
+            plain, asked = self._render(said, ask=False), self._render(said, ask=True)
+            self._header = asked[len(plain) :] if asked.startswith(plain) else ""
+        place = full.find(self._header) if self._header else -1
+        return None if place < 0 else full[: place + len(self._header)]
+
+    def _end(self, full: str, start: int, content: str) -> int:
+        """Where the turn that begins at `start` ends: after its end token, without the line break behind it."""
+        content = content.strip()
+        place = full.find(content, start) if content else -1
+        marks = list(self._special.finditer(full, start if place < 0 else place + len(content)))
+        if not marks:
+            return len(full)
+        return marks[-1].end() if place < 0 else marks[0].end()
+
+    # ---- tokens ----------------------------------------------------------------------------------------------------
+
+    def _sequence(self, turns: list[_TrainedTurn]) -> tuple[EncodedSequence, list[_TrainedTurn]]:
+        """A sequence that ends with the last turn and trains all that agree with it; and the turns left over."""
+        last = turns[-1]
+        encoding = self._backend.encode(last.prompt, add_special_tokens=False)
+        ids, ends = encoding.ids, [stop for _, stop in encoding.offsets]
+        starts = [start for start, _ in encoding.offsets]
+        marks = [match.start() for match in self._special.finditer(last.prompt)]
+        spans: list[tuple[int, int]] = []
+        left: list[_TrainedTurn] = []
+        for turn in turns[:-1]:
+            span = self._span(turn, ids, starts, ends, marks) if last.prompt.startswith(turn.text) else None
+            if span is None:
+                left.append(turn)
+            else:
+                spans.append(span)
+        answer = self._backend.encode(last.text[len(last.prompt) :], add_special_tokens=False).ids
+        whole = [*ids, *answer]
+        spans.append((len(ids), len(whole)))
+        # The first token has nothing before it that could predict it.
+        return EncodedSequence(whole, [(max(start, 1), stop) for start, stop in spans]), left
+
+    def _span(
+        self, turn: _TrainedTurn, ids: list[int], starts: list[int], ends: list[int], marks: list[int]
+    ) -> tuple[int, int] | None:
+        """The tokens of an earlier turn, or None where the model would have been given, or have written, others."""
+        begin, end = len(turn.prompt), len(turn.text)
+        first, stop = bisect_right(ends, begin), bisect_right(ends, end)
+        if first >= stop or starts[first] < begin or (stop < len(ids) and starts[stop] < end):
+            return None
+        mark = bisect_left(marks, begin)
+        head = marks[mark - 1] if mark else 0  # the last special token of the prompt
+        alone = self._tail(turn.prompt[head:begin])
+        if ids[first - len(alone) : first] != alone or starts[first - len(alone)] != head:
+            return None
+        return first, stop
+
+    def _tail(self, text: str) -> list[int]:
+        """The ids of a prompt's last piece by itself; there are only a few such pieces."""
+        if text not in self._alone:
+            if len(self._alone) > 1000:
+                self._alone.clear()
+            self._alone[text] = self._backend.encode(text, add_special_tokens=False).ids
+        return self._alone[text]
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Turn], template_kwargs: Mapping[str, Any] | None = None
+) -> list[EncodedSequence]:
+    """The sequences of one conversation whose assistant turns are trained."""
+    trained = [number for number, turn in enumerate(messages) if turn["role"] == "assistant"]
+    return ChatEncoder(tokenizer, template_kwargs).encode(messages, trained)

@@ -1,0 +1,155 @@
+"""One row of a shard into the sequences that it trains, with a count of everything that is left out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from sft.corpus.index import Layout
+from sft.corpus.settings import SftDataSettings
+from sft.corpus.store import SequenceWriter
+from sft.encode.conversation import UNNAMED, BadConversation, read_conversation
+from sft.encode.lengths import TooLong, shorten
+from sft.encode.rendering import ChatEncoder, TemplateFailure
+from sft.encode.train_roles import RoleRules
+from soul.errors import SoulError
+
+BAD_ROWS = "bad_rows"
+NO_TRAINED_TURN = "rows_without_trained_turn"
+UNPROMPTED = "turns_without_prompt"
+OVERLONG = "overlong_sequences"
+TRUNCATED = "truncated_sequences"
+
+
+class EmptyCorpus(SoulError):
+    """Nothing of the files can be trained on."""
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Changes with anything of a tokenizer that changes a rendering or an id."""
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()  # state of the last call, not of the tokenizer
+    backend.no_padding()
+    special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+    whole = json.dumps([special, tokenizer.chat_template], sort_keys=True) + backend.to_str()
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+@dataclass
+class RowEncoder:
+    """Encodes rows; what a worker process gets. The key names everything that its sequences depend on but the rows."""
+
+    tokenizer: PreTrainedTokenizerBase
+    settings: SftDataSettings
+    _chat: ChatEncoder | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_chat": None}
+
+    @property
+    def chat(self) -> ChatEncoder:
+        """The encoder of conversations, made at first use."""
+        if self._chat is None:
+            self._chat = ChatEncoder(self.tokenizer, self.settings.apply_chat_template_kwargs)
+        return self._chat
+
+    @property
+    def rules(self) -> RoleRules:
+        """Whose turns are trained."""
+        settings = self.settings
+        return RoleRules(settings.train_role, settings.train_role_by_source, settings.last_turns_by_source)
+
+    def key(self) -> str:
+        """Equal keys make equal sequences of equal rows.
+
+        Bad rows are no part of it: whoever sets bad_rows=drop after an error keeps all that was done before.
+        """
+        settings = self.settings
+        return json.dumps(
+            [
+                tokenizer_fingerprint(self.tokenizer),
+                dict(settings.apply_chat_template_kwargs),
+                settings.train_role,
+                dict(settings.train_role_by_source),
+                dict(settings.last_turns_by_source),
+                settings.max_length,
+                settings.overlong,
+            ],
+            sort_keys=True,
+        )
+
+    def write(
+        self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], layout: Layout, file: str
+    ) -> None:
+        """Encode numbered rows of a file into a writer.
+
+        Raises:
+            SoulError: a bad row where bad rows are errors, naming file, row and turn.
+        """
+        for number, record in rows:
+            where = f"{file}, row {number}"
+            try:
+                self._write_row(writer, record, layout, where, number)
+            except (BadConversation, TemplateFailure) as error:
+                if self.settings.bad_rows == "error":
+                    raise
+                self._leave_out(writer, record.get("data_source") or UNNAMED, BAD_ROWS, str(error))
+                writer.counts.source(record.get("data_source") or UNNAMED).rows += 1
+
+    def _write_row(
+        self, writer: SequenceWriter, record: Mapping[str, Any], layout: Layout, where: str, number: int
+    ) -> None:
+        conversation = read_conversation(record, layout, self.rules, where)
+        source = conversation.source
+        try:
+            found = self.chat.encode(conversation.messages, conversation.trained)
+            fitting = [shorten(each, self.settings.max_length, self.settings.overlong) for each in found]
+        except (TemplateFailure, TooLong) as error:
+            raise type(error)(f"{where}, {error}") from error
+        counts = writer.counts.source(source)
+        counts.rows += 1
+        counts.role = conversation.role if counts.role in ("", conversation.role) else "mixed"
+        unprompted = len(conversation.trained) - sum(len(each.spans) for each in found)
+        if unprompted:
+            self._leave_out(writer, source, UNPROMPTED, f"{where}: a first turn with nothing before it", unprompted)
+        if not found:
+            self._leave_out(writer, source, NO_TRAINED_TURN, f"{where}: no turn of the trained side")
+        for whole, sequence in zip(found, fitting, strict=True):
+            if sequence is not whole:
+                reason = OVERLONG if sequence is None else TRUNCATED
+                self._leave_out(writer, source, reason, f"{where}: {len(whole.ids):,} tokens")
+            if sequence is not None:
+                writer.add(sequence, source, number)
+
+    def _leave_out(self, writer: SequenceWriter, source: str, reason: str, example: str, count: int = 1) -> None:
+        writer.counts.source(source).left_out[reason] += count
+        writer.counts.examples.setdefault(reason, example)
+
+
+def check_counts(sources: Mapping[str, Any], examples: Mapping[str, str], settings: SftDataSettings) -> None:
+    """What only the whole corpus shows.
+
+    Raises:
+        SoulError: bad rows that another run dropped and this one does not want; a source without any trained turn.
+    """
+    bad = sum(counts.left_out[BAD_ROWS] for counts in sources.values())
+    if bad and settings.bad_rows == "error":
+        raise BadConversation(f"{bad:,} bad rows, such as: {examples[BAD_ROWS]}")
+    for name, counts in sources.items():
+        if counts.rows and counts.left_out[NO_TRAINED_TURN] == counts.rows:
+            raise BadConversation(
+                f"source {name!r}: none of its {counts.rows:,} rows has a turn of the side that {counts.role!r} trains "
+                f"({examples[NO_TRAINED_TURN]}). Set +data.train_role_by_source.{name} to the other role, or leave "
+                "its files out."
+            )
+    if not any(counts.sequences for counts in sources.values()):
+        what = ", ".join(f"{reason}: {example}" for reason, example in examples.items()) or "the files have no rows"
+        raise EmptyCorpus(
+            f"no sequence is left to train ({what}). Check data.train_files, and data.max_prompt_length and "
+            "the other limits of the section data."
+        )

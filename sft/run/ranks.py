@@ -1,0 +1,183 @@
+"""The processes of a training (ranks): started by torchrun's own launcher within this process, and ended with it.
+
+This process is the parent of the ranks of its node. It holds the lock of the run's folder, receives SIGTERM and Ctrl-C,
+and reports how a rank failed. If it is killed, the kernel ends the ranks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from omegaconf import DictConfig
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ErrorHandler, ProcessFailure
+from torch.distributed.run import parse_args, run
+
+from ditto.run import checkpoint
+from ditto.run.stop_signals import heard, name_of
+from ditto.settings import BadConfig
+from sft.run import stop
+from sft.run.checkpoints import RESUME_VARIABLE
+from soul.cli.error_border import FAILED, INTERRUPTED, TERMINATED
+from soul.cli.redaction import redact
+from soul.errors import SoulError
+
+_DEFECT = os.EX_SOFTWARE  # exit code of a rank that ends with an unexpected exception
+
+
+class RankFailed(Exception):
+    """A rank ended with an unexpected exception; its traceback is the cause of this one."""
+
+
+class _RemoteTraceback(Exception):
+    """The traceback of another process, as text."""
+
+
+def rank_main(train: Callable[[], int]) -> int:
+    """What a rank does: train, and leave the reason for the launcher when that fails.
+
+    Args:
+        train: returns the exit code.
+    """
+    stop.die_with_parent()
+    stop.listen()
+    try:
+        return train()
+    except Exception as error:  # noqa: BLE001 - the border of this process: the launcher reports the error
+        ErrorHandler().record_exception(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # At once: while this process tidied up, the others would lose their connection to it and fail first.
+        os._exit(error.exit_code if isinstance(error, SoulError) else _DEFECT)
+
+
+def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | None) -> int:
+    """Start this node's ranks and wait for their end.
+
+    Args:
+        program: what a rank runs, with its arguments.
+        resume_from: the checkpoint that all ranks load; None: they begin at step 1.
+
+    Returns:
+        The exit code: 0; 143 or 130 after SIGTERM or Ctrl-C; that of the failure which came first, after printing it.
+
+    Raises:
+        RankFailed: a rank ended with an unexpected exception.
+    """
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # we report failures ourselves
+    root = Path(config.trainer.default_local_dir).absolute()
+    with tempfile.TemporaryDirectory(prefix="soul-sft-") as folder:
+        file = Path(folder) / "stop"
+        os.environ |= {stop.FILE_VARIABLE: str(file), RESUME_VARIABLE: str(resume_from or "")}
+        with _Signals(file, float(config.run.save_on_signal_s)) as signals:
+            try:
+                run(parse_args(["--signals-to-handle=SIGQUIT", *_topology(config), *program]))
+                return 0
+            except ChildFailedError as error:
+                code, text = failure_text(list(error.failures.values()), signals.received, root)
+            except SignalException:
+                code, text = 128 + signals.received, _dropped(signals.received, root)
+            finally:
+                if node_rank(config) == 0:  # it holds the folder's lock; another node may end while this one saves
+                    shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
+    print(f"\n{redact(text)}\n", file=sys.stderr)
+    return code
+
+
+class _Signals:
+    """While the ranks run: the first SIGTERM or Ctrl-C asks them to stop, the second one and the deadline kill them."""
+
+    def __init__(self, file: Path, save_s: float) -> None:
+        self.received = 0
+        self._file, self._save_s = file, save_s
+
+    def __enter__(self) -> _Signals:
+        numbers = (*heard(), signal.SIGALRM)
+        self._before = {number: signal.signal(number, self._on) for number in numbers}
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on(self, number: int, _frame: FrameType | None) -> None:
+        again = self.received != 0
+        self.received = self.received or number
+        if again or self._save_s <= 0:
+            # torchrun's launcher sends the ranks the signal of this exception, and waits for their end.
+            raise SignalException("the ranks are killed", signal.SIGKILL)
+        stop.ask(self._file, number)
+        signal.setitimer(signal.ITIMER_REAL, self._save_s)
+        text = f"{name_of(number)}: finishing the step and saving it, for at most {self._save_s:.0f} s; "
+        os.write(2, f"\n{text}a second signal ends the run at once.\n".encode())  # print is not safe in a handler
+
+
+def failure_text(failures: Sequence[ProcessFailure], received: int, root: Path) -> tuple[int, str]:
+    """Exit code and text for the failure that caused the others.
+
+    A rank that lost its connection to a failed one ends with an unexpected exception. When one rank has ended,
+    torchrun's launcher sends SIGTERM to the others: they stop as if they had been asked to, or die of it at their end.
+    """
+    weight = {_DEFECT: 1, TERMINATED: 2, INTERRUPTED: 2, -signal.SIGTERM: 3}
+    first = min(failures, key=lambda failure: (weight.get(failure.exitcode, 0), failure.timestamp))
+    recorded = first.error_file_data.get("message")
+    if first.exitcode in (TERMINATED, INTERRUPTED):
+        return first.exitcode, f"Stopped by {name_of(first.exitcode - 128)}. {checkpoint.resume_hint(root)}"
+    if received and (not isinstance(recorded, dict) or first.exitcode == _DEFECT):
+        return 128 + received, _dropped(received, root)  # the whole process group got the signal
+    if not isinstance(recorded, dict):
+        return FAILED, f"{_ended(first)} {checkpoint.resume_hint(root)}"
+    if first.exitcode == _DEFECT:
+        raise RankFailed(recorded["message"]) from _RemoteTraceback("\n" + recorded["extraInfo"]["py_callstack"])
+    return first.exitcode, recorded["message"]
+
+
+def _ended(failure: ProcessFailure) -> str:
+    who = f"The training's process {failure.pid} (local rank {failure.local_rank})"
+    if failure.exitcode == -signal.SIGKILL:
+        return f"{who} was killed (SIGKILL), often for want of memory: see `dmesg`."
+    if failure.exitcode < 0:
+        return f"{who} was ended by {failure.signal_name()}."
+    return f"{who} ended with exit code {failure.exitcode}; what it printed is above."
+
+
+def _dropped(received: int, root: Path) -> str:
+    return f"Ended by {name_of(received)} without saving the current step. {checkpoint.resume_hint(root)}"
+
+
+def _topology(config: DictConfig) -> list[str]:
+    """torchrun's arguments: one node alone, or this node's place among several."""
+    devices = f"--nproc-per-node={config.trainer.n_gpus_per_node}"
+    if config.trainer.nnodes == 1:
+        return ["--standalone", devices]
+    return [
+        devices,
+        f"--nnodes={config.trainer.nnodes}",
+        f"--node-rank={node_rank(config)}",
+        f"--master-addr={os.environ.get('MASTER_ADDR') or '127.0.0.1'}",
+        f"--master-port={os.environ.get('MASTER_PORT') or 29500}",
+    ]
+
+
+def node_rank(config: DictConfig) -> int:
+    """This machine's number among those of the training, from 0 on.
+
+    Raises:
+        BadConfig: NODE_RANK is no such number.
+    """
+    nodes = int(config.trainer.nnodes)
+    if nodes == 1:  # a batch system may set the variable for purposes of its own
+        return 0
+    text = os.environ.get("NODE_RANK") or "0"
+    if not text.isdecimal() or int(text) >= nodes:
+        raise BadConfig(f"NODE_RANK={text}: with trainer.nnodes={nodes}, use a whole number from 0 to {nodes - 1}.")
+    return int(text)

@@ -1,0 +1,79 @@
+"""A checkpoint for another number of processes than wrote it.
+
+verl's engine writes a file for each process, with its slice of every parameter and of every moment of the optimizer
+(FSDP2 splits dimension 0 into equal parts). Here every process joins the old slices, one tensor after the other, cuts
+its own slice out, and writes the file that the engine then loads as if so many processes had written it. The old files
+are mapped into memory, not read: a process needs memory for its own slices and for one whole tensor.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy._core.multiarray import _reconstruct
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+from soul.errors import SoulError
+
+_OF_RANDOM_STATES = [np.dtype, np.ndarray, type(np.dtype("uint32")), _reconstruct]  # beside the learning rate in a file
+
+
+class BadShards(SoulError):
+    """A checkpoint's slices cannot be joined."""
+
+
+def reshard(source: Path, written: int, target: Path, rank: int, ranks: int, module: Any, optimizer: Any) -> None:
+    """Write this process's files of a checkpoint.
+
+    Args:
+        source: the folder with the files of `written` processes.
+        target: gets `{model,optim,extra_state}_world_size_{ranks}_rank_{rank}.pt`. The states of the random numbers
+            stay behind: they belong to a process.
+        module: sharded by FSDP2 for `ranks` processes; says which slice is this one's. So does `optimizer`, by the
+            order of its parameters.
+
+    Raises:
+        BadShards: the checkpoint is sliced in another way than FSDP2 does it.
+    """
+
+    def old(kind: str) -> list[dict[str, Any]]:
+        paths = [source / f"{kind}_world_size_{written}_rank_{number}.pt" for number in range(written)]
+        with torch.serialization.safe_globals(_OF_RANDOM_STATES):
+            return [torch.load(path, map_location="cpu", mmap=True, weights_only=True) for path in paths]
+
+    def new(kind: str, state: dict[str, Any]) -> None:
+        torch.save(state, target / f"{kind}_world_size_{ranks}_rank_{rank}.pt")
+
+    mine, slices = module.state_dict(), old("model")
+    new("model", {name: _fitted([each[name] for each in slices], mine[name], source) for name in slices[0]})
+
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    slices = old("optim")
+    state = {
+        number: {
+            key: _fitted([each["state"][number][key] for each in slices], parameters[number], source) for key in moments
+        }
+        for number, moments in slices[0]["state"].items()
+    }
+    new("optim", {**slices[0], "state": state})
+
+    (extra, *_) = old("extra_state")
+    new("extra_state", {"lr_scheduler": extra["lr_scheduler"]})
+
+
+def _fitted(slices: list[Any], like: Any, source: Path) -> Any:
+    """The slice that is laid out like `like`; what was not sliced (a count of steps, a buffer) as it is."""
+    first = slices[0]
+    if not isinstance(first, DTensor):
+        return first
+    *outer, inner = first.placements
+    if inner != Shard(0) or any(each != Replicate() for each in outer):
+        raise BadShards(
+            f"{source}: slices of the kind {first.placements} cannot be joined; resume with as many processes."
+        )
+    group = first.device_mesh.mesh.flatten(0, -2)[0] if outer else first.device_mesh.mesh  # one copy of the replicas
+    whole = torch.cat([slices[number].to_local() for number in group.tolist()])
+    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)

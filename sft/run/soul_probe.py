@@ -1,0 +1,100 @@
+"""How a model in supervised training does on SOUL: its last checkpoint, evaluated as `eval.sh local` evaluates it.
+
+One process starts the evaluation while the others wait; training's state lies on the CPU meanwhile. An evaluation that
+fails does not end the training: it is logged, and counted in the metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from sft.run import stop
+
+logger = logging.getLogger(__name__)
+POLL_S = 0.2
+# Variables that torchrun sets for its processes, and that vLLM would read too.
+_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORCHELASTIC_", "TORCH_NCCL_", "OMP_NUM_")
+
+
+@dataclass(frozen=True)
+class GenerativeTest:
+    """Evaluates checkpoints of a run on files or sets of SOUL."""
+
+    files: Sequence[str]
+    folder: Path
+    limit: int | None
+    arguments: Sequence[str]
+    server_arguments: Sequence[str]
+    platform: str
+
+    @classmethod
+    def of(cls, config: DictConfig) -> GenerativeTest | None:
+        """The config's; None where none is asked for."""
+        trainer = config.trainer
+        files = str(trainer.rl_test_files or "").split()
+        if not trainer.rl_test_freq or not files:
+            return None
+        platform = "cpu" if trainer.device == "cpu" else "gpu"
+        words = [str(word) for word in trainer.rl_test_arguments]
+        server = [str(word) for word in trainer.rl_test_vllm_arguments]
+        return cls(files, Path(config.run.dir) / "rl_test", trainer.rl_test_limit, words, server, platform)
+
+    def run(self, checkpoint: Path, step: int) -> dict[str, float]:
+        """Evaluate a checkpoint.
+
+        Returns:
+            `val-core/<set>/reward/mean@1` and `val/<set>/invalid_share` of each set, and whether the test failed. Empty
+            where a stop is asked for meanwhile; the same step's next evaluation then goes on from its journal.
+        """
+        limit = ["--limit", str(self.limit)] if self.limit else []
+        command = [sys.executable, "-m", "soul.evaluate.local", *self.files, *self.arguments, *limit]
+        command += ["--model", str(checkpoint), "--out", str(self.folder), "--name", f"step_{step:06d}"]
+        command += ["--platform", self.platform, "--", *self.server_arguments]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_TORCHRUN)}
+        with (self.folder / f"step_{step:06d}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=subprocess.STDOUT, preexec_fn=_end_with_parent
+            )
+            if not _wait(process):
+                return {}
+        if process.returncode:
+            logger.error("the generative test of step %d failed (exit code %d): %s", step, process.returncode, log.name)
+            return {"val/rl_test_failed": 1.0}
+        return {"val/rl_test_failed": 0.0, **self._numbers(step)}
+
+    def _numbers(self, step: int) -> dict[str, float]:
+        file = max(self.folder.glob(f"step_{step:06d}-*/results.json"), key=lambda path: path.stat().st_mtime)
+        numbers: dict[str, float] = {}
+        for name, result in json.loads(file.read_text(encoding="utf-8"))["sets"].items():
+            if result["mean"] is not None:
+                numbers[f"val-core/{name}/reward/mean@1"] = result["mean"]
+            if result["samples"]:
+                numbers[f"val/{name}/invalid_share"] = result["invalid"] / result["samples"]
+        return numbers
+
+
+def _end_with_parent() -> None:
+    stop.die_with_parent(signal.SIGTERM)  # which lets it end its server
+
+
+def _wait(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process came to its end by itself; it is ended when a stop is asked for."""
+    while process.poll() is None:
+        if stop.asked():
+            process.terminate()
+            process.wait()
+            return False
+        time.sleep(POLL_S)
+    return True

@@ -1,0 +1,132 @@
+"""Which row goes into which mini-batch and onto which rank.
+
+Promise under test (design, section 7): the number of optimizer updates per step does not depend on how many drafts were
+refined; every rank and mini-batch gets equally many rows, each row exactly once, and a prompt stays in one mini-batch.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+
+from ditto.batch.minibatch_layout import Layout, assign_mini_batches, balanced, lay_out, padded_rows
+
+
+def in_turn(lengths: list[int], ranks: int) -> list[list[int]]:
+    """A simple `balance`: equally many to each rank, sorted by length."""
+    order = sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
+    return [order[rank::ranks] for rank in range(ranks)]
+
+
+def laid_out(prompts: list[str], per_mini_batch: int, ranks: int) -> Layout:
+    mini_batch = assign_mini_batches(prompts, per_mini_batch)
+    rows, updates = padded_rows(mini_batch, ranks)
+    return lay_out(mini_batch, list(range(1, rows * updates + 1)), ranks, rows, in_turn)
+
+
+def test_mini_batches_hold_prompts_in_order_of_appearance() -> None:
+    assert assign_mini_batches(["b", "a", "b", "c", "a", "d", "e"], 2) == [0, 0, 0, 1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("refined", [0, 1, 7, 32])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_number_of_updates_does_not_depend_on_refinement(refined: int, ranks: int) -> None:
+    """Eight prompts of four sessions, two prompts to a mini-batch: four updates, whatever was refined."""
+    sessions = [f"p{number % 8}" for number in range(32)]
+    prompts = sessions + [prompt for prompt in sessions[:refined] for _ in ("refined_base", "refined_feedback")]
+    layout = laid_out(sorted(prompts), 2, ranks)
+    assert layout.updates == 4
+    assert len(layout.order) == 4 * layout.rows
+
+
+def test_rows_are_filled_up_to_the_largest_mini_batch_and_to_the_ranks() -> None:
+    assert padded_rows([0, 0, 0, 1], ranks=1) == (3, 2)
+    assert padded_rows([0, 0, 0, 1], ranks=2) == (4, 2)
+    assert padded_rows([0], ranks=4) == (4, 1)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_ranks_get_equally_many_rows_and_about_as_even_work_as_the_best_partition(ranks: int) -> None:
+    chance = random.Random(0)
+    lengths = [int(chance.lognormvariate(7, 1)) for _ in range(384)]
+    work = calculate_workload(torch.tensor(lengths))
+
+    def longest(parts: list[list[int]]) -> float:
+        assert sorted(i for part in parts for i in part) == list(range(384))
+        assert {len(part) for part in parts} == {384 // ranks}
+        return max(float(work[part].sum()) for part in parts)
+
+    best = longest(
+        get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True) if ranks > 1 else [[*range(384)]]
+    )
+    assert longest(balanced(lengths, ranks)) <= 1.01 * best
+
+
+def test_a_wrong_number_of_rows_is_an_error() -> None:
+    with pytest.raises(ValueError, match="3 rows cannot fill 2 mini-batches of 2"):
+        lay_out([0, 1, 1], [1, 2, 3], 1, 2, in_turn)
+
+
+def test_lengths_reach_the_balance_of_their_own_mini_batch() -> None:
+    seen: list[list[int]] = []
+
+    def balance(lengths: list[int], ranks: int) -> list[list[int]]:
+        seen.append(lengths)
+        return in_turn(lengths, ranks)
+
+    lay_out([0, 1, 0, 1], [10, 20, 30, 40], 2, 2, balance)
+    assert seen == [[10, 30], [20, 40]]
+
+
+PROMPTS = st.lists(st.integers(0, 9).map(str), min_size=1, max_size=40)
+
+
+@settings(deadline=None, max_examples=200)
+@given(PROMPTS, st.integers(1, 4), st.integers(1, 4))
+def test_layout_properties(prompts: list[str], per_mini_batch: int, ranks: int) -> None:
+    layout = laid_out(prompts, per_mini_batch, ranks)
+    real, total = len(prompts), len(layout.order)
+    per_rank, per_rank_and_update = total // ranks, layout.rows // ranks
+    # Each row exactly once.
+    assert sorted(layout.order) == list(range(total))
+    # As many updates as the prompts ask for, all of one size that the ranks share equally.
+    assert layout.updates == -(-len(set(prompts)) // per_mini_batch)
+    assert total == layout.rows * layout.updates and layout.rows % ranks == 0
+    # verl cuts the batch into one chunk per rank and each chunk into mini-batches, in order.
+    cut: dict[int, list[int]] = {m: [] for m in range(layout.updates)}
+    for rank in range(ranks):
+        chunk = layout.order[rank * per_rank : (rank + 1) * per_rank]
+        for m in range(layout.updates):
+            members = chunk[m * per_rank_and_update : (m + 1) * per_rank_and_update]
+            assert len(members) == per_rank_and_update
+            cut[m] += members
+    # What verl cuts is what the plan calls a mini-batch, and no prompt is in two of them.
+    for m, members in cut.items():
+        assert {layout.mini_batch[i] for i in members} == {m}
+        assert len({prompts[i] for i in members if i < real}) <= per_mini_batch
+    home = {prompts[i]: layout.mini_batch[i] for i in range(real)}
+    assert all(layout.mini_batch[i] == home[prompts[i]] for i in range(real))
+    # Padding only fills: the largest mini-batch is padded for the ranks alone.
+    sizes = Counter(layout.mini_batch[i] for i in range(real))
+    assert layout.rows - max(sizes.values()) < ranks
+    assert all(sizes[m] > 0 for m in range(layout.updates))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=24), st.integers(1, 4))
+def test_layout_with_verls_own_balance(lengths: list[int], ranks: int) -> None:
+    from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
+
+    mini_batch = assign_mini_batches([str(i // 3) for i in range(len(lengths))], 2)
+    rows, updates = padded_rows(mini_batch, ranks)
+    padded = lengths + [128] * (rows * updates - len(lengths))
+
+    def balance(lengths: list[int], ranks: int) -> list[list[int]]:
+        return get_seqlen_balanced_partitions(lengths, k_partitions=ranks, equal_size=True)
+
+    layout = lay_out(mini_batch, padded, ranks, rows, balance)
+    assert sorted(layout.order) == list(range(len(padded)))

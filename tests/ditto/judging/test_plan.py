@@ -1,0 +1,211 @@
+"""The plan of a run: which roles are checked, what a step will cost, and which limit bounds it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from ditto.judging import plan as judge_plan
+from ditto.judging.plan import cheaper_options, describe, roles_asked
+from ditto.launching.compose import load_config
+from ditto.settings import BadConfig, Settings
+from soul import tasks
+from soul.errors import BadSettings, MissingKey
+from soul.judge import GatewaySettings, Usage
+from soul.judge.cli_overrides import sections_of
+from soul.judge.ledger import Ledger
+from soul.judge.preflight import BadJudge, Load
+from soul.one_turn import OneTurnTask
+from soul.task import Task
+from soul.tasks.coser import CoSER
+from soul.tasks.mirrorbench import MirrorBench
+from soul.testing import FakeOpenAI, Json, Text, Unauthorized
+from tests.ditto.test_settings import config
+
+
+class Judged:
+    """A row whose task asks a judge once an episode and a partner three times."""
+
+    class task:
+        calls_per_episode = {"judge": 1.0, "partner": 3.0}
+        calls_per_feedback = 0.0
+
+
+class Ruled:
+    class task:
+        calls_per_episode = OneTurnTask.calls_per_episode
+        calls_per_feedback = OneTurnTask.calls_per_feedback
+
+
+def test_a_session_that_refines_plays_and_judges_twice() -> None:
+    assert roles_asked([Judged()], refines=False, sessions=512) == {"judge": 512, "partner": 1536}  # type: ignore[list-item]
+    assert roles_asked([Judged()], refines=True, sessions=512) == {"judge": 1024, "partner": 3072}  # type: ignore[list-item]
+
+
+def test_a_rule_scored_task_asks_for_feedback_alone() -> None:
+    assert roles_asked([Ruled()], refines=False, sessions=8) == {}  # type: ignore[list-item]
+    assert roles_asked([Ruled()], refines=True, sessions=8) == {"feedback": 8}  # type: ignore[list-item]
+    assert Task.calls_per_episode == {"judge": 1.0}
+
+
+def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
+    rows: Any = [Judged(), Ruled(), Ruled(), Ruled()]
+    assert roles_asked(rows, refines=True, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
+
+
+def role_plan(calls: float = 1000, latency: float | None = 2.0, **judge: Any) -> Load:
+    settings = GatewaySettings.of({"judge": judge})
+    return Load("judge", settings.judge, calls, calls * 3000, calls * judge_plan.TOKENS_OUT, latency)
+
+
+def test_the_cost_of_a_step_is_prices_times_tokens() -> None:
+    plan = role_plan(price_in=0.05, price_out=0.4)
+    assert plan.cost_usd == pytest.approx(1000 * (3000 * 0.05 + judge_plan.TOKENS_OUT * 0.4) / 1e6)
+    assert role_plan().cost_usd is None
+    assert "price unknown" in " ".join(describe([role_plan()], steps=10))
+
+
+def test_what_bounds_a_step() -> None:
+    tokens = 1000 * (3000 + judge_plan.TOKENS_OUT)
+    assert describe([role_plan(tokens_per_minute=2e6)], 1)[-1].startswith(
+        f"a step takes at least {60 * tokens / 2e6:.1f} s"
+    )
+    assert "judge.requests_per_minute=500" in describe([role_plan(requests_per_minute=500)], 1)[-1]
+    assert "at least 31.2 s because of 2.00 s a call at judge.concurrency=64" in describe([role_plan()], 1)[-1]
+
+
+def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
+    rows: Any = [SimpleNamespace(task=CoSER()), SimpleNamespace(task=MirrorBench())]
+    step = (rows, True, 40, ["coser"])
+    asked = roles_asked(*step)
+    assert asked == {"judge.by_task.coser": 160, "environment": 720, "judge": 240}
+    cheaper = cheaper_options(*step)
+    assert cheaper == {
+        "tasks.coser.merged_dimensions=true": {**asked, "judge.by_task.coser": 40},
+        "tasks.mirrorbench.judge_samples=1": {**asked, "judge": 120},
+    }
+    endpoint = GatewaySettings.of({"judge": {"price_in": 2.5, "price_out": 15}}).judge
+    plans = [Load("judge.by_task.coser", endpoint, 160, 160 * 3000, 160 * judge_plan.TOKENS_OUT)]
+    lines = describe(plans, 1, cheaper)
+    price = (3000 * 2.5 + judge_plan.TOKENS_OUT * 15) / 1e6
+    assert lines[1].startswith("up to 160 calls") and lines[1].endswith(f"${160 * price:,.3f}")
+    assert lines[2] == f"with tasks.coser.merged_dimensions=true up to 40 calls per step: ${40 * price:,.3f}"
+    assert sum("tasks." in line for line in lines) == 1  # of the judge of CoSER alone
+
+
+def test_a_task_that_is_cheap_already_has_no_cheaper_form() -> None:
+    rows: Any = [SimpleNamespace(task=task) for task in (CoSER(merged_dimensions=True), MirrorBench(judge_samples=1))]
+    assert cheaper_options(rows, True, 40) == {}
+
+
+@pytest.mark.parametrize("task", [CoSER(), MirrorBench()], ids=lambda task: task.name)
+def test_the_options_that_a_plan_names_are_taken_by_training_and_evaluation(task: Task[Any]) -> None:
+    for option, calls in task.cheaper.items():
+        word = f"tasks.{task.name}.{option}"
+        trained = load_config(["--config-name", "trainer", "data.train_files=[a]", "data.val_files=[b]", word])
+        for options in (OmegaConf.to_container(trained.tasks), sections_of([word], ["tasks"])["tasks"]):
+            tasks.configure(options)  # type: ignore[arg-type]
+            try:
+                assert tasks.load(task.name).calls_per_episode == calls
+            finally:
+                tasks.configure({})
+
+
+def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:
+    whole = config()
+    for name, section in sections.items():
+        OmegaConf.update(whole, name, section)
+    return judge_plan.plan(Settings.of(whole), asked, 100.0, whole), whole  # type: ignore[arg-type]
+
+
+def test_only_roles_that_will_be_asked_are_checked_and_their_form_is_kept() -> None:
+    with FakeOpenAI(lambda r: Json({"ready": True}), supports=("json_object",)) as fake:
+        section = {"base_url": fake.url, "api_key_env": "none"}
+        plans, whole = checked({"judge": 8.0}, judge=section, partner={"model": "never-asked"})
+    assert [plan.section for plan in plans] == ["judge"] and plans[0].latency_s is not None
+    assert {request.body["model"] for request in fake.requests} == {"gpt-5-nano"}
+    assert whole.judge.structured == "json_object"  # no worker has to find it out again
+
+
+def test_a_partner_that_cannot_be_used_is_named_by_its_role() -> None:
+    with FakeOpenAI(Json({"ready": True})) as good, FakeOpenAI(Unauthorized()) as bad:
+        partner = {"base_url": bad.url, "api_key_env": "none"}
+        judge = {"base_url": good.url, "api_key_env": "none"}
+        with pytest.raises(BadJudge, match="The partner cannot be used, auth"):
+            checked({"judge": 1.0, "partner": 1.0}, judge=judge, partner=partner)
+
+
+def test_every_member_of_a_jury_is_checked() -> None:
+    with FakeOpenAI(lambda r: Json({"ready": True}) if r.body["model"] == "a" else Text("no JSON")) as fake:
+        judge = {"base_url": fake.url, "api_key_env": "none", "jury": ["a", "b"]}
+        with pytest.raises(BadJudge, match="b at "):
+            checked({"judge": 1.0}, judge=judge)
+
+
+def test_every_member_of_a_jury_is_in_the_price() -> None:
+    with FakeOpenAI(Json({"ready": True})) as fake:
+        judge = {"base_url": fake.url, "api_key_env": "none", "jury": ["a", "b"], "price_in": 1.0, "price_out": 2.0}
+        members = [{"model": name, "price_in": 1.0, "price_out": 2.0} for name in ("a", "b")]
+        plans, _ = checked({"judge": 10.0}, judge={**judge, "jury": members})
+    assert [(plan.endpoint.model, plan.calls) for plan in plans] == [("a", 10.0), ("b", 10.0)]
+    assert plans[0].cost_usd == plans[1].cost_usd and "$" in describe(plans, 1)[-2] + describe(plans, 1)[-1]
+
+
+def test_a_key_is_demanded_only_where_somebody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vanilla GRPO on a rule-scored task must run without any key."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert checked({})[0] == [] and describe([], 1) == ["not asked (rule-scored, no feedback)"]
+    with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
+        checked({"judge": 1.0})
+
+
+def test_a_budget_that_is_spent_is_named_before_the_run(tmp_path: Any) -> None:
+    ledger = Ledger()
+    ledger.add("hitom", {"judge": Usage(calls=1, cost_usd=2.5)})
+    ledger.save(tmp_path / "usage.json")
+    section = {"price_in": 1, "price_out": 1, "budget_usd": 2.0}
+    with pytest.raises(BadConfig, match=r"judge.budget_usd=2.00 is spent: .*usage.json counts \$2.50"):
+        checked({}, judge=section, run={"dir": str(tmp_path)})
+
+
+def test_a_budget_needs_prices() -> None:
+    with pytest.raises((BadSettings, BadConfig), match="judge.price_in"):
+        checked({}, judge={"budget_usd": 2.0})
+
+
+def test_a_task_with_its_own_judge_is_planned_and_checked_apart() -> None:
+    class Own(Judged):
+        class task(Judged.task):
+            name = "coser"
+
+    class Plain(Judged):
+        class task(Judged.task):
+            name = "sotopia"
+
+    rows: Any = [Own(), Plain()]
+    asked = roles_asked(rows, refines=False, sessions=20, own_judge=["coser"])
+    assert asked == {"judge.by_task.coser": 10, "judge": 10, "partner": 60}
+    with FakeOpenAI(lambda request: Json({"ready": True}), supports=("json_object",)) as fake:
+        section = {"base_url": fake.url, "api_key_env": "none", "by_task": {"coser": {"model": "gpt-5.4"}}}
+        plans, whole = checked({"judge.by_task.coser": 10, "judge": 10}, judge=section)
+    assert [(plan.section, plan.endpoint.model) for plan in plans] == [
+        ("judge.by_task.coser", "gpt-5.4"),
+        ("judge", "gpt-5-nano"),
+    ]
+    assert {request.body["model"] for request in fake.requests} == {"gpt-5.4", "gpt-5-nano"}
+    assert whole.judge.by_task.coser.structured == whole.judge.structured == "json_object"
+
+
+def test_a_budget_needs_the_price_of_a_tasks_judge_only_where_it_is_asked() -> None:
+    priced = {"budget_usd": 5.0, "price_in": 0.1, "price_out": 0.2, "by_task": {"coser": {"model": "gpt-5.4"}}}
+    with FakeOpenAI(lambda request: Json({"ready": True})) as fake:
+        section = {"base_url": fake.url, "api_key_env": "none", **priced}
+        assert len(checked({"judge": 10}, judge=section)[0]) == 1
+        with pytest.raises(BadSettings, match="Without a price: gpt-5.4"):
+            checked({"judge.by_task.coser": 10}, judge=section)
+
+
+def test_a_judge_of_an_unknown_task_is_refused() -> None:
+    with pytest.raises(BadConfig, match="judge.by_task: There is no task 'cosr'. Did you mean 'coser'"):
+        Settings.of(config(judge__by_task={"cosr": {"model": "x"}}))

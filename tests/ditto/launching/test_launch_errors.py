@@ -1,0 +1,103 @@
+"""A dry run prints the plan; judges and clusters that cannot be used are named.
+
+The whole entry of `train_ppo.py` runs in this process, with a real tokenizer and a real HTTP judge. The table of
+mistakes is in tests/mistakes/test_training_mistakes.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ditto.launch import main
+from recipe.demo import tiny_model
+from soul.cli.error_border import USER_ERROR
+from soul.testing import FakeOpenAI, Json, Unauthorized
+from tests.mistakes.training_places import ELSEWHERE, ROW, write
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[FakeOpenAI]:
+    with FakeOpenAI(Json({"ready": True})) as fake:
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny model and good files of four rows."""
+    folder = tmp_path_factory.mktemp("errors")
+    tiny_model.build(folder / "model", [ROW["story"], ROW["question"], "user assistant answer"], seed=0)
+    write(folder / "good.parquet", *({**ROW, "index": i} for i in range(4)))
+    write(folder / "val.parquet", *({**ELSEWHERE, "index": i} for i in range(4)))
+    write(folder / "seen.parquet", ELSEWHERE, {**ROW, "index": 1, "question": "Where was the lemon?"})
+    return folder
+
+
+def words(world: Path, judge: FakeOpenAI, **changed: str) -> list[str]:
+    """The command line of a good dry run, with some values changed."""
+    values = {
+        "platform": "cpu",
+        "algorithm.objective": "ditto",
+        "data.train_files": f"[{world / 'good.parquet'}]",
+        "data.val_files": f"[{world / 'val.parquet'}]",
+        "data.train_batch_size": "4",
+        "data.max_prompt_length": "4096",
+        "data.max_response_length": "1024",
+        "actor_rollout_ref.actor.ppo_mini_batch_size": "2",
+        "actor_rollout_ref.model.path": str(world / "model"),
+        "judge.base_url": judge.url,
+        "+dry_run": "true",
+        **changed,
+    }
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1234567")
+
+
+def test_a_good_dry_run_prints_the_plan(world: Path, judge: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
+    epochs = {"trainer.total_training_steps": "null", "trainer.total_epochs": "7"}
+    assert main(words(world, judge, **epochs)) == 0
+    shown = capsys.readouterr().out
+    for part in ("4 train (hitom 4)", "32 sessions", "64 generations", "96 training sequences", "2 optimizer updates"):
+        assert part in shown, shown
+    assert "up to 32 calls" in shown and judge.url in shown
+    assert re.search(r"steps +7\n", shown), shown
+
+
+def test_an_overlap_that_is_allowed_stands_in_the_plan(
+    world: Path, judge: FakeOpenAI, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"data.val_files": f"[{world / 'seen.parquet'}]", "data.allow_overlap": "true"}
+    assert main(words(world, judge, **files, **{"trainer.total_training_steps": "null"})) == 0
+    assert "good.parquet: hitom: 4 rows in 1 group" in capsys.readouterr().out
+
+
+def test_a_bad_key_is_named_by_its_variable(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeOpenAI(Unauthorized()) as judge:
+        assert main(words(world, judge)) == USER_ERROR
+    shown = capsys.readouterr().err
+    assert "auth" in shown and "OPENAI_API_KEY" in shown and "sk-test-1234567" not in shown
+
+
+def test_a_missing_key_is_named_by_its_variable(
+    world: Path, judge: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert main(words(world, judge)) == USER_ERROR
+    assert "OPENAI_API_KEY is not set" in capsys.readouterr().err
+
+
+def test_a_ray_cluster_that_does_not_answer_is_named(
+    world: Path, judge: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ray itself tries for minutes. (Nothing listens on port 1.)"""
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    assert main(words(world, judge, **{"+dry_run": "false"})) == USER_ERROR
+    shown = capsys.readouterr().err
+    assert "BadCluster: " in shown and "there is no Ray cluster at " in shown and "RAY_ADDRESS=local" in shown

@@ -1,0 +1,96 @@
+"""A run that does not fit into its Ray cluster ends with a paragraph; verl would wait for ever."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.launching import ray_cluster
+from soul.errors import OutOfSpace
+
+ROOT = str(Path(__file__).resolve().parents[3])
+
+
+def config(**trainer: int) -> DictConfig:
+    """What `ray_cluster` reads of the config, for one node of eight GPUs."""
+    return OmegaConf.create(
+        {
+            "trainer": {"nnodes": 1, "n_gpus_per_node": 8, "logger": ["console"], **trainer},
+            "actor_rollout_ref": {"rollout": {"full_determinism": False, "seed": 0}},
+            "transfer_queue": {"enable": False, "backend": {"SimpleStorage": {"num_data_storage_units": 8}}},
+            "ray_kwargs": {"ray_init": {"num_cpus": None, "runtime_env": {"py_executable": None}}},
+        }
+    )
+
+
+Case = tuple[dict[str, int], list[dict[str, float]]]
+FITS: dict[str, Case] = {
+    "a node of eight": ({}, [{"GPU": 8, "CPU": 64}]),
+    "two nodes of eight, and one without GPUs": ({"nnodes": 2}, [{"GPU": 8, "CPU": 27}] * 2 + [{"CPU": 4}]),
+    "two groups on one node": ({"nnodes": 2, "n_gpus_per_node": 4}, [{"GPU": 8, "CPU": 34}]),
+}
+TOO_SMALL: dict[str, Case] = {
+    "no GPU": ({}, [{"CPU": 64}]),
+    "GPUs on two nodes": ({}, [{"GPU": 4, "CPU": 64}] * 2),
+    "one node of two": ({"nnodes": 2}, [{"GPU": 8, "CPU": 64}]),
+    "few CPUs": ({}, [{"GPU": 8, "CPU": 23}]),
+    "no CPU beside the devices": ({}, [{"GPU": 8, "CPU": 33}]),
+}
+
+
+@pytest.mark.parametrize("case", FITS)
+def test_a_cluster_that_is_large_enough(case: str) -> None:
+    trainer, nodes = FITS[case]
+    ray_cluster.check_nodes(config(**trainer), nodes)
+
+
+@pytest.mark.parametrize("case", TOO_SMALL)
+def test_a_cluster_that_is_too_small_is_named(case: str) -> None:
+    trainer, nodes = TOO_SMALL[case]
+    with pytest.raises(ray_cluster.BadCluster, match=r"too small: trainer.nnodes=\d and trainer.n_gpus_per_node=8"):
+        ray_cluster.check_nodes(config(**trainer), nodes)
+
+
+def test_workers_get_the_launchers_switches_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    environment = {
+        "VERL_PLATFORM": "cpu",
+        "HF_HOME": "outputs/hf_home",
+        "PYTHONPATH": f"verl{os.pathsep}/mine",
+        "TOKENIZERS_PARALLELISM": "false",  # one of those that verl sets
+        "OMP_NUM_THREADS": "1",
+        "OPENAI_API_KEY": "sk-secret",
+        "OPENAI_BASE_URL": "http://judge.invalid/v1",
+        "HF_TOKEN": "hf-secret",
+        "WANDB_API_KEY": "secret",
+        "RAY_JOB_CONFIG_JSON_ENV_VAR": '{"runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}}',
+    }
+    assert ray_cluster.forwarded(environment) == {
+        "VERL_PLATFORM": "cpu",
+        "HF_HOME": f"{ROOT}/outputs/hf_home",
+        "PYTHONPATH": f"{ROOT}/verl{os.pathsep}/mine",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    made = config()
+    OmegaConf.update(made, "ray_kwargs.ray_init.address", "127.0.0.1:1")
+    with pytest.raises(ray_cluster.BadCluster, match=r"there is no Ray cluster at .*:1 "):
+        ray_cluster.connect(made)
+
+
+def test_a_full_temporary_folder_is_named_before_ray_waits_for_its_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: usage._replace(free=10_000))
+    with pytest.raises(OutOfSpace, match=f"no space left in {tmp_path}, needs about 0.1 GB"):
+        ray_cluster.connect(config())

@@ -1,0 +1,141 @@
+"""What the preflight says of attention: the layer that it runs, and each way in which one cannot run."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from transformers import AttentionInterface, AttentionMaskInterface, Qwen2_5_VLConfig, Qwen3Config
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from ditto.launching.compose import load_config
+from ditto.model import attention_check
+from ditto.model.attention_check import check_attention
+from ditto.settings import BadConfig
+from sft.launch import config_of
+
+MODEL = "actor_rollout_ref.model"
+KEY = f"{MODEL}.override_config.attn_implementation"
+ENGINE = "actor_rollout_ref.actor.fsdp_config"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two configs of models; no weights, for none are needed."""
+    folder = tmp_path_factory.mktemp("models")
+    Qwen3Config(num_attention_heads=4, num_key_value_heads=2, head_dim=16).save_pretrained(folder / "qwen3")
+    Qwen2_5_VLConfig().save_pretrained(folder / "qwen2_5_vl")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@cache
+def composed(platform: str) -> DictConfig:
+    files = ["data.train_files=[a.parquet]", "data.val_files=[b.parquet]", f"{MODEL}.path=unset"]
+    return load_config([f"platform={platform}", *files])
+
+
+def config(models: Path, platform: str, changed: dict[str, Any] | None = None, model: str = "qwen3") -> DictConfig:
+    values = {f"{MODEL}.path": str(models / model), **(changed or {})}
+    one = copy.deepcopy(composed(platform))
+    for key, value in values.items():
+        OmegaConf.update(one, key, value, force_add=True)
+    return one
+
+
+def mixes(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **kwargs: Any) -> Any:
+    """As sdpa would be without a mask: it looks across the borders of a pack."""
+    return sdpa_attention_forward(module, query, key, value, None, scaling=kwargs["scaling"])
+
+
+def old_gpu(*_args: Any, **_kwargs: Any) -> Any:
+    raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
+
+
+def test_what_is_shipped_runs_on_a_cpu(models: Path) -> None:
+    check_attention(config(models, "cpu"))
+    check_attention(config(models, "cpu", {f"{MODEL}.use_remove_padding": False, KEY: "sdpa"}))
+    check_attention(config_of(["platform=cpu", f"model.path={models / 'qwen3'}"]))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_what_is_shipped_runs_on_a_gpu(models: Path) -> None:
+    check_attention(config(models, "gpu"))
+
+
+# what -> (platform, overrides, model, what the message must name)
+MISTAKES: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
+    "verl's default": (
+        "gpu",
+        {KEY: "flash_attention_2"},
+        "qwen3",
+        [f"{KEY}=flash_attention_2", "flash_attn is not installed", f"{KEY}=packed"],
+    ),
+    "a GPU config on a machine without": ("gpu", {}, "qwen3", ["trainer.device=cuda", "no GPU", "platform=cpu"]),
+    "an unknown name": ("cpu", {KEY: "pakced"}, "qwen3", [f"{KEY}=pakced", "not known", f"{MODEL}.external_lib"]),
+    "a library that is not there": (
+        "cpu",
+        {f"{MODEL}.external_lib": "my_attention"},
+        "qwen3",
+        [f"{MODEL}.external_lib=my_attention", "No module named"],
+    ),
+    "sequences over several GPUs": (
+        "cpu",
+        {f"{ENGINE}.ulysses_sequence_parallel_size": 2},
+        "qwen3",
+        [f"{ENGINE}.ulysses_sequence_parallel_size=2", "flash_attention_2"],
+    ),
+    "verl's own attention": ("cpu", {}, "qwen2_5_vl", [f"{MODEL}.path", "qwen2_5_vl", "flash-attn is not installed"]),
+    "attention across borders": ("cpu", {KEY: "mixes"}, "qwen3", ["one sequence of a pack changes", f"{KEY}=packed"]),
+    "a GPU that is too old": ("cpu", {KEY: "old_gpu"}, "qwen3", ["Ampere", "trainer.device=cpu", f"{KEY}=packed"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_layer_that_cannot_run_is_one_paragraph(mistake: str, models: Path) -> None:
+    for implementation in (mixes, old_gpu):
+        AttentionInterface.register(implementation.__name__, implementation)
+        AttentionMaskInterface.register(implementation.__name__, lambda *_args, **_kwargs: None)
+    platform, changed, model, named = MISTAKES[mistake]
+    with pytest.raises(BadConfig) as raised:
+        check_attention(config(models, platform, changed, model))
+    for part in named:
+        assert part in str(raised.value), raised.value
+    assert "\n" not in str(raised.value)
+
+
+def test_supervised_training_names_its_own_keys(models: Path) -> None:
+    words = ["platform=gpu", f"model.path={models / 'qwen3'}", "model.override_config.attn_implementation=nothing"]
+    with pytest.raises(BadConfig, match="^model.override_config.attn_implementation=nothing .* model.external_lib"):
+        check_attention(config_of(words))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("sign", ["a dry run", "a cluster's address", "a driver without a GPU"])
+def test_without_a_gpu_it_is_left_out_with_a_line(
+    sign: str, models: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if sign == "a cluster's address":
+        monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    if sign == "a driver without a GPU":
+        monkeypatch.setenv("VERL_PLATFORM", "cuda")
+    check_attention(config(models, "gpu", {"dry_run": sign == "a dry run"}))
+    (record,) = caplog.records
+    assert "left out" in record.message and "no GPU" in record.message
+
+
+def test_on_a_gpu_the_layer_runs_in_a_process_of_its_own(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process runs on a CPU here. What ends the layer in it is what the message says."""
+    good = attention_check._layer(config(models, "cpu").actor_rollout_ref.model, "packed", "cpu:0", "fp32")
+    reason = attention_check._why_not(replace(good, heads=3))  # two heads of keys for three of queries
+    assert reason and "3" in reason

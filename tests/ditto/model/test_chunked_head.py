@@ -1,0 +1,214 @@
+"""The chunked head against full logits: log-probs, entropy, loss, every gradient; alone and in verl's FSDP2 engine."""
+
+import inspect
+import os
+import socket
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from benchmarks import gpu_head
+from ditto.model import chunked_head, chunked_models
+from ditto.model.head_settings import check_head
+from ditto.settings import BadConfig
+from tests.ditto.model import head_engine
+from tests.ditto.verl_hooks.verl_patches import undone_afterwards
+
+
+def relative_error(value: Tensor, reference: Tensor) -> float:
+    return float((value.double() - reference.double()).norm() / reference.double().norm())
+
+
+def full_head(head: nn.Module, hidden: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    scores = torch.log_softmax(head(hidden) / temperature, dim=-1)
+    return scores.gather(-1, labels[..., None]).squeeze(-1), -(scores.exp() * scores).sum(-1)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 1.0), (1.0, -0.7)], ids=["log-probs", "entropy", "both"])
+@pytest.mark.parametrize(("bias", "trained"), [(False, True), (True, True), (False, False)])
+def test_alone_it_is_exact(weights: tuple[float, float], bias: bool, trained: bool) -> None:
+    """In float64, where only a wrong formula is an error; chunks of 5 do not divide 2 x 9 tokens."""
+    torch.manual_seed(0)
+    head = nn.Linear(12, 31, bias=bias).double().requires_grad_(trained)
+    hidden = torch.randn(2, 9, 12, dtype=torch.float64, requires_grad=True)
+    labels, upstream = torch.randint(31, (2, 9)), torch.randn(2, 2, 9, dtype=torch.float64)
+    sources = [hidden, *(head.parameters() if trained else [])]
+    found = []
+    for outputs in (
+        full_head(head, hidden, labels, 0.7),
+        chunked_head.token_log_probs(head, hidden, labels, 0.7, chunk=5),
+    ):
+        loss = sum(w * (u * o).sum() for w, u, o in zip(weights, upstream, outputs, strict=True) if w)
+        found.append([*outputs, *torch.autograd.grad(loss, sources)])
+    for chunked, full in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(chunked, full, rtol=1e-12, atol=1e-12)
+
+
+def test_it_keeps_one_chunk_of_logits_and_sums_their_gradients_in_float32() -> None:
+    """Over 256 chunks in bfloat16 the weight's gradient is as exact as that of one product over all tokens (0.26 % from
+    float32's); summed in bfloat16 it would be off by 2 %."""
+    torch.manual_seed(0)
+    head = nn.Linear(16, 64, bias=False)
+    hidden, labels = torch.randn(2048, 16), torch.randint(64, (2048,))
+    exact = torch.autograd.grad(full_head(head, hidden, labels, 1.0)[0].sum(), head.weight)[0]
+    head.bfloat16()
+    shapes: list[tuple[int, ...]] = []
+    head.forward = lambda rows: shapes.append(tuple(rows.shape)) or nn.functional.linear(rows, head.weight)  # type: ignore[assignment,func-returns-value]
+    chunked = chunked_head.token_log_probs(head, hidden.bfloat16(), labels, chunk=8)[0]
+    assert chunked.dtype == torch.float32
+    gradient = torch.autograd.grad(chunked.sum(), head.weight)[0]
+    assert shapes == [(8, 16)] * 512  # forward, and once more in the backward pass
+    del head.forward
+    full = full_head(head, hidden.bfloat16(), labels, 1.0)[0]
+    of_full = torch.autograd.grad(full.sum(), head.weight)[0]
+    assert relative_error(gradient, exact) < 1.2 * relative_error(of_full, exact) < 0.004
+
+
+@pytest.mark.parametrize("model_type", chunked_models.FAMILIES)
+def test_the_models_are_what_they_were_but_for_a_temperature(model_type: str) -> None:
+    config_name, model_name, auto_name = chunked_models.FAMILIES[model_type]
+    small = dict(vocab_size=31, hidden_size=16, intermediate_size=24, num_hidden_layers=1)
+    small |= dict(num_attention_heads=2, num_key_value_heads=1, head_dim=8)
+    if model_type == "qwen3_vl":
+        vision = dict(depth=1, hidden_size=8, intermediate_size=16, num_heads=2, out_hidden_size=16, patch_size=2)
+        rope = dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1])
+        small = dict(text_config=small | {"rope_parameters": rope}, vision_config=vision)
+    torch.manual_seed(0)
+    chunked_models.register()
+    model = getattr(transformers, auto_name).from_config(getattr(transformers, config_name)(**small)).double()
+    base = getattr(transformers, model_name)
+    assert type(model) is not base and isinstance(model, base) and type(model).__name__ == model_name
+    ids = torch.randint(31, (2, 7))
+    logits = model(input_ids=ids).logits
+    torch.testing.assert_close(logits, base.forward(model, input_ids=ids).logits, rtol=0, atol=0)
+    found = model(input_ids=ids, temperature=0.7, return_dict=True)
+    expected = full_head(nn.Identity(), logits, ids.roll(-1, -1), 0.7)
+    torch.testing.assert_close((found.log_probs, found.entropy), expected, rtol=1e-12, atol=1e-12)
+    assert found.logits is None
+    assert "attention_mask" in inspect.signature(model.forward).parameters  # generate() asks
+
+
+def test_a_head_with_dropout_is_refused() -> None:
+    head = nn.Linear(4, 8)
+    head.lora_dropout = nn.Dropout(0.1)
+    with pytest.raises(RuntimeError, match="dropout"):
+        chunked_head.token_log_probs(head, torch.ones(3, 4), torch.ones(3, dtype=torch.long))
+
+
+def test_the_benchmark_measures_both_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_head, "VOCABULARY", 500)
+    found = gpu_head.measure("cpu", tokens=300, hidden_size=16)
+    assert [(head["head"], head["trained"]) for head in found["heads"]] == [
+        ("full logits", True),
+        ("chunked", True),
+        ("full logits", False),
+        ("chunked", False),
+    ]
+    assert all(0 < head[name] < 1e-5 for head in found["heads"] for name in head if name.endswith("_error"))
+
+
+# ---- in verl's engine -------------------------------------------------------------------------------------------
+
+
+def run_engine(folder: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """All cases on so many ranks. One runs in this process, which saves importing verl once more."""
+    head_engine.make_models(folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "LOCAL_RANK": "0"}
+    if ranks == 1:
+        monkeypatch.setattr(chunked_head, "LOGITS_PER_CHUNK", chunked_head.LOGITS_PER_CHUNK)  # undone at the end
+        for name, value in {**variables, "RANK": "0"}.items():
+            monkeypatch.setenv(name, value)
+        with undone_afterwards():
+            head_engine.main(folder)
+    else:
+        command = [sys.executable, head_engine.__file__, str(folder)]
+        logs = [(folder / f"{rank}.log").open("w+") for rank in range(ranks)]
+        processes = [
+            subprocess.Popen(
+                command, env={**os.environ, **variables, "RANK": str(rank)}, stdout=log, stderr=subprocess.STDOUT
+            )
+            for rank, log in enumerate(logs)
+        ]
+        codes = [process.wait(300) for process in processes]
+        assert codes == [0] * ranks, "\n".join(Path(log.name).read_text()[-3000:] for log in logs)
+    found: dict[str, Any] = torch.load(folder / "results.pt", weights_only=True)
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_in_verls_engine_it_is_exact(ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RL (with an entropy term) and SFT, temperature 0.7, several micro-batches of several chunks."""
+    results = run_engine(tmp_path, ranks, monkeypatch)
+    # Why there is a head of ours: when this fails, verl's own may do.
+    assert "mixed torch.Tensor and DTensor" in results.pop("verl's own head")
+    cases = set(head_engine.CASES) - ({head_engine.TWO_RANKS_A_SEQUENCE} if ranks == 1 else set())
+    assert set(results) == {f"{case}, {loss}" for case in cases for loss in ("rl", "sft")}
+    for case, heads in results.items():
+        full, chunked = heads["full"], heads["chunked"]
+        assert chunked["gradients"].keys() == full["gradients"].keys()
+        assert {value.dtype for value in chunked["outputs"].values()} == {torch.float32}
+        trained = {name: g for name, g in full["gradients"].items() if "visual" not in name}
+        assert len(trained) >= 6 and all(g.norm() > 0 and g.dtype == torch.float32 for g in trained.values())
+        errors = {name: relative_error(chunked["gradients"][name], g) for name, g in trained.items()}
+        whole = {head: torch.cat([heads[head]["gradients"][name].flatten() for name in trained]) for head in heads}
+        found = {"all gradients": relative_error(whole["chunked"], whole["full"])}
+        found["loss"] = relative_error(chunked["loss"], full["loss"])
+        found |= {name: relative_error(chunked["outputs"][name], full["outputs"][name]) for name in full["outputs"]}
+        print(
+            case,
+            *(f"{name} {error:.1e}" for name, error in found.items()),
+            f"worst gradient {max(errors.values()):.1e}",
+        )
+        if "bfloat16" not in case:
+            assert max(found.values()) <= 1e-6, (case, found)
+            # A norm's gradient is a small difference of large terms, each of which float32 knows to 6e-8.
+            assert max(errors.values()) <= 4e-6, (case, errors)
+            continue
+        # In bfloat16 verl's full logits round log-probs and entropy to 8 bits; ours are nearer to float32.
+        exact = results[case.replace(", bfloat16", "")]["full"]["outputs"]
+        for name, reference in exact.items():
+            ours, theirs = (relative_error(head["outputs"][name], reference) for head in (chunked, full))
+            assert ours < theirs < 0.02, (case, name, ours, theirs)
+        assert max(errors.values()) < 0.1
+
+
+# ---- what a config may ask for ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "named"),
+    [
+        ({}, {}, None),
+        ({"use_fused_kernels": False}, {"strategy": "fsdp", "entropy_checkpointing": True}, None),
+        ({"external_lib": ["theirs", "ditto.model.install"]}, {}, None),
+        ({"external_lib": None}, {}, "external_lib=None"),
+        ({}, {"strategy": "fsdp"}, "strategy=fsdp"),
+        ({"path": "gemma2"}, {}, "type gemma2"),
+        ({"fused_kernel_options": {"impl_backend": "torch"}}, {}, "impl_backend=torch"),
+        ({"fused_kernel_options": {"impl_backend": "torch"}, "path": "tied"}, {}, None),
+        ({}, {"entropy_checkpointing": True}, "entropy_checkpointing=true"),
+        ({}, {"fsdp_config": {"entropy_from_logits_with_chunking": True}}, "entropy_from_logits_with_chunking=true"),
+    ],
+)
+def test_a_head_that_cannot_be_is_refused(
+    model: dict[str, Any], training: dict[str, Any], named: str | None, tmp_path: Path
+) -> None:
+    transformers.Qwen3Config(tie_word_embeddings=False).save_pretrained(tmp_path / "untied")
+    transformers.Qwen3Config(tie_word_embeddings=True).save_pretrained(tmp_path / "tied")
+    transformers.Gemma2Config().save_pretrained(tmp_path / "gemma2")
+    usual = {"external_lib": "ditto.model.install", "fused_kernel_options": {"impl_backend": "chunked"}}
+    section = OmegaConf.create({"use_fused_kernels": True, "path": "untied", **usual, **model})
+    section.path = str(tmp_path / section.path)
+    with pytest.raises(BadConfig, match=named) if named else nullcontext():
+        check_head(section, OmegaConf.create({"strategy": "fsdp2", **training}), "model")

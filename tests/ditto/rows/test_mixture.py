@@ -1,0 +1,130 @@
+"""A mixture of tasks: how many rows of each, which ones, and that a run and its plan agree about it."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from ditto.rows.dataset import SoulDataset
+from ditto.rows.mixture import MixtureSettings, draw
+from soul import examples
+from soul.rows.task_files import TaskRow, read_rows
+
+COUNTS = {"lifechoices": 40, "humanual": 7, "humanual-book": 20}
+
+
+def rows_of(counts):
+    return [
+        TaskRow(examples.load(name).task, examples.load(name).row(number), f"{name}.parquet", number)
+        for name, count in counts.items()
+        for number in range(count)
+    ]
+
+
+ROWS = rows_of(COUNTS)
+
+
+def counted(rows):
+    return dict(Counter(row.task.name for row in rows))
+
+
+def test_without_settings_every_row_is_taken_once_and_in_order():
+    assert draw(ROWS, None, {}, 1) == ROWS
+    assert MixtureSettings().training_rows(ROWS) == MixtureSettings().validation_rows(ROWS) == ROWS
+
+
+def test_a_task_with_fewer_rows_gives_all_it_has():
+    drawn = draw(ROWS, 20, {}, 1)
+    assert counted(drawn) == {"lifechoices": 20, "humanual": 7, "humanual-book": 20}
+    assert len({(row.file, row.number) for row in drawn}) == len(drawn)
+
+
+@pytest.mark.parametrize(
+    "weights, expected",
+    [
+        ({"lifechoices": 0.5}, {"lifechoices": 5, "humanual": 7, "humanual-book": 10}),
+        ({"humanual": 2}, {"lifechoices": 10, "humanual": 14, "humanual-book": 10}),
+        ({"lifechoices": 0, "humanual-book": 1.25}, {"humanual": 7, "humanual-book": 12}),
+    ],
+)
+def test_weights(weights, expected):
+    drawn = draw(ROWS, 10, weights, 1)
+    assert counted(drawn) == expected
+    times = Counter((row.file, row.number) for row in drawn)
+    for name in expected:  # no row of a task comes twice as long as another has not come at all
+        of_task = [count for (file, _), count in times.items() if file == f"{name}.parquet"]
+        assert max(of_task) - min(of_task) <= 1
+
+
+def test_a_heavier_task_gives_more_rows_before_it_gives_one_twice():
+    rows = [row for row in draw(ROWS, 10, {"lifechoices": 3.0}, 1) if row.task.name == "lifechoices"]
+    assert len(rows) == 30 and len({row.number for row in rows}) == 30
+
+
+def test_the_draw_depends_on_the_seed_and_on_nothing_else():
+    def numbers(rows, seed=1, **weights):
+        return [row.number for row in draw(rows, 10, weights, seed) if row.task.name == "lifechoices"]
+
+    assert numbers(ROWS, seed=1) != numbers(ROWS, seed=2)
+    # other tasks, and what they weigh, change nothing
+    assert numbers(ROWS) == numbers(rows_of({"lifechoices": 40})) == numbers(ROWS, humanual=3)
+
+
+@given(per_task=st.one_of(st.none(), st.integers(1, 50)), weight=st.floats(0, 4), seed=st.integers())
+def test_numbers_are_as_asked(per_task, weight, seed):
+    drawn = draw(ROWS, per_task, {"humanual": weight}, seed)
+    base = {name: min(count, per_task or count) for name, count in COUNTS.items()}
+    base["humanual"] = round(base["humanual"] * weight)
+    assert counted(drawn) == {name: count for name, count in base.items() if count}
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"weights": {"sotopya": 1}}, "Did you mean 'sotopia'"),
+        ({"weights": {"hitom": -1}}, "from 0 on"),
+        ({"weights": {"hitom": float("inf")}}, "from 0 on"),
+        ({"rows_per_task": 0}, "greater than 0"),
+        ({"rows": 3}, "Extra inputs"),
+    ],
+)
+def test_what_cannot_be(wrong, said):
+    with pytest.raises(ValidationError, match=said):
+        MixtureSettings.model_validate(wrong)
+
+
+class OneToken:
+    """A tokenizer that finds one token in every prompt."""
+
+    def apply_chat_template(self, messages, **_):
+        return [1]
+
+
+def test_the_dataset_trains_on_the_mixture_and_validates_on_its_own(tmp_path):
+    from omegaconf import OmegaConf
+
+    from soul.examples.__main__ import write
+
+    files = {}
+    for name, count in COUNTS.items():
+        write([name], count, tmp_path / f"{name}.parquet")
+        files[name] = str(tmp_path / f"{name}.parquet")
+    mixture = {"rows_per_task": 10, "val_rows_per_task": 5, "weights": {"humanual": 2.0}, "seed": 3}
+    config = OmegaConf.create(
+        {
+            "train_files": list(files.values()),
+            "val_files": [files["lifechoices"], files["humanual"]],
+            "max_prompt_length": 10,
+            "filter_overlong_prompts": False,
+            "mixture": mixture,
+        }
+    )
+    settings = MixtureSettings.model_validate(mixture)
+    train = SoulDataset(config.train_files, OneToken(), config)
+    val = SoulDataset(config.val_files, OneToken(), config)
+    assert counted(train.rows) == {"lifechoices": 10, "humanual": 14, "humanual-book": 10}
+    assert counted(val.rows) == {"lifechoices": 5, "humanual": 5}
+    assert train.rows == settings.training_rows(read_rows(list(files.values())))
+    assert len(SoulDataset(config.val_files, OneToken(), config, max_samples=3)) == 3

@@ -1,0 +1,74 @@
+"""A checkpoint is whole, or its manifest says what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ditto.run import manifest
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "actor").mkdir()
+    (tmp_path / "config.json").write_text("{}")
+    with (tmp_path / "actor" / "shard.pt").open("wb") as file:
+        file.truncate(manifest.HASHED_BYTES + 1)
+    manifest.write(tmp_path)
+    return tmp_path
+
+
+def test_a_whole_checkpoint_passes(folder: Path) -> None:
+    manifest.check(folder)
+
+
+def test_every_damage_is_named(folder: Path) -> None:
+    shard, config = folder / "actor" / "shard.pt", folder / "config.json"
+    config.write_text("[]")
+    with pytest.raises(manifest.DamagedCheckpoint, match=r"config.json has another content"):
+        manifest.check(folder)
+    config.write_text("{}")
+    with shard.open("r+b") as file:
+        file.truncate(3)
+    with pytest.raises(manifest.DamagedCheckpoint, match="shard.pt has 3 bytes instead of 16,777,217"):
+        manifest.check(folder)
+    shard.unlink()
+    with pytest.raises(manifest.DamagedCheckpoint, match="lacks actor/shard.pt"):
+        manifest.check(folder)
+    (folder / manifest.FILE).write_text('{"files"')
+    with pytest.raises(manifest.DamagedCheckpoint, match="cannot be read"):
+        manifest.check(folder)
+    (folder / manifest.FILE).write_text('["files"]')
+    with pytest.raises(manifest.DamagedCheckpoint, match="cannot be read"):
+        manifest.check(folder)
+
+
+def test_a_checkpoint_of_before_the_manifest_passes_by_its_shape(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "actor").mkdir()
+    shards = [
+        tmp_path / "actor" / f"{part}_world_size_2_rank_{rank}.pt" for part in ("model", "optim") for rank in (0, 1)
+    ]
+    for shard in shards:
+        torch.save({"weight": torch.zeros(100)}, shard)
+    save_file({"weight": torch.zeros(100)}, tmp_path / "model.safetensors")
+    manifest.check(tmp_path)
+    assert "only the files' shape was checked" in caplog.text
+    for file in (shards[2], tmp_path / "model.safetensors"):
+        whole = file.read_bytes()
+        for part in (whole[:-1], whole[: len(whole) // 2], b""):
+            file.write_bytes(part)
+            with pytest.raises(manifest.DamagedCheckpoint, match=f"{file.name} is incomplete"):
+                manifest.check(tmp_path)
+        file.write_bytes(whole)
+    shards[3].unlink()
+    with pytest.raises(manifest.DamagedCheckpoint, match="lacks actor/optim_world_size_2_rank_1.pt"):
+        manifest.check(tmp_path)
+    for shard in shards[:3]:
+        shard.unlink()
+    with pytest.raises(manifest.DamagedCheckpoint, match="no shards"):
+        manifest.check(tmp_path)

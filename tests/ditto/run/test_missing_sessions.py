@@ -1,0 +1,49 @@
+"""Sessions that never came back end the step: verl alone would fill the hole with padding and go on."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+import ditto.trainer
+from ditto.batch.step_batch import StepBatch
+from ditto.rollout.agent_loop import SequenceRecord
+from ditto.trainer import DittoTrainerSync, MissingSessions
+
+PROMPTS, N = 2, 2
+
+
+class Trainer(DittoTrainerSync):
+    """The trainer without Ray: only what counting needs."""
+
+    def __init__(self) -> None:
+        self.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"n": N}, "actor": {"data_loader_seed": 1}}})
+        self.global_steps = 7
+        self._asked_prompts = PROMPTS
+
+
+def batch_of(sessions: list[str]) -> StepBatch:
+    records = [SequenceRecord("draft", s[0], s, f"{s}_draft", 1.0, True) for s in sessions]
+    return StepBatch(records, [{"task": "hitom", "row": 0, "session": s} for s in sessions])
+
+
+@pytest.mark.parametrize("back", [["a_0", "a_1", "b_0"], ["a_0", "a_1"]], ids=["one session", "a whole prompt"])
+def test_a_missing_session_ends_the_step(back: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ditto.trainer.StepBatch, "fetch", staticmethod(lambda _batch: batch_of(back)))
+    with pytest.raises(MissingSessions, match=f"Step 7 asked for 4 sessions .* and got {len(back)}"):
+        Trainer()._balance_batch(SimpleNamespace(), {})
+
+
+def test_a_full_step_passes_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(Exception):
+        """Raised by the first thing after the count."""
+
+    def after_the_count(_step: Any, _seed: str) -> None:
+        raise Counted
+
+    full = ["a_0", "a_1", "b_0", "b_1"]
+    monkeypatch.setattr(ditto.trainer.StepBatch, "fetch", staticmethod(lambda _batch: batch_of(full)))
+    monkeypatch.setattr(ditto.trainer.StepBatch, "sort", after_the_count)
+    with pytest.raises(Counted):
+        Trainer()._balance_batch(SimpleNamespace(), {})

@@ -1,0 +1,89 @@
+"""The run folder: whole files or none, and a step that is repeated after a crash is there once."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ditto.run.run_folder import RunFolder, write_lines
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_traces_are_one_json_line_per_session(tmp_path: Path) -> None:
+    RunFolder(tmp_path).write_traces(
+        "step", 7, [{"session": "a_0", "feedback": "größer\nzweite Zeile"}, {"session": "b"}]
+    )
+    path = tmp_path / "traces" / "step_000007.jsonl"
+    assert lines(path) == [{"session": "a_0", "feedback": "größer\nzweite Zeile"}, {"session": "b"}]
+    assert "größer" in path.read_text(encoding="utf-8")  # readable, not \\u-escaped
+
+
+def test_a_repeated_step_replaces_its_file(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_traces("step", 7, [{"session": "old"}] * 3)
+    folder.write_traces("step", 7, [{"session": "new"}])
+    folder.write_traces("val", 7, [{"session": "val"}])
+    assert lines(tmp_path / "traces" / "step_000007.jsonl") == [{"session": "new"}]
+    assert sorted(p.name for p in (tmp_path / "traces").iterdir()) == ["step_000007.jsonl", "val_000007.jsonl"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_crash_while_writing_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    write_lines(path, ["old"])
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, crash)
+        with pytest.raises(KeyboardInterrupt):
+            write_lines(path, ["new", "newer"])
+    assert path.read_text() == "old\n"
+    write_lines(path, ["new"])
+    assert path.read_text() == "new\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_a_line_that_cannot_be_made_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_traces("step", 1, [{"session": "old"}])
+    with pytest.raises(TypeError):
+        folder.write_traces("step", 1, [{"session": "new"}, {"session": object()}])
+    assert lines(tmp_path / "traces" / "step_000001.jsonl") == [{"session": "old"}]
+
+
+def test_metrics_are_one_line_per_step_of_finite_numbers(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.log_metrics(
+        1,
+        {"a": 1, "b": torch.tensor(0.5), "c": np.float32(2), "nan": float("nan"), "inf": np.inf, "text": "x", "l": [1]},
+    )
+    folder.log_metrics(2, {"a": 2})
+    assert lines(tmp_path / "metrics.jsonl") == [{"step": 1, "a": 1.0, "b": 0.5, "c": 2.0}, {"step": 2, "a": 2.0}]
+
+
+def test_a_repeated_step_replaces_its_line_and_later_ones(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for step in (1, 2, 3):
+        folder.log_metrics(step, {"loss": step})
+    folder.log_metrics(2, {"loss": 20})  # resumed from step 1
+    assert lines(tmp_path / "metrics.jsonl") == [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 20.0}]
+
+
+def test_validation_and_training_of_one_step_stay_side_by_side(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.log_metrics(5, {"val/reward": 0.1})
+    folder.log_metrics(5, {"loss": 0.2})
+    assert lines(tmp_path / "metrics.jsonl") == [{"step": 5, "val/reward": 0.1, "loss": 0.2}]
+    folder.log_metrics(5, {"val/reward": 0.3})
+    found = {key: value for line in lines(tmp_path / "metrics.jsonl") for key, value in line.items()}
+    assert found == {"step": 5, "val/reward": 0.3, "loss": 0.2}

@@ -1,0 +1,193 @@
+"""A published step has its metrics, whenever a kill comes; a validation that it cut off is repeated on resume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from verl.trainer.ppo.v1 import PPOTrainer
+
+import ditto.run.checkpoint_writer
+from ditto.judging.watch import JudgeOutage
+from ditto.run import checkpoint, stop_request
+from ditto.run.checkpoint_writer import CheckpointWriter
+from ditto.run.run_folder import RunFolder
+from ditto.trainer import DittoTrainerSync
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Trainer(DittoTrainerSync):
+    """The trainer without Ray: what it does with a step that is trained."""
+
+    def __init__(self, folder: Path, **trainer: Any) -> None:
+        keys = {"default_local_dir": str(folder), "max_actor_ckpt_to_keep": None, "val_only": False}
+        model = {"model": {"path": "unused", "lora_rank": 0}}
+        self.config: DictConfig = OmegaConf.create({"trainer": keys | trainer, "actor_rollout_ref": model})
+        self.run_folder = RunFolder(folder)
+        self.watchdog: Any = SimpleNamespace(phase=lambda _name: nullcontext())
+        self.judges: Any = SimpleNamespace(stop=None)
+        self.checkpoints = CheckpointWriter(self.config, self.watchdog.phase)
+        self.global_steps, self.steps_per_epoch, self.total_training_steps, self.timing_raw = 1, 4, 8, {}
+        self._trained = SimpleNamespace(tags=[]), {"loss": 0.5}
+
+    def _step_numbers(self, _batch: Any, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
+        return {"epoch": epoch, "timing_s/step": timing_raw["step"]}
+
+    def one_step(self, validates: bool) -> None:
+        """What verl's loop does from the checkpoint on."""
+        self._save_checkpoint()
+        self.timing_raw = {"step": 3.0}
+        metrics = self._trained[1]  # type: ignore[index]
+        if validates:
+            self.on_validate_begin()
+            metrics.update(self._validate())
+        self._compute_metrics(self._trained[0], metrics, self.timing_raw, self.global_steps, 0)  # type: ignore[index]
+
+
+@pytest.fixture(autouse=True)
+def verls_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's own save and validation, without engines."""
+
+    def save(trainer: Any) -> None:
+        folder = Path(trainer.config.trainer.default_local_dir) / f"global_step_{trainer.global_steps}"
+        folder.mkdir()
+        (folder / "data.pt").write_bytes(b"state")
+
+    monkeypatch.setattr(PPOTrainer, "_save_checkpoint", save)
+    monkeypatch.setattr(stop_request, "save_until", lambda: None)
+    monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: {"val/hitom/n": 6})
+    monkeypatch.setattr(ditto.run.checkpoint_writer, "export_model", lambda _folder, _base: None)
+    monkeypatch.setattr("ditto.trainer.summary_line", lambda *_: "a step")
+
+
+@contextmanager
+def killed_at(call: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The process ends before the given rename: of metrics, checkpoint and tracker, all publish by renaming."""
+    calls = 0
+
+    def counted(real: Any) -> Any:
+        def renamed(*arguments: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > call:
+                raise Killed
+            real(*arguments)
+
+        return renamed
+
+    with monkeypatch.context() as patch:
+        for name in ("rename", "replace"):
+            patch.setattr(checkpoint.os, name, counted(getattr(checkpoint.os, name)))
+        yield
+
+
+@pytest.mark.parametrize("validates", [False, True])
+def test_a_checkpoint_that_a_resume_takes_has_its_metrics_whenever_a_kill_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, validates: bool
+) -> None:
+    seen = set()
+    for call in range(100):
+        trainer = Trainer(tmp_path / str(call), test_freq=1 if validates else -1, val_before_train=True)
+        ended = True
+        with killed_at(call, monkeypatch):
+            try:
+                trainer.one_step(validates)
+            except Killed:
+                ended = False
+        step = checkpoint.newest_whole(tmp_path / str(call)).step
+        numbers = trainer.run_folder.metrics_of(1)
+        trainer._settle_validation()
+        seen.add((step, "val/hitom/n" in numbers, bool(trainer.config.trainer.val_before_train)))
+        if step == 1:  # published: the step's own numbers are there, and a validation is there or will be repeated
+            assert numbers["loss"] == 0.5 and numbers["timing_s/step"] == 3.0
+            assert not validates or ("val/hitom/n" in numbers) != trainer.config.trainer.val_before_train
+        if ended:
+            break
+    assert ended and step == 1 and json.loads((tmp_path / str(call) / "metrics.jsonl").read_text())["epoch"] == 0
+    if validates:
+        assert {(1, False, True), (1, True, False)} <= seen
+    else:
+        assert (1, False, False) in seen
+
+
+def test_a_run_that_resumes_validates_only_what_is_missing(tmp_path: Path) -> None:
+    trainer = Trainer(tmp_path, test_freq=3, val_before_train=True)
+
+    def validates(step: int) -> bool:
+        trainer.global_steps = step
+        trainer.config.trainer.val_before_train = True
+        trainer._settle_validation()
+        return bool(trainer.config.trainer.val_before_train)
+
+    assert validates(0), "where the run begins"
+    assert validates(7), "where it begins with another run's checkpoint: no line of its own"
+    for step in range(1, 9):
+        trainer.run_folder.log_metrics(step, {"loss": 1})
+        assert validates(step) == (step in (3, 6, 8)), "due, and the last step"
+        trainer.run_folder.log_metrics(step, {"val/hitom/n": 6})
+        assert not validates(step)
+
+
+def test_an_outage_is_raised_behind_the_published_step(tmp_path: Path) -> None:
+    trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
+    trainer.judges.stop = JudgeOutage("the judge is down")
+    with pytest.raises(JudgeOutage):
+        trainer.one_step(validates=True)
+    assert checkpoint.newest_whole(tmp_path).step == 1
+    assert "loss" in trainer.run_folder.metrics_of(1) and "val/hitom/n" not in trainer.run_folder.metrics_of(1)
+
+
+def test_a_run_that_stops_leaves_the_validation_to_the_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
+    monkeypatch.setattr(stop_request, "save_until", lambda: 1e12)
+    monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: pytest.fail("a validation after the stop"))
+    trainer.one_step(validates=True)
+    assert checkpoint.newest_whole(tmp_path).step == 1 and trainer.run_folder.metrics_of(1)["loss"] == 0.5
+    trainer._settle_validation()
+    assert trainer.config.trainer.val_before_train
+
+
+def test_a_signal_during_a_validation_ends_the_run_with_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
+
+    def validate(_trainer: Any) -> dict[str, float]:
+        monkeypatch.setattr(stop_request, "save_until", lambda: 1e12)
+        return {"val/hitom/n": 6}
+
+    monkeypatch.setattr(PPOTrainer, "_validate", validate)
+    published: list[int] = []
+    real = checkpoint.publish
+    monkeypatch.setattr(checkpoint, "publish", lambda root, step: (published.append(step), real(root, step))[1])
+    trainer.one_step(validates=True)
+    assert trainer.total_training_steps == 1 and published == [1]
+    assert trainer.run_folder.metrics_of(1)["val/hitom/n"] == 6
+
+
+def test_an_outage_during_a_validation_ends_the_run_and_the_resume_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = Trainer(tmp_path, test_freq=1, val_before_train=True)
+
+    def validate(trainer: Any) -> dict[str, float]:
+        trainer.judges.stop = JudgeOutage("the judge is down")
+        return {"val/hitom/n": 6, "val/hitom/invalid_share": 1.0}
+
+    monkeypatch.setattr(PPOTrainer, "_validate", validate)
+    trainer.one_step(validates=True)
+    assert trainer.total_training_steps == 1, "no further step is trained"
+    assert checkpoint.newest_whole(tmp_path).step == 1 and "val/hitom/n" not in trainer.run_folder.metrics_of(1)
+    with pytest.raises(JudgeOutage):
+        trainer._raise_outage()
+    trainer._settle_validation()
+    assert trainer.config.trainer.val_before_train

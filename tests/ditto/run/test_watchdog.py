@@ -1,0 +1,123 @@
+"""A stuck phase or a dead worker ends the run with its cause and exit code 70; a healthy run is left alone."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+START = """
+import sys, time
+from pathlib import Path
+from ditto.run.watchdog import Watchdog
+folder = Path(sys.argv[1])
+"""
+
+RunPython = Callable[..., Any]
+
+
+def ended(run_python: RunPython, folder: Path, code: str) -> tuple[int, dict[str, Any] | None, Any]:
+    done = run_python(START + code, str(folder), timeout=30)
+    failure = folder / "failure.json"
+    return done.returncode, json.loads(failure.read_text()) if failure.exists() else None, done
+
+
+def test_a_phase_past_its_limit_ends_the_process(run_python: RunPython, tmp_path: Path) -> None:
+    code = """
+watchdog = Watchdog(folder / "deep" / "run", limit_s=0.3, poll_s=0.05)
+watchdog.start()
+with watchdog.phase("weight sync"):
+    time.sleep(20)
+"""
+    start = START + code
+    done = run_python(start, str(tmp_path), timeout=30)
+    assert done.returncode == 70
+    failure = json.loads((tmp_path / "deep" / "run" / "failure.json").read_text())
+    assert failure["phase"] == "weight sync"
+    assert "run.phase_timeout_s" in failure["cause"] and "'weight sync'" in failure["cause"]
+    assert "WATCHDOG" in done.stderr
+    assert "time.sleep" in done.stderr or 'File "<string>"' in done.stderr  # the stack that waits
+
+
+def test_a_dead_worker_ends_the_process_before_the_limit(run_python: RunPython, tmp_path: Path) -> None:
+    code = """
+asked = []
+def probe():
+    asked.append(1)
+    return "rollout server 0 died (ActorDiedError)" if len(asked) > 2 else None
+watchdog = Watchdog(folder, limit_s=1000, probe=probe, poll_s=0.05)
+watchdog.start()
+with watchdog.phase("rollout and update"):
+    time.sleep(20)
+"""
+    returncode, failure, _ = ended(run_python, tmp_path, code)
+    assert returncode == 70
+    assert failure is not None and failure["phase"] == "rollout and update"
+    assert "rollout server 0 died" in failure["cause"]
+
+
+def test_a_healthy_run_is_left_alone(run_python: RunPython, tmp_path: Path) -> None:
+    code = """
+watchdog = Watchdog(folder, limit_s=0.5, probe=lambda: None, poll_s=0.02)
+watchdog.start()
+for _ in range(5):
+    with watchdog.phase("rollout and update"):
+        time.sleep(0.2)
+time.sleep(0.8)  # outside of a phase there is no limit
+watchdog.stop()
+with watchdog.phase("after the end"):
+    time.sleep(0.8)
+print("done")
+"""
+    returncode, failure, done = ended(run_python, tmp_path, code)
+    assert (returncode, failure) == (0, None), done.stderr
+    assert done.stdout.strip() == "done"
+
+
+def test_nested_phases_have_clocks_of_their_own_and_restore(run_python: RunPython, tmp_path: Path) -> None:
+    code = """
+watchdog = Watchdog(folder, limit_s=0.5, poll_s=0.02)
+watchdog.start()
+with watchdog.phase("outer"):
+    time.sleep(0.3)
+    try:
+        with watchdog.phase("inner"):
+            time.sleep(0.3)
+            raise ValueError("the inner phase fails")
+    except ValueError:
+        print(watchdog._phase)
+    time.sleep(0.3)
+    print("alive", flush=True)
+    time.sleep(20)
+"""
+    returncode, failure, done = ended(run_python, tmp_path, code)
+    assert done.stdout.split() == ["outer", "alive"]
+    assert returncode == 70
+    assert failure is not None and failure["phase"] == "outer"
+
+
+def test_a_phase_that_raises_is_over(run_python: RunPython, tmp_path: Path) -> None:
+    code = """
+watchdog = Watchdog(folder, limit_s=0.2, poll_s=0.02)
+watchdog.start()
+try:
+    with watchdog.phase("validation"):
+        raise ValueError("x")
+except ValueError:
+    time.sleep(0.6)
+"""
+    assert ended(run_python, tmp_path, code)[:2] == (0, None)
+
+
+def test_a_probe_that_raises_does_not_end_the_watch(run_python: RunPython, tmp_path: Path) -> None:
+    """Otherwise the thread dies in silence, and a phase that hangs afterwards hangs for ever."""
+    code = """
+def probe():
+    raise RuntimeError("the probe itself is broken")
+watchdog = Watchdog(folder, limit_s=0.3, probe=probe, poll_s=0.05)
+watchdog.start()
+with watchdog.phase("rollout and update"):
+    time.sleep(2)
+"""
+    returncode, failure, _ = ended(run_python, tmp_path, code)
+    assert returncode == 70
+    assert failure is not None and failure["phase"] == "rollout and update"

@@ -1,0 +1,169 @@
+"""Every patch of compat.py is still needed, and works. A test that fails here says: this patch can go.
+
+Promise under test (design, section 8): one small module holds the patches, with the reason and a test that fails when
+one is no longer needed.
+"""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+PATCHED_AND_NOT = """
+import json, sys
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+
+def outcome(work):
+    try:
+        work()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "ok"
+
+def join(name, backend):
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.init_process_group(backend, rank=0, world_size=1, init_method=f"file://{sys.argv[1]}/{name}")
+    dist.all_reduce(torch.ones(1))
+
+def offload():
+    model = torch.nn.Linear(2, 2)
+    mesh = init_device_mesh("cpu", (1,))
+    fully_shard(model, mesh=mesh, offload_policy=CPUOffloadPolicy(pin_memory=True))
+    model(torch.ones(1, 2)).sum().backward()
+
+found = {"backend": [outcome(lambda: join("a", "cpu:gloo,cpu:gloo"))]}
+join("b", "gloo")
+found["offload"] = [outcome(offload)]
+from ditto.verl_hooks.compat import patch_for_cpu
+patch_for_cpu()
+once = dist.init_process_group, CPUOffloadPolicy.__init__
+patch_for_cpu()
+found["twice"] = once == (dist.init_process_group, CPUOffloadPolicy.__init__)
+found["backend"].append(outcome(lambda: join("c", "cpu:gloo,cpu:gloo")))
+found["offload"].append(outcome(offload))
+found["default"] = CPUOffloadPolicy().pin_memory
+found["other"] = outcome(lambda: join("d", "cpu:nonsense"))
+print(json.dumps(found))
+"""
+
+
+def source(package: str, path: str) -> str:
+    """The text of a module, found without importing the package."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"{package} is not installed")
+    return (Path(list(spec.submodule_search_locations)[0]) / path).read_text()
+
+
+@pytest.fixture(scope="module")
+def torch_says(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = str(tmp_path_factory.mktemp("rendezvous"))
+    done = subprocess.run([sys.executable, "-c", PATCHED_AND_NOT, folder], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_verl_still_names_the_cpu_twice() -> None:
+    text = source("verl", "utils/distributed.py")
+    assert 'f"cpu:gloo,{get_device_name()}:{get_nccl_backend()}"' in text
+
+
+def test_torch_still_refuses_a_device_named_twice(torch_says: dict[str, Any]) -> None:
+    assert "Duplicate device type cpu" in torch_says["backend"][0]
+
+
+def test_patched_process_groups_start_and_reduce(torch_says: dict[str, Any]) -> None:
+    assert torch_says["backend"][1] == "ok"
+
+
+def test_other_backends_are_passed_on_unchanged(torch_says: dict[str, Any]) -> None:
+    assert "nonsense" in torch_says["other"].lower()
+
+
+def test_verl_still_pins_the_memory_of_offloaded_models() -> None:
+    assert "CPUOffloadPolicy(pin_memory=True)" in source("verl", "workers/engine/fsdp/transformer_impl.py")
+
+
+def test_torch_still_cannot_pin_without_an_accelerator(torch_says: dict[str, Any]) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("an accelerator is there: pinning works")
+    assert torch_says["offload"][0] != "ok"
+
+
+def test_patched_offloading_trains(torch_says: dict[str, Any]) -> None:
+    assert torch_says["offload"][1] == "ok"
+    assert torch_says["default"] is False
+
+
+def test_patching_twice_changes_nothing(torch_says: dict[str, Any]) -> None:
+    assert torch_says["twice"] is True
+
+
+def test_vllm_still_removes_the_weights_of_linears_on_a_cpu() -> None:
+    text = source("vllm", "model_executor/layers/utils.py")
+    body = re.search(r"def dispatch_cpu_unquantized_gemm\(\n.*?\n(?=def )", text, flags=re.DOTALL)
+    assert body, "vLLM has no dispatch_cpu_unquantized_gemm any more"
+    assert re.search(r"if remove_weight:\s+layer\.weight = torch\.nn\.Parameter\(torch\.empty\(0\)", body[0])
+    assert "dispatch_cpu_unquantized_gemm(layer, remove_weight=True)" in source(
+        "vllm", "model_executor/layers/linear.py"
+    )
+
+
+def test_vllm_looks_the_function_up_when_it_calls_it() -> None:
+    """The patch replaces a module's attribute: an import at the top of the caller would keep the original."""
+    text = source("vllm", "model_executor/layers/linear.py")
+    imports = re.findall(r"^( *)from vllm\.model_executor\.layers\.utils import .*dispatch_cpu_unq", text, re.MULTILINE)
+    assert imports and all(indent for indent in imports)
+
+
+def fake_vllm(monkeypatch: pytest.MonkeyPatch, *, cpu: bool) -> Any:
+    """vLLM as far as patch 3 sees it; its function removes the weight."""
+
+    def remove(layer: Any, remove_weight: bool) -> None:
+        layer.weight = None
+
+    platforms, layers = ModuleType("vllm.platforms"), ModuleType("vllm.model_executor.layers.utils")
+    platforms.current_platform = SimpleNamespace(is_cpu=lambda: cpu)  # type: ignore[attr-defined]
+    layers.dispatch_cpu_unquantized_gemm = remove  # type: ignore[attr-defined]
+    parents = {name: ModuleType(name) for name in ("vllm", "vllm.model_executor", "vllm.model_executor.layers")}
+    parents["vllm.model_executor.layers"].utils = layers  # type: ignore[attr-defined]
+    parents["vllm.model_executor"].layers = parents["vllm.model_executor.layers"]  # type: ignore[attr-defined]
+    parents["vllm"].model_executor = parents["vllm.model_executor"]  # type: ignore[attr-defined]
+    for name, module in {**parents, platforms.__name__: platforms, layers.__name__: layers}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    return layers
+
+
+def test_patched_vllm_keeps_the_weight_and_computes_with_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from ditto.verl_hooks.compat import keep_vllm_weights
+
+    layers = fake_vllm(monkeypatch, cpu=True)
+    keep_vllm_weights()
+    layer = torch.nn.Linear(2, 2, bias=False)
+    layers.dispatch_cpu_unquantized_gemm(layer, remove_weight=True)
+    with torch.no_grad():
+        layer.weight.fill_(3.0)  # a weight sync
+        assert layer.cpu_linear(torch.ones(1, 2), layer.weight, None).tolist() == [[6.0, 6.0]]
+
+
+def test_vllm_on_a_gpu_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ditto.verl_hooks.compat import keep_vllm_weights
+
+    layers = fake_vllm(monkeypatch, cpu=False)
+    before: Callable[..., None] = layers.dispatch_cpu_unquantized_gemm
+    keep_vllm_weights()
+    assert layers.dispatch_cpu_unquantized_gemm is before

@@ -1,0 +1,158 @@
+"""Ranks and workers share a step without gaps or doubles, and a run goes on from its step alone."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.dataset_utils import SFTTensorCollator
+
+from sft.corpus.batches import StepBatches, ValidationBatches
+from sft.corpus.split import Corpus
+from soul.errors import BadSettings
+from tests.sft.corpora import opened, row, write
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two groups of files; 50 and 30 rows, of two sources in the second."""
+    folder = tmp_path_factory.mktemp("corpus")
+    write(folder / "a.parquet", [row(number, turns=2 + 2 * (number % 5)) for number in range(50)])
+    write(folder / "b.parquet", [row(number + 50, "xy"[number % 2], turns=2 + number % 9) for number in range(30)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(folder: Path) -> Corpus:
+    """50 sequences once and 30 twice: 110 an epoch."""
+    return opened(folder, train_files=f"{folder}/a.parquet {folder}/b.parquet:2")
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.integers(0, 40), st.integers(0, 6))
+def test_ranks_share_every_step(corpus: Corpus, ranks: int, first: int, steps: int) -> None:
+    size = 16
+    plans = [list(StepBatches(corpus, size, rank, ranks, first, first + steps)) for rank in range(ranks)]
+    assert [len(plan) for plan in plans] == [steps] * ranks
+    for number in range(steps):
+        shares = [plan[number] for plan in plans]
+        assert [len(share) for share in shares] == [size // ranks] * ranks
+        taken = Counter(sequence for share in shares for sequence in share)
+        assert taken == Counter(corpus.order.step(first + number, size).tolist())
+
+
+def test_an_epoch_over_ranks_has_everything_as_often_as_it_should(corpus: Corpus) -> None:
+    assert len(corpus.order) == 110
+    taken = Counter(s for rank in range(2) for batch in StepBatches(corpus, 10, rank, 2, 0, 11) for s in batch)
+    assert taken == {number: 1 if number < 50 else 2 for number in range(80)}
+
+
+def test_a_step_runs_on_into_the_next_epoch(corpus: Corpus) -> None:
+    taken = [s for batch in StepBatches(corpus, 16, 0, 1, 0, 55) for s in batch]  # 880 = 8 epochs
+    for epoch in range(8):
+        assert Counter(taken[epoch * 110 : epoch * 110 + 110]) == Counter(corpus.order.of_epoch(epoch).tolist())
+
+
+def test_ranks_have_similar_numbers_of_tokens(corpus: Corpus) -> None:
+    for step in range(7):
+        shares = [list(StepBatches(corpus, 16, rank, 4, step, step + 1))[0] for rank in range(4)]
+        tokens = [sum(len(corpus.dataset[number]["input_ids"]) for number in share) for share in shares]
+        assert max(tokens) < 1.2 * min(tokens), tokens
+
+
+def test_a_batch_that_cannot_be_dealt_out(corpus: Corpus) -> None:
+    with pytest.raises(BadSettings, match="train_batch_size=10 cannot be dealt out to 4 ranks. Use a multiple of 4"):
+        StepBatches(corpus, 10, 0, 4, 0, 1)
+
+
+def test_workers_change_nothing(corpus: Corpus) -> None:
+    """What a process reads is the same with workers or without, started in the middle or not, whatever it had open."""
+
+    def read(workers: int, first: int) -> list[list[tuple[list[int], list[int], str]]]:
+        loader = DataLoader(
+            corpus.dataset,
+            batch_sampler=StepBatches(corpus, 8, 1, 2, first, 20),
+            num_workers=workers,
+            collate_fn=list,  # verl's makes each worker import verl, and joins what is compared here
+            multiprocessing_context="spawn" if workers else None,
+        )
+        return [
+            [(each["input_ids"].tolist(), each["loss_mask"].tolist(), each["source"]) for each in batch]
+            for batch in loader
+        ]
+
+    whole = read(0, 0)
+    assert len(whole) == 20
+    assert read(0, 13) == whole[13:]
+    assert read(2, 13) == whole[13:]
+
+
+def test_batches_are_what_verls_trainer_takes(corpus: Corpus) -> None:
+    (numbers,) = StepBatches(corpus, 8, 0, 2, 3, 4)
+    items = [corpus.dataset[number] for number in numbers]
+    for item in items:
+        assert {key: item[key].dtype for key in ("input_ids", "position_ids", "loss_mask")} == dict.fromkeys(
+            ("input_ids", "position_ids", "loss_mask"), torch.int64
+        )
+        assert item["position_ids"].tolist() == list(range(len(item["input_ids"])))
+        # verl's loss rolls the mask of the whole batch by one: a first token that were trained would be another's label
+        assert item["loss_mask"][0] == 0 and item["loss_mask"].sum() > 0
+    batch = tu.get_tensordict(SFTTensorCollator("no_padding")(items), {"pad_mode": "no_padding"})
+    assert batch["input_ids"].offsets().diff().tolist() == [len(item["input_ids"]) for item in items]
+    assert list(batch["source"]) == [item["source"] for item in items]
+
+
+def test_a_dataset_travels_to_another_process(corpus: Corpus) -> None:
+    here = corpus.dataset[0]["input_ids"].tolist()
+    content = pickle.dumps(corpus.dataset)
+    assert len(content) < 5000
+    there = pickle.loads(content)  # noqa: S301 (written a line above)
+    assert there[0]["input_ids"].tolist() == here
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("size", [4, 7, 64])
+def test_validation_reads_every_sequence_once(folder: Path, ranks: int, size: int) -> None:
+    corpus = opened(folder, "val", val_files=f"{folder}/*.parquet")
+    plans = [ValidationBatches(corpus, size, rank, ranks) for rank in range(ranks)]
+    assert plans[0].sources == plans[-1].sources
+    batches = [list(plan) for plan in plans]
+    taken: Counter[int] = Counter()
+    for number, source in enumerate(plans[0].sources):
+        shares = [mine[number] for mine in batches]
+        assert len({len(share) for share in shares}) == 1
+        trained = 0
+        for sequence in (sequence for share in shares for sequence in share):
+            item = corpus.dataset[sequence]
+            assert corpus.names[item["source"]] == source
+            trained += int(item["loss_mask"].sum())
+            assert sequence >= 0 or item["loss_mask"].sum() == 0
+            taken.update([sequence] if sequence >= 0 else [])
+        assert trained > 0
+    assert taken == dict.fromkeys(range(80), 1)
+    assert set(plans[0].sources) == {"mine", "x", "y"}
+
+
+def test_ratios_of_validation_files(folder: Path) -> None:
+    corpus = opened(folder, "val", val_files=f"{folder}/a.parquet:0.2 {folder}/b.parquet:3")
+    taken = [sequence for batch in ValidationBatches(corpus, 8, 0, 1) for sequence in batch]
+    assert len(taken) == len(set(taken)) == 40
+    assert taken == [sequence for batch in ValidationBatches(corpus, 8, 0, 1) for sequence in batch]
+
+
+def test_many_shards_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sft.corpus.store.OPEN_FILES", 4)
+    for shard in range(8):
+        write(tmp_path / f"train_shard_{shard}.parquet", [row(number + 10 * shard) for number in range(10)])
+    corpus = opened(tmp_path)
+    first = [corpus.dataset[number]["input_ids"].tolist() for number in range(80)]
+    assert [corpus.dataset[number]["input_ids"].tolist() for number in range(79, -1, -1)] == first[::-1]
+    assert len(corpus.dataset.store._files) <= 4
+    with pytest.raises(IndexError, match="sequence 80 of 80"):
+        corpus.dataset[80]

@@ -1,0 +1,112 @@
+"""The shuffle is one, loses nothing and repeats nothing, and needs no state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sft.corpus.order import Order, Part, Permutation
+
+ratios = st.sampled_from([Fraction(n) for n in ("1", "2", "3", "0.5", "1.5", "0.3", "2.7", "0.01")])
+sizes = st.lists(st.tuples(st.integers(0, 60), ratios), min_size=1, max_size=5).filter(lambda s: any(n for n, _ in s))
+
+
+def order_of(made: list[tuple[int, Fraction]], seed: int = 0) -> Order:
+    """An order over parts of these sizes and ratios, numbered through."""
+    first, parts = 0, []
+    for count, ratio in made:
+        parts.append(Part(first, count, ratio))
+        first += count
+    return Order(parts, seed)
+
+
+@given(st.integers(1, 5000), st.integers(0, 5))
+def test_a_permutation_has_every_number_once(size: int, key: int) -> None:
+    assert sorted(Permutation(size, key).at(np.arange(size)).tolist()) == list(range(size))
+
+
+@pytest.mark.parametrize("size", [4095, 4096, 4097, 16384, 16385, 100_000])
+def test_a_permutation_too_large_for_a_table(size: int) -> None:
+    assert sorted(Permutation(size, 0).at(np.arange(size)).tolist()) == list(range(size))
+
+
+def test_a_permutation_of_few_is_any_of_them_equally_often() -> None:
+    draws = 4800
+    found = Counter(tuple(Permutation(4, seed).at(np.arange(4)).tolist()) for seed in range(draws))
+    assert set(found) == set(permutations(range(4)))
+    expected = draws / 24
+    # chi-square with 23 degrees of freedom: 49.7 is the 0.1 % point
+    assert sum((count - expected) ** 2 / expected for count in found.values()) < 49.7
+
+
+def test_a_large_permutation_has_no_trace_of_the_old_order() -> None:
+    size = 100_000_000  # nothing of this size is held: places are computed one by one
+    places = np.arange(50_000)
+    for start in (0, 1_234_567, size - 50_000):
+        found = Permutation(size, 7).at(places + start)
+        assert len(set(found.tolist())) == len(places)
+        assert abs(np.corrcoef(places, found)[0, 1]) < 0.02
+        assert abs(np.corrcoef(found[:-1], found[1:])[0, 1]) < 0.02
+        counts, _ = np.histogram(found, bins=50, range=(0, size))
+        assert ((counts - 1000) ** 2 / 1000).sum() < 94  # 49 degrees of freedom: 0.01 %
+
+
+@given(sizes, st.integers(0, 4), st.integers(0, 3))
+def test_an_epoch_has_every_sequence_as_often_as_its_ratio_says(
+    made: list[tuple[int, Fraction]], epoch: int, seed: int
+) -> None:
+    order = order_of(made, seed)
+    found = Counter(order.at(np.arange(len(order)) + epoch * len(order)).tolist())
+    for part in (Part(sum(n for n, _ in made[:i]), *made[i]) for i in range(len(made))):
+        times = [found.pop(sequence, 0) for sequence in range(part.first, part.first + part.count)]
+        if not times:
+            continue
+        assert set(times) <= {part.passes, part.passes + 1}
+        wanted = round(float(part.ratio) * part.count, 9)
+        assert sum(times) == len(part) and abs(sum(times) - wanted) < 1
+        if part.ratio.denominator == 1:
+            assert set(times) == {int(part.ratio)}
+    assert not found
+
+
+def test_half_a_source_is_another_half_in_the_next_epoch() -> None:
+    order = order_of([(100, Fraction(1, 2))])
+    first, second, third = (set(order.of_epoch(epoch).tolist()) for epoch in range(3))
+    assert len(first) == len(second) == 50
+    assert not first & second and first == third
+    assert order_of([(100, Fraction(1, 2))], seed=1).of_epoch(0).tolist() != sorted(first)
+
+
+@given(sizes, st.integers(1, 40), st.integers(0, 30), st.integers(0, 30))
+def test_a_step_is_the_same_wherever_one_starts(
+    made: list[tuple[int, Fraction]], size: int, start: int, more: int
+) -> None:
+    endless = np.concatenate([order_of(made).step(step, size) for step in range(start + more + 1)])
+    at_once = order_of(made).at(np.arange((start + more + 1) * size))
+    assert endless.tolist() == at_once.tolist()
+    assert order_of(made).step(start, size).tolist() == at_once[start * size : (start + 1) * size].tolist()
+
+
+def test_epochs_and_seeds_differ() -> None:
+    order = order_of([(1000, Fraction(1))])
+    first, second = order.at(np.arange(1000)), order.at(np.arange(1000, 2000))
+    assert (first == second).mean() < 0.02
+    assert (order_of([(1000, Fraction(1))], seed=1).at(np.arange(1000)) == first).mean() < 0.02
+
+
+def test_sources_are_mixed() -> None:
+    order = order_of([(1000, Fraction(1)), (1000, Fraction(1))])
+    of_first = order.at(np.arange(2000)) < 1000
+    by_hundred = of_first.reshape(20, 100).sum(axis=1)
+    assert by_hundred.min() > 25 and by_hundred.max() < 75
+
+
+def test_a_place_beyond_the_end_is_an_error() -> None:
+    with pytest.raises(IndexError, match="place 10 of 10"):
+        Permutation(10, 0).at(np.array([10]))

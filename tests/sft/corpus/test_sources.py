@@ -1,0 +1,85 @@
+"""Files are found as they are named, and a mistake in naming them is said with its remedy."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from sft.corpus.sources import BadSources, find_files
+
+
+@pytest.fixture
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with files of several namings, and the place to look from."""
+    for name in ("chat/b.parquet", "chat/a.parquet", "tom.parquet", "odd:name.parquet", "odd.parquet:3"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_words_and_ratios(shards: Path) -> None:
+    chat, tom = find_files("chat/*.parquet:1.5 tom.parquet", None, "train")
+    assert [file.name for file in chat.files] == ["a.parquet", "b.parquet"]
+    assert (chat.ratio, tom.ratio) == (Fraction(3, 2), Fraction(1))
+    assert all(file.is_absolute() for file in chat.files)
+
+
+def test_a_list_may_hold_blanks_and_colons(shards: Path) -> None:
+    (shards / "with blank.parquet").touch()
+    groups = find_files(["with blank.parquet:2", "odd:name.parquet", "odd.parquet:3"], None, "val")
+    assert [(group.files[0].name, group.ratio) for group in groups] == [
+        ("with blank.parquet", 2),
+        ("odd:name.parquet", 1),
+        ("odd.parquet:3", 1),
+    ]
+
+
+@pytest.mark.parametrize("ratio", ["two", "-1", "0", "0.0", "nan", "1e", "1/2", "", "1.5x"])
+def test_a_ratio_that_is_none(shards: Path, ratio: str) -> None:
+    if ratio == "1/2":  # looks like a path
+        with pytest.raises(BadSources, match="no shard matches"):
+            find_files("tom.parquet:1/2", None, "train")
+        return
+    with pytest.raises(BadSources, match="TRAIN_FILES.*is no ratio.*path:ratio"):
+        find_files(f"tom.parquet:{ratio}", None, "train")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("missing/*.parquet", "VAL_FILES: no shard matches 'missing/"),
+        ("chat", "chat is a folder. Name its files: chat/"),
+        ("tom.parquet:2 *.parquet", "named twice"),
+        ("chat/a.parquet ./chat/../chat/a.parquet", "named twice"),
+    ],
+)
+def test_mistakes(shards: Path, words: str, says: str) -> None:
+    with pytest.raises(BadSources, match=says.replace("*", r"\*")):
+        find_files(words, None, "val")
+
+
+def test_discovery_takes_the_first_pattern_that_matches(tmp_path: Path) -> None:
+    names = [
+        "my_train_set.parquet",
+        "train/x.parquet",
+        "train-0.parquet",
+        "train_shard_1.parquet",
+        "train_shard_0.parquet",
+    ]
+    expected = [
+        ["my_train_set.parquet"],
+        ["x.parquet"],
+        ["train-0.parquet"],
+        ["train_shard_0.parquet", "train_shard_1.parquet"],
+    ]
+    found = []
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        (group,) = find_files(None, tmp_path, "train")
+        found.append([file.name for file in group.files])
+    assert found == [*expected[:3], ["train_shard_1.parquet"], expected[3]]
+    assert find_files(None, tmp_path, "val") == []

@@ -1,0 +1,286 @@
+"""The token store holds what the rows say, is made once, and survives whatever interrupts its making."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sft.corpus.index import BadShard, Shard
+from sft.corpus.sources import BadSources
+from sft.corpus.split import open_corpus
+from sft.corpus.split import tokenize as tokenising
+from sft.corpus.tokenize import Unit, units
+from sft.encode.conversation import BadConversation
+from sft.encode.lengths import TooLong
+from sft.encode.rendering import TemplateFailure, encode
+from sft.encode.row_encoder import EmptyCorpus
+from tests.sft.corpora import opened, row, settings, texts, write
+from tests.sft.templates import tokenizer_with
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units of ten rows, so that a small file has several."""
+    monkeypatch.setattr(tokenising, "UNIT_ROWS", 10)
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The units that are tokenised, as they are."""
+    found: list[tuple[str, int]] = []
+    real = tokenising._encode_unit
+
+    def counted(folder: Path, unit: Unit, encoder: Any) -> None:
+        real(folder, unit, encoder)
+        found.append((Path(unit.shard.path).name, unit.number))
+
+    monkeypatch.setattr(tokenising, "_encode_unit", counted)
+    return found
+
+
+@given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 4))
+def test_units_hold_every_row_once(groups: list[int], at_most: int) -> None:
+    before = tokenising.UNIT_ROWS, tokenising.GROUP_UNITS
+    tokenising.UNIT_ROWS, tokenising.GROUP_UNITS = 10, at_most
+    try:
+        found = units(Shard("a.parquet", 0, 0, tuple(groups), ()))
+    finally:
+        tokenising.UNIT_ROWS, tokenising.GROUP_UNITS = before
+    starts = [sum(groups[:number]) for number in range(len(groups))]
+    rows = [starts[unit.groups[0]] + unit.skip + place for unit in found for place in range(unit.rows)]
+    assert rows == list(range(sum(groups)))
+    assert [unit.first for unit in found] == [sum(u.rows for u in found[:number]) for number in range(len(found))]
+    assert [unit.number for unit in found] == list(range(len(found)))
+
+
+@pytest.mark.parametrize("group", [1, 7, 10, 33, 100])
+def test_the_store_holds_the_rows_in_order(tmp_path: Path, small_units: None, group: int) -> None:
+    rows = [row(number, "ab"[number % 3 == 0], turns=2 + number % 4) for number in range(100)]
+    write(tmp_path / "train_shard_0.parquet", rows[:60], group)
+    write(tmp_path / "train_shard_1.parquet", rows[60:], group)
+    corpus = opened(tmp_path)
+    assert len(corpus.dataset) == 100
+    for number, record in enumerate(rows):
+        found = corpus.dataset[number]
+        (expected,) = encode(tokenizer_with("plain"), record["messages"])
+        assert found["input_ids"].tolist() == expected.ids
+        assert [place for place, on in enumerate(found["loss_mask"].tolist()) if on] == [
+            place for span in expected.spans for place in range(*span)
+        ]
+        assert corpus.names[found["source"]] == record["data_source"]
+    assert corpus.sources["a"].rows == 66 and corpus.sources["b"].rows == 34
+    assert corpus.sources["a"].tokens + corpus.sources["b"].tokens == sum(
+        len(corpus.dataset[number]["input_ids"]) for number in range(100)
+    )
+
+
+def test_a_second_start_tokenises_nothing(tmp_path: Path, small_units: None, done: list[tuple[str, int]]) -> None:
+    for shard in range(2):
+        write(tmp_path / f"train_shard_{shard}.parquet", [row(number) for number in range(25)])
+    first = texts(opened(tmp_path))
+    assert len(done) == 6
+    assert texts(opened(tmp_path)) == first
+    assert len(done) == 6
+    write(tmp_path / "train_shard_1.parquet", [row(number + 100) for number in range(25)])
+    assert texts(opened(tmp_path)) != first
+    assert [name for name, _ in done[6:]] == ["train_shard_1.parquet"] * 3
+    opened(tmp_path, max_prompt_length=2000)  # other limits, other sequences
+    assert len(done) == 15
+
+
+def test_after_an_error_the_units_that_were_done_stay_done(
+    tmp_path: Path, small_units: None, done: list[tuple[str, int]]
+) -> None:
+    rows = [row(number) for number in range(40)]
+    rows[25]["messages"][1]["content"] = "  "
+    file = write(tmp_path / "train_shard_0.parquet", rows)
+    with pytest.raises(BadConversation, match=f"{file}, row 25, turn 1 .assistant.: the turn is empty"):
+        opened(tmp_path)
+    assert [unit for _, unit in done] == [0, 1]
+    corpus = opened(tmp_path, bad_rows="drop")
+    assert [unit for _, unit in done] == [0, 1, 2, 3]
+    assert corpus.sources["mine"].left_out == {"bad_rows": 1}
+    assert (corpus.sources["mine"].rows, corpus.sources["mine"].sequences) == (40, 39)
+    with pytest.raises(BadConversation, match="1 bad rows, such as: .*row 25"):
+        opened(tmp_path)  # the store is there, but this run does not want what it lacks
+
+
+def test_killed_while_it_tokenises(tmp_path: Path, small_units: None, done: list[tuple[str, int]]) -> None:
+    write(tmp_path / "train_shard_0.parquet", [row(number) for number in range(50)])
+    program = f"""
+import os, signal
+from pathlib import Path
+from sft import tokenising
+from sft.corpus.store import SequenceWriter
+from tests.sft.corpora import opened
+tokenising.UNIT_ROWS = 10
+real, written = SequenceWriter.add, []
+def add(self, *args):
+    real(self, *args)
+    written.append(args)
+    if len(written) == 35:
+        os.kill(os.getpid(), signal.SIGKILL)
+SequenceWriter.add = add
+opened(Path({str(tmp_path)!r}))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True, timeout=120)
+    assert ended.returncode == -9, ended.stderr.decode()[-2000:]
+    found = texts(opened(tmp_path))
+    assert [unit for _, unit in done] == [3, 4]
+    shutil.rmtree(tmp_path / "cache")
+    assert texts(opened(tmp_path)) == found
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])  # slow: imports, half a minute
+def test_several_processes_make_one_store(tmp_path: Path, workers: int) -> None:
+    for shard in range(3):
+        write(tmp_path / f"train_shard_{shard}.parquet", [row(number + shard * 50) for number in range(50)])
+    program = f"""
+import sys, time
+from pathlib import Path
+from sft import tokenising
+folder = Path({str(tmp_path)!r})
+real = tokenising._encode_unit
+def slow(*args):
+    time.sleep(0.3)
+    real(*args)
+if __name__ == "__main__":  # the pool's processes need the lines above alone
+    from tests.sft.corpora import opened, texts
+    tokenising._encode_unit = slow
+    (folder / f"ready_{{sys.argv[1]}}").touch()
+    while len(list(folder.glob("ready_*"))) < 2:
+        time.sleep(0.01)
+    print(hash(tuple(texts(opened(folder, tokenizer_workers={workers})))))
+"""
+    (tmp_path / "start.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
+    command = [sys.executable, str(tmp_path / "start.py")]
+    starts = [
+        subprocess.Popen(
+            [*command, str(number)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for number in range(2)
+    ]
+    ends = [start.communicate(timeout=240) for start in starts]
+    assert [start.returncode for start in starts] == [0, 0], ends
+    assert len({out for out, _ in ends}) == 1
+    assert sum("tokenised 150 of 150 rows" in err for _, err in ends) == 1
+    assert sum("another process tokenises" in err for _, err in ends) == 1
+    assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 3
+
+
+def test_overlong(tmp_path: Path) -> None:
+    rows = [row(0), row(6, turns=8), row(1)]
+    write(tmp_path / "train_shard_0.parquet", rows)
+    whole = opened(tmp_path)
+    length = [int(count) for count in whole.lengths(np.arange(3))]
+    limit: dict[str, Any] = {"max_prompt_length": length[1] - 11, "max_response_length": 10}
+    dropped = opened(tmp_path, overlong="drop", **limit)
+    assert texts(dropped) == [texts(whole)[0], texts(whole)[2]]
+    assert dropped.sources["mine"].left_out == {"overlong_sequences": 1}
+    assert "row 1" in dropped.examples["overlong_sequences"]
+    cut = opened(tmp_path, overlong="truncate", **limit)
+    assert cut.sources["mine"].left_out == {"truncated_sequences": 1}
+    (expected,) = encode(tokenizer_with("plain"), rows[1]["messages"][:6])
+    assert cut.dataset[1]["input_ids"].tolist() == expected.ids
+    with pytest.raises(TooLong, match=f"row 1, a sequence of {length[1]} tokens"):
+        opened(tmp_path, overlong="error", **limit)
+
+
+def test_one_turn_that_is_too_long_is_cut_at_the_limit(tmp_path: Path) -> None:
+    write(tmp_path / "train_shard_0.parquet", [row(6)])
+    whole = opened(tmp_path).dataset[0]
+    limit = len(whole["input_ids"]) - 3
+    cut = opened(tmp_path, overlong="truncate", max_prompt_length=limit - 5, max_response_length=5).dataset[0]
+    assert cut["input_ids"].tolist() == whole["input_ids"][:limit].tolist()
+    assert cut["loss_mask"].tolist() == whole["loss_mask"][:limit].tolist()
+    start = whole["loss_mask"].tolist().index(1)
+    with pytest.raises(EmptyCorpus, match="overlong_sequences"):  # nothing but prompt would be left
+        opened(tmp_path, overlong="truncate", max_prompt_length=start - 1, max_response_length=1)
+
+
+def test_a_context_that_the_model_does_not_have(tmp_path: Path) -> None:
+    write(tmp_path / "train_shard_0.parquet", [row(0)])
+    with pytest.raises(TooLong, match="24,576 tokens, but the model has a context of 8,192"):
+        open_corpus(settings(tmp_path), tokenizer_with("plain"), "train", context=8192)
+
+
+def test_rows_without_a_trained_turn(tmp_path: Path) -> None:
+    rows = [row(0), row(1, turns=1), row(2, "chat"), row(3, "chat", turns=1)]
+    write(tmp_path / "train_shard_0.parquet", rows)
+    corpus = opened(tmp_path)
+    assert {name: counts.left_out["rows_without_trained_turn"] for name, counts in corpus.sources.items()} == {
+        "mine": 1,
+        "chat": 1,
+    }
+    write(tmp_path / "train_shard_0.parquet", [row(0), row(1, "chat", turns=1), row(2, "chat", turns=1)])
+    with pytest.raises(BadConversation, match="'chat': none of its 2 rows.*train_role_by_source.chat"):
+        opened(tmp_path)
+    corpus = opened(tmp_path, train_role_by_source={"chat": "human"})
+    assert {name: counts.role for name, counts in corpus.sources.items()} == {"mine": "assistant", "chat": "human"}
+
+
+def test_the_role_of_a_source_over_several_shards(tmp_path: Path) -> None:
+    empty = row(0, "chat")
+    empty["messages"][1]["content"] = ""
+    write(tmp_path / "train_shard_0.parquet", [empty])  # nothing of this shard tells the role
+    write(tmp_path / "train_shard_1.parquet", [row(1, "chat"), row(2)])
+    write(tmp_path / "train_shard_2.parquet", [row(3, "chat") | {"train_role": "assistant"}])
+    write(tmp_path / "train_shard_3.parquet", [row(4) | {"train_role": "human"}])
+    corpus = opened(tmp_path, bad_rows="drop")
+    assert {name: counts.role for name, counts in corpus.sources.items()} == {"chat": "assistant", "mine": "mixed"}
+
+
+def test_a_template_failure_names_file_row_and_turn(tmp_path: Path) -> None:
+    rows = [row(0), row(1)]
+    rows[1]["messages"].insert(0, rows[1]["messages"][0])
+    file = write(tmp_path / "train_shard_0.parquet", rows)
+    with pytest.raises(TemplateFailure, match=f"{file}, row 1, turn 1 .user.*must alternate"):
+        opened(tmp_path, template="strict")
+
+
+def test_no_shards_and_bad_shards(tmp_path: Path) -> None:
+    with pytest.raises(BadSources, match="TRAIN_FILES is not set.*train_shard_"):
+        opened(tmp_path)
+    file = tmp_path / "train_shard_0.parquet"
+    file.write_bytes(b"PAR1 not a parquet file")
+    with pytest.raises(BadShard, match=f"{file}: not a readable parquet file"):
+        opened(tmp_path)
+    write(file, [{"prompt": "a", "answer": "b"}])
+    with pytest.raises(BadShard, match="the column 'response' is missing .it has: prompt, answer"):
+        opened(tmp_path)
+    write(file, [row(0)])
+    assert open_corpus(settings(tmp_path), tokenizer_with("plain"), "val") is None
+    write(file, [{"text": "a"}])
+    with pytest.raises(BadShard, match="the column 'messages' is missing"):
+        opened(tmp_path)
+
+
+def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, done: list[tuple[str, int]]) -> None:
+    write(tmp_path / "train_shard_0.parquet", [row(0)])
+    write(tmp_path / "val_shard_0.parquet", [{"text": "a"}])
+    with pytest.raises(BadShard, match="val_shard_0.parquet: the column 'messages' is missing"):
+        opened(tmp_path)
+    with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is no ratio"):
+        opened(tmp_path, val_files="x.parquet:no")
+    assert not done
+
+
+def test_a_shard_that_is_damaged_inside(tmp_path: Path) -> None:
+    file = write(tmp_path / "train_shard_0.parquet", [row(number) for number in range(2000)])
+    content = bytearray(file.read_bytes())
+    content[100:2000] = bytes(1900)
+    file.write_bytes(content)
+    with pytest.raises(BadShard, match=f"{file}, row groups .*cannot be read"):
+        opened(tmp_path)

@@ -1,0 +1,136 @@
+"""Records become conversations, whose trained side the rules name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sft.encode.conversation import BadConversation, read_conversation
+from sft.encode.train_roles import RoleRules, known_role
+
+CHAT = [
+    {"role": "system", "content": "You are Ann."},
+    {"role": "user", "content": "hello"},
+    {"role": "assistant", "content": "hi"},
+    {"role": "user", "content": "bye"},
+]
+
+
+def read(record: dict[str, Any], layout: Any = "messages", rules: RoleRules | None = None) -> Any:
+    """Read one record."""
+    return read_conversation(record, layout, rules or RoleRules(), "a.parquet, row 7")
+
+
+def test_the_assistant_is_trained_by_default() -> None:
+    found = read({"data_source": "mine", "messages": CHAT})
+    assert (found.source, found.role, found.trained) == ("mine", "assistant", (2,))
+    assert found.messages == CHAT
+
+
+def test_the_human_side_is_swapped() -> None:
+    found = read({"data_source": "wildchat", "messages": CHAT})
+    assert [turn["role"] for turn in found.messages] == ["system", "assistant", "user", "assistant"]
+    assert [found.messages[number]["content"] for number in found.trained] == ["hello", "bye"]
+    assert CHAT[1]["role"] == "user"  # the record is as it was
+
+
+@pytest.mark.parametrize(
+    ("source", "role"),
+    [
+        ("convokit_movies", "human"),
+        ("wildchat_1m", "human"),
+        ("tom_hitom", "assistant"),
+        ("soc_x", "assistant"),
+        ("x", None),
+    ],
+)
+def test_known_corpora(source: str, role: str | None) -> None:
+    assert known_role(source) == role
+
+
+def test_the_row_comes_before_the_map_before_known_names_before_the_default() -> None:
+    rules = RoleRules("human", {"coser": "assistant"})
+    assert rules.role("coser") == "assistant"
+    assert rules.role("wildchat") == "human"
+    assert rules.role("tom_x") == "assistant"
+    assert rules.role("mine") == "human"
+    assert read({"data_source": "mine", "messages": CHAT, "train_role": "assistant"}, rules=rules).role == "assistant"
+    assert read({"data_source": "mine", "messages": CHAT, "train_role": None}, rules=rules).role == "human"
+
+
+@pytest.mark.parametrize("messages", [CHAT, json.dumps(CHAT)], ids=["list", "text"])
+def test_messages_may_lie_in_extra_info(messages: Any) -> None:
+    found = read({"data_source": "x", "extra_info": {"messages": messages}}, "extra_info.messages")
+    assert found.messages == CHAT
+
+
+def test_prompt_and_response_train_the_response_alone() -> None:
+    for prompt in ("[INST] how? [{", CHAT):
+        found = read({"data_source": "coser", "prompt": prompt, "response": "so"}, "prompt_response")
+        assert found.trained == (len(found.messages) - 1,) and found.role == "response"
+        assert found.messages[-1] == {"role": "assistant", "content": "so"}
+    assert found.messages[:-1] == CHAT
+
+
+def test_parts_and_nulls_of_other_writers() -> None:
+    turn = {
+        "role": "user",
+        "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        "tool_calls": None,
+    }
+    found = read({"messages": [turn, {"role": "assistant", "content": None, "tool_calls": [{"x": 1}]}]})
+    assert found.messages[0] == {"role": "user", "content": "ab"}
+    assert found.trained == (1,) and found.source == "unnamed"
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ({"messages": [CHAT[1], {"role": "assistant", "content": " \n"}]}, "turn 1 .assistant.: the turn is empty"),
+        ({"messages": [{"role": "user", "content": ""}, CHAT[2]], "train_role": "human"}, "turn 0 .the human's side"),
+        ({"messages": [{"role": "gpt", "content": "x"}]}, "turn 0: the role 'gpt' is none of"),
+        ({"messages": []}, "an empty list"),
+        ({"messages": None}, "got NoneType"),
+        ({"messages": "nonsense"}, "no JSON list"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "a part is no text"),
+        ({"messages": [{"role": "user", "content": 3}]}, "expected a text, got int"),
+        ({"messages": CHAT, "train_role": "both"}, "field train_role: 'both'"),
+    ],
+)
+def test_mistakes_are_named_with_file_row_and_turn(record: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadConversation, match=f"a.parquet, row 7.*{says}"):
+        read(record)
+
+
+def test_an_empty_turn_of_the_other_side_is_context() -> None:
+    assert read({"messages": [{"role": "user", "content": ""}, CHAT[2]]}).trained == (1,)
+
+
+def test_a_response_that_is_none() -> None:
+    with pytest.raises(BadConversation, match="row 7, field response: expected a text, got NoneType"):
+        read({"prompt": "x", "response": None}, "prompt_response")
+
+
+@pytest.mark.parametrize("last", [0, 1, 2, 3, 4, 5])
+def test_only_the_last_turns_stay_turns_and_nothing_is_lost(last: int) -> None:
+    said = [("assistant", "Trial 1?"), ("user", "F"), ("assistant", "Trial 2?"), ("user", "J")]
+    messages = [{"role": "system", "content": "Press a key."}, *({"role": r, "content": c} for r, c in said)]
+    record = {"data_source": "keys", "messages": messages, "train_role": "human"}
+    found = read(record, rules=RoleRules(last_turns_by_source={"keys": last}))
+    assert found.messages[0] == {"role": "system", "content": "Press a key."}
+    kept = [(turn["role"], turn["content"]) for turn in found.messages[1:]]
+    assert kept == {
+        1: [("user", "Other: Trial 1?\nYou: F\nOther: Trial 2?"), ("assistant", "J")],
+        2: [("user", "Other: Trial 1?\nYou: F\nOther: Trial 2?"), ("assistant", "J")],
+        3: [("user", "Other: Trial 1?"), ("assistant", "F"), ("user", "Trial 2?"), ("assistant", "J")],
+    }.get(last, [("user", "Trial 1?"), ("assistant", "F"), ("user", "Trial 2?"), ("assistant", "J")])
+    assert [found.messages[number]["content"] for number in found.trained] == (["J"] if last in (1, 2) else ["F", "J"])
+
+
+def test_long_known_corpora_keep_their_last_turns_unless_told_otherwise() -> None:
+    messages = [{"role": role, "content": str(n)} for n in range(30) for role in ("assistant", "user")]
+    record = {"data_source": "psych101_bandit", "messages": messages}
+    assert len(read(record).messages) == 20 and len(read(record).trained) == 10
+    assert len(read(record, rules=RoleRules(last_turns_by_source={"psych101_bandit": 0})).messages) == 60

@@ -1,0 +1,214 @@
+"""What is trained is what the model would write, after exactly what it would be given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from sft.encode.rendering import ChatEncoder, TemplateFailure, encode
+from sft.encode.sequence import EncodedSequence
+from tests.sft.templates import TEMPLATES, tokenizer_with
+
+Turns = list[dict[str, Any]]
+
+
+def say(*texts: str, first: str = "user") -> Turns:
+    """Turns of user and assistant by turns."""
+    roles = ["user", "assistant"] if first == "user" else ["assistant", "user"]
+    return [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
+
+
+def prompt_of(name: str, turns: Turns, **kwargs: Any) -> list[int]:
+    """What transformers itself gives the model to answer these turns."""
+    return tokenizer_with(name).apply_chat_template(turns, add_generation_prompt=True, return_dict=False, **kwargs)
+
+
+def check_exact(name: str, turns: Turns, sequences: list[EncodedSequence], **kwargs: Any) -> None:
+    """Every assistant turn that has something before it: trained once, after exactly its prompt."""
+    found = [(s.ids[:start], s.ids[start:stop]) for s in sequences for start, stop in s.spans]
+    for number, turn in enumerate(turns):
+        if turn["role"] != "assistant" or number == 0:
+            continue
+        prompt = prompt_of(name, turns[:number], **kwargs)
+        answers = [answer for before, answer in found if before == prompt]
+        assert len(answers) == 1, f"turn {number}"
+        tokenizer = tokenizer_with(name)
+        whole = tokenizer.apply_chat_template(turns[: number + 1], tokenize=False, **kwargs)
+        text = tokenizer.decode(answers[0])
+        said = whole[
+            len(tokenizer.apply_chat_template(turns[:number], tokenize=False, add_generation_prompt=True, **kwargs)) :
+        ]
+        assert said.startswith(text)
+        assert said[len(text) :].strip() in ("", tokenizer.eos_token)
+    for sequence in sequences:
+        edges = [edge for span in sequence.spans for edge in span]
+        assert edges == sorted(edges) and edges[0] >= 1 and edges[-1] == len(sequence.ids)
+
+
+CONVERSATIONS = {
+    "one": say("hello there", "I am fine."),
+    "three": say("hello", "I am fine.", "and you?", "I was born in spring;", "how?", "one two"),
+    "thinking": say(
+        "hello", "<think>\nhow do you do\n</think>\n\nfine", "and?", "<think>\nWell\n</think>\n\nthen", "you?", "I"
+    ),
+    "breaks": say("hello", "\n\none", "two", "\nthree", "four", " hello"),
+    "unicode": say("grüß dich 🌱", "naïve – 你好 🌱🌱", "é", "e\u0301 and ﬁ"),
+    "quotes_the_end": say("how does it end?", "end|> or assistant", "and?", "<|im_end|> is the end"),
+}
+
+
+@pytest.mark.parametrize("turns", CONVERSATIONS.values(), ids=CONVERSATIONS.keys())
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_trained_turn_follows_its_own_prompt(name: str, turns: Turns) -> None:
+    check_exact(name, turns, encode(tokenizer_with(name), turns))
+
+
+@pytest.mark.parametrize("name", ["plain", "strips_thinking", "with_begin", "system_default"])
+def test_with_a_system_message_and_several_speakers_in_a_row(name: str) -> None:
+    turns = [{"role": "system", "content": "You are a model."}, *say("hello", "one", "two", first="assistant")]
+    turns += say("three", "four", "five") + say("hello", "I", first="assistant")
+    check_exact(name, turns, encode(tokenizer_with(name), turns))
+
+
+PIECES = [*"abI \n\t-.:;é你", "hello", " one", "\n\n", "<think>", "</think>"]
+texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
+visible = texts.filter(lambda text: text.strip() != "")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@given(st.lists(st.tuples(texts, visible), min_size=1, max_size=4))
+def test_any_text(name: str, pairs: list[tuple[str, str]]) -> None:
+    turns = say(*(text for pair in pairs for text in pair))
+    check_exact(name, turns, encode(tokenizer_with(name), turns))
+
+
+@pytest.mark.parametrize("name", ["plain", "system_default", "with_begin"])
+def test_a_plain_template_gives_one_sequence(name: str) -> None:
+    turns = CONVERSATIONS["three"]
+    (sequence,) = encode(tokenizer_with(name), turns)
+    assert len(sequence.spans) == 3
+    whole = tokenizer_with(name).apply_chat_template(turns, return_dict=False)
+    assert whole[: len(sequence.ids)] == sequence.ids
+    assert tokenizer_with(name).decode(whole[len(sequence.ids) :]).strip() == ""
+
+
+def test_where_thinking_is_stripped_every_answer_is_a_sequence_of_its_own() -> None:
+    turns = CONVERSATIONS["thinking"]
+    sequences = encode(tokenizer_with("strips_thinking"), turns)
+    texts = [tokenizer_with("strips_thinking").decode(sequence.ids) for sequence in sequences]
+    assert [text.count("<think>") for text in texts] == [1, 1, 1]  # its own alone
+    assert ["do you do" in text for text in texts] == [True, False, False]
+    assert [len(sequence.spans) for sequence in sequences] == [1, 1, 1]
+
+
+def test_answers_in_a_row_after_the_last_question_share_a_sequence() -> None:
+    turns = say("hello", "<think>\na\n</think>\n\none") + [
+        {"role": "assistant", "content": "<think>\nb\n</think>\n\ntwo"}
+    ]
+    (sequence,) = encode(tokenizer_with("strips_thinking"), turns)
+    assert len(sequence.spans) == 2
+
+
+def test_template_arguments_reach_the_prompt() -> None:
+    turns, kwargs = CONVERSATIONS["three"], {"enable_thinking": False}
+    sequences = encode(tokenizer_with("strips_thinking"), turns, kwargs)
+    check_exact("strips_thinking", turns, sequences, **kwargs)
+    answer = sequences[-1].ids[slice(*sequences[-1].spans[0])]
+    assert tokenizer_with("strips_thinking").decode(answer) == "one two<|im_end|>"  # the empty thought is in the prompt
+
+
+def test_an_opening_is_trained_after_what_the_template_puts_before_it() -> None:
+    turns = say("hello there", "and you?", "fine", first="assistant")
+    for name, before in {
+        "plain": "<|im_start|>assistant\n",
+        "system_default": "<|im_start|>system\nYou are a helpful model.<|im_end|>\n<|im_start|>assistant\n",
+        "with_begin": "<|begin|><|start_header_id|>assistant<|end_header_id|>\n\n",
+    }.items():
+        tokenizer = tokenizer_with(name)
+        (sequence,) = encode(tokenizer, turns)
+        start, stop = sequence.spans[0]
+        assert tokenizer.decode(sequence.ids[:start]) == before
+        assert tokenizer.decode(sequence.ids[start : stop - 1]) == "hello there"
+        assert len(sequence.spans) == 2
+
+
+def test_an_opening_that_cannot_be_prompted_is_context_alone() -> None:
+    turns = say("hello there", "and you?", "fine", first="assistant")
+    sequences = ChatEncoder(tokenizer_with("strips_thinking"), {"enable_thinking": False}).encode(turns, [0, 2])
+    assert [len(sequence.spans) for sequence in sequences] == [1]
+    check_exact("strips_thinking", turns, sequences, enable_thinking=False)
+
+
+def test_only_the_turns_that_are_asked_for_are_trained() -> None:
+    turns = CONVERSATIONS["three"]
+    (sequence,) = ChatEncoder(tokenizer_with("plain")).encode(turns, [3])
+    assert sequence.ids[: sequence.spans[0][0]] == prompt_of("plain", turns[:3])
+    assert sequence.trained == len(sequence.ids) - sequence.spans[0][0]
+
+
+def test_a_turn_that_melts_into_its_prompt_gets_its_own_sequence() -> None:
+    turns = CONVERSATIONS["breaks"]
+    tokenizer = tokenizer_with("plain")
+    whole = tokenizer.apply_chat_template(turns, return_dict=False)
+    prompt = prompt_of("plain", turns[:1])
+    assert whole[: len(prompt)] != prompt  # else this text shows nothing
+    assert len(encode(tokenizer, turns)) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("plain", "<|im_end|>"), ("with_begin", "<|eot_id|>"), ("strict", "<|end|>"), ("blank", "<|im_end|>")],
+)
+def test_a_turn_ends_with_its_end_token(name: str, end: str) -> None:
+    """Not with the line break behind it, nor with what the template writes after a whole conversation."""
+    for turns in (CONVERSATIONS["one"], CONVERSATIONS["three"]):
+        last = encode(tokenizer_with(name), turns)[-1]
+        assert tokenizer_with(name).decode(last.ids[slice(*last.spans[-1])]) == turns[-1]["content"] + end
+
+
+def test_a_prompt_that_reads_otherwise_with_its_answer_is_tokenised_by_itself() -> None:
+    """A boundary at the right place is not enough: here "::" is one token before an x, and two elsewhere."""
+    vocabulary = {word: number for number, word in enumerate(["?", "::", *":abxy", "<e>"])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("::(?=x)|."), "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<e>")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ '::' if m.role == 'assistant' else '' }}{{ m.content }}<e>{% endfor %}"
+        "{{ '::' if add_generation_prompt else '' }}"
+    )
+    sequences = encode(tokenizer, say("a", "xy", "b", "yx"))
+    apart = [tokenizer.convert_ids_to_tokens(sequence.ids) for sequence in sequences]
+    assert apart == [
+        ["a", "<e>", ":", ":", "x", "y", "<e>"],
+        ["a", "<e>", "::", *"xy", "<e>", "b", "<e>", *"::yx", "<e>"],
+    ]
+    assert [sequence.spans for sequence in sequences] == [[(4, 7)], [(10, 13)]]
+    (together,) = encode(tokenizer, say("a", "yx", "b", "yx"))
+    assert together.spans == [(4, 7), (11, 14)]
+
+
+@pytest.mark.parametrize(
+    ("turns", "turn"),
+    [
+        (say("hello", "one") + say("two", first="assistant") + say("three", "four"), "turn 2 (assistant)"),
+        (say("hello", "one", "two") + say("three", "four"), "turn 3 (user)"),
+    ],
+)
+def test_a_template_that_refuses_names_the_turn_and_its_words(turns: Turns, turn: str) -> None:
+    with pytest.raises(TemplateFailure, match="roles must alternate") as caught:
+        encode(tokenizer_with("strict"), turns)
+    assert turn in str(caught.value)
+
+
+def test_a_tokenizer_without_a_template_is_refused() -> None:
+    from recipe.demo.tiny_model import build_tokenizer
+
+    tokenizer = build_tokenizer(["hello"])
+    tokenizer.chat_template = None
+    with pytest.raises(TemplateFailure, match="no chat template"):
+        ChatEncoder(tokenizer)

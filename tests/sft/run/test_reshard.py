@@ -1,0 +1,80 @@
+"""A checkpoint's slices, made for other numbers of processes, by real processes with FSDP2 and AdamW."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+from sft.run.reshard import reshard
+
+MOST = 3  # processes; 7 rows and 2 rows can be split evenly by none of 2 and 3 or leave one with nothing
+
+
+def _model(mesh: DeviceMesh, seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 2))
+    fully_shard(model, mesh=mesh)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+def _train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    torch.manual_seed(1)  # every process has the same batch, so their number does not matter
+    for _ in range(steps):
+        model(torch.randn(4, 5)).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def _whole(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.full_tensor() for name, value in model.state_dict().items()}
+
+
+def _process(rank: int, folder: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=MOST)
+    meshes = {ranks: DeviceMesh("cpu", torch.arange(ranks)) for ranks in range(1, MOST + 1)}  # made by all together
+    for written in range(1, MOST + 1):
+        source = folder / f"by_{written}"
+        source.mkdir(exist_ok=True)
+        if rank < written:
+            model, optimizer = _model(meshes[written], seed=0)
+            _train(model, optimizer, 2)
+            of_this = f"world_size_{written}_rank_{rank}.pt"
+            torch.save(model.state_dict(), source / f"model_{of_this}")
+            torch.save(optimizer.state_dict(), source / f"optim_{of_this}")
+            extra = {"lr_scheduler": {"last_epoch": 2}, "rng": {"numpy": np.random.get_state()}}
+            torch.save(extra, source / f"extra_state_{of_this}")
+            _train(model, optimizer, 2)
+            went_on = _whole(model)
+        dist.barrier()
+        for ranks in range(1, MOST + 1):
+            target = folder / f"by_{written}_for_{ranks}"
+            target.mkdir(exist_ok=True)
+            if rank < ranks:
+                model, optimizer = _model(meshes[ranks], seed=9)
+                reshard(source, written, target, rank, ranks, model, optimizer)
+                of_this = f"world_size_{ranks}_rank_{rank}.pt"
+                state = torch.load(target / f"model_{of_this}", weights_only=False)
+                assert all(isinstance(value, DTensor) for value in state.values())
+                model.load_state_dict(state)
+                optimizer.load_state_dict(torch.load(target / f"optim_{of_this}", weights_only=False))
+                extra = torch.load(target / f"extra_state_{of_this}", weights_only=False)
+                assert extra == {"lr_scheduler": {"last_epoch": 2}}
+                _train(model, optimizer, 2)
+                resumed = _whole(model)
+                if rank < written:
+                    assert all(torch.allclose(resumed[name], went_on[name], rtol=1e-6) for name in went_on)
+            dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_a_training_goes_on_alike_with_any_number_of_processes(tmp_path: Path) -> None:
+    mp.start_processes(_process, args=(tmp_path,), nprocs=MOST, start_method="spawn")
+    assert len(list(tmp_path.glob("by_*_for_*/optim_*.pt"))) == MOST * (1 + 2 + 3)

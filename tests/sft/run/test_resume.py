@@ -1,0 +1,185 @@
+"""Where supervised training goes on: decided once, before any process is started, and never at step 1 over a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from ditto.run.checkpoint import TRACKER, partial_dir, publish
+from recipe.demo import tiny_model
+from sft.launch import main
+from sft.run import ranks
+from soul.files.folder_lock import FolderLock
+from tests.sft.corpora import write
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model and a corpus."""
+    folder = tmp_path_factory.mktemp("world")
+    tiny_model.build(folder / "model", ["Where is the pear? In the box."] * 20)
+    talk = [{"role": "user", "content": "Where is the pear?"}, {"role": "assistant", "content": "In the box."}]
+    write(folder / "train_shard_0.parquet", [{"messages": talk}] * 4)
+    return folder
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Path | None]:
+    """What the launcher would let the processes go on from, instead of starting them."""
+    chosen: list[Path | None] = []
+
+    def run_ranks(config: object, program: object, resume_from: Path | None) -> int:
+        chosen.append(resume_from)
+        return 0
+
+    monkeypatch.setattr(ranks, "run_ranks", run_ranks)
+    return chosen
+
+
+def save(run: Path, step: int) -> Path:
+    """A checkpoint in the form of one of two processes."""
+    folder = partial_dir(run) / f"global_step_{step}"
+    (folder / "actor").mkdir(parents=True)
+    (folder / "actor" / "ranks.json").write_text("2")
+    (folder / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"%d" % step)
+    return publish(run, step)
+
+
+def launch(world: Path, run: Path, *words: str) -> int:
+    small = ["data.max_prompt_length=200", "data.max_response_length=50", "data.train_batch_size=2"]
+    places = [f"data.dir={world}", f"model.path={world}/model", f"run.dir={run}", f"data.cache_dir={world}/cache"]
+    return main(["platform=cpu", *places, *small, "trainer.n_gpus_per_node=2", *words])
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], int]] = {
+    "nothing": (lambda run: None, 8),
+    "tracker of a missing step": (lambda run: (run / TRACKER).write_text("12"), 8),
+    "garbage in the tracker": (lambda run: (run / TRACKER).write_text("garbage"), 8),
+    "no tracker": (lambda run: (run / TRACKER).unlink(), 8),
+    "shorter file": (lambda run: (run / "global_step_8/actor/model_world_size_2_rank_0.pt").write_bytes(b""), 4),
+    "missing file": (lambda run: (run / "global_step_8/actor/ranks.json").unlink(), 4),
+}
+
+
+@pytest.mark.parametrize(("damage", "step"), DAMAGES.values(), ids=DAMAGES)
+def test_it_goes_on_from_the_newest_whole_checkpoint(
+    world: Path,
+    tmp_path: Path,
+    started: list[Path | None],
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], object],
+    step: int,
+) -> None:
+    for saved in (4, 8):
+        save(tmp_path, saved)
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": each}) + "\n" for each in range(1, 11)))
+    damage(tmp_path)
+    assert launch(world, tmp_path) == 0
+    assert started == [tmp_path / f"global_step_{step}"]
+    plan = capsys.readouterr().out
+    assert f"goes on after step {step}" in plan
+    assert ("left aside" in plan) == (damage not in (DAMAGES["nothing"][0], DAMAGES["no tracker"][0]))
+    assert (tmp_path / TRACKER).read_text() == str(step)
+    kept = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert kept == list(range(1, step + 1))  # what comes again is there once
+
+
+def spoil(run: Path) -> None:
+    for step in (4, 8):
+        (run / f"global_step_{step}" / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"spoiled")
+
+
+REFUSALS: dict[str, tuple[Callable[[Path], object], list[str], list[str]]] = {
+    "none is whole": (spoil, [], ["global_step_8", "global_step_4", "EXPERIMENT_NAME"]),
+    "disable": (lambda run: None, ["trainer.resume_mode=disable"], ["global_step_4", "EXPERIMENT_NAME"]),
+    "the named one is damaged": (
+        spoil,
+        ["trainer.resume_mode=resume_path", "trainer.resume_from_path={run}/global_step_4"],
+        ["global_step_4/actor/model_world_size_2_rank_0.pt has 7 bytes instead of 1"],
+    ),
+    "the named one is older": (
+        lambda run: None,
+        ["trainer.resume_mode=resume_path", "trainer.resume_from_path={run}/global_step_4"],
+        ["global_step_8", "trainer.resume_mode=auto", "EXPERIMENT_NAME"],
+    ),
+    "the named one has no step": (
+        lambda run: (run / "global_step_4").rename(run / "four"),
+        ["trainer.resume_mode=resume_path", "trainer.resume_from_path={run}/four"],
+        ["trainer.resume_from_path=", "four: there is no checkpoint", "global_step_<N>"],
+    ),
+    "none is named": (lambda run: None, ["trainer.resume_mode=resume_path"], ["trainer.resume_from_path="]),
+}
+
+
+@pytest.mark.parametrize(("prepare", "words", "named"), REFUSALS.values(), ids=REFUSALS)
+def test_it_stops_before_a_process_is_started(
+    world: Path,
+    tmp_path: Path,
+    started: list[Path | None],
+    capsys: pytest.CaptureFixture[str],
+    prepare: Callable[[Path], object],
+    words: list[str],
+    named: list[str],
+) -> None:
+    for step in (4, 8):
+        save(tmp_path, step)
+    prepare(tmp_path)
+    assert launch(world, tmp_path, *(word.format(run=tmp_path) for word in words)) == 2
+    text = capsys.readouterr().err.strip()
+    assert started == [] and len(text.splitlines()) == 1
+    assert all(name in text for name in named), text
+
+
+def test_a_new_folder_may_begin_at_step_1(world: Path, tmp_path: Path, started: list[Path | None]) -> None:
+    for words in (["trainer.resume_mode=disable"], []):
+        assert launch(world, tmp_path / "new", *words) == 0
+    assert started == [None, None]
+
+
+def test_a_second_start_ends_before_it_tokenises(
+    world: Path, tmp_path: Path, started: list[Path | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FolderLock(tmp_path / "run", "supervised training"):
+        assert launch(world, tmp_path / "run", f"data.cache_dir={tmp_path}/cache") == 2
+        text = capsys.readouterr().err.strip()
+        assert "FolderInUse" in text and "process " in text and " on host " in text and len(text.splitlines()) == 1
+    assert started == [] and not (tmp_path / "cache").exists()
+    assert launch(world, tmp_path / "run") == 0
+
+
+def test_one_node_leads_whatever_a_batch_system_says(
+    world: Path, tmp_path: Path, started: list[Path | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a run on one node would begin at step 1 over an existing one, without a lock."""
+    save(tmp_path, 4)
+    monkeypatch.setenv("NODE_RANK", "1")
+    assert launch(world, tmp_path) == 0
+    assert started == [tmp_path / "global_step_4"]
+
+
+@pytest.mark.parametrize("number", ["2", "-1", "one"])
+def test_a_node_rank_that_cannot_be_ends_the_start(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: str
+) -> None:
+    monkeypatch.setenv("NODE_RANK", number)
+    assert launch(world, tmp_path, "trainer.nnodes=2", "data.train_batch_size=4") == 2
+    assert f"NODE_RANK={number}: with trainer.nnodes=2, use a whole number from 0 to 1" in capsys.readouterr().err
+
+
+def test_only_the_node_that_holds_the_lock_removes_a_half_written_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = {"nnodes": 2, "n_gpus_per_node": 1, "default_local_dir": str(tmp_path)}
+    config = OmegaConf.create({"trainer": trainer, "run": {"save_on_signal_s": 1.0}})
+    partial = partial_dir(tmp_path)
+    monkeypatch.setattr(ranks, "run", lambda _arguments: None)
+    for variable in (ranks.stop.FILE_VARIABLE, ranks.RESUME_VARIABLE):
+        monkeypatch.setenv(variable, "")
+    for node, left in (("1", True), ("0", False)):
+        monkeypatch.setenv("NODE_RANK", node)
+        assert ranks.run_ranks(config, ["program"], None) == 0
+        assert partial.exists() == left

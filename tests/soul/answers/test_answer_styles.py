@@ -1,0 +1,130 @@
+"""What is read as an answer, style by style; and that reading takes time linear in the length of what was said.
+
+Promise under test: what is unambiguous inside the asked tag is read however it is dressed, what is ambiguous is not,
+and nothing outside of the tag or inside of thoughts counts.
+"""
+
+import time
+
+import pytest
+
+from soul.answers.extraction import names_given, tagged_answer, tagged_letter
+from soul.answers.thinking import without_thinking
+from tests.agents.answer_styles import LETTERS, OPTIONS, PLACES, THOUGHTS, WHOLE, WORDS
+
+
+def test_there_are_enough_styles():
+    assert len(LETTERS) >= 76 and len(WORDS) >= 40
+    for table in (LETTERS, WORDS):
+        texts = [text for text, *_ in table]
+        assert len(set(texts)) == len(texts)
+
+
+def place(text, strict):
+    answer = tagged_answer(text)
+    names = names_given(answer, PLACES, strict=strict) if answer else set()
+    return names.pop() if len(names) == 1 else None
+
+
+@pytest.mark.parametrize(
+    "kind, said, read, strictly",
+    [("letter", *row) for row in LETTERS] + [("word", *row) for row in WORDS],
+)
+def test_a_style(kind, said, read, strictly):
+    text = f"Let me think.\n<answer>{said}</answer>"
+    found = tuple(tagged_letter(text, OPTIONS, strict=s) if kind == "letter" else place(text, s) for s in (False, True))
+    assert found == (read, strictly)
+
+
+@pytest.mark.parametrize("text, letter", WHOLE)
+def test_only_the_tag_counts(text, letter):
+    assert tagged_letter(text, OPTIONS) == letter == tagged_letter(text, OPTIONS, strict=True)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("opens, closes", THOUGHTS)
+def test_a_thought_is_no_answer(opens, closes, strict):
+    def read(text):
+        return tagged_letter(text, OPTIONS, strict=strict)
+
+    thought = f"{opens}It could be <answer>A</answer>, I guess."
+    assert read(f"{thought}{closes}") is None
+    assert read(thought) is None  # never closed: cut off in the middle of it
+    assert read(f"{thought}{closes}<answer>B</answer>") == "B"
+    assert read(f"<answer>B</answer>{thought}{closes}") == "B"
+    assert read(f"<answer>B</answer>{thought}") == "B"
+    assert read(f"It could be <answer>A</answer>.{closes}") is None  # the chat template opened it
+    assert read(f"It could be <answer>A</answer>.{closes}<answer>B</answer>") == "B"
+    assert read(f"<answer>{opens}A?{closes}B</answer>") == "B"
+
+
+def test_a_tag_of_another_kind_closes_nothing():
+    assert without_thinking("<think>a <reasoning>b</reasoning> <answer>A</answer>") == ""
+    assert without_thinking("[THINK]a </think> b[/THINK]c") == "c"
+    assert without_thinking("<think>a</think>b<reasoning>c</reasoning>d</think>e") == "bde"
+
+
+def test_a_letter_that_is_another_options_text_is_a_letter():
+    options = {"A": "B", "B": "C", "C": "A"}
+    assert [tagged_letter(f"<answer>{said}</answer>", options) for said in ("B", "A. B", "A: C")] == ["B", "A", None]
+
+
+def test_a_text_of_two_options_needs_its_letter():
+    options = {"A": "box", "B": "Box"}
+    assert [tagged_letter(f"<answer>{said}</answer>", options) for said in ("box", "B: box")] == [None, "B"]
+
+
+@pytest.mark.parametrize("said, letter", [("-3", "B"), ("B: -3", "B"), ("A: -3", None), ("3", "A"), ("A -3", None)])
+def test_signs_are_part_of_a_text(said, letter):
+    assert tagged_letter(f"<answer>{said}</answer>", {"A": r"\( 3 \)", "B": r"\( -3 \)"}) == letter
+
+
+@pytest.mark.parametrize("said", ["1/2", r"\( \frac{1}{2} \)", r"B: $\dfrac{1}{2}$", "B. 1/2", "\u00bd"])
+def test_fractions_are_one_text(said):
+    assert tagged_letter(f"<answer>{said}</answer>", {"A": r"\( \frac{1}{3} \)", "B": r"\( \frac{1}{2} \)"}) == "B"
+
+
+HOSTILE = {
+    "open answer tags": "<answer>",
+    "closed answer tags": "<answer>B</answer>",
+    "open thoughts": "<think>",
+    "kinds of thoughts": "<think><reasoning>[THINK]</reasoning>",
+    "angle brackets": "<",
+    "brackets": "([{",
+    "blanks": " \n\u00a0",
+    "introductions": "the final answer is ",
+    "letters": "B or ",
+    "the option again": "red_crate (B) ",
+    "combining characters": "a\u0301\u0316",
+    "backslashes": "\\frac{",
+    "half tags": "< answer",
+    "prefixes": "<seed:",
+}
+
+
+def cpu_seconds(text):
+    """The least of three."""
+
+    def once():
+        start = time.process_time()
+        tagged_letter(text, OPTIONS)
+        place(text, False)
+        place(text, True)
+        return time.process_time() - start
+
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("tagged", [False, True])
+def test_reading_takes_time_linear_in_the_text(name, tagged):
+    unit = HOSTILE[name]
+
+    def text(characters):
+        body = unit * (characters // len(unit))
+        return f"<answer>{body}</answer>" if tagged else body
+
+    short, long = cpu_seconds(text(25_000)), cpu_seconds(text(100_000))
+    # Four times the text: linear code needs four times as long, quadratic code sixteen. Below a millisecond the clock
+    # decides.
+    assert long < 10 * max(short, 0.001), (short, long)

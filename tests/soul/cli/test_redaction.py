@@ -1,0 +1,181 @@
+"""Keys are in no message, log or file; what is no secret stays readable."""
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+import soul.judge.call.http_client
+from soul.cli.redaction import PLACEHOLDERS, redact, redact_guessing, secret_parameter, shown_url
+from soul.errors import BadKey, BadSettings, JudgeFailure, MissingKey
+from soul.judge import Endpoint, GatewaySettings, Judge
+from soul.testing import FakeOpenAI, Unauthorized
+from tests.agents.served_judge import GOOD, ask
+
+KEY = "sk-sentinel-0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("SOUL_TEST_KEY", KEY)
+
+
+# --- what is no key
+
+NO_KEYS = {
+    "line break at the end": (f"{KEY}\n", "ends with a line break"),
+    "Windows line break": (f"{KEY}\r\n", "ends with a line break"),
+    "blank at the end": (f"{KEY} ", "ends with a space"),
+    "blank at the start": (f" {KEY}", "begins with a space"),
+    "line break in the middle": (f"{KEY}\n{KEY}", "a character that no key has"),
+    "curly quotes": (f"“{KEY}”", "left double quotation mark"),
+    "straight quotes": (f'"{KEY}"', "stands in quotation marks"),
+    "single quotes": (f"'{KEY}'", "stands in quotation marks"),
+    "a long dash": ("sk–sentinel0123456789", "en dash"),
+    "a zero-width space": (f"{KEY}\u200b", "zero width space"),
+    "a control character": (f"{KEY}\x1b[A", "U\\+001B|u\\+001b"),
+    "blanks": ("   ", "blank"),
+    "one letter": ("a", "too short for a key \\(1 of at least 8"),
+    "a few letters": ("sk-9z", "too short for a key \\(5 of"),
+}
+
+
+@pytest.mark.parametrize("value, problem", NO_KEYS.values(), ids=NO_KEYS.keys())
+def test_what_can_be_no_key_is_refused_by_name_and_not_shown(value, problem, monkeypatch):
+    monkeypatch.setenv("SOUL_TEST_KEY", value)
+    with pytest.raises(BadKey, match=problem) as caught:
+        Endpoint(api_key_env="SOUL_TEST_KEY", base_url="http://127.0.0.1:9/v1").client()
+    text = str(caught.value)
+    assert "SOUL_TEST_KEY" in text and "\n" not in text and KEY not in text and "sentinel" not in text
+    assert isinstance(caught.value, MissingKey)  # whoever handles the one handles the other
+
+
+@pytest.mark.parametrize(
+    "value", ["EMPTY", "none", "dummy", "ollama", "lm-studio", "sk-no-key-required", "offline", "x", KEY]
+)
+def test_a_placeholder_and_a_key_are_sent_as_they_are(value, monkeypatch):
+    monkeypatch.setenv("SOUL_TEST_KEY", value)
+    with FakeOpenAI(GOOD) as fake:
+        ask(Judge.connect(fake.endpoint(api_key_env="SOUL_TEST_KEY")))
+    assert fake.requests[0].headers["authorization"] == f"Bearer {value}"
+
+
+# --- what is blanked
+
+
+def test_a_placeholder_garbles_no_text(monkeypatch):
+    text = "the answer is empty: no test, 1 abc, not-needed, localhost"
+    for value in PLACEHOLDERS | {"a", "abc1234"}:
+        monkeypatch.setenv("SOUL_TEST_KEY", value)
+        assert redact(text) == text
+
+
+def test_keys_are_blanked_whatever_the_variable_is_named(monkeypatch):
+    monkeypatch.setenv("SOUL_CREDENTIAL", f"other-{KEY}")
+    Endpoint(api_key_env="SOUL_CREDENTIAL").client()
+    assert redact(f"{KEY} other-{KEY}") == "*** ***"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://x.org/v1?api_key={KEY}",
+        f"https://x.org/v1?api-version=2&subscriptionKey={KEY}",
+        f"https://x.org/v1?X-Amz-Signature={KEY}&a=1",
+        f"https://x.org/v1?ACCESS_TOKEN={KEY}",
+        f"https://x.org/v1?key={KEY}",
+        f"https://x.org/v1?sig={KEY}#f",
+        f"https://user:{KEY}@x.org/v1",
+    ],
+)
+def test_no_secret_of_a_url_is_shown(url, monkeypatch):
+    monkeypatch.delenv("SOUL_TEST_KEY")
+    assert KEY not in redact(f"Request: POST {url} 'HTTP/1.1 200 OK'") and "***" in redact(url)
+    assert KEY not in shown_url(url)
+
+
+def test_what_is_no_secret_of_a_url_is_shown():
+    for url in (
+        "https://x.org/v1?api-version=2024-05-01",
+        "https://x.org/v1?page=2&q=monkeys",
+        "http://127.0.0.1:80/v1",
+    ):
+        assert redact(url) == url and secret_parameter(url) is None
+    assert shown_url("https://x.org/v1?api-version=3&tenant=acme") == "https://x.org/v1?api-version=3&tenant=***"
+
+
+@pytest.mark.parametrize(
+    "text", ["?" + "key" * 100_000, "&" * 300_000, "://" * 100_000, "?a=" * 100_000], ids=lambda text: text[:6]
+)
+def test_a_hostile_text_costs_no_time(text):
+    start = time.process_time()
+    redact(text)
+    assert time.process_time() - start < 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("unrecognized arguments: sk-abcdef", "unrecognized arguments: ***"),
+        ("judge.apikey='abcdefgh' is unknown", "judge.apikey='***' is unknown"),
+        ("http://me:abcdefgh@host/v1", "http://***@host/v1"),
+        ("judge.api_key_env=OPENAI_API_KEY", "judge.api_key_env=OPENAI_API_KEY"),
+    ],
+)
+def test_what_looks_like_a_key_is_blanked_where_the_user_typed_it(text, shown):
+    assert redact_guessing(text) == shown
+
+
+# --- a key in an address
+
+
+def test_a_key_in_an_address_is_refused_and_not_repeated(monkeypatch):
+    url = f"https://x.org/v1?api_key={KEY}"
+    with pytest.raises(BadSettings, match="judge.base_url.*api_key=.*api_key_env") as caught:
+        GatewaySettings.of({"judge": {"base_url": url}})
+    assert KEY not in str(caught.value)
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    with pytest.raises(BadSettings, match="OPENAI_BASE_URL") as caught:
+        GatewaySettings.of({})
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("library", ["aiohttp", "httpx"])
+@pytest.mark.parametrize("secret", ["?tenant=sentinel-tenant&api-version=3", "user"], ids=["query", "user"])
+def test_an_address_is_in_no_message_and_no_log_with_its_secrets(library, secret, monkeypatch, caplog):
+    if library == "httpx":
+        monkeypatch.setattr(soul.judge.call.http_client, "aiohttp", None)
+    caplog.set_level(logging.DEBUG)
+    with FakeOpenAI(Unauthorized()) as fake:
+        url = fake.url.replace("//", "//user:sentinel-password@") if secret == "user" else fake.url + secret
+        endpoint = fake.endpoint(base_url=url, api_key_env="SOUL_TEST_KEY")
+        with pytest.raises(JudgeFailure) as caught:
+            ask(Judge.connect(endpoint))
+    shown = f"{caught.value} {endpoint.address} {endpoint.name}"
+    assert "sentinel" not in shown
+    lines = [r.getMessage() for r in caplog.records if "httpx" in r.name or "openai" in r.name]
+    assert not [line for line in lines if "sentinel-password" in line or KEY in line]
+
+
+def test_a_broken_answer_does_not_show_the_query():
+    """aiohttp repeats the whole URL where it cannot read an answer."""
+
+    async def run():
+        async def garbage(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"garbage\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(garbage, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        settings = {"max_attempts": 1, "api_key_env": None, "base_url": f"http://127.0.0.1:{port}/v1?tenant=sentinel"}
+        judge = Judge.connect(Endpoint(**settings))
+        with pytest.raises(JudgeFailure, match="connection") as caught:
+            await judge.check()
+        await judge.close()
+        server.close()
+        return str(caught.value)
+
+    assert "sentinel" not in asyncio.run(run())

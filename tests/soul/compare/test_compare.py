@@ -1,0 +1,350 @@
+"""Two finished evaluations, row by row.
+
+Promise under test: only what is the same row is paired; what is not paired is counted and said; differences, intervals,
+wins and p-values are those of their definitions, computed here anew; scores of different judges are called so and enter
+no average; an average over sets is never pooled.
+"""
+
+import itertools
+import json
+import math
+import re
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from soul import examples, tasks
+from soul.compare.__main__ import compared, main
+from soul.compare.pairs import last_turn, pair_up
+from soul.compare.report import lines, markdown, rich_view
+from soul.evaluate import __main__ as evaluation
+from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
+from soul.evaluate.run.run_folder import BadRun, EvaluationRun
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.task import Metric
+from soul.testing import FakeOpenAI, Text
+from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
+
+ROOT = Path(__file__).resolve().parents[3]
+JUDGE = {"model": "judge-1", "base_url": "http://127.0.0.1:1/v1", "reasoning_effort": None, "temperature": None}
+SETTINGS = {
+    "roles": {role: JUDGE for role in ("judge", "feedback", "partner", "environment")},
+    "jury": [],
+    "by_task": {},
+    "jury_reward": "mean",
+    "tasks": {},
+}
+ALONE = {"policy": usage(0.5, 100, 20)}  # of a task that scores by rule
+
+
+def run_folder(path, lines, model="model", n=1, **changes):
+    """A finished run's folder, as `soul.evaluate` leaves it."""
+    path.mkdir(parents=True)
+    (path / "settings.json").write_text(json.dumps({"policy": {"model": model}, **SETTINGS, **changes}))
+    chosen = {}
+    for line in lines:
+        chosen.setdefault(line["set"], []).append([line["number"], line["sample"]])
+    (path / "chosen.json").write_text(json.dumps({"limit": None, "n": n, "seed": 0, "samples": chosen}))
+    (path / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def two(tmp_path, base, other, **of_other):
+    """The comparison of two runs of these lines."""
+    a = run_folder(tmp_path / "a", base, "model-a")
+    b = run_folder(tmp_path / "b", other, "model-b", **of_other)
+    (found,) = compared([a, b])
+    return found
+
+
+def by_rule(rewards, of=TOM, **other):
+    return numbered(rewards, of, usages=ALONE, **other)
+
+
+REWARDS = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([0.0, 0.25, 0.5, 1.0])), min_size=1
+)
+
+
+@given(REWARDS)
+def test_the_numbers_are_those_of_their_definitions(tmp_path_factory, rewards):
+    base, other = zip(*rewards, strict=True)
+    found = two(tmp_path_factory.mktemp("runs"), by_rule(base), shuffled(by_rule(other))).sets[TOM]
+    assert found.rows == len(rewards) and found.comparable
+    assert found.means == pytest.approx((np.mean(base), np.mean(other)), abs=1e-12)
+    assert found.difference == pytest.approx(np.mean(np.subtract(other, base)), abs=1e-12)
+    wins, losses = sum(b > a for a, b in rewards), sum(b < a for a, b in rewards)
+    assert found.tally == (wins, len(rewards) - wins - losses, losses)
+    assert (found.interval is None) == (len(rewards) < 2)
+
+
+@pytest.mark.parametrize("wins", range(7))
+@pytest.mark.parametrize("losses", range(7))
+def test_the_sign_test_is_an_enumeration_of_coin_flips(tmp_path, wins, losses):
+    if wins + losses == 0:
+        assert two(tmp_path, by_rule([1.0]), by_rule([1.0])).sets[TOM].p_value is None
+        return
+    base, other = [0.0] * wins + [1.0] * losses, [1.0] * wins + [0.0] * losses
+    found = two(tmp_path, by_rule([*base, 0.5]), by_rule([*other, 0.5])).sets[TOM]
+    flips = list(itertools.product((0, 1), repeat=wins + losses))
+    chance = [math.comb(wins + losses, sum(flip)) for flip in flips]
+    as_uneven = sum(c <= math.comb(wins + losses, wins) for c in chance) / len(flips)
+    assert found.p_value == pytest.approx(as_uneven, abs=1e-12)
+
+
+def test_the_interval_resamples_pairs(tmp_path):
+    """What makes rows hard falls out: the interval is that of the differences, however far the rows are apart."""
+    rng = np.random.default_rng(3)
+    hard = rng.random(400) * 0.9
+    better = hard + 0.05 + rng.normal(0, 0.01, 400)
+    found = two(tmp_path, by_rule(hard.tolist()), by_rule(better.tolist())).sets[TOM]
+    low, high = found.interval
+    assert low < found.difference < high
+    differences = better - hard
+    assert (high - low) / 2 == pytest.approx(1.96 * differences.std() / math.sqrt(400), rel=0.1)
+    assert (high - low) / 2 < hard.std() / math.sqrt(400) / 10  # two intervals side by side would overlap
+
+
+def test_an_interval_of_two_equal_models_covers_zero_about_as_often_as_it_says():
+    rng, hits, runs = np.random.default_rng(7), 0, 300
+    for run in range(runs):
+        base, other = (rng.random((2, 100)) < 0.5).astype(float)
+        low, high = percentile_interval(resampled_means(other - base, f"run {run}", seed=run))
+        hits += low <= 0 <= high
+    assert 0.91 <= hits / runs <= 0.985
+
+
+def test_several_samples_of_a_row_are_its_mean_and_n_may_differ(tmp_path):
+    base = [sample(r, 0, k, usages=ALONE) for k, r in enumerate([1.0, 0.0, 0.0, None])]
+    found = two(tmp_path, base, by_rule([1.0]), n=4).sets[TOM]
+    assert found.means == (pytest.approx(1 / 3), 1.0)
+    assert found.paired.failed == 1 and found.paired.unscored == 0
+
+
+def test_what_cannot_be_paired_is_counted(tmp_path):
+    base = by_rule([1.0, 1.0, None, 1.0, None, 0.0])
+    other = by_rule([0.0, None, 1.0, 1.0, None])
+    other[3]["record"] = {**other[3]["record"], "question": "Where is it now?"}
+    found = two(tmp_path, base, [*other, sample(1.0, 9, usages=ALONE)])
+    paired = found.sets[TOM].paired
+    assert [pair.number for pair in paired.pairs] == [0]
+    assert (paired.only_base, paired.only_other, paired.changed) == (1, 1, 1)
+    assert (paired.invalid_base, paired.invalid_other, paired.unscored) == (2, 2, 3)
+    cell = cells(found)[0][-1]
+    assert cell == "1 only in baseline, 1 only in other, 1 other record, 2 invalid in baseline, 2 invalid in other"
+
+
+def test_a_shortened_record_is_the_same_record_and_is_said(tmp_path):
+    base, other = by_rule([1.0, 0.0]), by_rule([0.0, 0.0])
+    other[0] |= {"record": {**other[0]["record"], "story": "[...]"}, "shortened": ["story"]}
+    other[1]["record"] = {**other[1]["record"], "story": "[...]"}  # another record
+    found = two(tmp_path, base, other)
+    assert [pair.number for pair in found.sets[TOM].paired.pairs] == [0] and found.sets[TOM].paired.shortened == 1
+    assert "1 paired rows were shortened" in said(found)
+
+
+def test_a_field_that_only_a_newer_version_knows_makes_no_other_record():
+    base, other = by_rule([1.0]), by_rule([0.0])
+    other[0]["record"] = {**other[0]["record"], "new_field": ""}
+    assert len(pair_up(base, other).pairs) == 1
+    other[0]["task"] = "paratomi"
+    assert not pair_up(base, other).pairs
+
+
+def judged(rewards):
+    asked = {"policy": usage(), "judge": usage(), "partner": usage()}
+    return numbered(rewards, "sotopia", metrics={"overall": 0.1}, usages=asked)
+
+
+OTHER = {**JUDGE, "model": "judge-2"}
+ROLES = SETTINGS["roles"]
+OTHER_PROTOCOLS = {
+    "judge": ({"roles": {**ROLES, "judge": OTHER}}, "judge: judge-1 and judge-2"),
+    "partner": ({"roles": {**ROLES, "partner": OTHER}}, "partner: judge-1 and judge-2"),
+    "effort": ({"roles": {**ROLES, "judge": {**JUDGE, "reasoning_effort": "low"}}}, "reasoning_effort None and low"),
+    "jury": ({"jury": [JUDGE, OTHER]}, "judge: judge-1 and judge-1 + judge-2"),
+    "own judge": ({"by_task": {"sotopia": OTHER}}, "judge: judge-1 and judge-2"),
+    "options": ({"tasks": {"sotopia": {"turns": 4}}}, "task options: {} and {'turns': 4}"),
+}
+
+
+@pytest.mark.parametrize("changes", OTHER_PROTOCOLS)
+def test_scores_of_another_protocol_are_called_not_comparable_and_are_in_no_average(tmp_path, changes):
+    settings, reason = OTHER_PROTOCOLS[changes]
+    base, other = by_rule([1.0, 0.0]), by_rule([1.0, 1.0])
+    found = two(tmp_path, judged([0.1, 0.2]) + base, judged([0.3, 0.3]) + other, **settings)
+    assert not found.sets["sotopia"].comparable
+    assert found.sets[TOM].comparable  # it scores by rule
+    assert (found.macro.sets, found.macro.of) == (1, 2) and found.macro.difference == 0.5
+    text = said(found)
+    assert f"NOT COMPARABLE in sotopia: {reason}" in text or (reason in text and "NOT COMPARABLE in sotopia" in text)
+    assert "macro average, 1 of 2 sets" in text and "sotopia (!)" in text
+
+
+def test_other_judge_prompts_are_not_comparable_where_a_judge_scored(tmp_path):
+    base, other = judged([0.1, 0.2]) + by_rule([1.0]), judged([0.1, 0.2]) + by_rule([1.0])
+    for line in other:
+        line["prompts"] = ["sotopia/judge.v2" if line["set"] == "sotopia" else "choice/critique.v2"]
+    found = two(tmp_path, base, other)
+    assert not found.sets["sotopia"].comparable and found.sets[TOM].comparable
+    assert "judge prompts: sotopia/judge.v1 and sotopia/judge.v2" in said(found)
+
+
+def test_the_same_judge_at_another_address_is_a_note(tmp_path):
+    moved = {**JUDGE, "base_url": "http://127.0.0.1:2/v1"}
+    found = two(tmp_path, judged([0.1, 0.2]), judged([0.2, 0.3]), roles={**ROLES, "judge": moved})
+    assert found.sets["sotopia"].comparable
+    assert "In sotopia: judge judge-1 stood at two addresses" in said(found) and "NOT COMPARABLE" not in said(found)
+
+
+def test_the_macro_average_is_of_sets_and_never_pooled(tmp_path):
+    base = by_rule([0.0] * 40) + by_rule([1.0, 1.0], "paratomi")
+    other = by_rule([0.0, 1.0] * 20) + by_rule([1.0, 0.0], "paratomi")
+    found = two(tmp_path, base, other)
+    assert found.macro.difference == pytest.approx((0.5 - 0.5) / 2)
+    draws = [one.resampled for one in found.sets.values()]
+    assert found.macro.interval == pytest.approx(tuple(np.quantile(sum(draws) / 2, [0.025, 0.975])))
+    alone = two(tmp_path / "x", base, [*by_rule([1.0] * 40), sample(None, 0, of="paratomi")])
+    assert (alone.macro.sets, alone.macro.of) == (1, 2)
+
+
+def test_lower_is_better_turns_wins_and_not_differences(tmp_path, monkeypatch):
+    monkeypatch.setattr(type(tasks.load(TOM)), "headline", Metric("error", higher_is_better=False))
+    found = two(tmp_path, by_rule([0.0, 1.0, 1.0]), by_rule([1.0, 0.0, 0.5])).sets[TOM]
+    assert found.tally == (2, 0, 1) and found.difference == pytest.approx(-0.5 / 3)
+    gained, lost = found.changed_most(5)
+    assert [pair.number for pair in gained] == [1, 2] and [pair.number for pair in lost] == [0]
+
+
+def test_the_rows_that_changed_most_and_what_was_said_in_them(tmp_path):
+    base = [
+        sample(r, n, k, usages=ALONE, answer=f"<think>hm</think>base {n}.{k}")
+        for n, row in enumerate([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
+        for k, r in enumerate(row)
+    ]
+    other = [
+        sample(r, n, k, usages=ALONE, answer=f"other {n}.{k}")
+        for n, row in enumerate([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
+        for k, r in enumerate(row)
+    ]
+    found = two(tmp_path, base, other)
+    gained, lost = found.sets[TOM].changed_most(3)
+    assert [pair.number for pair in gained] == [2, 0] and [pair.number for pair in lost] == [1]
+    assert [last_turn(line) for line in gained[1].shown()] == ["base 0.0", "other 0.0"]  # the worst, and the best
+    assert [last_turn(line) for line in lost[0].shown()] == ["base 1.0", "other 1.0"]
+    text = said(found, rows=1)
+    assert "row number 2 (index 1002): 0.0 -> 100.0" in text and "row number 0" not in text
+    assert "model-b, sample 0: other 2.0" in text and "samples.jsonl" in text
+    assert "row number" not in said(found, rows=0)
+
+
+def test_an_answer_is_one_short_line_that_no_terminal_obeys():
+    long = sample(1.0, answer=f"<think>no</think>start {'x ' * 300} <answer>B</answer>")
+    assert last_turn(long).startswith("start") and last_turn(long).endswith("<answer>B</answer>")
+    assert len(last_turn(long)) <= 160
+    assert last_turn(sample(1.0, answer="<think>only thought")) == "(nothing)"
+    assert last_turn(sample(1.0, answer="a\n\n b \x1b[2J \ud83d")) == "a b \ufffd[2J \ufffd"
+
+
+def test_names_and_answers_are_text_and_never_markup(tmp_path):
+    line = sample(1.0, usages=ALONE, answer="[bold]x[/bold] `code` <b>y</b> | z")
+    a = run_folder(tmp_path / "a", by_rule([0.0]), "mo|del [red]")
+    b = run_folder(tmp_path / "b", [line], "other")
+    (found,) = compared([a, b])
+    out = tmp_path / "f.md"
+    assert main([str(a), str(b), "--out", str(out)]) == 0
+    table = next(line for line in out.read_text().splitlines() if line.startswith("| set"))
+    assert len(re.split(r"(?<!\\)\|", table)) == 10 and r"mo\|del [red]" in table
+    assert "`[bold]x[/bold] 'code' <b>y</b> | z`" in out.read_text()
+    assert "[bold]x[/bold]" in said(found)
+
+
+def test_more_runs_are_each_held_against_the_first(tmp_path):
+    folders = [
+        run_folder(tmp_path / name, by_rule(rewards), model)
+        for name, rewards, model in [("a", [0.0, 0.0], "m"), ("b", [1.0, 0.0], "m"), ("c", [1.0, 1.0], "n")]
+    ]
+    found = compared(folders)
+    assert [one.labels for one in found] == [("a", "b"), ("a", "c")]  # two have the same model
+    assert [one.sets[TOM].difference for one in found] == [0.5, 1.0]
+
+
+def test_json_says_what_the_tables_say(tmp_path, capsys):
+    a = run_folder(tmp_path / "a", by_rule([0.0, 1.0, None]) + by_rule([1.0], "paratomi"), "x")
+    b = run_folder(tmp_path / "b", by_rule([1.0, 1.0, 1.0]) + by_rule([1.0], "mistakes"), "y")
+    assert main([str(a), str(b), "--json", "--rows", "1"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    tom = found["sets"][TOM]
+    assert (tom["rows"], tom["difference"], tom["wins"], tom["ties"], tom["losses"]) == (2, 0.5, 1, 1, 0)
+    assert (tom["invalid_base"], tom["unscored"], tom["comparable"]) == (1, 1, True)
+    assert tom["changed_most"][0]["scores"] == [0.0, 1.0] and tom["changed_most"][0]["answers"] == ["...", "..."]
+    assert found["only_baseline"] == ["paratomi"] and found["only_compared"] == ["mistakes"]
+    assert found["macro"]["sets"] == 1 and found["compared"]["label"] == "y"
+
+
+def test_what_cannot_be_compared_is_said(tmp_path, capsys):
+    a = run_folder(tmp_path / "a", by_rule([0.0, 1.0]))
+    others = {
+        "no set in common: hitom; and paratomi": run_folder(tmp_path / "b", by_rule([1.0], "paratomi")),
+        "1 rows only in the second": run_folder(tmp_path / "c", [sample(1.0, 7, usages=ALONE)]),
+        "2 rows without a verdict": run_folder(tmp_path / "d", by_rule([None, None])),
+        "has no settings.json": tmp_path,
+    }
+    for message, folder in others.items():
+        assert main([str(a), str(folder)]) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(BadRun):
+        compared([tmp_path / "nothing", a])
+
+
+def test_two_runs_of_the_engine_itself(tmp_path):
+    """Played over HTTP by two models, the second of which knows every answer; compared by the command."""
+    data, example = tmp_path / "rows.parquet", examples.load("hitom")
+    write(["hitom"], 8, data)
+    known = [example.row(number) for number in range(8)]
+
+    def script(request):
+        if request.body["model"] == "weak":
+            return Text("<answer>B</answer>")
+        if request.body["model"] == "strong":
+            asked = [row for row in known if row.story in request.text and row.question in request.text]
+            return Text(example.oracle(asked[0])([]) if asked else "Hello.")
+        return answer(request)
+
+    with FakeOpenAI(script) as fake:
+        for model in ("weak", "strong"):
+            words = [str(data), f"policy.model={model}", f"policy.base_url={fake.url}", f"judge.base_url={fake.url}"]
+            words += ["judge.api_key_env=none", "--out", str(tmp_path / "runs")]
+            assert evaluation.main(words) == 0
+    folders = [next((tmp_path / "runs").glob(f"*{model}*")) for model in ("weak", "strong")]
+    weak = EvaluationRun.load(folders[0])
+    wrong = sum(line["draft"]["reward"] == 0 for line in weak.samples)
+    assert 0 < wrong <= 8
+    command = [sys.executable, "-m", "soul.compare", *map(str, folders), "--out", str(tmp_path / "f.md")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert f"{wrong} / {8 - wrong} / 0" in done.stdout and "weak" in done.stdout
+    assert f"{wrong} / {8 - wrong} / 0" in (tmp_path / "f.md").read_text()
+
+
+def cells(found):
+    return lines(found)
+
+
+def said(found, rows=2):
+    """All that the terminal and the file say; both must say it."""
+    console = Console(file=StringIO(), width=1000, color_system=None)
+    console.print(rich_view(found, rows))
+    terminal = " ".join(console.file.getvalue().split())
+    written = markdown(found, rows).replace("`", "").replace("&lt;", "<")
+    for line in cells(found):
+        assert all(cell in terminal for cell in line) and all(cell.replace("|", "\\|") in written for cell in line)
+    return terminal

@@ -1,0 +1,211 @@
+"""Two runs on a page, row by row.
+
+Promise under test: all paired rows are on it with both texts, and only these; it can be filtered by set and outcome,
+sorted by difference, and paged, also with thousands of rows; it leads into both reports; hostile text is text, and the
+page asks for nothing.
+"""
+
+import pytest
+
+from soul.compare.__main__ import main
+from soul.evaluate.numbers.breakdown import breakdowns
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.report import write_html
+from tests.soul.compare.test_compare import run_folder
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import TOM, numbered, usage
+from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener, until
+from tests.soul.evaluate.report.hostile_samples import HOSTILE
+from tests.soul.evaluate.report.test_report import SINKS, Page, carried
+from tests.soul.evaluate.run.answered import ALONE, answered, encounter, give_hitom_answers, scene
+
+MANY = 2700
+
+
+def reported(folder, lines, model):
+    """A run with its report."""
+    run = finished_run(folder, lines, policy={"model": model, "base_url": "http://127.0.0.1:1/v1"})
+    results = summarise(run.samples, run.sets)
+    write_html(run, results, breakdowns(run, results))
+    return folder
+
+
+def texts(values, said):
+    return answered(values, [f"<answer>{letter}</answer>" for letter in said])
+
+
+def base_lines():
+    lines = texts([1.0, 0.0, 0.0, 0.5, None], "BCDBB")
+    lines[0]["draft"]["critique"] = "The base was <i>right</i>."
+    return [*lines, scene(0.4), encounter(0.1)]
+
+
+def other_lines():
+    lines = [*texts([0.0, 1.0, 0.0, 0.75, 1.0], "CBDAB"), scene(0.5), encounter(0.1)]
+    lines[1]["draft"]["seats"]["policy"][-1]["content"] = f"{HOSTILE} <answer>B</answer>"
+    lines[1]["draft"]["critique"] = HOSTILE
+    return lines
+
+
+@pytest.fixture(scope="module")
+def page_of_two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    runs = [
+        reported(folder / "runs" / name, lines, name)
+        for name, lines in (("base", base_lines()), ("other", other_lines()))
+    ]
+    file = folder / "pages" / "of two.html"
+    with pytest.MonkeyPatch.context() as patched:
+        give_hitom_answers(patched)
+        assert main([*map(str, runs), "--html", str(file), "--rows", "0"]) == 0
+    return file
+
+
+# ---- the file
+
+
+def test_the_page_holds_all_pairs_with_both_texts_and_only_these(page_of_two):
+    kept = carried(Page(page_of_two.read_text(encoding="utf-8")))
+    assert [(line["set"], line["number"]) for line in kept] == [("sotopia", 0)] + [(TOM, n) for n in range(4)] + [
+        ("coser", 0)
+    ]
+    first = next(line for line in kept if (line["set"], line["number"]) == (TOM, 0))
+    base, other = first["sides"]
+    assert base["draft"]["seats"]["policy"][-1]["content"] == "<answer>B</answer>" and base["given"] == "B"
+    assert other["draft"]["seats"]["policy"][-1]["content"] == "<answer>C</answer>" and first["target"]
+    assert base["draft"]["critique"] == "The base was <i>right</i>." and (base["score"], other["score"]) == (1.0, 0.0)
+
+
+def test_what_both_were_shown_stands_there_once(tmp_path):
+    runs = []
+    for name, said in (("a", "one"), ("b", "two")):
+        line = numbered([1.0], usages=ALONE)[0]
+        shown = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "Question?"}]
+        line["draft"]["seats"] = {"policy": [*shown, {"role": "assistant", "content": said}]}
+        runs.append(run_folder(tmp_path / name, [line], name))
+    assert main([*map(str, runs), "--html", str(tmp_path / "f.html")]) == 0
+    text = (tmp_path / "f.html").read_text(encoding="utf-8")
+    (line,) = carried(Page(text))
+    assert [message["content"] for message in line["prompt"]] == ["Rules.", "Question?"]
+    assert [[m["content"] for m in side["draft"]["seats"]["policy"]] for side in line["sides"]] == [["one"], ["two"]]
+    assert '"reports":[null,null]' in text  # no report, no link
+
+
+def test_several_runs_have_a_page_each(tmp_path, capsys):
+    runs = [run_folder(tmp_path / name, numbered([1.0, 0.0], usages=ALONE), name) for name in "abc"]
+    assert main([*map(str, runs), "--html", str(tmp_path / "page.html")]) == 0
+    assert {file.name for file in tmp_path.glob("*.html")} == {"page-b.html", "page-c.html"}
+    assert "page-c.html" in capsys.readouterr().out
+
+
+def test_scores_of_other_judges_are_called_not_comparable(tmp_path):
+    lines = numbered([1.0, 0.0], "coser", usages={"policy": usage(), "judge": usage()})
+    a = run_folder(tmp_path / "a", lines, "a")
+    judges = {role: {"model": "judge-2"} for role in ("judge", "feedback", "partner", "environment")}
+    b = run_folder(tmp_path / "b", lines, "b", roles=judges)
+    assert main([str(a), str(b), "--html", str(tmp_path / "f.html")]) == 0
+    text = (tmp_path / "f.html").read_text(encoding="utf-8").partition("<table")[0]
+    assert "NOT COMPARABLE in coser" in text
+
+
+# ---- in a browser
+
+
+@pytest.fixture
+def opened(browser, page_of_two):
+    reports = [page_of_two.parents[1] / "runs" / name / "report.html" for name in ("base", "other")]
+    with opener(browser, page_of_two, reports) as open_:
+        yield open_
+
+
+@needs_a_browser
+def test_rows_are_filtered_by_set_and_outcome_and_sorted_by_difference(opened):
+    page = opened()
+    page.click("#to-samples")
+    found(page, "6 rows")
+    assert column(page, "difference") == ["+100.0", "+25.0", "+10.0", "0.0", "0.0", "-100.0"]
+    assert page.locator("#list th.difference").get_attribute("aria-sort") == "descending"
+    page.click("#list thead >> text=difference")
+    page.select_option("[name=state]", "lost")
+    found(page, "1 of 6 rows")
+    assert column(page, "outcome") == ["▼ lost"] and "state=lost" in page.url
+    page.select_option("[name=state]", "different")
+    found(page, "4 of 6 rows")
+    page.click("#to-results")
+    page.locator("#sets-table tr", has_text=TOM).locator("a", has_text="2 won").click()
+    found(page, "2 of 6 rows")
+    assert page.input_value("[name=set]") == TOM
+    page.click("text=Clear")
+    page.fill("[name=text]", "alert(1)")
+    found(page, "1 of 6 rows")
+
+
+@needs_a_browser
+def test_a_row_shows_both_texts_and_leads_into_both_reports(opened):
+    page = opened(f"#{TOM}/1/-")
+    page.wait_for_selector("#sample .sides")
+    assert "0.0 → 100.0" in page.inner_text("#sample .verdict") and "won" in page.inner_text("#sample .verdict")
+    assert page.locator("#sample .answers dt").all_inner_texts() == ["Expected", "base", "other"]
+    assert page.locator("#sample .answers dd").all_inner_texts()[1:] == ["✗C", "✓B"]
+    shown = HOSTILE.replace("\ud83d", "\ufffd")
+    theirs = page.locator("#sample .sides > section").nth(1)
+    assert theirs.locator("blockquote").text_content().replace("\ud83d", "\ufffd") == shown
+    assert theirs.locator(".said").text_content().replace("\ud83d", "\ufffd") == f"{shown} <answer>B</answer>"
+    assert page.locator("img").count() == 0
+    theirs.locator("a", has_text="open in its report").click()
+    page.wait_for_selector("#sample .score")
+    assert page.url.endswith(f"runs/other/report.html#{TOM}/1/0") and "hitom, row 1" in page.inner_text("#sample h2")
+
+
+@needs_a_browser
+def test_scenes_stand_side_by_side(opened):
+    page = opened("#coser/0/-")
+    page.wait_for_selector("#sample .sides")
+    speakers = page.locator("#sample .sides > section").first.locator(".scene .who b").all_inner_texts()
+    assert speakers == ["Anne", "Environment", "Ben", "Anne"] and page.locator("#sample .scene").count() == 2
+    page.keyboard.press("Escape")
+    assert not page.locator("#sample").is_visible() and page.url.endswith("#samples?sort=-difference")
+
+
+@needs_a_browser
+@pytest.mark.parametrize("width", [320, 390, 820, 1280])
+def test_no_screen_is_too_narrow(opened, width):
+    page = opened(width=width, height=800)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for link in ("#samples", f"#{TOM}/1/-", "#coser/0/-"):
+        page.goto(page.url.partition("#")[0] + link)
+        until(lambda: page.locator("#list tbody tr").count() == 6)
+        if link != "#samples":
+            page.wait_for_selector("#sample .sides")
+            assert page.locator("#sample").evaluate("pane => pane.scrollWidth <= pane.clientWidth"), link
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, link
+
+
+@needs_a_browser
+def test_thousands_of_rows_are_listed_filtered_and_opened(browser, tmp_path):
+    said = ["word " * 400 + str(n) for n in range(MANY)]
+    runs = []
+    for name, shift in (("a", 0), ("b", 1)):
+        lines = numbered([float((n + shift * (n % 3)) % 2) for n in range(MANY)], usages=ALONE)
+        for line, text in zip(lines, said, strict=True):
+            line["draft"]["seats"]["policy"][0]["content"] = f"{name} {text}"
+        runs.append(run_folder(tmp_path / name, lines, name))
+    file = tmp_path / "many.html"
+    assert main([*map(str, runs), "--html", str(file), "--rows", "0"]) == 0
+    with opener(browser, file) as open_:
+        page = open_("#samples")
+        until(lambda: page.locator("#list tbody tr").count() == 100)
+        assert page.inner_text("#found") == f"{MANY:,} rows" and page.inner_text("#page") == "1 / 27"
+        page.select_option("[name=state]", "tied")
+        until(lambda: " of " in page.inner_text("#found"))
+        page.click("#list tbody tr:nth-child(3) td.number")
+        page.wait_for_selector("#sample .sides")
+
+
+def test_the_pages_script_uses_no_sink_for_markup(page_of_two):
+    page = Page(page_of_two.read_text(encoding="utf-8"))
+    script = page.scripts["module"]
+    assert "class PairBrowser" in script
+    assert not [sink for sink in SINKS if sink in script]
+    (policy,) = (a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "trusted-types 'none'" in policy

@@ -1,0 +1,86 @@
+"""Several finished runs in one table.
+
+Promise under test: each run is a column under its model's name; a score of another judge, of other rows or of a run
+that is not finished is marked, and a note says which set and why; what is comparable is not marked; terminal and
+Markdown say the same.
+"""
+
+import json
+
+from soul.compare.table import main, remarks
+from soul.compare.table import numbered as as_numbers
+from soul.evaluate.run.run_folder import EvaluationRun
+from tests.soul.compare.test_compare import run_folder
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import TOM, numbered, usage
+
+ALONE = {"policy": usage(0.5, 100, 20)}
+JUDGED = {**ALONE, "judge": usage(0.1, 10, 10)}
+
+
+def lines_of(rewards, of=TOM, usages=ALONE):
+    return numbered(rewards, of, usages=usages)
+
+
+def said(capsys, tmp_path, *folders):
+    """What the command says; both forms must say it."""
+    out = tmp_path / "table.md"
+    assert main([*map(str, folders), "--out", str(out)]) == 0
+    terminal = " ".join(capsys.readouterr().out.split())
+    written = out.read_text(encoding="utf-8")
+    for note in [line for line in written.splitlines() if line.startswith("(")]:
+        assert note.replace("&lt;", "<") in terminal
+    return written
+
+
+def test_each_run_is_a_column(tmp_path, capsys):
+    a = run_folder(tmp_path / "a", lines_of([1.0, 0.0]), "model-a")
+    b = run_folder(tmp_path / "b", lines_of([1.0, 1.0]), "model-b")
+    text = said(capsys, tmp_path, a, b)
+    assert "model-a: score" in text and "model-b: score" in text
+    assert f"| {TOM} | 2 | 50.0 [0.0, 100.0] | 100.0 [100.0, 100.0] |" in text
+    assert "(1)" not in text  # nothing stands in the way
+    again = run_folder(tmp_path / "c", lines_of([0.0, 0.0]), "model-a")
+    assert "a: score" in said(capsys, tmp_path, a, again)  # the same model twice: by their folders
+    assert len(said(capsys, tmp_path, a).splitlines()[0].split("|")) == 5
+
+
+def test_another_judge_is_marked_where_a_judge_scored(tmp_path, capsys):
+    def lines():
+        return [*lines_of([1.0, 0.0]), *lines_of([0.5, 0.5], "coser", JUDGED)]
+
+    a = run_folder(tmp_path / "a", lines(), "a")
+    settings = json.loads((a / "settings.json").read_text())
+    roles = {role: {**endpoint, "model": "judge-2"} for role, endpoint in settings["roles"].items()}
+    text = said(capsys, tmp_path, a, run_folder(tmp_path / "b", lines(), "b", roles=roles))
+    assert "(1) b: not comparable with a: judge: judge-1 and judge-2, in coser." in text
+    marked = {
+        line.split("|")[1].strip(): line.rstrip(" |").endswith("(1)") for line in text.splitlines() if "|" in line
+    }
+    assert marked[TOM] is False and marked["coser"] is True  # hitom is scored by rule
+    assert marked["macro average, 2 sets"] is True
+
+
+def test_other_rows_and_unfinished_runs_are_marked(tmp_path, capsys):
+    a = run_folder(tmp_path / "a", lines_of([1.0] * 4), "a")
+    fewer = run_folder(tmp_path / "fewer", lines_of([1.0] * 3), "fewer")
+    other = lines_of([1.0] * 4)
+    other[2]["record"] = {**other[2]["record"], "question": "Another one?"}
+    changed = run_folder(tmp_path / "changed", other, "changed")
+    late = finished_run(tmp_path / "late", lines_of([1.0] * 4), asked=2, policy={"model": "late"}).folder
+    text = said(capsys, tmp_path, a, fewer, changed, late)
+    assert "(1) fewer: other rows than a: 1 only in a, in hitom." in text
+    assert "(2) changed: other rows than a: 1 with another record, in hitom." in text
+    assert "(3) late: not finished, 4 of 6 samples, in hitom." in text
+
+
+def test_a_score_with_two_remarks_has_both_numbers(tmp_path):
+    a = EvaluationRun.load(run_folder(tmp_path / "a", lines_of([1.0] * 4), "a"))
+    b = finished_run(tmp_path / "b", lines_of([1.0] * 3), asked=1, tasks={TOM: {"strict": True}}, policy={"model": "b"})
+    marks, notes = as_numbers(remarks({"a": a, "b": b}))
+    assert marks == {"b": {TOM: "(1) (2) (3)"}} and [note[:3] for note in notes] == ["(1)", "(2)", "(3)"]
+
+
+def test_what_is_no_run_is_said(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 2
+    assert "no settings.json" in capsys.readouterr().err

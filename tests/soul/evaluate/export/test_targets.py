@@ -1,0 +1,117 @@
+"""What was expected and what was given, in the files that other tools read, from real evaluations of every kind of
+task; and which turn of an episode is the answer."""
+
+import asyncio
+import json
+
+import pytest
+
+from soul import examples
+from soul.evaluate.__main__ import main
+from soul.evaluate.export.targets import expected, expected_and_given
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.task import Episode
+from soul.tasks.coser_stage import ENVIRONMENT, Line, Scene
+from soul.testing import FakeOpenAI, Text
+from soul.testing.contract import played
+
+B = "<answer>B</answer>"
+
+
+def exported(name, tmp_path, monkeypatch, said=B):
+    """The lines of the samples file of a real evaluation by a model that always says the same."""
+    for variable in ("OPENAI_API_KEY", "OPENAI_AGENT_MODEL", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    write([name], 6, tmp_path / f"{name}.parquet")
+
+    def script(request):
+        return Text(said) if request.body["model"] == "under-test" else answer(request)
+
+    with FakeOpenAI(script) as fake:
+        words = ["policy.model=under-test", f"policy.base_url={fake.url}", f"judge.base_url={fake.url}"]
+        words += ["judge.api_key_env=none", "--out", str(tmp_path / "out"), "--export", "lm-eval"]
+        assert main([str(tmp_path / f"{name}.parquet"), *words]) == 0
+    (file,) = tmp_path.glob("out/*/lm-eval/*/samples_*.jsonl")
+    return [json.loads(line) for line in file.open(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("name", ["hitom", "fantom", "mistakes", "lifechoices", "twinvoice", "alignx"])
+def test_letter_tasks_show_letter_and_text_on_both_sides(name, tmp_path, monkeypatch):
+    lines = exported(name, tmp_path, monkeypatch)
+    task = examples.load(name).task
+    assert len(lines) == 6 and len({line["target_hash"] for line in lines}) > 1
+    for line in lines:
+        assert line["target"] == task.target(task.row_type.model_validate(line["doc"]))
+        (given,), (reward,) = line["given"], line["rewards"]
+        if name != "fantom" or line["doc"]["question_type"].endswith("multiple-choice"):
+            assert given.startswith("B. ") and line["target"][1:3] == ". "
+        assert (given == line["target"]) == (reward == 1.0)
+
+
+def test_an_answer_that_cannot_be_read_is_none(tmp_path, monkeypatch):
+    lines = exported("hitom", tmp_path, monkeypatch, said="I would say B.")
+    assert all(line["given"] == [None] and line["target"] for line in lines)
+
+
+def test_what_a_person_wrote_is_the_target_where_no_single_answer_is_right(tmp_path, monkeypatch):
+    said = "<response>I would rather sleep on it, and tell you tomorrow.</response>"
+    lines = exported("humanual-chat", tmp_path, monkeypatch, said)
+    assert all(line["target"] == line["doc"]["completion"] and line["given"] == [None] for line in lines)
+
+
+def test_a_task_that_is_gone_or_takes_the_record_no_longer_has_no_target():
+    example = examples.load("hitom")
+    record = example.row(0).model_dump(mode="json")
+    draft = {"draft": {"seats": None}}
+    assert expected_and_given([{"task": "hitom", "record": record, **draft}])[0] == example.task.target(example.row(0))
+    assert expected_and_given([{"task": "hitom", "record": {"index": 0}, **draft}]) == ("", [None])
+    assert expected_and_given([{"task": "of another machine", "record": record, **draft}]) == ("", [None])
+
+
+def test_tasks_say_what_is_expected_or_that_nothing_is():
+    shown = {name: expected(examples.load(name).task, examples.load(name).row(0)) for name in examples.names()}
+    assert [name for name, text in shown.items() if not text] == ["sotopia", "userllm"]
+    letters = {"alignx", "behavior_chain", "hitom", "humanllm", "lifechoices", "mistakes", "social_r1", "twinvoice"}
+    assert all(shown[name][1:3] == ". " for name in shown if name.partition("_")[0] in letters or name in letters)
+    fantom = examples.load("fantom")
+    rows = {fantom.row(number).kind: fantom.row(number) for number in range(20)}
+    assert fantom.task.target(rows["list"]) == ", ".join(sorted(rows["list"].correct_answer))
+    assert fantom.task.target(rows["binary"]) in ("yes", "no") and rows.keys() == {"choice", "list", "binary", "fact"}
+
+
+# --- the policy's own last turn
+
+
+def turn(role, text):
+    return {"role": role, "content": text}
+
+
+def test_the_answer_is_the_policys_last_turn_and_not_its_partners():
+    talk = [turn("system", "s"), turn("user", "hello"), turn("assistant", "mine"), turn("user", "the partner's")]
+    assert Episode({"policy": talk}).answer == "mine"
+    assert Episode({"policy": talk[:2]}).answer == "" == Episode({}).answer
+
+
+def test_of_several_characters_the_answer_is_the_turn_that_was_spoken_last():
+    seats = {
+        "Jo": [turn("user", "begin"), turn("assistant", "one"), turn("user", "two"), turn("assistant", "three")],
+        "Amy": [turn("user", "one"), turn("assistant", "two"), turn("user", "three")],
+    }
+    lines = [Line("Jo", "one"), Line("Amy", "two"), Line("Jo", "three"), Line(ENVIRONMENT, "It rains.")]
+    assert Scene(seats, lines=tuple(lines)).answer == "three"
+    assert Scene({}, lines=(Line(ENVIRONMENT, "It rains."),)).answer == ""
+
+
+@pytest.mark.parametrize("name", ["sotopia", "coser", "sim_arena_math", "sim_arena_doc", "mirrorbench"])
+def test_in_real_play_it_is_one_of_the_policys_turns(name):
+    example = examples.load(name)
+    for number in range(3):
+        said, player = [], example.oracle(example.row(number))
+
+        def kept(messages, said=said, player=player):
+            said.append(player(messages))
+            return said[-1]
+
+        session = asyncio.run(played(example, example.row(number), kept, refine=False))
+        assert session.draft.episode.answer == said[-1]

@@ -1,0 +1,100 @@
+"""The numbers of a set by group.
+
+Promise under test: they are those of the group's rows alone, by the same formulas as a set's, computed here anew; a
+failed sample is counted where it belongs; values stand in natural order; the order of the journal changes nothing.
+"""
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soul.evaluate.numbers.breakdown import Group, breakdown, natural
+from soul.evaluate.numbers.results import summarise
+from soul.task import Metric
+from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled
+
+ACCURACY = Metric("accuracy")
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["1", "2", "10"]),
+        st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def of_rows(rows, kind="order"):
+    return [
+        sample(reward, number, k, groups={kind: value})
+        for number, (value, rewards) in enumerate(rows)
+        for k, reward in enumerate(rewards)
+    ]
+
+
+@given(ROWS)
+def test_a_group_is_its_rows_alone(rows):
+    found = breakdown(shuffled(of_rows(rows)), ACCURACY)["order"]
+    assert [group.value for group in found] == sorted({value for value, _ in rows}, key=int)
+    for group in found:
+        mine = [rewards for value, rewards in rows if value == group.value]
+        valid = [[r for r in rewards if r is not None] for rewards in mine]
+        means = [sum(rewards) / len(rewards) for rewards in valid if rewards]
+        assert (group.rows, group.samples) == (len(mine), sum(map(len, mine)))
+        assert group.invalid == sum(r is None for rewards in mine for r in rewards)
+        assert group.mean == (pytest.approx(sum(means) / len(means), abs=1e-12) if means else None)
+        filled = [[sum(v if r is None else r for r in rewards) / len(rewards) for rewards in mine] for v in (0.0, 1.0)]
+        assert group.bounds == pytest.approx([statistics.fmean(rows) for rows in filled], abs=1e-12)
+        assert (group.interval is None) == (len(means) < 2)
+    assert sum(group.rows for group in found) == len(rows)
+
+
+def test_a_kind_that_all_rows_share_has_the_sets_own_numbers():
+    lines = of_rows([("all", [n / 20, None if n % 5 else 1.0]) for n in range(20)])
+    (group,), whole = breakdown(lines, ACCURACY)["order"], summarise(lines, [TOM]).sets[TOM]
+    assert (group.mean, group.rows, group.samples) == (whole.mean, whole.rows, whole.samples)
+    assert (group.invalid, group.bounds) == (whole.invalid, whole.bounds)
+    assert group.interval == pytest.approx(whole.interval, abs=0.03)  # other draws of the same rows
+
+
+def test_a_row_is_in_one_group_of_each_kind_and_may_be_in_none():
+    lines = [
+        sample(1.0, 0, groups={"order": "0", "deception": "yes"}),
+        sample(0.0, 1, groups={"order": "1", "deception": "yes"}),
+        sample(None, 2, groups={"order": "1"}),
+        sample(0.5, 3, groups={}),
+    ]
+    found = breakdown(lines, ACCURACY)
+    assert list(found) == ["order", "deception"]
+    assert found["order"] == [
+        Group("0", 1, 1, 1.0, None, 0, (1.0, 1.0)),
+        Group("1", 2, 2, 0.0, None, 1, (0.0, 0.5)),
+    ]
+    assert found["deception"][0].rows == 2 and len(found["deception"]) == 1
+
+
+def test_the_order_of_the_journal_changes_nothing_and_the_seed_does():
+    lines = of_rows([(str(n % 3), [n / 30]) for n in range(30)])
+    want = breakdown(lines, ACCURACY)
+    assert all(breakdown(shuffled(lines, seed), ACCURACY) == want for seed in range(3))
+    assert breakdown(lines, ACCURACY, seed=1) != want
+    middles = [sum(group.interval) / 2 - group.mean for group in want["order"]]
+    assert max(middles) - min(middles) > 1e-9  # groups of equal spread are drawn independently
+
+
+def test_numbers_are_ordered_as_numbers():
+    assert sorted(["10", "2", "b 10", "b 9", "B", "a", "1.5", "0"], key=natural) == [
+        *("0", "1.5", "2", "10", "a", "B", "b 9", "b 10"),
+    ]
+
+
+def test_a_set_that_tells_nothing_has_no_groups():
+    assert breakdown(numbered([1.0, 0.0], "lifechoices"), ACCURACY) == {}
+    assert breakdown([], ACCURACY) == {}
+
+
+def test_the_groups_of_a_task_arrive():
+    found = breakdown(numbered([float(n < 5) for n in range(10)]), ACCURACY)
+    assert [(group.value, group.mean) for group in found["order"]] == [(str(n), 0.5) for n in range(5)]

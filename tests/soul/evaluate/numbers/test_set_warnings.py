@@ -1,0 +1,66 @@
+"""Signs that a score is not what the model can do.
+
+Promise under test: a set in which every row scores 0 and one whose answers were mostly unreadable are called so, each
+with its number and what to look at, in terminal, Markdown and report; a set that is merely weak is not.
+"""
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from soul.evaluate.numbers.breakdown import breakdowns
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.set_warnings import warnings_of
+from soul.evaluate.report import html
+from soul.evaluate.tables import table
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import TOM, numbered
+
+
+def result(rewards, of=TOM, **other):
+    return summarise(numbered(rewards, of, **other), [of]).sets[of]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "of", "titles"),
+    [
+        ([0.0] * 5, TOM, ["Every row scores exactly 0"]),
+        ([0.0] * 5 + [None], TOM, ["Every row scores exactly 0"]),  # failed samples score nothing
+        ([0.0] * 4, TOM, []),  # so few rows may all be wrong
+        ([0.0] * 30 + [1.0], TOM, []),
+        ([1.0] * 9, TOM, []),
+        ([None] * 9, TOM, []),
+        ([-3 / 7] * 9, "sotopia", ["Every row scores exactly -42.9"]),
+        ([0.0] * 9, "sotopia", ["Every row scores exactly 0"]),
+        ([0.1] * 9, "sotopia", []),
+    ],
+)
+def test_a_set_that_scores_exactly_nothing_is_called_so(rewards, of, titles):
+    assert [warning.title for warning in warnings_of(result(rewards, of, metrics={"overall": 0.0}))] == titles
+
+
+@pytest.mark.parametrize(("answered", "warned"), [(0.0, True), (0.79, True), (0.8, False), (1.0, False)])
+def test_a_set_whose_answers_could_not_be_read_is_called_so(answered, warned):
+    found = warnings_of(result([1.0, 0.0], metrics={"answered": answered}))
+    assert [warning.detail for warning in found] == ([f"{100 * answered:.0f} % read"] if warned else [])
+
+
+def test_every_table_says_it_once_and_for_all_sets(tmp_path):
+    lines = numbered([0.0] * 6) + numbered([0.0] * 7, "paratomi") + numbered([0.0, 1.0], "fantom")
+    run = finished_run(tmp_path, lines)
+    results = summarise(run.samples, run.sets)
+    console = Console(file=StringIO(), width=110, color_system=None)
+    console.print(table.rich_table(results, width=110))
+    report = html(run, results, breakdowns(run, results))
+    shown = {
+        "terminal": console.file.getvalue(),
+        "markdown": table.markdown(results),
+        "report": re.sub(r"<[^>]+>", "", report.partition("<table")[0]),
+    }
+    for where, text in shown.items():
+        said = " ".join(text.split())
+        assert said.count("Every row scores exactly 0: hitom (6 rows), paratomi (7 rows). Open a few") == 1, where
+        assert "fantom (" not in said, where
+    assert report.count('class="set-line warned"') == 2 and 'href="#samples?set=paratomi"' in report

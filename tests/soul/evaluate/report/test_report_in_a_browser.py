@@ -1,0 +1,390 @@
+"""The report as a reader uses it, in headless Chromium, opened from the disk.
+
+Promise under test: it sorts, filters, opens and links; hostile text stays text; nothing leaves the page; it can be read
+in the dark, on a narrow screen and on paper.
+"""
+
+import re
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import quote
+
+import pytest
+
+from soul.evaluate.numbers.breakdown import breakdowns
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.report import write_html
+from soul.evaluate.tables import table
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import TOM
+from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener, until
+from tests.soul.evaluate.report.hostile_samples import HOSTILE, MINE, lines
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = needs_a_browser
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    run = finished_run(tmp_path_factory.mktemp("run"), lines())
+    found = summarise(run.samples, run.sets)
+    return write_html(run, found, breakdowns(run, found))
+
+
+@pytest.fixture
+def opened(browser, report):
+    """Opens the report; at the end nothing has been asked for but the file, and nothing went wrong in it."""
+    with opener(browser, report) as open_:
+        yield open_
+
+
+def samples(page, **filters):
+    page.click("#to-samples")
+    found(page, "267 samples")
+    for name, value in filters.items():
+        page.locator(f"[name={name}]").fill(value) if name in ("text", "low", "high") else page.select_option(
+            f"[name={name}]", value
+        )
+    return page
+
+
+def sets_shown(page):
+    return [name for name in page.locator("#results-table .opener:visible").all_inner_texts()]
+
+
+# ---- the table
+
+
+def test_a_column_sorts_down_and_up_and_back_to_the_cards_order(opened):
+    page = opened()
+    order = table.ordered(["hitom", "sotopia", "fantom", MINE])
+    assert sets_shown(page) == order == ["sotopia", "fantom", "hitom", MINE]
+    head = page.locator("#results-table > thead th", has_text="score")
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert sets_shown(page) == ["hitom", MINE, "sotopia", "fantom"]  # 50.3, 50.0, 10.0; none comes last
+    assert not page.locator("tr.dimension:visible").count()
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert sets_shown(page) == ["sotopia", MINE, "hitom", "fantom"]
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "none" and sets_shown(page) == order
+    assert page.locator("tr.dimension:visible").count() == 3
+    page.click("#results-table > thead >> text=invalid")
+    assert sets_shown(page)[:2] == ["fantom", "sotopia"] and head.get_attribute("aria-sort") == "none"
+    assert page.locator(".averages").inner_text().startswith("macro average, 3 of 4 sets")
+
+
+def test_an_opened_line_shows_its_groups_and_leads_to_their_samples(opened):
+    page = opened()
+    opener = page.locator("button.opener", has_text="hitom")
+    assert opener.get_attribute("aria-expanded") == "false"
+    opener.focus()
+    page.keyboard.press("Enter")
+    assert opener.get_attribute("aria-expanded") == "true"
+    detail = page.locator("tr.detail:visible")
+    groups = detail.locator("table", has_text="By order of belief").locator("tbody th").all_inner_texts()
+    assert groups == [str(value) for value in range(12)]
+    page.click("#results-table > thead >> text=score")  # what is open moves with its line
+    assert page.locator("tr.set-line", has_text="hitom").evaluate("row => row.nextElementSibling.hidden") is False
+    detail.locator("button.link", has_text=re.compile("^11$")).click()
+    found(page, "21 of 267 samples")
+    assert {int(n) % 12 for n in column(page, "number")} == {11} and page.input_value("[data-kind=order]") == "11"
+    page.go_back()
+    detail.locator("button.link", has_text="timeout").click()
+    found(page, "65 of 267 samples")
+    assert page.input_value("[name=state]") == "cause:timeout" and page.input_value("[name=set]") == TOM
+
+
+def test_published_columns_can_be_chosen(opened):
+    page = opened()
+    visible = page.locator("#results-table > thead th.published:visible")
+    before = visible.count()
+    page.click("#choose summary")
+    page.check("text=Gemini 3.1 Pro")
+    page.uncheck("#published >> text=GPT 5.5")
+    assert before == visible.count() == 5
+    assert "Gemini 3.1 Pro" in visible.all_inner_texts()[0]
+    (sotopia,) = page.locator("tr.set-line", has_text="sotopia").all()
+    assert sotopia.locator("td.published:visible").first.inner_text() == "27.8"
+
+
+# ---- the samples
+
+
+def test_samples_are_filtered(opened):
+    page = samples(opened(), set="sotopia")
+    found(page, "3 of 267 samples")
+    page.select_option("[name=state]", "failed")
+    found(page, "1 of 267 samples")
+    assert column(page, "reward") == ["–"] and column(page, "state") == ["timeout"]
+    page.click("text=Clear")
+    found(page, "267 samples")
+    assert page.input_value("[name=set]") == "" and not page.locator("[data-kind]").count()
+    page.select_option("[name=state]", "contentless")
+    found(page, "1 of 267 samples")
+    page.select_option("[name=state]", "")
+    page.fill("[name=low]", "10")
+    page.fill("[name=high]", "50")
+    found(page, "67 of 267 samples")  # hitom's 65 of 50.0, sotopia's 30.0 and 25.0; none that failed
+    page.select_option("[name=set]", TOM)
+    page.select_option("[data-kind=order]", "3")
+    found(page, "22 of 267 samples")
+
+
+def test_a_search_reads_all_texts_of_a_sample(opened):
+    page = samples(opened())
+    counts = {"ZEBRA-cross": 1, "unicorn SLEPT": 1, "<img src=x": 1, "\u2028 & \" '": 1, "it hung": 67, "nowhere": 0}
+    for text, count in counts.items():
+        page.fill("[name=text]", text)
+        found(page, f"{count} of 267 samples")
+
+
+def test_a_column_of_the_list_sorts_and_pages_turn(opened):
+    page = samples(opened())
+    assert page.inner_text("#page") == "1 / 3" and len(column(page, "set")) == 100
+    page.click("#list thead >> text=score")
+    assert column(page, "reward")[0] == "-10.0"
+    page.click("#list thead >> text=score")
+    assert column(page, "reward")[0] == "100.0"
+    assert page.locator("#list th.reward").get_attribute("aria-sort") == "descending"
+    page.click("#page-on")
+    page.click("#page-on")
+    assert page.inner_text("#page") == "3 / 3" and len(column(page, "set")) == 67
+    assert column(page, "reward")[-1] == "–" and page.locator("#page-on").is_disabled()
+
+
+def test_a_sample_opens_and_shows_all_of_it_as_text(opened):
+    page = samples(opened(), state="contentless")
+    found(page, "1 of 267 samples")
+    page.click("#list tbody td.set a")
+    page.wait_for_selector("#sample .score")
+    shown = HOSTILE.replace("\ud83d", "\ufffd")
+
+    def texts(where):
+        return [text.replace("\ud83d", "\ufffd") for text in page.locator(where).all_text_contents()]
+
+    assert texts("#sample .turn.assistant .said") == [shown, "(nothing)"]
+    assert texts("#sample .turn.system .said") == texts("#sample blockquote") == [shown]
+    assert texts("#sample .record dt") == texts("#sample .record dd") == [shown]
+    assert texts("#sample .metrics dt") == [shown] and shown in texts("#sample table.part th")
+    assert texts("#sample h3")[0] == f"Seat {shown}"
+    assert not page.locator("#sample .turn.system .said").is_visible()  # collapsed
+    page.click("#sample .turn.system summary")
+    assert page.locator("#sample .turn.system .said").is_visible()
+    user = page.locator("#sample .turn.user .said")
+    assert len(user.text_content()) < 1100
+    page.click("text=Show all 5,000 characters")
+    assert len(user.text_content()) == 5000
+    assert page.locator("img").count() == 0
+    assert page.locator("script:not([type])").count() == 0
+
+
+def test_a_failed_sample_shows_why(opened):
+    page = opened(f"#{TOM}/2/0")
+    page.wait_for_selector("#sample .failure")
+    said = page.inner_text("#sample .verdict")
+    assert "No verdict" in said and "The judge failed: timeout." in said and "it hung" in said
+
+
+def test_a_link_opens_one_sample(opened):
+    page = opened(f"#{quote(MINE, safe='')}/1/0")
+    page.wait_for_selector("#sample .score")
+    assert page.inner_text("#sample .score strong") == "75.0"
+    page.click("#sample [aria-label=Close]")
+    assert page.url.endswith("#samples?page=3") and not page.locator("#sample").is_visible()
+    page.goto(page.url.replace("#samples?page=3", f"#{TOM}/259/0"))
+    page.wait_for_selector("#sample .score")
+    assert page.inner_text("#page") == "3 / 3"  # the list turns to it
+    assert page.locator("#list tr[aria-current=true] td.number").inner_text() == "259"
+    page.goto(page.url.replace("/259/", "/999/"))
+    found(page, f"There is no {TOM}/999/0 among these samples.")
+
+
+def test_the_keys_move_close_and_search(opened):
+    page = samples(opened(), set=TOM)
+    found(page, "261 of 267 samples")
+    page.locator("[name=set]").blur()
+    page.keyboard.press("ArrowDown")
+    until(lambda: page.url.endswith(f"#{TOM}/0/0?set={TOM}"))
+    page.click("#list tbody tr:nth-child(98) a")
+    until(lambda: "row 97" in page.inner_text("#sample h2"))
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    until(lambda: "row 100" in page.inner_text("#sample h2"))
+    assert page.inner_text("#page") == "2 / 3" and page.url.endswith(f"#{TOM}/100/0?set={TOM}")
+    page.keyboard.press("ArrowLeft")
+    until(lambda: "row 99" in page.inner_text("#sample h2"))
+    page.keyboard.press("Escape")
+    assert not page.locator("#sample").is_visible()
+    assert page.evaluate("document.activeElement.textContent") == TOM  # back where it was
+    page.keyboard.press("/")
+    page.keyboard.type("zebra/")
+    assert page.input_value("[name=text]") == "zebra/"
+    page.keyboard.press("ArrowDown")  # in a field it is the field's
+    assert not page.locator("#sample").is_visible()
+
+
+def test_the_browsers_way_back_leads_to_the_table(opened):
+    page = opened()
+    page.evaluate("scrollTo(0, 150)")
+    page.click("#to-samples")
+    found(page, "267 samples")
+    page.click("#list tbody tr:nth-child(2) td.reward")
+    page.wait_for_selector("#sample .score")
+    page.go_back()
+    until(lambda: not page.locator("#sample").is_visible())
+    page.go_back()
+    assert page.locator("#results-table").is_visible()
+
+
+# ---- what it looks like
+
+
+def luminance(colour):
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(opened, scheme):
+    page = opened(f"#{TOM}/2/0", color_scheme=scheme)
+    page.wait_for_selector("#sample .failure")
+    behind = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert (behind > 0.8) if scheme == "light" else (behind < 0.02)
+    for where in (
+        "body",
+        "nav .of",
+        "#sample .score strong",
+        "#sample .tags",
+        ".small",
+        "#list td.given .last",
+        "#filters label",
+    ):
+        ink = luminance(page.locator(where).first.evaluate("element => getComputedStyle(element).color"))
+        contrast = (max(ink, behind) + 0.05) / (min(ink, behind) + 0.05)
+        assert contrast >= 4.5, f"{where}: {contrast:.1f}"
+
+
+@pytest.mark.parametrize("width", [320, 390, 820, 1280])
+def test_no_screen_is_too_narrow(opened, width):
+    page = opened(width=width, height=800)
+
+    def fits():
+        return page.evaluate("document.documentElement.scrollWidth") <= width
+
+    page.click("#choose summary")
+    page.click("button.opener >> text=hitom")
+    assert fits()
+    page.click("#to-samples")
+    found(page, "267 samples")
+    assert fits()
+    page.select_option("[name=state]", "contentless")
+    found(page, "1 of 267 samples")
+    page.click("#list tbody td.set a")
+    page.wait_for_selector("#sample .score")
+    if width < 1000:  # it covers the list, and has the focus
+        until(lambda: page.evaluate("document.activeElement.id") == "sample")
+    page.click("#sample .record summary")
+    assert fits() and page.locator("#sample").evaluate("pane => pane.scrollWidth <= pane.clientWidth")
+    if width < 1000:
+        page.keyboard.press("Escape")
+        assert page.locator("#list").is_visible() and not page.locator("#sample").is_visible()
+
+
+def test_the_table_prints(opened, tmp_path):
+    page = opened()
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible() and page.locator("#results-table").is_visible()
+    page.pdf(path=tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_every_control_has_a_name(opened):
+    page = opened(f"#{TOM}/0/0")
+    page.wait_for_selector("#sample .score")
+    unnamed = page.evaluate("""() => {
+        const labels = (e) => [...(e.labels ?? [])].map((label) => label.textContent).join();
+        const named = (e) => (e.getAttribute("aria-label") || e.textContent || labels(e)).trim() !== "";
+        const all = [...document.querySelectorAll("button, a, input, select, summary")];
+        return [all.length, all.filter((e) => !named(e)).map((e) => e.outerHTML)];
+    }""")
+    assert unnamed[0] > 150 and not unnamed[1]
+    assert page.locator("th:not([scope])").count() == 0
+
+
+def test_the_table_can_be_read_without_a_script(browser, report):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert "Without JavaScript" in page.inner_text(".notice")
+    assert "50.0" in page.locator("tr.set-line", has_text=MINE).inner_text()
+    context.close()
+
+
+# ---- what it may not do
+
+
+@contextmanager
+def serving(report):
+    """A server on this machine with the report and an empty page, which counts who comes for what is neither."""
+    pages, came = {"/report": report.read_bytes(), "/empty": b"<!doctype html>"}, []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            path = self.path.partition("?")[0]
+            if path not in pages:
+                came.append(path)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(pages.get(path, b""))
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", came
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+TRIES = {
+    "fetch": "url => fetch(url).then(() => 'got', () => 'refused')",
+    "image": "url => new Promise((done) => { const i = new Image(); i.onload = i.onerror = done; i.src = url; })",
+    "frame": "url => { const f = document.createElement('iframe'); f.src = url; document.body.append(f); }",
+    "style": "url => { document.body.style.backgroundImage = `url(${url})`; }",
+    "script": "url => { const s = document.createElement('script'); document.body.append(s); s.src = url; }",
+    "form": "url => { const f = document.createElement('form'); f.action = url; document.body.append(f); f.submit(); }",
+}
+
+
+@pytest.mark.parametrize("way", TRIES)
+def test_even_a_script_in_the_page_could_send_nothing(browser, report, way):
+    with serving(report) as (origin, came):
+        page = browser.new_page()
+        page.goto(f"{origin}/report")
+        with suppress(playwright.Error):  # Trusted Types raise where other rules refuse in silence
+            page.evaluate(TRIES[way], f"{origin}/taken")
+        page.wait_for_timeout(300)
+        assert not came
+        page.goto(f"{origin}/empty")  # from a page without the policy it arrives
+        page.evaluate(TRIES[way], f"{origin}/taken")
+        until(lambda: "/taken" in came)
+        page.close()
+
+
+def test_markup_that_reached_the_page_would_not_run(browser, report):
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    with pytest.raises(playwright.Error, match="TrustedHTML"):
+        page.evaluate("document.body.innerHTML = '<img src=x onerror=\"window.ran = 1\">'")
+    assert page.evaluate("window.ran === undefined")
+    page.close()

@@ -1,0 +1,238 @@
+"""Evaluating over real HTTP: every sample once, whatever happens in between; the same rows for every model."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from soul import examples
+from soul.errors import BadSettings
+from soul.evaluate.run import engine, preflight
+from soul.evaluate.run.journal import Journal
+from soul.evaluate.run.runner import Taking, still_to_take
+from soul.evaluate.run.settings import EvaluationSettings, choose_sets, find_sets, how_to_build, items
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.judge import GatewaySettings
+from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized
+from tests.killed import killed_and_finished
+
+ROOT = Path(__file__).resolve().parents[4]
+SETS = ("hitom", "sotopia")
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write_sets(tmp_path / "data")
+
+
+def write_sets(folder, rows=12):
+    for name in SETS:
+        for path in choose(folder, name):
+            write([name], rows, path)
+    return folder
+
+
+def choose(folder, name):
+    from soul.tasks import SETS as ALL
+
+    return [folder / "sim_eval_data" / f"{ALL[name].file}.parquet"]
+
+
+def settings_of(url, data, **changes):
+    endpoint = {"base_url": url, "api_key_env": "none", "structured": "json_schema", "max_attempts": 1}
+    gateway = GatewaySettings.of({"judge": endpoint})
+    policy = gateway.judge.model_copy(update={"model": "under-test", "concurrency": 8})
+    return EvaluationSettings(policy=policy, gateway=gateway, sets=choose_sets(list(SETS), data), **changes)
+
+
+def policy_or_judge(request):
+    """The model under test plays as the oracle of hitom would not: it always says B, or leaves."""
+    if request.body["model"] != "under-test":
+        return answer(request)
+    return Text('{"action_type": "leave", "argument": ""}' if len(request.messages) > 1 else "<answer>B</answer>")
+
+
+def evaluated(fake, data, folder, retry_failed=False, **changes):
+    settings = settings_of(fake.url, data, **changes)
+    journal = Journal(folder)
+    seen = []
+    try:
+        todo = still_to_take(items(settings), journal.samples, Taking(retry_failed))
+        asyncio.run(engine.evaluate(settings, todo, journal, folder, seen.append))
+    finally:
+        journal.close()
+    return list(journal.samples.values()), seen
+
+
+def test_every_sample_is_taken_once_and_scored_by_its_task(data, tmp_path):
+    with FakeOpenAI(policy_or_judge) as fake:
+        samples, seen = evaluated(fake, data, tmp_path / "run", n=2)
+        played = [r for r in fake.requests if r.body["model"] == "under-test"]
+    assert len(samples) == len(seen) == 48 and not fake.errors
+    example = examples.load("hitom")
+    for sample in samples:
+        if sample["set"] == "hitom":
+            gold = example.player("oracle", example.row(sample["number"]))([])
+            assert sample["draft"]["reward"] == float("<answer>B</answer>" in gold)
+        assert sample["draft"]["valid"] and sample["usage"]["policy"]["requests"] >= 1
+    assert sum(sample["usage"]["policy"]["requests"] for sample in samples) == len(played)
+
+
+def test_a_rerun_takes_what_is_missing_and_nothing_else(data, tmp_path):
+    with FakeOpenAI(policy_or_judge) as fake:
+        first, _ = evaluated(fake, data, tmp_path / "run", limit=3)
+        before = len(fake.requests)
+        again, seen = evaluated(fake, data, tmp_path / "run", limit=3)
+        assert (again, seen) == (first, []) and len(fake.requests) == before
+        more, seen = evaluated(fake, data, tmp_path / "run", limit=5)
+    assert len(more) == 10 and len(seen) == 4 and first == more[:6]
+
+
+def test_what_an_endpoint_failed_is_counted_and_taken_again_by_the_same_command(data, tmp_path):
+    down = True
+
+    def script(request):
+        is_play = request.body["model"] == "under-test" and "Story:" in request.text
+        return ServerError(status=500) if down and is_play and request.number % 2 else policy_or_judge(request)
+
+    with FakeOpenAI(script) as fake:
+        samples, _ = evaluated(fake, data, tmp_path / "run")
+        failed = {sample["number"] for sample in samples if not sample["draft"]["valid"]}
+        assert failed and all(sample["draft"]["reward"] is None for sample in samples if not sample["draft"]["valid"])
+        down = False
+        samples, seen = evaluated(fake, data, tmp_path / "run")
+    assert {sample["number"] for sample in seen} == failed
+    assert len(samples) == 24 and all(sample["draft"]["valid"] for sample in samples)
+
+
+def test_a_refused_key_stops_the_run_and_keeps_what_is_there(data, tmp_path):
+    def script(request):
+        return Unauthorized() if request.number > 30 else policy_or_judge(request)
+
+    with FakeOpenAI(script) as fake, pytest.raises(engine.Stopped, match="Run the same command to continue"):
+        evaluated(fake, data, tmp_path / "run")
+    journal = Journal(tmp_path / "run")
+    assert journal.samples and all(sample["draft"]["valid"] for sample in journal.samples.values())
+
+
+def test_a_model_that_cannot_be_asked_is_said_before_any_sample(data, tmp_path):
+    with FakeOpenAI(Unauthorized()) as fake, pytest.raises(preflight.BadPolicy, match="OPENAI_AGENT_API_KEY"):
+        settings = settings_of(fake.url, data)
+        preflight.check(settings, items(settings))
+
+
+def test_what_the_model_cuts_off_or_refuses_is_judged_as_it_is(data, tmp_path):
+    from soul.testing import Empty, Refusal, Truncated
+
+    for reply in (Truncated(), Refusal(), Empty()):
+        with FakeOpenAI(lambda r, reply=reply: reply if "Story:" in r.text else policy_or_judge(r)) as fake:
+            samples, _ = evaluated(fake, data, tmp_path / type(reply).__name__, limit=2)
+        assert len(samples) == 4 and all(sample["draft"]["valid"] for sample in samples), reply
+
+
+def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
+    def start(budget, limit):
+        base = settings_of(fake.url, data, limit=limit)
+        judge = {**base.gateway.judge.model_dump(exclude_none=True), "api_key_env": "none"}
+        priced = {"price_in": 1000.0, "price_out": 1000.0, "budget_usd": budget}  # a dollar for a thousand tokens
+        settings = base.model_copy(update={"gateway": GatewaySettings.of({"judge": {**judge, **priced}})})
+        journal = Journal(tmp_path / "run")
+        try:
+            todo = still_to_take(items(settings), journal.samples)
+            asyncio.run(engine.evaluate(settings, todo, journal, tmp_path / "run", lambda sample: None))
+        finally:
+            journal.close()
+
+    def asked():
+        return sum(request.body["model"] != "under-test" for request in fake.requests)
+
+    with FakeOpenAI(policy_or_judge) as fake:
+        start(budget=1000.0, limit=4)
+        before = asked()
+        assert before > 0
+        with pytest.raises(engine.Stopped, match="of judge.budget_usd=.1.50 are spent"):
+            start(budget=1.5, limit=12)
+        assert asked() == before
+
+
+def test_the_rows_of_a_limit_are_seeded_nested_and_the_same_for_every_model(data):
+    def numbers(**changes):
+        found = items(settings_of("http://127.0.0.1:1/v1", data, **changes))
+        return {name: {item.row.number for item in found if item.set == name} for name in SETS}
+
+    assert numbers(limit=4) == numbers(limit=4) and numbers(limit=4) != numbers(limit=4, seed=1)
+    assert all(numbers(limit=4)[name] < numbers(limit=9)[name] for name in SETS)
+    assert all(len(found) == 12 for found in numbers().values())
+
+
+def test_a_changed_model_judge_or_option_is_another_run(data, tmp_path):
+    base = settings_of("http://127.0.0.1:1/v1", data)
+    other = base.gateway.judge.model_copy(update={"model": "other"})
+    changes = [
+        {"policy": base.policy.model_copy(update={"temperature": 0.5})},
+        {"gateway": base.gateway.model_copy(update={"roles": {**base.gateway.roles, "judge": other}})},
+        {"tasks": {"mirrorbench": {"assistant": "model"}}},
+        {"policy": base.policy.model_copy(update={"base_url": "http://127.0.0.1:2/v1"})},
+    ]
+    folders = {base.model_copy(update=change).folder(tmp_path, "x") for change in [{}, *changes]}
+    assert len(folders) == 5
+    same = [{"limit": 3}, {"n": 4}, {"seed": 9}, {"policy": base.policy.model_copy(update={"concurrency": 99})}]
+    assert {base.model_copy(update=change).folder(tmp_path, "x") for change in same} <= folders
+    assert "sk-" not in json.dumps(base.identity())
+
+
+def test_a_line_that_a_crash_cut_short_is_dropped(data, tmp_path):
+    with FakeOpenAI(policy_or_judge) as fake:
+        evaluated(fake, data, tmp_path / "run", limit=2)
+    path = tmp_path / "run" / "samples.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:40])
+    journal = Journal(tmp_path / "run")
+    assert len(journal.samples) == 2 and path.read_bytes() == b"".join(lines[:2])
+    journal.close()
+
+
+def test_an_unknown_set_and_a_missing_file_are_named(tmp_path):
+    with pytest.raises(BadSettings, match="no evaluation set 'hitomm'"):
+        choose_sets(["hitomm"], tmp_path)
+    with pytest.raises(BadSettings, match="No file for hitom .*DATA_DIR.*data.sets"):
+        choose_sets(["hitom"], tmp_path)
+    with pytest.raises(BadSettings, match="no file mine.parquet"):
+        choose_sets(["mine.parquet"], tmp_path)
+
+
+def test_sets_without_a_file_are_left_out_where_that_is_allowed(data):
+    found, missing = find_sets(["hitom", "coser", "alignx_ugc"], data)
+    assert list(found) == ["hitom"] and list(missing) == ["coser", "alignx_ugc"]
+    (coser, alignx) = how_to_build(missing)
+    assert str(data / "sim_eval_data" / "coser_val.parquet") in coser and "docs/tasks/coser.md" in coser
+    assert all(
+        (ROOT / line.partition("(")[2].split()[0]).is_file() for line in how_to_build(find_sets([], data).missing)
+    )
+    with pytest.raises(BadSettings, match="coser: no "):
+        choose_sets(["hitom", "coser"], data)  # whoever needs all of them
+
+
+def test_kill_9_at_any_moment_loses_nothing_and_asks_nothing_twice(data, tmp_path):
+    """Killed three times on its way; in the end the journal holds every sample once, and no sample was taken twice."""
+    write_sets(data, rows=40)
+
+    def slow(request):
+        reply = policy_or_judge(request)
+        return Text(reply.content, delay=0.03) if isinstance(reply, Text) else reply
+
+    with FakeOpenAI(slow) as fake:
+        words = ["hitom", "policy.model=under-test", f"policy.base_url={fake.url}", "policy.concurrency=1"]
+        words += [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--data", str(data), "--out", str(tmp_path)]
+        command = [sys.executable, "-m", "soul.evaluate", *words]
+        killed_and_finished(command, tmp_path, "*/samples.jsonl", at=(5, 15, 25))
+        stories = [r.text for r in fake.requests if "Story:" in r.text]
+    (path,) = tmp_path.glob("*/samples.jsonl")
+    keys = [(line["set"], line["number"], line["sample"]) for line in map(json.loads, path.open())]
+    assert len(keys) == len(set(keys)) == 40
+    assert len(stories) <= 40 + 3 * 2  # what was under way when it was killed: two sessions a slot
+    assert os.path.exists(path.parent / "results.json") and "hitom" in (path.parent / "table.md").read_text()

@@ -1,0 +1,116 @@
+"""A full disk, a second process: one paragraph each; the journal keeps whole lines, the other's run is untouched."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soul.errors import FolderInUse, OutOfSpace
+from soul.evaluate import __main__ as command_line
+from soul.evaluate.run.journal import Journal
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.files.folder_lock import FolderLock
+from soul.files.whole_file import write_whole
+from soul.testing import FakeOpenAI
+
+ROOM = 5000  # bytes that the disk still takes
+
+
+class SmallDisk(io.FileIO):
+    """A file on a disk with ROOM bytes: it takes a part of what does not fit, then nothing."""
+
+    def write(self, data: Any, /) -> int:
+        room = ROOM - os.fstat(self.fileno()).st_size
+        if room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(bytes(data)[:room])
+
+
+def on_small_disk(journal: Journal) -> Journal:
+    journal._file.close()
+    journal._file = SmallDisk(journal.path, "ab")
+    return journal
+
+
+def sample(number: int) -> dict[str, Any]:
+    return {"set": "hitom", "number": number, "sample": 0, "text": "x" * 1000}
+
+
+def test_the_journal_ends_with_its_last_whole_line_and_goes_on_once_there_is_room(tmp_path: Path) -> None:
+    journal = on_small_disk(Journal(tmp_path))
+    with pytest.raises(OutOfSpace, match=f"no space left in {tmp_path}"):
+        for number in range(10):
+            journal.add(sample(number))
+    journal.close()
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    assert [json.loads(line)["number"] for line in lines] == [0, 1, 2, 3] and lines[-1].endswith(b"\n")
+    again = Journal(tmp_path)
+    again.add(sample(4))
+    again.close()
+    assert len(Journal(tmp_path).samples) == 5
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path) -> Any:
+    write(["hitom"], 6, tmp_path / "stories.parquet")
+
+    def run(url: str) -> int:
+        words = ["policy.model=m", f"policy.base_url={url}", "policy.api_key_env=none", "--out", str(tmp_path / "out")]
+        return command_line.main([str(tmp_path / "stories.parquet"), *words])
+
+    return run
+
+
+def test_a_command_on_a_full_disk_ends_with_one_paragraph(
+    evaluate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = Journal.__init__
+
+    def small(self: Journal, folder: Path) -> None:
+        opened(self, folder)
+        on_small_disk(self)
+
+    with FakeOpenAI(answer) as fake:
+        with monkeypatch.context() as patched:
+            patched.setattr(Journal, "__init__", small)
+            assert evaluate(fake.url) == 1
+        err = capsys.readouterr().err
+        assert err.strip().startswith("OutOfSpace: no space left in ") and len(err.strip().splitlines()) == 1
+        (journal,) = (tmp_path / "out").glob("*/samples.jsonl")
+        kept = [json.loads(line)["number"] for line in journal.open()]
+        assert 0 < len(kept) < 6 and not (journal.parent / "results.json").exists()
+        assert evaluate(fake.url) == 0
+        assert f"{len(kept)} samples are there, {6 - len(kept)} to take" in capsys.readouterr().out
+
+
+def test_a_file_that_does_not_fit_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    write_whole(path, "old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError):
+        write_whole(path, "new and longer")
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["results.json"]
+
+
+def test_a_second_start_names_the_first(evaluate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeOpenAI(answer) as fake:
+        assert evaluate(fake.url) == 0
+        (folder,) = (tmp_path / "out").iterdir()
+        before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != ".lock"}
+        capsys.readouterr()
+        with FolderLock(folder, "evaluation"):
+            assert evaluate(fake.url) == FolderInUse.exit_code
+        err = capsys.readouterr().err
+    assert f"{folder} is in use by process {os.getpid()} on host" in err and "(evaluation, " in err
+    assert before == {path: path.read_bytes() for path in before}

@@ -1,0 +1,125 @@
+"""Ctrl-C (exit code 130) and SIGTERM (143) at any moment: one line, no traceback; the same command goes on.
+
+Real processes get a real signal: while modules are imported, before the first sample, in the middle of the samples, and
+while a server is loaded, asked and stopped.
+"""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from soul.examples.__main__ import write
+from soul.testing import FakeOpenAI, Hang, Text
+from tests.agents.evaluate.test_local import alive, bin, starts, until  # noqa: F401 - a fixture
+from tests.agents.evaluate.vllm_replaced import model
+
+ROOT = Path(__file__).resolve().parents[4]
+PYTHON = sys.executable
+ROWS = 24
+
+
+@pytest.fixture
+def stories(tmp_path):
+    write(["hitom"], ROWS, tmp_path / "stories.parquet")
+    return tmp_path / "stories.parquet"
+
+
+def api(url, stories, out):
+    words = ["policy.model=under-test", f"policy.base_url={url}", "policy.concurrency=2"]
+    words += [f"judge.base_url={url}", "judge.api_key_env=none", "--out", str(out)]
+    return [PYTHON, "-m", "soul.evaluate", str(stories), *words]
+
+
+def started(command, **environment):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+    return subprocess.Popen(command, **pipes, **environment)
+
+
+def interrupted(process, ready, presses=1, sign=signal.SIGINT):
+    """Press Ctrl-C (or send `sign`) when it is ready; what it printed and its exit code."""
+    try:
+        until(lambda: ready() or process.poll() is not None, 60)
+        assert process.poll() is None, process.stderr.read()
+        for _ in range(presses):
+            process.send_signal(sign)
+            time.sleep(0.5)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def samples(out):
+    return [json.loads(line) for path in out.glob("*/samples.jsonl") for line in path.open()]
+
+
+@pytest.mark.parametrize("sign, name", [(signal.SIGINT, "Interrupted"), (signal.SIGTERM, "Terminated")])
+def test_in_the_middle_of_the_samples(stories, tmp_path, sign, name):
+    out = tmp_path / "out"
+    with FakeOpenAI(lambda request: Text("<answer>B</answer>", delay=0.1)) as fake:
+        command = api(fake.url, stories, out)
+        code, _, err = interrupted(started(command), lambda: len(samples(out)) >= 5, sign=sign)
+        kept = samples(out)
+        asked = len(fake.requests)
+        again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        played = [request.text for request in fake.requests[asked:] if "Story:" in request.text]
+    assert code == 128 + sign and 5 <= len(kept) < ROWS
+    (folder,) = out.iterdir()
+    kept_text = f"{len(kept)} of {ROWS} samples are kept in {folder}"
+    assert err.strip() == f"{name}: {kept_text}; run the same command to continue."
+    assert again.returncode == 0 and f"{len(kept)} samples are there, {ROWS - len(kept)} to take" in again.stdout
+    assert len(played) == ROWS - len(kept) == len(set(played))
+    assert sorted(sample["number"] for sample in samples(out)) == list(range(ROWS))
+
+
+def test_before_the_first_sample(stories, tmp_path):
+    with FakeOpenAI(lambda request: Hang(600) if "Story:" in request.text else Text("Hello.")) as fake:
+        process = started(api(fake.url, stories, tmp_path / "out"))
+        code, _, err = interrupted(process, lambda: any("Story:" in request.text for request in fake.requests))
+    assert code == 130
+    assert re.fullmatch(rf"\s*Interrupted: 0 of {ROWS} samples are kept in .*; run the same command .*\.\s*", err)
+
+
+@pytest.mark.parametrize("module", ["soul.evaluate", "soul.evaluate.local"])
+def test_while_modules_are_imported(tmp_path, monkeypatch, module):
+    (tmp_path / "pyarrow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}:{ROOT / 'verl'}")
+    process = subprocess.Popen([PYTHON, "-m", module, "hitom"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    until(lambda: (tmp_path / "importing").exists(), 60)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1] == "" and process.returncode == -signal.SIGINT  # 130 in a shell
+
+
+def local(tmp_path, stories):
+    model(tmp_path / "model")
+    words = ["--model", str(tmp_path / "model"), "--out", str(tmp_path / "out"), str(stories)]
+    script = "import sys; from soul.evaluate import local; sys.executable = sys.argv[1]; "
+    script += "sys.exit(local.main(sys.argv[2:]))"
+    words += ["policy.requests_per_minute=2"]  # its own rate keeps the evaluation under way
+    return [PYTHON, "-c", script, str(tmp_path / "bin" / "python"), *words]
+
+
+def test_while_a_server_is_loaded(bin, stories, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("STAND_IN_LOADS_S", "600")
+    code, _, err = interrupted(started(local(tmp_path, stories)), lambda: starts(bin))
+    assert (code, len(err.split("\n")), "0 of 24 samples are kept" in err) == (130, 4, True), err
+    until(lambda: not alive(starts(bin)[0]))
+
+
+def test_while_a_server_is_asked(bin, stories, tmp_path):  # noqa: F811
+    code, _, err = interrupted(started(local(tmp_path, stories)), (bin / "asked.jsonl").exists)
+    assert (code, len(err.split("\n")), "of 24 samples are kept" in err) == (130, 4, True), err
+    until(lambda: not alive(starts(bin)[0]))
+
+
+def test_pressed_again_while_a_stubborn_server_is_stopped(bin, stories, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("STAND_IN_STUBBORN", "1")
+    code, _, err = interrupted(started(local(tmp_path, stories)), (bin / "asked.jsonl").exists, presses=2)
+    assert (code, len(err.split("\n")), "of 24 samples are kept" in err) == (130, 4, True), err
+    until(lambda: not alive(starts(bin)[0]))

@@ -1,0 +1,187 @@
+"""The plan of an evaluation: what it counts, what it assumes, and that a dry run takes and writes nothing."""
+
+import json
+
+import pytest
+
+from soul import tasks
+from soul.errors import BadSettings
+from soul.evaluate import __main__ as command_line
+from soul.evaluate import local
+from soul.evaluate.run import plan, preflight
+from soul.evaluate.run import runner as command
+from soul.evaluate.run.settings import items
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.testing import FakeOpenAI, Text, Unauthorized
+from tests.agents.evaluate.vllm_replaced import install, model
+
+PRICES = ["policy.price_in=1", "policy.price_out=2", "judge.price_in=3", "judge.price_out=4"]
+ROWS = 5
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_the_machine(monkeypatch):
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_AGENT_MODEL", "JUDGE_MODEL_NAME", "ACTOR_MODEL_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def data(tmp_path):
+    for name in ("hitom", "sotopia", "coser", "mirrorbench"):
+        write([tasks.SETS[name].task], ROWS, tmp_path / "data" / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet")
+    return tmp_path / "data"
+
+
+def settings_of(data, *words):
+    given = command.options("test", None).parse_intermixed_args([*words, "policy.model=m", "judge.api_key_env=none"])
+    given.data = data
+    return command_line.settings_of(given)
+
+
+def planned(data, *words, latencies=None, thinking=0):
+    settings = settings_of(data, *words)
+    return plan.plan(settings, items(settings), latencies or {}, thinking)
+
+
+def test_calls_are_counted_by_role_and_set(data):
+    hitom, sotopia, coser = planned(data, "hitom", "sotopia", "coser", "--limit", "3", "--n", "2").sets
+    assert (hitom.rows, hitom.samples) == (3, 6)
+    assert {name: load.calls for name, load in hitom.asked.items()} == {"policy": 6}
+    assert sotopia.calls("policy") == 60 and sotopia.calls("partner") == 60 and sotopia.calls("judge") == 6
+    assert sotopia.models("judge") == "gpt-5-nano" and hitom.models("judge") == ""
+    assert "judge.by_task.coser" in coser.asked and coser.models("judge") == "gpt-5.4"
+    assert coser.calls("environment") == 6 * tasks.load("coser").calls_per_episode["environment"]
+
+
+def test_tokens_of_a_one_turn_task_are_its_prompts_and_an_answer(data):
+    settings = settings_of(data, "hitom")
+    (hitom,) = plan.plan(settings, items(settings), {}).sets
+    characters = sum(len(m["content"]) for i in items(settings) for m in i.row.task.prompt(i.row.row))
+    load = hitom.asked["policy"]
+    assert load.tokens_in == pytest.approx(characters / plan.CHARS_PER_TOKEN)
+    assert load.tokens_out == ROWS * plan.ANSWER_TOKENS
+    thoughtful = planned(data, "hitom", thinking=1000).sets[0].asked["policy"]
+    assert thoughtful.tokens_out == ROWS * (plan.ANSWER_TOKENS + 1000) and thoughtful.tokens_in == load.tokens_in
+
+
+def test_a_dialogue_reads_what_was_said_before_again(data):
+    (sotopia,) = planned(data, "sotopia").sets
+    prompt = sum(
+        len(m["content"]) for i in items(settings_of(data, "sotopia")) for m in i.row.task.prompt(i.row.row)
+    ) / (plan.CHARS_PER_TOKEN * ROWS)
+    # Turn k of the policy reads 2 (k - 1) turns: 0 + 2 + ... + 18 over ten turns.
+    assert sotopia.asked["policy"].tokens_in == pytest.approx(ROWS * (10 * prompt + 90 * plan.TURN_TOKENS))
+
+
+def test_the_price_is_known_where_every_model_has_one(data):
+    known = planned(data, "sotopia", *PRICES)
+    assert plan.cost(known.loads) == pytest.approx(
+        sum(load.tokens_in * load.endpoint.price_in + load.tokens_out * load.endpoint.price_out for load in known.loads)
+        / 1e6,
+        rel=1e-4,
+    )
+    assert plan.cost(planned(data, "sotopia", "coser", *PRICES).loads) is None  # gpt-5.4 has none
+
+
+def test_the_time_is_that_of_the_tightest_limit(data):
+    words = ["hitom", "policy.concurrency=1"]
+    seconds, reason = planned(data, *words, latencies={"policy": 2.0}).seconds()
+    assert seconds == pytest.approx(ROWS * (2 + plan.ANSWER_TOKENS / plan.TOKENS_PER_SECOND))
+    assert "policy.concurrency=1" in reason
+    seconds, reason = planned(data, "hitom", "policy.requests_per_minute=1").seconds()
+    assert seconds == 60 * ROWS and "requests_per_minute" in reason
+    seconds, reason = planned(data, "sotopia").seconds()
+    assert "longest sample" in reason and seconds > 20  # 21 calls, one after the other
+
+
+def test_every_member_of_a_jury_is_planned(data):
+    (sotopia,) = planned(data, "sotopia", "judge.jury=[a,b,c]").sets
+    assert sotopia.models("judge") == "a + b + c" and sotopia.calls("judge") == 3 * ROWS
+
+
+def test_options_that_make_a_task_cheaper_are_priced_beside_it(data, monkeypatch, capsys):
+    task = type(tasks.load("coser"))
+    monkeypatch.setattr(task, "calls_per_episode", {"judge": 4.0, "environment": 18.0})
+    monkeypatch.setattr(task, "cheaper", {"merged=true": {"judge": 1.0, "environment": 18.0}})
+    words = ["coser", *PRICES, "judge.model=one"]
+    whole = planned(data, *words)
+    (coser,) = whole.sets
+    merged = coser.cheaper["merged=true"]
+    assert coser.calls("judge") == 4 * ROWS and merged["judge"].calls == ROWS
+    assert merged["environment"] == coser.asked["environment"] and merged["policy"] == coser.asked["policy"]
+    preflight.show(command.console, settings_of(data, *words), whole)
+    printed = " ".join(capsys.readouterr().out.split())
+    both = [plan.cost(list(loads.values())) for loads in (coser.asked, merged)]
+    assert both[1] < both[0]
+    text = f"coser: 20 judge calls, ${both[0]:.2f} in all; with tasks.coser.merged=true: 5 judge calls, ${both[1]:.2f}."
+    assert text in printed
+
+
+def reply(request):
+    return Text("<answer>B</answer>") if request.body["model"] == "m" else answer(request)
+
+
+def words(fake, data, out, *more):
+    where = [f"policy.base_url={fake.url}", f"judge.base_url={fake.url}", "judge.api_key_env=none"]
+    return ["policy.model=m", *where, "--data", str(data), "--out", str(out), *more]
+
+
+def test_a_dry_run_counts_what_is_there_already(data, tmp_path, capsys):
+    with FakeOpenAI(reply) as fake:
+        assert command_line.main(words(fake, data, tmp_path / "out", "hitom", "--limit", "2")) == 0
+        before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+        capsys.readouterr()
+        assert command_line.main(words(fake, data, tmp_path / "out", "hitom", "--dry-run")) == 0
+        assert command_line.main(words(fake, data, tmp_path / "out", "hitom", "--dry-run", "--limit", "2")) == 0
+    printed = capsys.readouterr().out
+    assert f"{ROWS - 2} samples to take" in printed and "2 samples are there already" in printed
+    assert "0 samples to take" in printed
+    assert before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+
+
+def test_a_rescored_run_asks_its_judges_alone(data, tmp_path, capsys):
+    with FakeOpenAI(reply) as fake:
+        assert command_line.main(words(fake, data, tmp_path / "out", "sotopia", "--limit", "1")) == 0
+        (run,) = (tmp_path / "out").iterdir()
+        asked = len(fake.requests)
+        again = ["--rescore", str(run), "judge.model=other", f"judge.base_url={fake.url}", "judge.api_key_env=none"]
+        assert command_line.main([*again, "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+        assert [r.body["model"] for r in fake.requests[asked:]] == ["other"]
+    printed = capsys.readouterr().out
+    assert "other at" in printed and "│ partner" not in printed.rpartition("Endpoints")[2]
+
+
+def test_a_policy_that_refuses_the_key_is_said_with_the_plan(data, tmp_path, capsys):
+    with FakeOpenAI(lambda r: Unauthorized() if r.body["model"] == "m" else answer(r)) as fake:
+        assert command_line.main(words(fake, data, tmp_path / "out", "hitom", "--dry-run")) == 2
+        assert command_line.main(words(fake, data, tmp_path / "out", "hitom")) == 2
+    told = capsys.readouterr()
+    assert told.err.count("The model under test cannot be asked, auth") == 2 and "Plan: m on 1 sets" in told.out
+    assert "macro average" not in told.out and "│ hitom │ -" not in told.out  # no table of dashes
+
+
+def test_a_local_dry_run_starts_no_server(data, tmp_path, monkeypatch, capsys):
+    started = install(tmp_path, monkeypatch)
+    folders = [str(model(tmp_path / name, name.encode())) for name in ("one", "two")]
+    code = local.main(["hitom", "--model", folders[0], "--model", folders[1], "--data", str(data), "--dry-run"])
+    printed = capsys.readouterr().out
+    assert code == 0 and printed.count("Plan: ") == 2 and "Price: $0.00." in printed
+    assert not list(started.glob("*.json"))
+
+
+def test_a_budget_over_a_judge_without_a_price_is_refused_before_the_first_sample(data, tmp_path, capsys):
+    with FakeOpenAI(reply) as fake:
+        given = words(
+            fake, data, tmp_path / "out", "coser", "judge.budget_usd=1", "judge.price_in=1", "judge.price_out=1"
+        )
+        assert command_line.main(given) == 2
+    assert "Without a price: gpt-5.4" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_words_that_name_sets_and_a_suite_are_refused(data):
+    with pytest.raises(BadSettings, match="not both"):
+        settings_of(data, "hitom", "--suite", "paper")
+    settings = settings_of(data, "--suite", "paper")
+    assert settings.limit == 100 and len(settings.missing) == 6 and settings.suite == "paper"
+    assert json.dumps(settings.identity()) == json.dumps(settings_of(data, "hitom").identity())  # the same run

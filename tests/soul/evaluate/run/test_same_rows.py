@@ -1,0 +1,80 @@
+"""Sub-sampling (LIMIT=100, the paper's protocol): which rows of a set are drawn.
+
+Promise under test: a file, a limit and a seed say it, and nothing else: not the model, the process, the other sets of
+the run, their order or the number of samples a row. So rows can be paired between runs, and a run can grow.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from soul.evaluate.run.settings import EvaluationSettings, items
+from soul.examples.__main__ import write
+from soul.judge import GatewaySettings
+
+ROOT = Path(__file__).resolve().parents[4]
+DRAW = """
+import json, sys
+from pathlib import Path
+from soul.evaluate.run.settings import EvaluationSettings, items
+from soul.judge import GatewaySettings
+gateway = GatewaySettings.of({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
+policy = gateway.judge.model_copy(update={"model": sys.argv[1]})
+found = items(EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": Path(sys.argv[2])}, limit=7, seed=3))
+print(json.dumps([[item.row.number, item.row.row.question] for item in found]))
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for name in ("hitom", "paratomi"):
+        write([name], 40, folder / f"{name}.parquet")
+    return {name: folder / f"{name}.parquet" for name in ("hitom", "paratomi")}
+
+
+def drawn(files, model="a", **changes):
+    gateway = GatewaySettings.of({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
+    policy = gateway.judge.model_copy(update={"model": model})
+    found = items(EvaluationSettings(policy=policy, gateway=gateway, sets=files, **changes))
+    return {name: sorted({item.row.number for item in found if item.set == name}) for name in files}
+
+
+def test_the_same_rows_in_every_process_and_for_every_model(files):
+    asked = []
+    for model, hash_seed in (("gpt-5.4", "0"), ("outputs/global_step_50", "4711")):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", DRAW, model, str(files["hitom"])]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        asked.append(json.loads(done.stdout))
+    assert asked[0] == asked[1] and len(asked[0]) == 7
+    here = drawn({"hitom": files["hitom"]}, limit=7, seed=3)["hitom"]
+    assert sorted(number for number, _ in asked[0]) == here
+
+
+def test_other_sets_their_order_and_n_change_nothing(files):
+    alone = drawn({"hitom": files["hitom"]}, limit=9)["hitom"]
+    assert drawn(files, limit=9)["hitom"] == alone
+    assert drawn(dict(reversed(files.items())), limit=9)["hitom"] == alone
+    assert drawn(files, limit=9, n=4, model="b")["hitom"] == alone
+
+
+def test_sets_are_drawn_apart_and_a_larger_limit_holds_the_smaller(files):
+    found = [drawn(files, limit=limit) for limit in range(1, 41)]
+    for fewer, more in zip(found, found[1:], strict=False):
+        assert all(set(fewer[name]) < set(more[name]) for name in files)
+    assert found[9]["hitom"] != found[9]["paratomi"]  # files of equal length, one seed
+    assert found[-1]["hitom"] == list(range(40)) and drawn(files, limit=99) == found[-1]
+
+
+def test_every_row_is_drawn_about_as_often(files):
+    counts = [0] * 40
+    for seed in range(200):
+        for number in drawn({"hitom": files["hitom"]}, limit=10, seed=seed)["hitom"]:
+            counts[number] += 1
+    assert sum(counts) == 2000 and min(counts) >= 25 and max(counts) <= 80  # 50 expected, 6 standard deviation

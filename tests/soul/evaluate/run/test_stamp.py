@@ -1,0 +1,117 @@
+"""A sample is taken over only while nothing that it depends on has changed: record, prompts, task version, options."""
+
+import pytest
+
+from soul import tasks
+from soul.evaluate import __main__ as command_line
+from soul.evaluate.run import settings as evaluation
+from soul.evaluate.run.run_folder import EvaluationRun
+from soul.evaluate.run.settings import stamp_of
+from soul.examples.__main__ import write
+from soul.examples.endpoint import answer
+from soul.prompts import Prompt
+from soul.rows.task_files import read_rows
+from soul.tasks.hitom import HiToM
+from soul.testing import FakeOpenAI, Text
+
+ROWS = 4
+
+
+@pytest.fixture
+def rows(tmp_path):
+    write(["hitom"], ROWS, tmp_path / "stories.parquet")
+    return tmp_path / "stories.parquet"
+
+
+def reworded(self, row, feedback_block):
+    return "Take your time. " + original_render(self, row, feedback_block)
+
+
+original_render = HiToM.render
+
+
+def test_a_changed_task_prompt_takes_the_samples_anew(rows, tmp_path, monkeypatch):
+    """The policy is shown another prompt, so its old answers are not answers to it."""
+
+    def reply(request):
+        if request.body["model"] != "under-test":
+            return answer(request)
+        return Text("<answer>B</answer>" if "Take your time." in request.text else "<answer>A</answer>")
+
+    with FakeOpenAI(reply) as fake:
+        words = [str(rows), "policy.model=under-test", f"policy.base_url={fake.url}"]
+        words += [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--out", str(tmp_path)]
+        assert command_line.main(words) == 0
+        monkeypatch.setattr(HiToM, "render", reworded)
+        assert command_line.main(words) == 0
+        asked = len(fake.requests)
+        assert command_line.main(words) == 0
+        assert len(fake.requests) == asked  # nothing has changed since: nothing is asked
+    older, newer = sorted(tmp_path.glob("eval-under-test-*"), key=lambda folder: len(folder.name))
+    answers = [
+        {sample["draft"]["seats"]["policy"][-1]["content"] for sample in EvaluationRun.load(folder).samples}
+        for folder in (older, newer)
+    ]
+    assert answers == [{"<answer>A</answer>"}, {"<answer>B</answer>"}]
+
+
+def changed_prompt_text(monkeypatch):
+    task = tasks.load("humanual-opinion")
+    edited = tuple(Prompt(f"{prompt} Be strict.", prompt.id) for prompt in task.prompts)  # under the old id
+    monkeypatch.setattr(type(task), "prompts", edited)
+
+
+def changed_version(monkeypatch):
+    kind = type(tasks.load("humanual-opinion"))
+    monkeypatch.setattr(kind, "version", kind.version + 1)
+
+
+def changed_policy_prompt(monkeypatch):
+    kind = type(tasks.load("humanual-opinion"))
+    monkeypatch.setattr(kind, "system", lambda self, row: "Answer as the person would.")
+
+
+@pytest.mark.parametrize("change", [changed_prompt_text, changed_version, changed_policy_prompt])
+def test_the_stamp_is_of_all_that_a_sample_depends_on(change, tmp_path, monkeypatch):
+    write(["humanual-opinion"], 1, tmp_path / "opinions.parquet")
+    (row,) = read_rows([str(tmp_path / "opinions.parquet")])
+    before = stamp_of(row)
+    assert stamp_of(row) == before
+    change(monkeypatch)
+    assert stamp_of(row) != before
+
+
+def test_an_option_of_a_task_is_another_run(tmp_path):
+    """How answers are read or scored is an option: it is in the hash of the folder."""
+    write(["mirrorbench"], 1, tmp_path / "users.parquet")
+
+    def folder(*words):
+        given = command_line.command.options("test", None).parse_args(
+            [str(tmp_path / "users.parquet"), "policy.model=m", *words]
+        )
+        return command_line.settings_of(given).folder(tmp_path, "eval")
+
+    assert folder() == folder() != folder("tasks.mirrorbench.assistant=model")
+
+
+def test_a_stamp_is_computed_once_for_all_samples_of_a_row(rows, monkeypatch):
+    seen = []
+    monkeypatch.setattr(evaluation, "stamp_of", lambda row: seen.append(row.number) or stamp_of(row))
+    given = command_line.command.options("test", None).parse_args([str(rows), "policy.model=m", "--n", "8"])
+    assert len(evaluation.items(command_line.settings_of(given))) == 8 * ROWS
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_a_changed_set_costs_the_other_sets_nothing(tmp_path, monkeypatch):
+    """A start that asks for the changed set alone begins a new folder, which takes over what the others hold."""
+    files = {name: str(tmp_path / f"{name}.parquet") for name in ("hitom", "paratomi")}
+    for name, file in files.items():
+        write([name], ROWS, tmp_path / file)
+    with FakeOpenAI(Text("<answer>A</answer>")) as fake:
+        words = ["policy.model=m", f"policy.base_url={fake.url}", "policy.api_key_env=none", "--out", str(tmp_path)]
+        assert command_line.main([*files.values(), *words]) == 0
+        monkeypatch.setattr(HiToM, "render", reworded)
+        assert command_line.main([files["hitom"], *words]) == 0
+        asked = len(fake.requests)
+        assert command_line.main([files["paratomi"], *words]) == 0
+        assert len(fake.requests) == asked

@@ -1,0 +1,90 @@
+"""What stands beside a table: who judged which set, which sets are missing, and where the paper asked another model."""
+
+import pytest
+
+from soul import tasks
+from soul.errors import BadSettings
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.outputs import write_outputs
+from soul.evaluate.tables import notes
+from soul.evaluate.tables.table import columns_of
+from soul.judge.roles import paper_judge
+from soul.suites.published import column
+from soul.suites.soul_v1 import SUITES, suite
+from tests.soul.evaluate.finished_run import ENDPOINT, finished_run
+from tests.soul.evaluate.finished_samples import sample
+
+NANO = {**ENDPOINT, "model": "gpt-5-nano"}
+ROLES = {role: NANO for role in ("judge", "feedback", "partner", "environment")}
+PAPERS = {"roles": ROLES, "by_task": {"coser": {**ENDPOINT, "model": "gpt-5.4"}}}
+
+
+def run_of(folder, *names, **settings):
+    samples = [sample(0.5, n, of=name, task=tasks.SETS[name].task) for name in names for n in range(2)]
+    return finished_run(folder, samples, **{**PAPERS, **settings})
+
+
+def noted(run):
+    results = summarise(run.samples, run.sets)
+    return notes.header(run, results), notes.warnings(run, results)
+
+
+def test_the_header_names_the_judge_of_each_set(tmp_path):
+    (judges, others), warnings = noted(run_of(tmp_path, "hitom", "coser", "sotopia", "userllm"))
+    assert judges == "Judges: gpt-5-nano (userllm, sotopia); gpt-5.4 (coser); by rule alone (hitom)."
+    assert others == "Partners and environments: gpt-5-nano (sotopia, coser)."
+    assert not any(warning.startswith("Warning") for warning in warnings)  # they are the paper's judges
+
+
+def test_scores_of_other_judges_are_marked_beside_published_numbers(tmp_path):
+    mine = {**ENDPOINT, "model": "mine"}
+    _, warnings = noted(run_of(tmp_path, "hitom", "coser", "sotopia", roles={**ROLES, "judge": mine}, by_task={}))
+    warning = next(each for each in warnings if each.startswith("Warning"))
+    assert "coser: judge mine, not gpt-5.4" in warning and "sotopia: judge mine, not gpt-5-nano" in warning
+    assert "hitom" not in warning and "environment" not in warning
+
+
+def test_another_partner_is_marked_too_and_sets_without_published_numbers_are_not(tmp_path):
+    partner = {**ROLES, "partner": {**ENDPOINT, "model": "talker"}}
+    _, warnings = noted(run_of(tmp_path, "sotopia", "sim_math", roles=partner))
+    warning = next(each for each in warnings if each.startswith("Warning"))
+    assert "sotopia: partner talker, not gpt-5-nano" in warning and "sim_math" not in warning
+
+
+def test_a_jury_is_named_by_its_members(tmp_path):
+    jury = [{**ENDPOINT, "model": name} for name in ("a", "b")]
+    (judges, *_), warnings = noted(run_of(tmp_path, "sotopia", jury=jury, by_task={}))
+    assert judges == "Judges: a + b (sotopia)." and "sotopia: judge a + b, not gpt-5-nano" in warnings[0]
+
+
+def test_missing_sets_are_said_in_the_table_file(tmp_path):
+    import json
+
+    run = run_of(tmp_path, "hitom", "coser")
+    chosen = json.loads((tmp_path / "chosen.json").read_text())
+    (tmp_path / "chosen.json").write_text(json.dumps({**chosen, "missing": ["fantom"], "suite": "paper"}))
+    run = type(run).load(tmp_path)
+    write_outputs(run)
+    text = (tmp_path / "table.md").read_text()
+    assert text.startswith("Judges: ") and "macro average, 2 sets" in text
+    assert (
+        "Not evaluated, and in no average, because there is no file: fantom (1 of the 3 sets that were asked for)."
+        in text
+    )
+    assert "GRPO 8B (paper)" in text and "(card)" not in text  # the suite's columns
+    assert "The suite paper takes" not in text
+    (tmp_path / "chosen.json").write_text(json.dumps({**chosen, "limit": 5, "suite": "paper"}))
+    warnings = noted(type(run).load(tmp_path))[1]
+    assert "The suite paper takes 100 rows of each set; this run takes 5 rows." in warnings
+    assert "These sets' files have fewer rows than the 5 that were asked for: hitom (2), coser (2)." in warnings
+
+
+def test_a_suite_is_frozen_and_of_sets_that_there_are():
+    paper = suite("paper")
+    assert paper.sets == tasks.PAPER and paper.rows == 100
+    assert {name: paper_judge(tasks.SETS[name].task) for name in paper.sets}["coser"] == "gpt-5.4"
+    assert columns_of("paper") == paper.columns and column("paper", "GRPO 8B") in paper.columns
+    assert suite("all") is suite("card") and set(suite("card").sets) == set(tasks.SETS) and len(tasks.SETS) == 27
+    assert columns_of(None) == SUITES["card"].columns
+    with pytest.raises(BadSettings, match="no suite 'papers'. There are: paper, card, all"):
+        suite("papers")

@@ -1,0 +1,161 @@
+"""samples.parquet holds everything of a run, typed, whatever the texts are.
+
+Promise under test: what the journal says of a sample can be read back from its row, text by text; what failed has no
+number; one schema for all tasks; a run of many batches is the run of one.
+"""
+
+import json
+import math
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from soul.evaluate.tables import samples_table
+from soul.evaluate.tables.samples_table import SCHEMA, write_parquet
+from tests.soul.evaluate.finished_run import finished_run, real_run
+from tests.soul.evaluate.finished_samples import numbered, sample, usage
+from tests.soul.evaluate.run.answered import answered, give_hitom_answers
+
+HALF = "half \ud83d of a pair"
+
+
+def written(run, tmp_path):
+    write_parquet(run, tmp_path / "samples.parquet")
+    return pq.read_table(tmp_path / "samples.parquet").to_pylist(maps_as_pydicts="strict")
+
+
+def journal_line(row):
+    """What the row's columns say, in the journal's form."""
+    seats = None if row["messages"] is None else {}
+    for message in row["messages"] or []:
+        seats.setdefault(message["seat"], []).append({"role": message["role"], "content": message["content"]})
+    failure = {"stage": row["failure_stage"], "cause": row["cause"], "detail": row["failure_detail"]}
+    seconds = {"play": row["seconds_play"], "judge": row["seconds_judge"]}
+    draft = {
+        **{name: row[name] for name in ("ended", "reward", "metrics", "critique", "contentless", "valid")},
+        "seats": seats,
+        **json.loads(row["episode"]),
+        "jury": json.loads(row["jury"]),
+        "failure": failure if row["cause"] else None,
+        "seconds": {stage: spent for stage, spent in seconds.items() if spent is not None},
+    }
+    names = ("set", "task", "number", "row", "sample", "stamp", "groups", "prompts", "shortened")
+    roles = {use["role"]: {key: value for key, value in use.items() if key != "role"} for use in row["usage"]}
+    return {
+        **{name: row[name] for name in names},
+        "record": json.loads(row["record"]),
+        "draft": draft,
+        "usage": roles,
+    }
+
+
+def without_latency(line):
+    usage = {role: {k: v for k, v in use.items() if k != "latency"} for role, use in line["usage"].items()}
+    return {**line, "usage": usage}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    return real_run(tmp_path_factory.mktemp("real"))
+
+
+def test_every_line_of_a_real_run_can_be_read_back(real, tmp_path):
+    rows = written(real, tmp_path)
+    assert [journal_line(row) for row in rows] == [without_latency(line) for line in real.samples]
+    assert len(rows) == 12 and {row["valid"] for row in rows} == {True, False}
+    assert {row["model"] for row in rows} == {"under-test"} and all(row["original"] is None for row in rows)
+
+
+def test_totals_are_the_sums_of_the_roles(real, tmp_path):
+    for row in written(real, tmp_path):
+        judges = [use for use in row["usage"] if use["role"] != "policy"]
+        assert row["judges_prompt_tokens"] == sum(use["prompt_tokens"] for use in judges)
+        assert row["judges_calls"] == sum(use["calls"] for use in judges)
+        (policy,) = (use for use in row["usage"] if use["role"] == "policy")
+        assert row["policy_completion_tokens"] == policy["completion_tokens"]
+        cost = (policy["prompt_tokens"] + 2 * policy["completion_tokens"]) / 1e6
+        assert row["policy_cost_usd"] == pytest.approx(cost)
+        assert row["judges_cost_usd"] is None or not any(use["unpriced"] for use in judges)
+
+
+def test_what_failed_or_is_not_known_is_no_number(tmp_path):
+    unpriced = {"policy": usage(0.5), "judge": usage(0.25), "partner": usage(0.0, unpriced=1)}
+    run = finished_run(tmp_path / "run", [sample(None, 0), sample(0.0, 1, usages=unpriced)])
+    failed, valid = written(run, tmp_path)
+    assert failed["reward"] is None and failed["metrics"] is None and failed["seconds_judge"] is None
+    assert (failed["cause"], failed["failure_stage"], failed["failure_detail"]) == ("timeout", "judge", "it hung")
+    assert (valid["reward"], valid["cause"], valid["metric"]) == (0.0, None, "accuracy")
+    assert (valid["policy_cost_usd"], valid["judges_cost_usd"]) == (0.5, None)
+    frame = pd.read_parquet(tmp_path / "samples.parquet")
+    assert frame["reward"].dtype == float and math.isnan(frame["reward"][0])
+    assert frame[frame["valid"]]["reward"].mean() == 0.0
+
+
+def test_an_episode_of_another_run_has_no_policy_cost(tmp_path):
+    run = finished_run(tmp_path / "run", [sample(1.0, usages={"judge": usage(0.25)}), sample(1.0, 1, usages={})])
+    again, by_rule = written(run, tmp_path)
+    assert again["policy_cost_usd"] is again["policy_calls"] is None and again["judges_cost_usd"] == 0.25
+    assert by_rule["judges_cost_usd"] == by_rule["judges_calls"] == 0
+
+
+def test_an_episode_that_was_not_played_has_no_messages(tmp_path):
+    line = sample(None)
+    line["draft"] |= {"seats": None, "ended": None}
+    (row,) = written(finished_run(tmp_path / "run", [line]), tmp_path)
+    assert row["messages"] is None and row["ended"] is None
+
+
+@pytest.mark.parametrize("text", ["</script>\u2028\x00\r\n", "\U0001f600 שלום", "", "\\ud83d is no surrogate"])
+def test_any_valid_text_is_kept_as_it_is(text, tmp_path):
+    (row,) = written(finished_run(tmp_path / "run", [sample(1.0, answer=text, groups={text: text})]), tmp_path)
+    assert row["messages"][0]["content"] == text and row["groups"] == {text: text} and row["original"] is None
+
+
+def test_half_a_surrogate_pair_loses_nothing(tmp_path):
+    run = finished_run(tmp_path / "run", [sample(1.0, 0, answer=HALF), sample(1.0, 1, answer="fine")])
+    broken, fine = written(run, tmp_path)
+    assert broken["messages"][0]["content"] == "half \ufffd of a pair"
+    assert json.loads(broken["original"]) == run.samples[0] and broken["original"].isascii()
+    assert run.samples[0]["draft"]["seats"]["policy"][0]["content"] == HALF
+    assert fine["original"] is None
+
+
+def test_metrics_that_are_no_numbers_stay_so(tmp_path):
+    metrics = {"nan": math.nan, "inf": math.inf}
+    (row,) = written(finished_run(tmp_path / "run", [sample(0.5, metrics=metrics)]), tmp_path)
+    assert math.isnan(row["metrics"]["nan"]) and row["metrics"]["inf"] == math.inf
+
+
+def test_many_batches_are_one_table(tmp_path, monkeypatch):
+    run = finished_run(tmp_path / "run", numbered([0.0, 1.0, None, 0.5, 1.0, None, 1.0]))
+    whole = written(run, tmp_path)
+    monkeypatch.setattr(samples_table, "BATCH", 2)
+    assert written(run, tmp_path) == whole and len(whole) == 7
+    assert pq.ParquetFile(tmp_path / "samples.parquet").num_row_groups == 4
+
+
+def test_the_schema_does_not_depend_on_the_samples(real, tmp_path):
+    for number, run in enumerate([real, finished_run(tmp_path / "none", [], sets=["hitom"])]):
+        write_parquet(run, tmp_path / f"{number}.parquet")
+        found = pq.read_schema(tmp_path / f"{number}.parquet")
+        assert found.remove_metadata() == SCHEMA
+        assert json.loads(found.metadata[b"settings"])["policy"]["model"] == "under-test"
+
+
+def test_a_write_that_dies_leaves_the_file_as_it_was(real, tmp_path):
+    write_parquet(real, tmp_path / "samples.parquet")
+    before = (tmp_path / "samples.parquet").read_bytes()
+    broken = finished_run(tmp_path / "run", [sample(1.0) | {"row": "not a number"}])
+    with pytest.raises(Exception, match="not a number"):
+        write_parquet(broken, tmp_path / "samples.parquet")
+    assert (tmp_path / "samples.parquet").read_bytes() == before
+
+
+def test_the_right_and_the_given_answer_are_columns(tmp_path, monkeypatch):
+    give_hitom_answers(monkeypatch)
+    lines = [*answered([1.0, 0.0], ["<answer>B</answer>", "No idea."]), sample(0.5, of="coser")]
+    lines[1]["draft"]["critique"] = "\ud83d"  # half a surrogate pair goes another way
+    rows = written(finished_run(tmp_path, lines), tmp_path)
+    assert [row["given"] for row in rows] == ["B", None, None]
+    assert rows[0]["target"].startswith("the ") and rows[2]["target"] is None

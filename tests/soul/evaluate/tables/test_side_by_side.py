@@ -1,0 +1,89 @@
+"""Several models in one table.
+
+Promise under test: the card's order; averages over the sets that all models have, and they say so; failures show; both
+forms show the same cells.
+"""
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from soul import tasks
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.tables.side_by_side import lines, markdown, rich_table, shared
+from tests.soul.evaluate.finished_samples import TOM, numbered, sample
+
+BASE = summarise(numbered([1.0, 0.0, 0.0, 0.0]) + numbered([1.0, 1.0], "paratomi"), [TOM, "paratomi"])
+BETTER = summarise(numbered([1.0, 1.0, 0.0, None]) + numbered([1.0, 0.0], "paratomi"), [TOM, "paratomi"])
+OTHERS = summarise(numbered([1.0, 1.0, 1.0, 1.0]) + numbered([None, None], "mistakes"), [TOM, "mistakes"])
+
+
+def everything(value):
+    samples = [sample(value, n, of=name, task=of.task) for name, of in tasks.SETS.items() for n in range(2)]
+    return summarise(samples, list(tasks.SETS))
+
+
+def test_a_line_a_set_and_a_column_a_model():
+    *_, macro = found = lines({"base": BASE, "better": BETTER})
+    by_name = {line.name: line for line in found}
+    assert list(by_name) == [TOM, "paratomi", macro.name] and by_name[TOM].n == "4"
+    assert by_name[TOM].scores == ("25.0 [0.0, 75.0]", "66.7 [0.0, 100.0], 25.0 % invalid")
+    assert by_name["paratomi"].scores[0] == "100.0 [100.0, 100.0]"
+    assert macro.name == "macro average, 2 sets"
+    assert [cell.split(" ")[0] for cell in macro.scores] == ["62.5", "58.3"]  # sets averaged as sets
+    assert macro.scores[1].endswith("16.7 % invalid")
+
+
+def test_averages_are_over_the_sets_of_all_models_and_say_so():
+    found = lines({"base": BASE, "others": OTHERS})
+    assert {line.name: line.scores for line in found}["paratomi"] == ("100.0 [100.0, 100.0]", "")
+    assert {line.name: line.scores for line in found}["mistakes"] == ("", "-, 100.0 % invalid")
+    assert found[-1].name == "macro average, 1 of 3 sets, of all models"
+    assert found[-1].scores == ("25.0 [0.0, 75.0]", "100.0 [100.0, 100.0]")
+    assert shared({"others": OTHERS}) == [TOM]  # a set in which all failed has no number
+
+
+def test_models_that_share_nothing_have_no_average():
+    alone = summarise(numbered([1.0], "paratomi"), ["paratomi"])
+    found = lines({"others": OTHERS, "alone": alone})
+    assert not any("average" in line.name for line in found) and len(found) == 3
+
+
+def test_counts_are_told_apart_where_they_differ():
+    more = summarise(numbered([1.0] * 6), [TOM])
+    found = {line.name: line.n for line in lines({"a": BASE, "b": more, "c": BASE})}
+    assert found[TOM] == "4 / 6 / 4" and found["paratomi"] == "2 / - / 2"
+
+
+def test_all_sets_come_in_the_cards_order_with_alignx_and_the_papers_ten():
+    names = [line.name for line in lines({"a": everything(0.25), "b": everything(0.5)})]
+    assert len(names) == 27 + 3 and names[-2:] == ["macro average, 27 sets", "macro average, paper's 10"]
+    assert names[names.index("alignx, mean of 5") - 1].startswith("alignx_")
+    without = summarise([sample(1.0, of="alignx_ugc")], ["alignx_ugc"])
+    assert "alignx, mean of 5" not in [line.name for line in lines({"a": everything(0.25), "b": without})]
+
+
+@pytest.mark.parametrize("models", [{"base": BASE}, {"ba|se [red]": BASE, "others": OTHERS, "better": BETTER}])
+def test_terminal_and_markdown_show_the_same_cells(models):
+    want = [list(line.cells) for line in lines(models)]
+    head, _, *body = [re.split(r"(?<!\\)\|", line)[1:-1] for line in markdown(models).splitlines()]
+    assert [[cell.strip() for cell in line] for line in body] == want
+    assert [cell.strip().replace("\\|", "|") for cell in head][2:] == [f"{name}: score [95 %]" for name in models]
+    view = [line for line in drawn(models).splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in line[1:-1].split("│")] for line in view] == want
+
+
+def test_a_narrow_terminal_keeps_every_score():
+    models = {f"checkpoint_{n}": everything(n / 8) for n in range(5)}
+    text = drawn(models, width=110)
+    assert max(map(len, text.splitlines())) <= 110 and "Too narrow for the 95 % intervals" in text
+    row = next(line for line in text.splitlines() if f" {TOM} " in line)
+    assert [cell.strip() for cell in row.split("│")[3:-1]] == ["0.0", "12.5", "25.0", "37.5", "50.0"]
+
+
+def drawn(models, width=400):
+    console = Console(file=StringIO(), width=width, color_system=None)
+    console.print(rich_table(models, width=width))
+    return console.file.getvalue()

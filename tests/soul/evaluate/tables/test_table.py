@@ -1,0 +1,158 @@
+"""The table of a run.
+
+Promise under test: the card's order and scale; failures are visible; an average says how many sets it rests on and has
+no published number beside it that rests on others; names are text and never markup.
+"""
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from soul import tasks
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.tables.table import OWN, SHOWN, invalid_share, lines, markdown, ordered, rich_table, titles
+from soul.suites.published import column, rows
+from soul.task import Metric, Row, Task
+from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
+
+
+def everything(value=0.5, **other):
+    samples = [sample(value, n, of=name, task=of.task, **other) for name, of in tasks.SETS.items() for n in range(3)]
+    return summarise(samples, shuffled(tasks.SETS))
+
+
+def drawn(results, width=400):
+    console = Console(file=StringIO(), width=width, color_system=None)
+    console.print(rich_table(results, width=width))
+    return console.file.getvalue()
+
+
+def test_sets_stand_in_the_cards_order():
+    found = [line.cells[0] for line in lines(everything())]
+    want = [
+        name for row in rows("card") for name in (*row.sets, *(["alignx, mean of 5"] if row.key == "alignx" else []))
+    ]
+    assert found == [*want, "macro average, 27 sets", "macro average, paper's 10"]
+    dimensions = [line.dimension for line in lines(everything())]
+    assert list(dict.fromkeys(dimensions)) == ["CONV", "SS", "COG", "ROLE", "EVAL", "average"]
+    assert dimensions.count("EVAL") == 5 + 1 + 4
+
+
+def test_sets_that_the_card_does_not_list_come_last_as_given():
+    assert ordered(["mine", "hitom", "another", "userllm"]) == ["userllm", "hitom", "mine", "another"]
+
+
+def test_scores_are_on_the_cards_scale():
+    results = summarise(numbered([0.458] * 3, "sotopia", metrics={"overall": 0.458}), ["sotopia"])
+    (line,) = lines(results)  # one set needs no average
+    assert line.cells == ("sotopia", "45.8 [45.8, 45.8]", "3", "0 %", "$2.25")
+    assert line.published == ("27.7", "45.8", "31.9", "27.7", "47.0")
+
+
+def test_a_set_without_published_numbers_has_none(monkeypatch):
+    class Mine(Task[Row]):
+        name, row_type, headline = "mine", Row, Metric("score")
+        play = judge = feedback = prompt = None
+
+    Mine.__abstractmethods__ = frozenset()
+    loaded = tasks.load
+    monkeypatch.setattr(tasks, "load", lambda name: Mine() if name == "[b]mi|ne" else loaded(name))
+    results = summarise(numbered([1.0, 0.0], "[b]mi|ne") + numbered([1.0, 1.0]), ["[b]mi|ne", TOM])
+    first, second, macro = lines(results)
+    assert (first.cells[0], second.cells[0], second.dimension) == (TOM, "[b]mi|ne", "")
+    assert set(second.published) == set(macro.published) == {""}
+    assert "[b]mi|ne" in drawn(results) and r"| [b]mi\|ne |" in markdown(results)
+
+
+def test_failures_and_their_effect_are_shown():
+    (line,) = lines(summarise(numbered([1.0, 1.0, 0.0, None]), [TOM]))
+    assert line.cells[1].startswith("66.7 [") and line.cells[2:4] == ("4", "25.0 % (50.0 to 75.0)")
+    (line,) = lines(summarise(numbered([None, None]), [TOM]))
+    assert line.cells[:4] == (TOM, "-", "2", "100.0 % (0.0 to 100.0)")
+    (line,) = lines(summarise([], [TOM]))
+    assert line.cells == (TOM, "-", "0", "-", "$0.00")
+    assert invalid_share(1, 5687, None) == "< 0.1 %"  # never rounded away
+
+
+def test_one_row_has_a_score_without_an_interval():
+    (line,) = lines(summarise(numbered([1.0]), [TOM]))
+    assert line.cells[1] == "100.0"
+
+
+def test_an_unknown_price_makes_the_cost_a_lower_bound():
+    usages = {"policy": usage(0.0, unpriced=1), "judge": usage(0.25)}
+    (line,) = lines(summarise([sample(1.0, usages=usages)], [TOM]))
+    assert line.cells[4] == "at least $0.25"
+
+
+def test_averages_have_published_numbers_of_the_same_sets_only():
+    *_, macro, paper = lines(everything())
+    card = [c.macro(tasks.SETS) for c in SHOWN if c.source == "card"]
+    assert macro.published == (*(f"{value:.1f}" for value in card), "", "")
+    assert paper.published[3:] == ("53.3", "72.6")  # as the paper prints them
+    alignx = next(line for line in lines(everything()) if line.cells[0] == "alignx, mean of 5")
+    assert alignx.published == ("68.6", "67.4", "71.2", "", "") and alignx.cells[2] == "15"
+    assert next(line for line in lines(everything()) if line.cells[0] == "alignx_ugc").published == ("",) * 5
+
+
+def test_an_average_of_fewer_sets_says_so_and_has_no_published_number():
+    results = summarise(numbered([1.0, 0.0]) + numbered([None], "paratomi"), [TOM, "paratomi"])
+    *_, macro = lines(results)
+    assert macro.cells[0] == "macro average, 1 of 2 sets" and macro.cells[3] == "33.3 % (25.0 to 75.0)"
+    assert set(macro.published) == {""}
+
+
+def test_the_papers_ten_alone_have_one_average():
+    samples = [sample(0.5, n, of=name) for name in tasks.PAPER for n in range(2)]
+    found = lines(summarise(samples, tasks.PAPER))
+    assert len(found) == 11 and found[-1].published[3:] == ("53.3", "72.6")
+
+
+def test_several_samples_a_row_have_columns_for_the_best_and_the_majority():
+    twice = [sample(float(k == n == 0), n, k, answer=f"<answer>{'AB'[k]}</answer>") for n in range(2) for k in range(2)]
+    results = summarise([*twice, *numbered([1.0, 1.0], "paratomi")], [TOM, "paratomi"])
+    assert titles(results) == ("set", "score [95 %]", "best@2", "maj@2", *OWN[2:])
+    first, second, macro = lines(results)
+    assert first.cells[2:5] == ("50.0", "25.0", "4 (2 rows)")
+    assert second.cells[2:4] == macro.cells[2:4] == ("-", "-")  # no row of it has two
+
+
+def test_where_no_answer_can_be_counted_there_is_no_column_for_a_majority():
+    twice = [sample(0.4, n, k, of="sotopia", metrics={"overall": 0.4}) for n in range(2) for k in range(2)]
+    results = summarise(twice, ["sotopia"])
+    assert titles(results) == ("set", "score [95 %]", "best@2", *OWN[2:])
+    (line,) = lines(results)
+    assert line.cells[2:4] == ("40.0", "4 (2 rows)")
+
+
+@pytest.mark.parametrize(("width", "published"), [(400, 5), (150, 5), (120, 2), (100, 0), (80, 0)])
+def test_a_narrow_terminal_shows_fewer_published_columns_and_all_numbers_of_the_run(width, published):
+    samples = [sample(0.123, n, of=name, task=of.task) for name, of in tasks.SETS.items() for n in range(100)]
+    text = drawn(summarise(samples, list(tasks.SETS)), width)
+    *view, left_out = text.partition("Too narrow for:")
+    assert max(map(len, text.splitlines())) <= width and "\u2026" not in text
+    assert view[0].count("card") + view[0].count("paper ") == published
+    assert left_out.count("(card)") + left_out.count("(paper)") == 5 - published
+    for line in lines(summarise(samples, list(tasks.SETS))):
+        row = next(row for row in view[0].splitlines() if f" {line.cells[0]} " in row)
+        assert all(f" {cell} " in row for cell in line.cells[:3])
+        assert width == 80 or all(f" {cell} " in row for cell in line.cells)  # there, what follows n may be folded
+
+
+@pytest.mark.parametrize("results", [everything(), summarise(numbered([1.0, None]), [TOM]), summarise([], [])])
+def test_terminal_and_markdown_show_the_same_cells(results):
+    want = [[*line.cells, *line.published] for line in lines(results)]
+    table = [line for line in markdown(results).splitlines() if line.startswith("|")]
+    head, rule, *body = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table]
+    assert [[cell.strip() for cell in line] for line in body] == want
+    assert len(head) == len(rule) == len(titles(results)) + len(SHOWN)
+    view = [line for line in drawn(results).splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in line[1:-1].split("│")] for line in view] == want
+
+
+def test_other_published_columns_can_be_chosen():
+    chosen = [column("card", "Gemini 3.1 Pro"), column("paper", "GRPO 8B")]
+    head = markdown(everything(), chosen).splitlines()[0]
+    assert head.endswith("| cost | Gemini 3.1 Pro (card) | GRPO 8B (paper) |")

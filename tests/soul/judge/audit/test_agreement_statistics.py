@@ -1,0 +1,337 @@
+"""Agreement statistics against independent float64 computations: pair by pair, as their definitions say it.
+
+Promise under test: published examples come out, degenerate input is None and never a number or a crash, and an interval
+is one: it covers what it should about as often as it says.
+"""
+
+import json
+import math
+import random
+import subprocess
+import sys
+import warnings
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soul.judge.audit.agreement_statistics import (
+    accuracy,
+    cohens_kappa,
+    correlations,
+    exact_match_share,
+    krippendorff_alpha,
+)
+
+# The examples of K. Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), with the values printed there.
+TWO_BINARY = [[0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]]
+TWO_NOMINAL = [[ord(c) for c in "aabbdcccedda"], [ord(c) for c in "babbbccceddd"]]
+FOUR = [
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+    [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+]
+
+DISTANCE = {
+    "nominal": lambda a, b: float(a != b),
+    "interval": lambda a, b: (a - b) ** 2,
+    "ratio": lambda a, b: ((a - b) / (a + b)) ** 2 if a + b else 0.0,
+}
+
+
+def alpha_by_coincidences(ratings, level):
+    """Alpha as it is defined: observed over expected disagreement of all ordered pairs; None where nothing differs."""
+    distance, observed, count = DISTANCE[level], {}, {}
+    for unit in zip(*ratings, strict=True):
+        values = [v for v in unit if v is not None]
+        for a, b in permutations(values, 2):
+            observed[a, b] = observed.get((a, b), 0.0) + 1 / (len(values) - 1)
+    for (a, _), weight in observed.items():
+        count[a] = count.get(a, 0.0) + weight
+    total = sum(count.values())
+    expected = sum(count[a] * count[b] * distance(a, b) for a, b in product(count, repeat=2))
+    if expected == 0:
+        return None
+    return 1 - (total - 1) * sum(w * distance(a, b) for (a, b), w in observed.items()) / expected
+
+
+@pytest.mark.parametrize(
+    "ratings, level, published",
+    [
+        (TWO_BINARY, "nominal", 0.095),
+        (TWO_NOMINAL, "nominal", 0.692),
+        (FOUR, "nominal", 0.743),
+        (FOUR, "ordinal", 0.815),
+        (FOUR, "interval", 0.849),
+        (FOUR, "ratio", 0.797),
+    ],
+)
+def test_alpha_gives_the_published_examples(ratings, level, published):
+    alpha = krippendorff_alpha(ratings, level)
+    assert alpha == pytest.approx(published, abs=5e-4)
+    if level in DISTANCE:
+        assert alpha == pytest.approx(alpha_by_coincidences(ratings, level), rel=1e-12)
+
+
+SCORES = st.one_of(st.none(), st.integers(0, 10), st.sampled_from([0.1, 0.25, 0.5, 0.75, 2.5]))
+
+
+@st.composite
+def rated(draw):
+    """Members x units with gaps."""
+    units = draw(st.integers(1, 8))
+    return draw(st.lists(st.lists(SCORES, min_size=units, max_size=units), min_size=1, max_size=4))
+
+
+@given(rated(), st.sampled_from(["nominal", "interval"]))
+def test_alpha_is_its_definition_on_any_ratings(ratings, level):
+    expected = alpha_by_coincidences(ratings, level)
+    alpha = krippendorff_alpha(ratings, level)
+    assert (alpha is None) == (expected is None)
+    if alpha is not None:
+        assert alpha == pytest.approx(expected, abs=1e-9)
+        assert alpha <= 1 + 1e-12
+
+
+@given(rated(), st.randoms(use_true_random=False))
+def test_neither_the_order_of_members_nor_of_units_matters(ratings, rng):
+    units = list(zip(*rng.sample(ratings, len(ratings)), strict=True))
+    shuffled = list(zip(*rng.sample(units, len(units)), strict=True))
+    for measure in (krippendorff_alpha, exact_match_share):
+        before, after = measure(ratings), measure(shuffled)
+        assert (after is None) == (before is None)
+        assert before is None or after == pytest.approx(before, abs=1e-9)
+
+
+@given(rated(), st.integers(-3, 3).filter(bool), st.integers(-50, 50))
+def test_interval_alpha_does_not_care_about_the_scale(ratings, slope, shift):
+    rescaled = [[None if v is None else slope * v + shift for v in row] for row in ratings]
+    before, after = krippendorff_alpha(ratings), krippendorff_alpha(rescaled)
+    assert (before is None) == (after is None)
+    assert before is None or after == pytest.approx(before, abs=1e-9)
+
+
+def test_scores_far_from_zero_lose_no_digits():
+    ratings = [[1e6 + 0.1, 1e6 + 0.2, 1e6 + 0.4], [1e6 + 0.1, 1e6 + 0.3, 1e6 + 0.4]]
+    near = [[0.1, 0.2, 0.4], [0.1, 0.3, 0.4]]
+    assert krippendorff_alpha(ratings) == pytest.approx(krippendorff_alpha(near), abs=1e-6)
+
+
+def test_hundreds_of_continuous_scores_need_no_table_of_all_values():
+    rng = random.Random(0)
+    truth = [rng.random() for _ in range(2000)]
+    ratings = [[t + rng.gauss(0, 0.05) for t in truth] for _ in range(3)]
+    # variance of the truth 1/12, of the noise 0.0025: alpha tends to the share of the truth
+    assert krippendorff_alpha(ratings) == pytest.approx((1 / 12) / (1 / 12 + 0.0025), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "ratings",
+    [
+        [],
+        [[]],
+        [[1, 2, 3]],
+        [[7, 7], [7, 7]],
+        [[1, None], [None, 2]],
+        [[1, 1, 5], [1, 1, None]],  # the 5 stands alone: among what can be paired nothing differs
+    ],
+)
+@pytest.mark.parametrize("level", ["nominal", "interval", "ordinal"])
+def test_alpha_is_none_where_it_is_undefined(ratings, level):
+    assert krippendorff_alpha(ratings, level) is None
+
+
+@pytest.mark.parametrize("measure", [krippendorff_alpha, exact_match_share])
+@pytest.mark.parametrize("ratings", [[[1, 2], [1]], [[1, math.nan], [1, 2]], [[1, math.inf], [1, 2]]])
+def test_ratings_that_are_no_table_are_refused(measure, ratings):
+    with pytest.raises(ValueError, match="None"):
+        measure(ratings)
+
+
+def test_exact_match_counts_units_on_which_all_agree():
+    assert exact_match_share([[1, 2, 3, None], [1, 2, 4, 5], [1, None, 3, None]]) == 2 / 3
+    assert exact_match_share([[1, None], [None, 1]]) is None
+    assert exact_match_share([]) is None
+
+
+# --- a judge and people
+
+
+def pearson_by_sums(x, y):
+    mx, my = math.fsum(x) / len(x), math.fsum(y) / len(y)
+    cross = math.fsum((a - mx) * (b - my) for a, b in zip(x, y, strict=True))
+    return cross / math.sqrt(math.fsum((a - mx) ** 2 for a in x) * math.fsum((b - my) ** 2 for b in y))
+
+
+def ranks_by_counting(x):
+    return [sum(b < a for b in x) + (sum(b == a for b in x) + 1) / 2 for a in x]
+
+
+def kendall_by_pairs(x, y):
+    agree = ties_x = ties_y = pairs = 0
+    for i in range(len(x)):
+        for j in range(i):
+            dx, dy = (x[i] > x[j]) - (x[i] < x[j]), (y[i] > y[j]) - (y[i] < y[j])
+            agree, ties_x, ties_y, pairs = agree + dx * dy, ties_x + (dx == 0), ties_y + (dy == 0), pairs + 1
+    return agree / math.sqrt((pairs - ties_x) * (pairs - ties_y))
+
+
+EXPECTED = {
+    "pearson": pearson_by_sums,
+    "spearman": lambda x, y: pearson_by_sums(ranks_by_counting(x), ranks_by_counting(y)),
+    "kendall": kendall_by_pairs,
+}
+
+
+def noisy(n, seed, noise=0.3, steps=None):
+    rng = random.Random(seed)
+    x = [rng.random() for _ in range(n)]
+    y = [a + rng.gauss(0, noise) for a in x]
+    return ([round(a * steps) for a in x], [round(a * steps) for a in y]) if steps else (x, y)
+
+
+@pytest.mark.parametrize("steps", [None, 10, 3], ids=["continuous", "tenths", "many ties"])
+@pytest.mark.parametrize("n", [3, 17, 100])
+def test_correlations_are_their_formulas(n, steps):
+    judge, human = noisy(n, seed=n, steps=steps)
+    found = correlations(judge, human, resamples=50)
+    assert list(found) == list(EXPECTED)
+    for name, formula in EXPECTED.items():
+        assert found[name].value == pytest.approx(formula(judge, human), abs=1e-12)
+        assert found[name].n == n
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), max_size=12)
+
+
+@given(PAIRS, st.randoms(use_true_random=False))
+def test_correlations_of_any_pairs_stay_in_bounds_and_forget_the_order(pairs, rng):
+    judge, human = [a for a, _ in pairs], [b for _, b in pairs]
+    found = correlations(judge, human, resamples=40)
+    shuffled = rng.sample(pairs, len(pairs))
+    again = correlations([a for a, _ in shuffled], [b for _, b in shuffled], resamples=2)
+    swapped = correlations(human, judge, resamples=2)
+    for name, estimate in found.items():
+        assert (estimate.value is None) == (len(set(judge)) < 2 or len(set(human)) < 2)
+        if estimate.value is None:
+            assert estimate.low is estimate.high is None
+            continue
+        assert estimate.value == pytest.approx(EXPECTED[name](judge, human), abs=1e-9)
+        assert again[name].value == pytest.approx(estimate.value, abs=1e-9)
+        assert swapped[name].value == pytest.approx(estimate.value, abs=1e-9)
+        if estimate.low is not None:
+            assert -1 - 1e-9 <= estimate.low <= estimate.high <= 1 + 1e-9
+        assert 0 <= estimate.dropped <= 40
+
+
+def test_an_interval_repeats_with_its_seed_and_resembles_a_plain_bootstrap():
+    judge, human = noisy(80, seed=1)
+    first, again, other = (correlations(judge, human, seed=seed)["pearson"] for seed in (5, 5, 6))
+    assert first == again != other
+    rng = random.Random(99)
+    drawn = []
+    for _ in range(2000):
+        rows = [rng.randrange(80) for _ in range(80)]
+        drawn.append(pearson_by_sums([judge[i] for i in rows], [human[i] for i in rows]))
+    drawn.sort()
+    assert first.low == pytest.approx(drawn[50], abs=0.02)
+    assert first.high == pytest.approx(drawn[1950], abs=0.02)
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say():
+    rho, hits, trials = 0.6, 0, 120
+    for seed in range(trials):
+        rng = random.Random(seed)
+        x = [rng.gauss(0, 1) for _ in range(80)]
+        y = [rho * a + math.sqrt(1 - rho**2) * rng.gauss(0, 1) for a in x]
+        found = correlations(x, y, seed=seed, resamples=200)["pearson"]
+        hits += found.low <= rho <= found.high
+    assert 0.87 <= hits / trials <= 0.99  # 95% by name; percentile intervals run a little short at this size
+
+
+def test_more_pairs_make_a_narrower_interval():
+    wide, narrow = (correlations(*noisy(n, seed=3), resamples=500)["spearman"] for n in (20, 500))
+    assert narrow.high - narrow.low < (wide.high - wide.low) / 2
+
+
+@pytest.mark.parametrize("judge, human", [([], []), ([0.5], [0.5]), ([0.5] * 9, list(range(9))), ([1, 1], [2, 2])])
+def test_what_the_data_do_not_define_is_none(judge, human):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = correlations(judge, human)
+    for estimate in found.values():
+        assert (estimate.value, estimate.low, estimate.high, estimate.n) == (None, None, None, len(judge))
+
+
+def test_resamples_without_variation_are_dropped_and_counted():
+    judge, human = [0.2, 0.2, 0.2, 0.2, 0.9], [0.1, 0.3, 0.2, 0.1, 0.8]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = correlations(judge, human, resamples=1000)["pearson"]
+    # the one different score is missing from (4/5)^5 of the resamples; all five draws are it in (1/5)^5
+    assert found.dropped / 1000 == pytest.approx(0.8**5 + 0.2**5, abs=0.06)
+    assert -1 <= found.low <= found.value <= 1
+    assert found.high == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("judge, human", [([1, 2], [1]), ([1, math.nan], [1, 2]), ([1, 2], [math.inf, 2])])
+def test_numbers_that_are_no_pairs_are_refused(judge, human):
+    with pytest.raises(ValueError):
+        correlations(judge, human)
+
+
+# both say yes 20 times and no 15 times; the judge alone 5 times, people alone 10 times
+JUDGE = ["yes"] * 20 + ["no"] * 15 + ["yes"] * 5 + ["no"] * 10
+PEOPLE = ["yes"] * 20 + ["no"] * 15 + ["no"] * 5 + ["yes"] * 10
+
+
+def test_accuracy_and_kappa_of_a_two_by_two_table():
+    share, kappa = accuracy(JUDGE, PEOPLE), cohens_kappa(JUDGE, PEOPLE)
+    observed, chance = 35 / 50, (25 / 50) * (30 / 50) + (25 / 50) * (20 / 50)
+    assert share.value == pytest.approx(observed)
+    assert kappa.value == pytest.approx((observed - chance) / (1 - chance))
+    # a mean of 50 zeros and ones: normal approximation
+    assert share.low == pytest.approx(observed - 1.96 * math.sqrt(observed * (1 - observed) / 50), abs=0.03)
+    assert share.high == pytest.approx(observed + 1.96 * math.sqrt(observed * (1 - observed) / 50), abs=0.03)
+    assert -1 <= kappa.low < kappa.value < kappa.high <= 1
+
+
+LABELS = st.sampled_from(["real", "simulated", "tie"])
+
+
+@given(st.lists(st.tuples(LABELS, LABELS), min_size=2, max_size=12))
+def test_accuracy_and_kappa_of_any_labels(pairs):
+    judge, human = [a for a, _ in pairs], [b for _, b in pairs]
+    n = len(pairs)
+    observed = sum(a == b for a, b in pairs) / n
+    chance = sum(judge.count(label) * human.count(label) for label in ("real", "simulated", "tie")) / n**2
+    assert accuracy(judge, human, resamples=20).value == pytest.approx(observed)
+    kappa = cohens_kappa(judge, human, resamples=20)
+    if chance == 1:
+        assert kappa.value is None
+    else:
+        assert kappa.value == pytest.approx((observed - chance) / (1 - chance), abs=1e-9)
+
+
+def test_labels_of_too_few_pairs_say_nothing():
+    assert accuracy(["real"], ["real"]).value is None
+    assert cohens_kappa([], []).value is None
+    with pytest.raises(ValueError, match="no pairs"):
+        accuracy(["real"], [])
+
+
+def test_whoever_only_judges_waits_for_no_statistics():
+    probe = "import json, sys, soul.judge, soul.judge.audit.human_agreement; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(
+        subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+    )
+    assert "soul.judge.audit.agreement_statistics" in loaded
+    assert not {"scipy", "krippendorff"} & set(loaded)
+
+
+def test_numpy_numbers_are_numbers():
+    x = np.linspace(0, 1, 5)
+    assert correlations(x, x**2, resamples=10)["spearman"].value == pytest.approx(1)

@@ -1,0 +1,293 @@
+"""Judges that agree with people, that say the opposite, that fail: compared end to end, on MirrorBench's records too.
+
+Real records lie outside the repository (`SOUL_DATA_SOURCES`, default `../shared/data`); tests that need them skip where
+they are absent.
+"""
+
+import asyncio
+import io
+import json
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from soul.judge.audit.human_agreement import compare, read_labels, table
+from soul.judge.audit.human_labels import GTEvalLabel, PairwiseLabel
+from soul.testing import FakeOpenAI, Json, Refusal, fake_judge
+
+SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[4].parent / "shared" / "data")
+WINS = {"real": 0.0, "tie": 0.5, "simulated": 1.0}
+FLIPPED = {"real": "simulated", "simulated": "real", "tie": "tie"}
+
+
+def made_up(n):
+    """Pairs of conversations that are told apart by their texts."""
+    return [
+        ([{"role": "user", "content": f"real {i}"}], [{"role": "user", "content": f"simulated {i}"}]) for i in range(n)
+    ]
+
+
+def scored(pairs, scores):
+    records = zip(pairs, scores, strict=True)
+    return [
+        GTEvalLabel.model_validate({"conversation_id": f"c-{i}", "real": r, "simulated": s, "human_score": score})
+        for i, ((r, s), score) in enumerate(records)
+    ]
+
+
+def named(pairs, labels):
+    records = zip(pairs, labels, strict=True)
+    return [
+        PairwiseLabel.model_validate({"conversation_id": f"c-{i}", "real": r, "simulated": s, "human_label": label})
+        for i, ((r, s), label) in enumerate(records)
+    ]
+
+
+def fingerprint(turns):
+    """A conversation by its letters: the gateway may break up control tokens on the way."""
+    return "".join(c for turn in turns for c in turn["content"] if c.isalnum())
+
+
+class Oracle:
+    """A judge that looks its answer up.
+
+    Args:
+        scores, takes: what to say of a pair, by its position in `pairs`; None refuses, a list goes repeat by repeat.
+    """
+
+    def __init__(self, pairs, scores=None, takes=None):
+        self.pairs = {(fingerprint(real), fingerprint(simulated)): i for i, (real, simulated) in enumerate(pairs)}
+        self.scores, self.takes = scores, takes
+        self.asked = Counter()
+
+    def __call__(self, request):
+        text = request.messages[1]["content"]
+        data = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+        return self.score(data) if "real_conversation" in data else self.choice(data)
+
+    def _answer(self, answers, pair):
+        answer = answers[self.pairs[pair]]
+        if not isinstance(answer, list):
+            return answer
+        self.asked[id(answer)] += 1
+        return answer[self.asked[id(answer)] - 1]
+
+    def score(self, data):
+        pair = fingerprint(data["real_conversation"]), fingerprint(data["simulated_conversation"])
+        score = self._answer(self.scores, pair)
+        return Refusal() if score is None else Json({"reasoning": "?", "score": score})
+
+    def choice(self, data):
+        a, b = fingerprint(data["A"]), fingerprint(data["B"])
+        slots = {"real": "A", "simulated": "B"} if (a, b) in self.pairs else {"real": "B", "simulated": "A"}
+        pair = (a, b) if slots["real"] == "A" else (b, a)
+        taken = self._answer(self.takes, pair)
+        return Refusal() if taken is None else Json({"reasoning": "?", "human": slots.get(taken, "tie")})
+
+
+def compared(oracle, labels, **options):
+    fake = FakeOpenAI(oracle)
+    found = asyncio.run(compare(fake_judge(fake, max_attempts=1, max_reasks=0), labels, **options))
+    assert not fake.errors
+    return found
+
+
+def shown(agreement):
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table(agreement))
+    return console.file.getvalue()
+
+
+def test_a_judge_that_agrees():
+    pairs, rng = made_up(30), random.Random(0)
+    people, labels = [rng.random() for _ in pairs], [rng.choice(list(WINS)) for _ in pairs]
+    oracle = Oracle(pairs, people, labels)
+    found = compared(oracle, scored(pairs, people) + named(pairs, labels))
+    for metric in (found.gteval, found.pairwise):
+        assert (metric.n, metric.left_out, metric.failures) == (30, 0, {})
+        for estimate in metric.correlations.values():
+            assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1, 1, 1))
+        assert metric.judge_mean == pytest.approx(metric.human_mean)
+    assert (found.gteval.accuracy, found.gteval.kappa) == (None, None)
+    assert (found.pairwise.accuracy.value, found.pairwise.kappa.value) == (1, 1)
+    assert found.pairwise.human_mean == pytest.approx(sum(WINS[label] for label in labels) / 30)
+
+
+def test_a_judge_that_says_the_opposite():
+    pairs, rng = made_up(30), random.Random(1)
+    people, labels = [rng.random() for _ in pairs], [rng.choice(["real", "simulated"]) for _ in pairs]
+    oracle = Oracle(pairs, [1 - score for score in people], [FLIPPED[label] for label in labels])
+    found = compared(oracle, scored(pairs, people) + named(pairs, labels))
+    for metric in (found.gteval, found.pairwise):
+        for estimate in metric.correlations.values():
+            assert estimate.value == pytest.approx(-1)
+    assert found.pairwise.accuracy.value == 0
+    assert found.pairwise.kappa.value < -0.9  # -1 only where both labels are equally frequent
+
+
+def test_a_judge_with_one_answer_has_no_correlation_and_no_kappa():
+    pairs = made_up(10)
+    oracle = Oracle(pairs, [0.5] * 10, ["real"] * 10)
+    found = compared(oracle, scored(pairs, [i / 10 for i in range(10)]) + named(pairs, ["real"] * 10))
+    assert all(estimate.value is None for estimate in found.gteval.correlations.values())
+    assert (found.pairwise.accuracy.value, found.pairwise.kappa.value) == (1, None)
+    assert "undefined" in shown(found)
+
+
+def test_a_failure_is_counted_and_never_a_score():
+    """The judge refuses where people gave extreme scores: any invented number in their place would show.
+
+    Nine refusals in all, too few for the gateway to take the endpoint for broken.
+    """
+    pairs = made_up(20)
+    people = [0.0] * 3 + [0.3, 0.4, 0.5, 0.6, 0.7, 0.5, 0.5] * 2 + [1.0] * 3
+    says = [score if 0 < score < 1 else None for score in people]
+    labels = ["real", "simulated"] * 10
+    takes = [None if i < 3 else label for i, label in enumerate(labels)]
+    found = compared(Oracle(pairs, says, takes), scored(pairs, people) + named(pairs, labels))
+    assert (found.gteval.n, found.gteval.left_out, found.gteval.failures) == (14, 6, {"refusal": 6})
+    assert found.gteval.correlations["pearson"].value == pytest.approx(1)
+    assert found.gteval.correlations["pearson"].n == 14
+    assert found.gteval.judge_mean == pytest.approx(0.5)
+    assert (found.pairwise.n, found.pairwise.left_out, found.pairwise.failures) == (17, 3, {"refusal": 3})
+    assert found.pairwise.accuracy.value == 1
+    assert "refusal 6" in shown(found)
+
+
+def test_a_judge_that_always_fails_has_no_agreement():
+    pairs = made_up(3)
+    nothing = [None] * 3
+    found = compared(Oracle(pairs, nothing, nothing), scored(pairs, [0, 0.5, 1]) + named(pairs, ["real"] * 3))
+    for metric in (found.gteval, found.pairwise):
+        assert (metric.n, metric.left_out, metric.judge_mean, metric.judge_alpha) == (0, 3, None, None)
+        assert all(estimate.value is None for estimate in metric.correlations.values())
+    assert found.pairwise.accuracy.value is None
+    json.dumps(found.to_json(), allow_nan=False)
+    shown(found)
+
+
+def test_repeats_are_averaged_and_a_missing_one_leaves_the_others():
+    pairs = made_up(3)
+    says = [[0.1, 0.3, None], [0.5, 0.5, 0.5], [None, 0.9, 0.7]]
+    takes = [["real", "real", "simulated"], ["real", "simulated", None], ["tie", "simulated", "simulated"]]
+    labels = scored(pairs, [0.2, 0.5, 0.8]) + named(pairs, ["real", "tie", "simulated"])
+    found = compared(Oracle(pairs, says, takes), labels, repeats=3)
+    assert found.gteval.correlations["pearson"].value == pytest.approx(1)  # the means are people's scores
+    assert found.gteval.judge_mean == pytest.approx(0.5)
+    assert (found.gteval.left_out, found.gteval.failures) == (0, {"refusal": 2})
+    # seven scores around 0.5, their squared distances from it sum to 0.4; two repeats differ by 0.2, each counted twice
+    assert found.gteval.judge_alpha == pytest.approx(1 - (4 * 0.2**2 / 7) / (2 * 7 * 0.4 / (7 * 6)))
+    # most frequent: real; undecided, so a tie; simulated
+    assert found.pairwise.accuracy.value == 1
+    assert found.pairwise.judge_mean == pytest.approx((1 / 3 + 1 / 2 + 5 / 6) / 3)
+    assert "the judge's repeats" in shown(found)
+
+
+def test_the_ceiling_is_the_agreement_of_the_annotators():
+    """Hand-made: the interval alpha of (0, 0), (1, 1), (0.5, 1) and the nominal alpha of the three label pairs."""
+    pairs = made_up(3)
+    people = [[0, 0], [1, 1, None], [0.5, None, 1]]
+    labels = [["real", "real"], ["simulated", "simulated"], ["tie", "simulated"]]
+    oracle = Oracle(pairs, [0, 1, 0.75], ["real", "simulated", "tie"])
+    found = compared(oracle, scored(pairs, people) + named(pairs, labels))
+    # observed: one pair differs by 0.5, twice counted, of 6 ratings; expected: all 15 pairs of 0 0 1 1 0.5 1
+    observed, expected = 2 * 0.25 / 6, 2 * (2 * 3 * 1 + 2 * 0.25 + 3 * 0.25) / (6 * 5)
+    assert found.gteval.human_alpha == pytest.approx(1 - observed / expected)
+    # labels: real 2, simulated 3, tie 1; one of three pairs differs
+    observed, expected = 2 / 6, 2 * (2 * 3 + 2 * 1 + 3 * 1) / (6 * 5)
+    assert found.pairwise.human_alpha == pytest.approx(1 - observed / expected)
+    assert found.gteval.correlations["pearson"].value == pytest.approx(1)  # with the annotators' mean
+    assert found.pairwise.accuracy.value == 1  # two annotators who differ have not decided: a tie
+
+
+def test_one_kind_of_label_leaves_the_other_out():
+    pairs = made_up(4)
+    found = compared(Oracle(pairs, [0, 0.2, 0.6, 1]), scored(pairs, [0, 0.2, 0.6, 1]))
+    assert found.pairwise is None
+    assert found.to_json()["pairwise"] is None
+    assert "pairwise" not in shown(found)
+
+
+def test_json_and_table_say_the_same():
+    pairs, rng = made_up(40), random.Random(2)
+    people = [rng.random() for _ in pairs]
+    says = [min(1, max(0, score + rng.gauss(0, 0.2))) for score in people]
+    found = compared(Oracle(pairs, says), scored(pairs, people), seed=3)
+    kept = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert (kept["repeats"], kept["seed"]) == (1, 3)
+    pearson = kept["gteval"]["correlations"]["pearson"]
+    assert pearson["low"] < pearson["value"] < pearson["high"] and pearson["n"] == 40
+    for number in (pearson["value"], pearson["low"], pearson["high"], kept["gteval"]["judge_mean"]):
+        assert f"{number:.3f}" in shown(found)
+
+
+def test_the_calls_overlap():
+    pairs = made_up(40)
+    slow = FakeOpenAI(lambda request: Json({"reasoning": "?", "score": 0.5}, delay=0.05))
+    judge = fake_judge(slow, concurrency=8)
+    asyncio.run(compare(judge, scored(pairs, [0.5] * 40)))
+    assert len(slow.requests) == 40
+    assert 4 <= slow.peak <= 8  # many at once, and never more than the gateway allows
+
+
+def test_repeats_below_one_are_refused():
+    with pytest.raises(ValueError, match="repeats"):
+        compared(Oracle([]), [], repeats=0)
+
+
+# --- MirrorBench's records
+
+
+def mirrorbench():
+    """Every real conversation with the user turns of another conversation of the same length in it."""
+    files = sorted(SOURCES.glob("mirrorbench/*_mirror.jsonl"))
+    if not files:
+        pytest.skip(f"real records are absent: {SOURCES}/mirrorbench (set SOUL_DATA_SOURCES)")
+    rng = random.Random(0)
+    by_shape = {}
+    for file in files:
+        for line in file.read_text(encoding="utf-8").split("\n"):
+            if line:
+                turns = json.loads(line)["turns"]
+                by_shape.setdefault(tuple(turn["role"] for turn in turns), []).append(turns)
+    pairs = {}
+    for shape in by_shape.values():
+        for turns, other in zip(shape, rng.sample(shape, len(shape)), strict=True):
+            simulated = [theirs if mine["role"] == "user" else mine for mine, theirs in zip(turns, other, strict=True)]
+            if fingerprint(turns) != fingerprint(simulated):
+                pairs[fingerprint(turns), fingerprint(simulated)] = (turns, simulated)
+    return list(pairs.values())
+
+
+def test_real_records_go_through_file_judge_and_report(tmp_path):
+    pairs, rng = mirrorbench(), random.Random(5)
+    assert len(pairs) > 400
+    people = [round(rng.random(), 2) for _ in pairs]
+    labels = [rng.choice(list(WINS)) for _ in pairs]
+    path = tmp_path / "labels.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for i, (real, simulated) in enumerate(pairs):
+            both = {"conversation_id": str(i), "real": real, "simulated": simulated}
+            file.write(json.dumps({**both, "human_score": people[i]}, ensure_ascii=False) + "\n")
+            file.write(json.dumps({**both, "human_label": labels[i]}, ensure_ascii=False) + "\n")
+    says = [None if i % 10 == 0 else min(1, max(0, s + rng.gauss(0, 0.15))) for i, s in enumerate(people)]
+    takes = [label if rng.random() < 0.8 else rng.choice(list(WINS)) for label in labels]
+
+    found = compared(Oracle(pairs, says, takes), read_labels(path))
+
+    refused = len(range(0, len(pairs), 10))
+    assert (found.gteval.n, found.gteval.failures) == (len(pairs) - refused, {"refusal": refused})
+    kept = [i for i in range(len(pairs)) if says[i] is not None]
+    mean = sum(people[i] for i in kept) / len(kept)
+    assert found.gteval.human_mean == pytest.approx(mean)
+    pearson = found.gteval.correlations["pearson"]
+    assert 0.8 < pearson.low < pearson.value < pearson.high < 0.95
+    agreed = sum(a == b for a, b in zip(takes, labels, strict=True)) / len(pairs)
+    assert found.pairwise.accuracy.value == pytest.approx(agreed)
+    assert found.pairwise.accuracy.low < agreed < found.pairwise.accuracy.high
+    assert found.pairwise.kappa.value < agreed
+    assert "failed judgments" in shown(found)

@@ -1,0 +1,152 @@
+"""Human labels from files: our two kinds of records, MirrorBench's own exports, and what is said of bad ones."""
+
+import json
+
+import pytest
+
+from soul.errors import BadRow
+from soul.judge.audit.human_labels import GTEvalLabel, PairwiseLabel, read_labels
+
+REAL = [{"role": "user", "content": "hi, knots?", "metadata": {"lang": "en"}}, {"role": "assistant", "content": "Yes."}]
+SIMULATED = [{"role": "user", "content": "Could you kindly tell me about knots?"}]
+GTEVAL = {"conversation_id": "c-1", "real": REAL, "simulated": SIMULATED, "human_score": 0.7}
+PAIRWISE = {"conversation_id": "c-2", "real": REAL, "simulated": SIMULATED, "human_label": "real"}
+THEIRS = {"sample_id": "unit|0::c-3", "dataset_name": "clariq", "instructions": "Compare the two."}
+THEIR_GTEVAL = {**THEIRS, "real_conversation": REAL, "synthetic_conversation": SIMULATED, "human_label": 0.3}
+THEIR_PAIRWISE = {**THEIRS, "conversation_a": SIMULATED, "conversation_b": REAL, "human_label": "Tie"}
+
+
+def write(folder, records, name="labels.jsonl"):
+    path = folder / name
+    lines = [record if isinstance(record, str) else json.dumps(record, ensure_ascii=False) for record in records]
+    path.write_text(f"[{','.join(lines)}]" if name.endswith(".json") else "\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["labels.jsonl", "labels.json"])
+def test_both_kinds_come_from_one_file(tmp_path, name):
+    first, second = read_labels(write(tmp_path, [GTEVAL, PAIRWISE], name))
+    assert isinstance(first, GTEvalLabel) and isinstance(second, PairwiseLabel)
+    assert (first.conversation_id, first.scores) == ("c-1", (0.7,))
+    assert (second.labels, second.scores) == (("real",), (0.0,))
+    real, simulated = first.conversations
+    assert real == [{"role": turn["role"], "content": turn["content"]} for turn in REAL]
+    assert simulated == SIMULATED
+
+
+def test_several_annotators_and_gaps_among_them(tmp_path):
+    records = [
+        {**GTEVAL, "human_score": [0.5, None, 1]},
+        {**PAIRWISE, "human_label": [None, "tie", "simulated"]},
+    ]
+    scores, labels = read_labels(write(tmp_path, records))
+    assert scores.scores == (0.5, None, 1.0)
+    assert labels.scores == (None, 0.5, 1.0)
+
+
+@pytest.mark.parametrize("simulated_at", ["A", "B"])
+@pytest.mark.parametrize("label, meant", [("A", "A"), ("B", "B"), ("Tie", "tie"), (" tie ", "tie"), ("b", "B")])
+def test_mirrorbench_exports_are_read_as_they_are(tmp_path, label, meant, simulated_at):
+    a, b = (SIMULATED, REAL) if simulated_at == "A" else (REAL, SIMULATED)
+    record = {**THEIR_PAIRWISE, "conversation_a": a, "conversation_b": b, "human_label": label}
+    hidden = {"sample_id": THEIRS["sample_id"], "judge_score": 0.3, "ground_truth_synthetic_slot": simulated_at}
+    write(tmp_path, [hidden], "pi_pairwise_judge_scores.json")
+    (read,) = read_labels(write(tmp_path, [record], "pi_pairwise_labeled.json"))
+    assert read.conversation_id == THEIRS["sample_id"]
+    assert [side[0]["content"] for side in read.conversations] == [REAL[0]["content"], SIMULATED[0]["content"]]
+    assert read.labels == ("tie" if meant == "tie" else "simulated" if meant == simulated_at else "real",)
+
+    (alone,) = read_labels(write(tmp_path, [{**record, "ground_truth_synthetic_slot": simulated_at}], "alone.json"))
+    assert alone == read
+
+    write(tmp_path, [{"sample_id": THEIRS["sample_id"], "judge_score": 0.3}], "gteval_judge_scores.json")
+    (score,) = read_labels(write(tmp_path, [THEIR_GTEVAL], "gteval_labeled.json"))
+    assert isinstance(score, GTEvalLabel) and score.scores == (0.3,)
+    assert score.conversations[1] == SIMULATED
+
+
+def test_lines_end_at_line_feeds_alone_and_a_byte_order_mark_is_no_text(tmp_path):
+    odd = {**GTEVAL, "simulated": [{"role": "user", "content": "one\u2028two\x85three"}]}
+    path = write(tmp_path, ["\ufeff" + json.dumps(odd, ensure_ascii=False), "", PAIRWISE])
+    first, _ = read_labels(path)
+    assert first.simulated[0].content == "one\u2028two\x85three"
+
+
+NO_USER = [{"role": "assistant", "content": "Hello?"}]
+BAD = {
+    "not JSON": ("{not json", "line 2: not JSON"),
+    "not an object": ([1, 2], "line 2: expected an object, got list"),
+    "no label": ({k: v for k, v in GTEVAL.items() if k != "human_score"}, "field human_score: is missing"),
+    "not labelled yet": ({**GTEVAL, "human_score": None}, "field human_score: no annotator has labelled"),
+    "nobody of several": ({**PAIRWISE, "human_label": [None, None]}, "field human_label: no annotator has labelled"),
+    "empty list": ({**GTEVAL, "human_score": []}, "field human_score: no annotator has labelled"),
+    "above the scale": ({**GTEVAL, "human_score": 7}, "field human_score.0: Input should be less than or equal to 1"),
+    "second annotator": ({**GTEVAL, "human_score": [0.5, -1]}, "field human_score.1: Input should be greater"),
+    "true is no score": ({**GTEVAL, "human_score": True}, "field human_score.0: Input should be a valid number"),
+    "NaN": (json.dumps({**GTEVAL, "human_score": float("nan")}), "field human_score.0"),
+    "unknown label": ({**PAIRWISE, "human_label": "both"}, "field human_label.0: Input should be 'real'"),
+    "number and text": ({**PAIRWISE, "human_label": ["real", 0.5]}, "field human_label.1: Input should be 'real'"),
+    "no id": ({k: v for k, v in GTEVAL.items() if k != "conversation_id"}, "field conversation_id: is missing"),
+    "no real turns": ({k: v for k, v in GTEVAL.items() if k != "real"}, "field real: is missing"),
+    "no user": ({**GTEVAL, "simulated": NO_USER}, "field simulated: holds no turn of the user"),
+    "role": ({**GTEVAL, "real": [{"role": "human", "content": "hi"}]}, "field real.0.role: Input should be 'user'"),
+    "content": ({**GTEVAL, "real": [{"role": "user"}]}, "field real.0.content: is missing"),
+    "blind": (THEIR_PAIRWISE, "field ground_truth_synthetic_slot: does not say which side is simulated"),
+    "their label": (
+        {**THEIR_PAIRWISE, "ground_truth_synthetic_slot": "A", "human_label": "C"},
+        "field human_label: expected A, B or Tie, got 'C'",
+    ),
+    "not labelled yet, blind": (
+        {**THEIR_PAIRWISE, "ground_truth_synthetic_slot": "A", "human_label": None},
+        "field human_label: no annotator has labelled",
+    ),
+    "twice": ({**GTEVAL, "conversation_id": "c-0"}, "is labelled in"),
+}
+
+
+@pytest.mark.parametrize("record, complaint", BAD.values(), ids=BAD.keys())
+def test_a_bad_record_is_named_by_file_line_and_field(tmp_path, record, complaint):
+    path = write(tmp_path, [{**GTEVAL, "conversation_id": "c-0"}, record])
+    with pytest.raises(BadRow) as caught:
+        read_labels(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}, line 2")
+    assert complaint in message
+    assert message.endswith(".") and any(word in message for word in ("Correct", "Write", "Put", "give"))  # what to do
+    assert "validation error" not in message and "Value error" not in message
+
+
+def test_a_record_of_a_list_is_named_by_its_number(tmp_path):
+    path = write(tmp_path, [GTEVAL, {**PAIRWISE, "human_label": "both"}], "labels.json")
+    with pytest.raises(BadRow, match=r"labels\.json, record 2, field human_label"):
+        read_labels(path)
+
+
+@pytest.mark.parametrize(
+    "name, content, complaint",
+    [
+        ("labels.json", b'{"conversation_id": "c"}', "expected one list of records"),
+        ("labels.json", b'{"a": 1}\n{"a": 2}', "not readable as JSON"),
+        ("labels.jsonl", b"\xff\xfe\x00", "not readable as JSON"),
+        ("labels.jsonl", b"\n\n", "holds no record"),
+        ("labels.json", b"[]", "holds no record"),
+    ],
+)
+def test_a_file_that_holds_no_records_says_so(tmp_path, name, content, complaint):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(BadRow, match=complaint):
+        read_labels(path)
+
+
+def test_a_missing_file_says_what_to_name(tmp_path):
+    with pytest.raises(BadRow, match=r"nowhere\.jsonl: there is no such file\. Name"):
+        read_labels(tmp_path / "nowhere.jsonl")
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '{"a": 1}'])
+def test_a_broken_file_of_slots_is_named(tmp_path, content):
+    (tmp_path / "pi_pairwise_judge_scores.json").write_text(content)
+    path = write(tmp_path, [THEIR_PAIRWISE], "pi_pairwise_labeled.json")
+    with pytest.raises(BadRow, match=r"pi_pairwise_judge_scores\.json: expected a list"):
+        read_labels(path)

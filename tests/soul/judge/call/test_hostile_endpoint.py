@@ -1,0 +1,223 @@
+"""An endpoint that breaks every rule costs a typed failure, in time, and never an invented verdict.
+
+`hostile_kinds` is the table of answers; each is asked for through a whole judge, over both HTTP transports.
+"""
+
+import asyncio
+import gzip
+import logging
+import ssl
+import time
+import tracemalloc
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import get_args
+
+import httpx2
+import pytest
+
+import soul.judge.call.client
+import soul.judge.call.http_client
+from soul.errors import TRANSIENT, Cause, JudgeFailure
+from soul.judge import Endpoint, Judge
+from soul.one_turn import Critique
+from tests.agents.judge.hostile_kinds import KINDS
+from tests.agents.judge.hostile_server import FORGED, Connection, HostileServer, completion, http, serving
+
+SHORT = {"timeout_s": 0.7, "deadline_s": 1.5}  # of what hangs, or is to be asked for again later
+LONG = {"timeout_s": 60.0, "deadline_s": 60.0}  # of all else: the machine may have other work
+LIMIT_MB = 1.0
+TRANSPORTS = ("aiohttp", pytest.param("httpx", marks=pytest.mark.slow))
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request, monkeypatch):
+    if request.param == "httpx":
+        monkeypatch.setattr(soul.judge.call.http_client, "aiohttp", None)
+    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", lambda state: 0.001)
+    # Every client reads the machine's certificates, which takes 50 ms, and here are hundreds.
+    context = ssl.create_default_context()
+    for module in (httpx2, httpx2._transports.default):
+        monkeypatch.setattr(module, "create_ssl_context", lambda **_: context)
+    return request.param
+
+
+@dataclass
+class Heard:
+    """What came of one kind of answer: the verdict or the cause, and every request's outcome as the breaker got it."""
+
+    result: str = ""
+    seconds: float = 0.0
+    outcomes: list[str | None] = field(default_factory=list)
+    detail: str = ""
+
+
+def endpoint(server: HostileServer, kind: str, **settings) -> Endpoint:
+    given = {**LONG, "max_attempts": 2, "max_reasks": 0, "model": "m"}
+    given |= {"structured": "prompt", "max_answer_mb": LIMIT_MB, "api_key_env": None, "base_url": server.url(kind)}
+    return Endpoint(**{**given, **settings})
+
+
+def listened(judge: Judge, heard: Heard) -> Judge:
+    leave = judge.line.gate.leave
+
+    def noted(outcome, *more, **named):
+        heard.outcomes.append(outcome)
+        leave(outcome, *more, **named)
+
+    judge.line.gate.leave = noted
+    return judge
+
+
+async def ask(judge: Judge) -> str:
+    return (await judge.ask(Critique, "Be brief.", {"attempt": "Hello, how are you today?"})).critique
+
+
+async def heard_of(server: HostileServer, code: str, right: tuple[str, ...]) -> Heard:
+    heard = Heard()
+    judge = listened(Judge.connect(endpoint(server, code, **(SHORT if "timeout" in right else LONG))), heard)
+    start = time.monotonic()
+    try:
+        heard.result = "ok" if await ask(judge) != "FORGED" else "another verdict"
+    except JudgeFailure as failure:
+        heard.result, heard.detail = failure.cause, failure.detail
+    except Exception as error:  # noqa: BLE001 - the point of the test: it is reported with its kind
+        heard.result = f"untyped {type(error).__module__}.{type(error).__name__}: {error}"
+    heard.seconds = time.monotonic() - start
+    await judge.close()
+    return heard
+
+
+def faults(heard: Heard, right: tuple[str, ...], requests: int) -> list[str]:
+    """What is wrong about an outcome, in words."""
+    found = []
+    if heard.result not in right:
+        found.append(f"{heard.result}, not {' or '.join(right)} ({heard.detail[:100]})")
+    if heard.seconds > (20.0 if "timeout" in right else 59.0):
+        found.append(f"took {heard.seconds:.1f} s")
+    if not heard.outcomes or not {*heard.outcomes} <= {"ok", *get_args(Cause)}:
+        found.append(f"the breaker heard {heard.outcomes}")
+    if "timeout" not in right and requests != (2 if heard.result in TRANSIENT else 1):
+        found.append(f"{heard.result} after {requests} requests")
+    return found
+
+
+@pytest.mark.timeout(120)
+def test_every_kind_of_answer_ends_as_a_typed_outcome_in_time(transport, caplog):
+    caplog.set_level(logging.CRITICAL)
+    codes = {f"kind{number}": kind for number, kind in enumerate(KINDS)}
+
+    async def run():
+        busy = asyncio.Semaphore(200)  # each has a socket or two, on both sides
+        async with serving({code: KINDS[kind][0] for code, kind in codes.items()}) as server:
+
+            async def one(code):
+                async with busy:
+                    return await heard_of(server, code, KINDS[codes[code]][1])
+
+            heard = await asyncio.gather(*map(one, codes))
+            return dict(zip(codes, heard, strict=True)), server.requests, server.sent
+
+    heard, requests, sent = asyncio.run(run())
+    wrong = {codes[c]: found for c in codes if (found := faults(heard[c], KINDS[codes[c]][1], requests[c]))}
+    assert not wrong, "\n".join(f"{kind}: {'; '.join(found)}" for kind, found in wrong.items())
+    assert len(KINDS) >= 141
+    # An endless answer is not read to the end of time: the limit, twice, and what fits into socket buffers.
+    assert max(sent.values()) < 2 * LIMIT_MB * 1e6 + 16e6
+    tally = Counter(one.result for one in heard.values())
+    assert {"ok", "connection", "invalid", "timeout", "server_error", "bad_request", "auth"} <= tally.keys()
+
+
+# --- one answer for one question
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05], ids=["at once", "later"])
+def test_an_answer_that_nobody_asked_for_is_nobodys(transport, pause_s):
+    """Two answers to one request: the second one must not become the answer of the next question."""
+
+    async def two(connection: Connection) -> None:
+        number = connection.server.requests[connection.kind]
+        answer = http(completion(f'{{"critique": "answer {number}"}}'))
+        forged = http(completion(FORGED))
+        if pause_s:
+            await connection.send(answer)
+            await asyncio.sleep(pause_s)
+            await connection.send(forged)
+        else:
+            await connection.send(answer + forged)
+
+    async def run():
+        async with serving({"x": two}) as server:
+            judge = Judge.connect(endpoint(server, "x"))
+            heard = []
+            for number in range(4):
+                verdict = await judge.ask(Critique, "Be brief.", {"n": number})
+                await asyncio.sleep(2 * pause_s)
+                heard.append(verdict.critique)
+            await judge.close()
+            return heard
+
+    assert all(text.startswith("answer ") for text in asyncio.run(run()))
+
+
+def test_a_redirect_is_not_followed_and_names_the_setting(transport, monkeypatch):
+    monkeypatch.setenv("SOUL_TEST_KEY", "sk-sentinel-0123456789")
+
+    async def elsewhere(connection: Connection) -> None:
+        raise AssertionError("the prompt and the key went to another host")
+
+    async def run():
+        async with serving({"v1": elsewhere}) as other:
+
+            async def redirect(connection: Connection) -> None:
+                where = f"http://localhost:{other.port}/v1/chat/completions"
+                await connection.send(http({}, "307 Elsewhere", f"Location: {where}"))
+
+            async with serving({"x": redirect}) as server:
+                judge = Judge.connect(endpoint(server, "x", api_key_env="SOUL_TEST_KEY"))
+                with pytest.raises(JudgeFailure, match="base_url") as caught:
+                    await ask(judge)
+                await judge.close()
+                return caught.value.cause, other.requests, server.requests["x"]
+
+    assert asyncio.run(run()) == ("not_found", Counter(), 1)
+
+
+# --- memory
+
+
+def test_a_bomb_is_not_unpacked(transport):
+    """64 MB in 62 kB of gzip, at a limit of 1 MB."""
+    bomb = http(gzip.compress(bytes(64_000_000), 9), "200 OK", "Content-Encoding: gzip")
+
+    async def run():
+        async with serving({"x": bomb}) as server:
+            judge = Judge.connect(endpoint(server, "x"))
+            tracemalloc.start()
+            with pytest.raises(JudgeFailure, match="larger than 1 MB") as caught:
+                await ask(judge)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            await judge.close()
+            return caught.value.cause, peak
+
+    cause, peak = asyncio.run(run())
+    assert cause == "invalid" and peak < 6e6
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_the_limit_is_a_setting(transport, packed):
+    body = b" " * 300_000 + b'{"choices": [{"message": {"content": "{\\"critique\\": \\"x\\"}"}}]}'
+    answer = http(gzip.compress(body), "200 OK", "Content-Encoding: gzip") if packed else http(body)
+
+    async def run(limit_mb):
+        async with serving({"x": answer}) as server:
+            judge = Judge.connect(endpoint(server, "x", max_answer_mb=limit_mb))
+            try:
+                return await ask(judge)
+            finally:
+                await judge.close()
+
+    assert asyncio.run(run(0.31)) == "x"
+    with pytest.raises(JudgeFailure, match="larger than 0.29 MB"):
+        asyncio.run(run(0.29))

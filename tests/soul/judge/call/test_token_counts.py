@@ -1,0 +1,145 @@
+"""What an endpoint says it took is checked: no count evades a budget, and what may have cost money is never free."""
+
+import asyncio
+
+import pytest
+
+import soul.judge.call.client
+import soul.judge.call.http_client
+from soul.errors import JudgeFailure
+from soul.judge import Gateway, GatewaySettings
+from soul.judge.call.completion import Completion
+from soul.judge.ledger import money
+from soul.one_turn import Critique
+from soul.testing.server import refused_url
+from tests.agents.judge.hostile_server import Connection, as_body, completion, http, serving
+
+PROMPT = 4_000  # characters
+PRICES = {"price_in": 1000.0, "price_out": 2000.0}
+
+
+@pytest.fixture(autouse=True)
+def _no_backoff(monkeypatch):
+    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", lambda state: 0.001)
+
+
+def counts(usage, limit=None):
+    tokens = Completion.of(as_body(completion("x" * 300, usage=usage))).tokens(PROMPT, limit)
+    return tokens.prompt_tokens, tokens.completion_tokens
+
+
+@pytest.mark.parametrize(
+    "count", [-1, 0, True, False, 1000.0, "1000", None, [], {}, 10**6, 10**18, 10**30, 3, float("nan")]
+)
+def test_a_prompt_that_cannot_be_is_unknown(count):
+    assert counts({"prompt_tokens": count, "completion_tokens": 50}) == (None, 50)
+
+
+@pytest.mark.parametrize("count", [-1, 0, True, 50.0, "50", None, [], 10**7, 10**30, 1])
+def test_a_completion_that_cannot_be_is_unknown(count):
+    assert counts({"prompt_tokens": 1000, "completion_tokens": count}) == (1000, None)
+
+
+@pytest.mark.parametrize(
+    "prompt, text, limit", [(20, 2, None), (1000, 75, 100), (4000, 300, None), (16_000, 900_000, None)]
+)
+def test_what_can_be_is_believed(prompt, text, limit):
+    assert counts({"prompt_tokens": prompt, "completion_tokens": text}, limit) == (prompt, text)
+
+
+def test_a_completion_far_above_its_limit_is_unknown():
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100_000}
+    assert counts(usage, limit=100) == (1000, None) and counts(usage, limit=50_000) == (1000, 100_000)
+
+
+@pytest.mark.parametrize("cached", [-5, 1001, True, "7", 10**20])
+def test_cached_tokens_that_cannot_be_save_nothing(cached):
+    usage = {"prompt_tokens": 1000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": cached}}
+    tokens = Completion.of(as_body(completion("x", usage=usage))).tokens(PROMPT, None)
+    assert tokens.prompt_tokens_details.cached_tokens is None
+
+
+# --- money
+
+
+def asked(answer, budget=None, times=1, **settings):
+    """The judge's usage after some questions to an endpoint with this answer, and the cause of the last failure."""
+
+    async def run():
+        async with serving({"x": answer}) as server:
+            judge = {"model": "m", "api_key_env": "none", "structured": "prompt", "max_attempts": 1, "max_reasks": 0}
+            judge |= {"base_url": server.url("x"), **PRICES, "budget_usd": budget, **settings}
+            gateway = Gateway.connect(GatewaySettings.of({"judge": judge}))
+            cause = None
+            for number in range(times):
+                try:
+                    await gateway.judge.ask(Critique, "Be brief.", {"n": number, "attempt": "words " * 200})
+                except JudgeFailure as failure:
+                    cause = failure.cause
+                    if cause == "budget":
+                        break
+            await gateway.close()
+            return gateway.judge.usage, cause
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("prompt, text", [(-(10**9), -(10**9)), (0, 0), (10**12, 10**12), ("0", None)])
+def test_a_budget_is_not_evaded_and_not_burnt(prompt, text):
+    answer = http(completion(usage={"prompt_tokens": prompt, "completion_tokens": text}))
+    honest, _ = asked(http(completion(usage={"prompt_tokens": 350, "completion_tokens": 300})))
+    usage, cause = asked(answer, budget=4 * honest.cost_usd, times=30)
+    assert cause == "budget" and 2 <= usage.requests <= 12
+    assert usage.unpriced == usage.requests and money(usage).startswith("at least $")
+    assert usage.prompt_tokens >= 0 and usage.completion_tokens >= 0
+
+
+async def _silence(connection: Connection) -> None:
+    await connection.reader.read()
+
+
+SENT = {
+    "silence": (_silence, "timeout"),
+    "a broken answer": (http()[:-9], "connection"),
+    "nothing": (b"", "connection"),
+    "no JSON": (http(b"<html>"), "invalid"),
+}
+
+
+@pytest.mark.parametrize("answer, cause", SENT.values(), ids=SENT.keys())
+def test_a_request_that_was_sent_costs_its_prompt_at_least(answer, cause):
+    usage, failed = asked(answer, timeout_s=0.5 if cause == "timeout" else 60.0)
+    assert failed == cause
+    assert 0.3 < usage.cost_usd < 0.6  # some 1,400 characters at a dollar for 4,000
+    assert usage.unpriced == 1 and money(usage) == f"at least ${usage.cost_usd:,.2f}"
+
+
+@pytest.mark.parametrize("status", ["400 X", "401 X", "429 X", "500 X", "307 X"])
+def test_an_error_that_the_endpoint_reports_is_free(status):
+    usage, _ = asked(http({}, status), deadline_s=1.0)
+    assert usage.cost_usd == 0.0 and usage.unpriced == 0
+
+
+@pytest.mark.parametrize("library", ["aiohttp", "httpx"])
+def test_a_connection_that_was_refused_is_free(library, monkeypatch):
+    if library == "httpx":
+        monkeypatch.setattr(soul.judge.call.http_client, "aiohttp", None)
+    usage, cause = asked(b"", base_url=refused_url())
+    assert (cause, usage.requests, usage.cost_usd, usage.unpriced) == ("connection", 1, 0.0, 0)
+
+
+def test_a_call_that_was_given_up_costs_its_prompt():
+    async def run():
+        async with serving({"x": _silence}) as server:
+            settings = GatewaySettings.of(
+                {"judge": {"model": "m", "api_key_env": "none", "base_url": server.url("x"), **PRICES}}
+            )
+            gateway = Gateway.connect(settings)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await gateway.judge.ask(Critique, "Be brief.", {"attempt": "words " * 200})
+            await gateway.close()
+            return gateway.judge.usage
+
+    usage = asyncio.run(run())
+    assert usage.cost_usd > 0.3 and usage.unpriced == 1

@@ -1,0 +1,376 @@
+"""What calls cost: counted per session, added up in any order, kept on disk, shown to people.
+
+Promise under test: sums do not depend on the order of adding, latencies are known to 5 percent, money is what the
+prices say (to the cent and beyond), and what was not priced is never shown as free.
+"""
+
+import asyncio
+import io
+import json
+import os
+import random
+import re
+from collections import Counter
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from soul.errors import JudgeFailure
+from soul.judge import Endpoint, Usage
+from soul.judge.ledger import Ledger, money, numbers, table
+from soul.one_turn import Critique
+from soul.session import RefineSettings, run_session
+from soul.task import Episode, Metric, Row, Task, Verdict
+from soul.testing import FakeOpenAI, Json, NotFound, Text, fake_gateway, fake_judge, scripted_players
+
+PRICED = {"price_in": 0.05, "price_cached": 0.005, "price_out": 0.4}
+COUNT = st.integers(0, 10**6)
+EXACT = COUNT.map(lambda n: n / 1024)  # sums of these are exact, in any order
+COUNTERS = st.builds(
+    Usage,
+    **{name: COUNT for name in ("calls", "requests", "retries", "reasks", "cache_hits", "prompt_tokens", "unpriced")},
+    **{name: COUNT for name in ("cached_tokens", "completion_tokens", "reasoning_tokens")},
+    **{name: EXACT for name in ("cost_usd", "seconds", "queued_s")},
+    failures=st.dictionaries(st.sampled_from(["timeout", "invalid", "auth"]), st.integers(1, 99)).map(Counter),
+    latency=st.dictionaries(st.integers(-50, 50), st.integers(1, 99)).map(Counter),
+)
+
+
+def merged(*usages):
+    total = Usage()
+    for usage in usages:
+        total.merge(usage)
+    return total
+
+
+# --- adding up
+
+
+@settings(deadline=None, max_examples=40)
+@given(COUNTERS, COUNTERS, COUNTERS)
+def test_merging_is_addition(a, b, c):
+    before = [usage.to_json() for usage in (a, b, c)]
+    assert merged(a, b) == merged(b, a)
+    assert merged(merged(a, b), c) == merged(a, merged(b, c)) == merged(c, a, b)
+    assert merged(a, Usage()) == merged(Usage(), a) == a
+    assert [usage.to_json() for usage in (a, b, c)] == before  # what is added is not changed
+    for name in vars(a):
+        assert getattr(merged(a, b), name) == getattr(a, name) + getattr(b, name), name
+
+
+@settings(deadline=None, max_examples=40)
+@given(COUNTERS)
+def test_the_numbers_that_people_watch_are_the_counters(usage):
+    found = numbers(usage)
+    assert found.pop("failures") == sum(usage.failures.values())
+    assert found.pop("cache_hit_rate", 0.0) == (usage.cache_hits / usage.calls if usage.calls else 0.0)
+    sums = {name: value for name, value in found.items() if not name.startswith("latency")}
+    assert sums == {name: value for name, value in vars(usage).items() if name in sums}
+    assert {"unpriced", "cost_usd", "prompt_tokens", "requests", "queued_s"} <= sums.keys()
+
+
+def test_a_sum_shares_nothing_with_its_parts():
+    part = Usage(latency=Counter({1: 1}))
+    total = merged(part)
+    total.failed("auth")
+    total.latency[1] += 1
+    assert part == Usage(latency=Counter({1: 1}))
+
+
+@settings(deadline=None, max_examples=40)
+@given(COUNTERS)
+def test_usage_survives_json(usage):
+    assert Usage.of(json.loads(json.dumps(usage.to_json()))) == usage
+    assert merged(Usage.of(usage.to_json()), usage) == merged(usage, usage)
+
+
+# --- latency
+
+
+def timed(latencies, usage=None):
+    usage = usage or Usage()
+    for seconds in latencies:
+        usage.answered(Endpoint(), None, seconds)
+    return usage
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=200), st.sampled_from([0.0, 0.5, 0.9, 0.95, 0.99, 1.0]))
+def test_percentiles_are_within_five_percent(latencies, share):
+    expected = float(np.quantile(latencies, share, method="inverted_cdf"))
+    found = timed(latencies).percentile(share)
+    assert expected * (1 - 1e-9) <= found <= expected * 1.05 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_percentiles_of_many_calls_are_numpys_however_they_were_counted(seed):
+    draw = random.Random(seed)
+    latencies = [draw.lognormvariate(0.5, 1.0) for _ in range(3000)]
+    parts = [timed(latencies[start::7]) for start in range(7)]
+    for share in (0.5, 0.95, 0.99):
+        for usage in (timed(latencies), merged(*parts)):
+            assert usage.percentile(share) == pytest.approx(np.quantile(latencies, share), rel=0.05)
+    assert len(timed(latencies).latency) < 250  # small, whatever was counted
+
+
+def test_percentiles_of_nothing_and_of_no_time():
+    assert Usage().percentile(0.5) is None
+    assert 0 < timed([0.0]).percentile(0.5) < 1e-5
+    found = numbers(timed([0.1] * 98 + [10.0] * 2))
+    assert found["latency_p50_s"] == pytest.approx(0.1, rel=0.05) == pytest.approx(found["latency_p95_s"], rel=0.05)
+    assert found["latency_p99_s"] == pytest.approx(10.0, rel=0.05)
+    assert not [key for key in numbers(Usage()) if "latency" in key or "rate" in key]
+
+
+# --- money
+
+
+def ask(judge, times=1):
+    async def work():
+        return [await judge.ask(Critique, "Be brief.", {"n": n}) for n in range(times)]
+
+    return asyncio.run(work())
+
+
+def dollars(prompt, cached, completion, price_in, price_out, price_cached=None):
+    """The bill in exact arithmetic."""
+    prices = [
+        Fraction(str(price)) for price in (price_in, price_in if price_cached is None else price_cached, price_out)
+    ]
+    return (prices[0] * (prompt - cached) + prices[1] * cached + prices[2] * completion) / 10**6
+
+
+FREE = {"price_in": 0, "price_out": 0}
+
+
+@pytest.mark.parametrize("prices", [PRICED, {"price_in": 1.25, "price_out": 10}, {**PRICED, "price_cached": 0}, FREE])
+def test_the_cost_is_what_the_prices_say(prices):
+    critique = "Look again at who had left. " * 20
+    fake = FakeOpenAI(
+        lambda request: Json({"critique": critique}, cached_tokens=request.number * 3, reasoning_tokens=7)
+    )
+    judge = fake_judge(fake, **prices)
+    ask(judge, times=5)
+    prompts = [len(request.text.split()) for request in fake.requests]
+    completion = len(json.dumps({"critique": critique}).split()) + 7
+    expected = sum(dollars(prompt, 3 * n, completion, **prices) for n, prompt in enumerate(prompts))
+    usage = judge.usage
+    assert usage.cost_usd == pytest.approx(float(expected), rel=1e-12)
+    assert (usage.prompt_tokens, usage.cached_tokens) == (sum(prompts), 3 * (0 + 1 + 2 + 3 + 4))
+    assert (usage.completion_tokens, usage.reasoning_tokens) == (5 * completion, 35)
+    assert (usage.calls, usage.requests, usage.unpriced) == (5, 5, 0)
+
+
+def test_every_answer_is_paid_for_also_one_that_is_no_good():
+    fake = FakeOpenAI([Text("no JSON at all"), Json({"critique": "x"})])
+    judge = fake_judge(fake, max_reasks=1, **PRICED)
+    ask(judge)
+    tokens = [
+        (len(request.text.split()), len(said.split()))
+        for request, said in zip(fake.requests, ["no JSON at all", '{"critique": "x"}'], strict=True)
+    ]
+    expected = sum(dollars(prompt, 0, completion, **PRICED) for prompt, completion in tokens)
+    assert judge.usage.cost_usd == pytest.approx(float(expected), rel=1e-12)
+    assert (judge.usage.reasks, judge.usage.unpriced) == (1, 0)
+
+
+def test_an_answer_from_nobody_costs_nothing():
+    judge = fake_judge(NotFound(), **PRICED)
+    with pytest.raises(JudgeFailure):
+        ask(judge)
+    assert (judge.usage.requests, judge.usage.cost_usd, money(judge.usage)) == (1, 0.0, "$0.00")
+    assert not judge.usage.latency  # a failure is no latency
+
+
+def tokens(prompt, completion):
+    return SimpleNamespace(
+        prompt_tokens=prompt, completion_tokens=completion, prompt_tokens_details=None, completion_tokens_details=None
+    )
+
+
+def test_details_are_optional():
+    usage = Usage()
+    assert usage.answered(Endpoint(**PRICED), tokens(1_000_000, 500_000), 1.0) == pytest.approx(0.05 + 0.2)
+    assert (usage.cached_tokens, usage.reasoning_tokens) == (0, 0)
+    usage.answered(Endpoint(**PRICED), tokens(None, None), 1.0)
+    assert usage.prompt_tokens == 1_000_000
+
+
+LARGE = tokens(40_000_000, 0)  # two dollars
+UNPRICED = {
+    "a call without a price": ([({}, LARGE)], "price unknown"),
+    "half a price": ([({"price_in": 1}, LARGE)], "price unknown"),
+    "no tokens told": ([(PRICED, None)], "price unknown"),
+    "one of two without a price": ([(PRICED, LARGE), ({}, LARGE)], "at least $2.00"),
+    "one of two without tokens": ([(PRICED, LARGE), (PRICED, None)], "at least $2.00"),
+    "all known": ([(PRICED, LARGE)] * 2, "$4.00"),
+    "a server of one's own": ([(FREE, LARGE)], "$0.00"),
+    "thousands": ([(PRICED, LARGE)] * 1000, "$2,000.00"),
+    "nothing": ([], "$0.00"),
+}
+
+
+@pytest.mark.parametrize("answers, shown", UNPRICED.values(), ids=UNPRICED.keys())
+def test_what_is_not_priced_is_never_shown_as_free(answers, shown):
+    parts = []
+    for prices, told in answers:
+        parts.append(Usage(calls=1, requests=1))
+        parts[-1].answered(Endpoint(**prices), told, 0.1)
+    assert money(merged(*parts)) == shown
+
+
+# --- the ledger
+
+
+def ledger_of(**tasks):
+    ledger = Ledger()
+    for task, roles in tasks.items():
+        ledger.add(task, roles)
+    return ledger
+
+
+LEDGERS = st.dictionaries(
+    st.sampled_from(["hitom", "paratomi", "[red]x[/red]"]),
+    st.dictionaries(st.sampled_from(["judge", "feedback", "partner"]), COUNTERS, max_size=3),
+    max_size=3,
+).map(lambda tasks: ledger_of(**tasks))
+
+
+@settings(deadline=None, max_examples=40)
+@given(LEDGERS, LEDGERS)
+def test_a_ledger_adds_up_by_task_by_role_and_over_all(a, b):
+    both, other_way = Ledger(), Ledger()
+    for ledger in (a, b):
+        both.merge(ledger)
+    for ledger in (b, a):
+        other_way.merge(ledger)
+    lines = [*a, *b]
+    assert both.total() == other_way.total() == merged(*(usage for _, _, usage in lines))
+    for task, usage in both.by_task().items():
+        assert usage == merged(*(u for t, _, u in lines if t == task)) == other_way.by_task()[task]
+    for role, usage in both.by_role().items():
+        assert usage == merged(*(u for _, r, u in lines if r == role)) == other_way.by_role()[role]
+    assert sum(usage.calls for usage in both.by_role().values()) == a.total().calls + b.total().calls
+
+
+@settings(deadline=None, max_examples=20)  # every one waits for the disk
+@given(LEDGERS)
+def test_a_ledger_survives_the_disk(tmp_path_factory, ledger):
+    path = tmp_path_factory.mktemp("run") / "deep" / "usage.json"
+    ledger.save(path)
+    assert {(task, role): usage for task, role, usage in Ledger.load(path)} == {
+        (task, role): usage for task, role, usage in ledger
+    }
+    assert json.loads(path.read_text())["total"]["calls"] == ledger.total().calls
+    assert [entry.name for entry in path.parent.iterdir()] == ["usage.json"]
+
+
+def test_a_ledger_that_is_not_there_is_empty(tmp_path):
+    assert Ledger.load(tmp_path / "usage.json").tasks == {}
+
+
+def test_a_crash_while_saving_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "usage.json"
+    ledger_of(hitom={"judge": Usage(calls=1)}).save(path)
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        ledger_of(hitom={"judge": Usage(calls=2)}).save(path)
+    monkeypatch.undo()
+    assert Ledger.load(path).total().calls == 1
+    ledger_of(hitom={"judge": Usage(calls=3)}).save(path)
+    assert Ledger.load(path).total().calls == 3 and [entry.name for entry in tmp_path.iterdir()] == ["usage.json"]
+
+
+def test_what_was_paid_before_a_crash_stays_paid(tmp_path):
+    path = tmp_path / "usage.json"
+    for run in range(3):
+        ledger = Ledger.load(path)
+        assert ledger.total().calls == run
+        ledger.add("hitom", {"judge": Usage(calls=1, cost_usd=0.25)})
+        ledger.save(path)
+    assert Ledger.load(path).total().cost_usd == 0.75
+
+
+class Judged(Task[Row]):
+    """Judged by the judge, criticised by the critic."""
+
+    name, row_type, headline = "judged", Row, Metric("score")
+
+    def prompt(self, row, feedback=None):
+        return [{"role": "user", "content": f"hi {feedback or ''}"}]
+
+    async def play(self, row, players, feedback):
+        return Episode({"policy": [*self.prompt(row), {"role": "assistant", "content": "hello"}]})
+
+    async def judge(self, row, episode, judge):
+        return Verdict(0.5, critique=(await judge.ask(Critique, "Judge.", {"said": episode.answer})).critique)
+
+    async def feedback(self, row, episode, verdict, judge):
+        return (await judge.ask(Critique, "Advise.", {"critique": verdict.critique})).critique
+
+
+def test_traces_add_up_to_what_the_sessions_asked():
+    fake = FakeOpenAI(Json({"critique": "warmer"}, cached_tokens=2))
+
+    async def sessions():
+        gateway = fake_gateway(fake, **PRICED)
+        rows = [Row(index=n) for n in range(3)]
+        return await asyncio.gather(
+            *(run_session(Judged(), row, scripted_players("x"), gateway, RefineSettings()) for row in rows)
+        )
+
+    ledger = Ledger()
+    for session in asyncio.run(sessions()):
+        ledger.add_trace(json.loads(json.dumps(session.to_json())))
+    assert {(task, role): usage.calls for task, role, usage in ledger} == {
+        ("judged", "judge"): 6,
+        ("judged", "feedback"): 3,
+    }
+    total = ledger.total()
+    prompts = [len(request.text.split()) for request in fake.requests]
+    assert (total.requests, total.prompt_tokens, total.cached_tokens) == (9, sum(prompts), 18)
+    expected = sum(dollars(prompt, 2, 2, **PRICED) for prompt in prompts)
+    assert total.cost_usd == pytest.approx(float(expected), rel=1e-12)
+
+
+def rendered(ledger):
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table(ledger))
+    return console.export_text()
+
+
+NAMES = ["[red]hitom[/red]", "[/]", "[/bold]", "[link=http://x]y", "\\[x]", ":smile:", "hitom"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_shows_names_as_they_are(name):
+    assert name in rendered(ledger_of(**{name: {"judge": Usage(calls=1)}}))
+
+
+def test_the_table_shows_what_was_spent():
+    judge = Usage(calls=2000, requests=1500, cache_hits=500, prompt_tokens=40_000_000, failures=Counter(timeout=3))
+    judge.answered(Endpoint(**PRICED), LARGE, 1.0)
+    feedback = Usage(calls=10, requests=10)
+    feedback.answered(Endpoint(), LARGE, 3.0)
+    ledger = ledger_of(hitom={"judge": judge, "feedback": feedback})
+    lines = [[cell.strip() for cell in line.strip(" │").split("│")] for line in rendered(ledger).splitlines()]
+    rows = {tuple(line[:2]): line[2:] for line in lines if len(line) == 10}
+    assert rows["hitom", "judge"] == ["2,000", "25%", "3", "80,000,000", "0", "1.00", "1.00", "$2.00"]
+    *_, median, _, cost = rows["hitom", "feedback"]
+    assert 3.0 <= float(median) <= 3.15 and cost == "price unknown"
+    assert rows["all", "all"][0] == "2,010" and rows["all", "all"][-1] == "at least $2.00"
+
+
+def test_the_table_of_nothing_and_of_one_line():
+    only = rendered(ledger_of(hitom={"judge": Usage(calls=7)}))
+    assert "hitom" in only
+    assert not re.search(r"\ball\b", rendered(Ledger()) + only)  # no sum of one line

@@ -1,0 +1,382 @@
+"""Answers on disk, shared by all processes of a machine.
+
+Promise under test: what was put is there, for every process, after every crash; a question under way is asked once,
+however many want to know; who died asking holds nobody up for long; the file stays near its limit and keeps what is
+used; a file that cannot be used says so before a run, and a disk that fills up in the middle costs money only. The key
+holds all that determines an answer. Failures, and what is sampled, are never kept.
+"""
+
+import errno
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import soul.judge.cache
+from soul.errors import BadCache
+from soul.judge.cache import Cache, key_of
+
+KEY = b"k" * 32
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "folder" / "answers.sqlite"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of day as the cache sees it."""
+    fake = SimpleNamespace(now=1e9, time=lambda: fake.now, monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr(soul.judge.cache, "time", fake)
+    return fake
+
+
+def healthy(path):
+    return sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+# --- one process
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_text_comes_back_as_it_was(tmp_path_factory, text):
+    cache = Cache(tmp_path_factory.getbasetemp() / "texts.sqlite")
+    cache.put(KEY, text)
+    cache.close()
+    assert Cache(cache.path).get(KEY) == text
+
+
+def test_a_claim_is_for_one_and_is_given_up(path):
+    one, two = Cache(path), Cache(path)
+    assert one.claim(KEY, 100) == "mine" == one.claim(KEY, 100)
+    assert two.claim(KEY, 100) == "theirs" and two.claim(b"another", 100) == "mine"
+    two.release(KEY)  # it is not his
+    assert two.claim(KEY, 100) == "theirs"
+    one.release(KEY)
+    assert two.claim(KEY, 100) == "mine"
+
+
+def test_a_claim_of_the_dead_runs_out(path, clock):
+    dead, other = Cache(path), Cache(path)
+    dead.claim(KEY, 60)
+    clock.now += 59
+    assert other.claim(KEY, 60) == "theirs"
+    clock.now += 2
+    assert other.claim(KEY, 60) == "mine" and dead.claim(KEY, 60) == "theirs"
+
+
+def test_who_looked_just_before_the_answer_came_does_not_ask_again(path):
+    one, two = Cache(path), Cache(path)
+    one.claim(KEY, 100)
+    assert two.get(KEY) is None
+    one.put(KEY, "text")
+    assert two.claim(KEY, 100) == "theirs" and two.get(KEY) == "text"
+
+
+@pytest.mark.parametrize("per_run,writes", [(1500, 3000), (20, 1000)])  # a short run writes too few to look at the size
+def test_the_file_stays_near_its_limit_and_keeps_what_is_used(path, clock, per_run, writes):
+    limit, most, written = 0.4e6, 0.4e6 + 256 * 2000, 0
+    while written < writes:
+        cache = Cache(path, max_mb=limit / 1e6)
+        for _ in range(per_run):
+            clock.now += 120
+            cache.put(b"%d" % written, "x" * 1000)
+            if written % 20 == 0:
+                assert cache.get(b"0") is not None  # wanted time and again
+            written += 1
+        assert cache.size() < most
+        cache.close()
+    assert path.stat().st_size < most and healthy(path)
+    cache = Cache(path, max_mb=limit / 1e6)
+    kept = [number for number in range(written) if cache.get(b"%d" % number) is not None]
+    assert len(kept) > 0.7 * limit / 1500  # no more went than had to
+    assert kept[0] == 0 and kept[1:] == list(range(written - len(kept) + 1, written))  # the oldest, but for the used
+
+
+def test_a_lower_limit_holds_from_the_start_and_several_who_notice_do_it_once(path):
+    cache = Cache(path)
+    for number in range(2000):
+        cache.put(b"%d" % number, "x" * 1000)
+    cache.close()
+    with ThreadPoolExecutor(6) as pool:
+        caches = list(pool.map(lambda _: Cache(path, max_mb=1.0), range(6)))
+    assert 0.5e6 < caches[0].size() < 1e6
+    for each in caches:
+        each.close()
+    assert path.stat().st_size < 1.1e6
+
+
+# --- what cannot be used
+
+
+def test_a_file_that_is_something_else_says_so(path):
+    path.parent.mkdir()
+    path.write_text("questions and answers\n" * 100)
+    with pytest.raises(BadCache) as error:
+        Cache(path)
+    assert all(part in str(error.value) for part in (str(path), "Remove the file", "judge.cache_dir"))
+    assert path.read_text().startswith("questions")
+
+
+def test_a_database_of_something_else_says_so(path):
+    path.parent.mkdir()
+    sqlite3.connect(path).execute("CREATE TABLE answers (question TEXT)")
+    with pytest.raises(BadCache, match="answers.sqlite cannot be used"):
+        Cache(path)
+
+
+def test_a_folder_that_cannot_be_used_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "answers.sqlite").mkdir()
+    for path in (tmp_path / "file" / "answers.sqlite", tmp_path / "answers.sqlite", tmp_path / ("n" * 300) / "a"):
+        with pytest.raises(BadCache) as error:
+            Cache(path)
+        assert str(path) in str(error.value)
+
+
+def test_another_who_opens_the_new_file_at_the_same_moment_is_waited_for(path, monkeypatch):
+    class Busy(sqlite3.Connection):
+        tries = 0
+
+        def execute(self, sql, *args):
+            if "journal_mode" in sql and Busy.tries < 3:
+                Busy.tries += 1
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
+            return super().execute(sql, *args)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, **more, factory=Busy))
+    cache = Cache(path)
+    cache.put(KEY, "text")
+    assert cache.get(KEY) == "text" and Busy.tries == 3
+
+
+def test_a_disk_that_fills_up_costs_money_and_not_the_run(path, caplog):
+    cache = Cache(path)
+    cache.put(KEY, "before")
+    pages = cache._db.execute("PRAGMA page_count").fetchone()[0]
+    cache._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    for number in range(40):
+        key = b"%d" % number
+        assert cache.get(key) is None and cache.claim(key, 100) == "mine"
+        cache.put(key, "x" * 100_000)
+    assert cache.get(KEY) == "before"
+    failed = [record.getMessage() for record in caplog.records if " fails" in record.getMessage()]
+    assert [str(path) in message and "full" in message for message in failed] == [True]
+    cache._db.execute(f"PRAGMA max_page_count = {pages + 1000}")  # room again
+    cache.put(b"after", "after")
+    assert cache.get(b"after") == "after"
+
+
+def test_a_long_wait_for_another_process_s_lock_is_logged(path, caplog, monkeypatch):
+    cache, other = Cache(path), sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    monkeypatch.setattr(soul.judge.cache, "_SLOW_S", 0.05)
+    other.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.1, other.execute, ["ROLLBACK"]).start()
+    cache.put(KEY, "text")
+    assert cache.get(KEY) == "text" and f"The judge's cache {path} took 0." in caplog.text
+    other.close()
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again(path):
+    cache = Cache(path)
+    cache._db.execute("INSERT INTO answers VALUES (?, CAST(? AS TEXT), ?)", (KEY, b"\xff\xfe", time.time()))
+    assert cache.get(KEY) is None and cache.claim(KEY, 100) == "mine"
+    cache.put(KEY, "text")
+    assert cache.get(KEY) == "text"
+
+
+# --- several processes
+
+WORKER = """
+import importlib.util, sys, time
+from pathlib import Path
+spec = importlib.util.spec_from_file_location("cache", sys.argv[1])  # without the package: ten times faster
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+me = int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+cache = module.Cache(Path(sys.argv[2]))
+"""
+
+
+@contextmanager
+def workers(path, script, count):
+    """Processes that run the script, with `cache` and `me`, from the same moment on."""
+    arguments = [sys.executable, "-c", WORKER + script, soul.judge.cache.__file__, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    started = [subprocess.Popen([*arguments, str(number)], **pipes) for number in range(count)]
+    try:
+        for worker in started:
+            assert worker.stdout.readline() == "ready\n"
+        for worker in started:
+            worker.stdin.write("go\n")
+        yield started
+    finally:
+        for worker in started:
+            worker.kill()
+            worker.communicate()
+
+
+def test_processes_that_write_at_the_same_time_lose_nothing(path):
+    script = """
+for number in range(300):
+    cache.put(b"%d of %d" % (number, me), "text %d" % number)
+    cache.put(b"all %d" % number, "text %d" % number)
+    assert cache.get(b"%d of %d" % (number // 2, me)) == "text %d" % (number // 2)
+"""
+    with workers(path, script, 4) as started:
+        assert [worker.wait(60) for worker in started] == [0] * 4
+    cache = Cache(path)
+    for number in range(300):
+        for key in (b"all %d" % number, *(b"%d of %d" % (number, me) for me in range(4))):
+            assert cache.get(key) == f"text {number}"
+    assert healthy(path)
+
+
+def test_of_all_processes_one_fetches(path):
+    script = """
+for number in range(60):
+    key = b"%d" % number
+    while cache.get(key) is None:
+        if cache.claim(key, 60) == "mine":
+            print("fetched", number, flush=True)
+            time.sleep(0.002)
+            cache.put(key, "text")
+        else:
+            time.sleep(0.0005)
+"""
+    with workers(path, script, 4) as started:
+        fetched = Counter(line for worker in started for line in worker.communicate(timeout=60)[0].splitlines())
+    assert fetched == {f"fetched {number}": 1 for number in range(60)}
+
+
+def test_a_process_that_is_killed_while_it_writes_loses_no_answer_that_it_had(path):
+    script = """
+number = 0
+while True:
+    key = b"%d %d" % (me, number)
+    cache.claim(key, 60)
+    cache.put(key, "x" * (number % 5000))
+    print(number, flush=True)
+    number += 1
+"""
+    for lines in (3, 150, 400):
+        path = path.with_name(f"killed after {lines}")
+        with workers(path, script, 2) as (killed, other):
+            done = [killed.stdout.readline() for _ in range(lines)]
+            killed.send_signal(signal.SIGKILL)
+            done += killed.communicate()[0].splitlines()
+            other.stdout.readline()
+        cache, last = Cache(path), int([line for line in done if line.strip().isdigit()][-1])
+        assert all(cache.get(b"0 %d" % number) == "x" * (number % 5000) for number in range(last + 1))
+        cache.put(KEY, "and it goes on")
+        assert healthy(path)
+
+
+CLAIMS = """
+cache.claim(b"first", 1e6), cache.claim(b"second", 1e6)
+print("claimed", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_claims_are_void_once_their_process_is_killed_and_not_before(path):
+    with workers(path, CLAIMS, 1) as (owner,):
+        assert owner.stdout.readline() == "claimed\n"
+        cache = Cache(path)
+        assert cache.claim(b"first", 100) == "theirs" and 100 < cache.seconds_left(b"first") <= 1e6
+        owner.kill()
+        owner.wait()
+        cache.close()
+        cache = Cache(path)  # another start
+        assert cache.claim(b"first", 100) == "mine" == cache.claim(b"second", 100)
+        assert [file.name for file in path.with_name(f"{path.name}.owners").iterdir()] == [
+            cache.owner.rpartition("/")[2]
+        ]
+
+
+def test_who_waits_notices_that_the_owner_was_killed(path, monkeypatch):
+    monkeypatch.setattr(soul.judge.cache, "_LOOK_EVERY_S", 0.05)
+    with workers(path, CLAIMS, 1) as (owner,):
+        assert owner.stdout.readline() == "claimed\n"
+        cache = Cache(path)
+        assert cache.claim(b"first", 100) == "theirs"
+        owner.kill()
+        owner.wait()
+        time.sleep(0.06)
+        assert cache.claim(b"first", 100) == "mine"
+
+
+def test_claims_of_a_cache_that_was_closed_are_void(path):
+    one, two = Cache(path), Cache(path)
+    one.claim(KEY, 1e6)
+    assert two.claim(KEY, 100) == "theirs"
+    one.close()
+    again = Cache(path)
+    assert again.claim(KEY, 100) == "mine"
+
+
+@pytest.mark.parametrize("owner", ["elsewhere/0123", "elsewhere:17:4711"])
+def test_a_claim_of_another_host_keeps_its_time(path, clock, owner):
+    cache = Cache(path)
+    cache._db.execute("INSERT INTO claims VALUES (?, ?, ?)", (KEY, owner, clock.now + 60))
+    assert cache.claim(KEY, 60) == "theirs"
+    clock.now += 61
+    assert cache.claim(KEY, 60) == "mine"
+
+
+def test_where_the_file_system_has_no_locks_claims_keep_their_time(path, clock, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("soul.files.owner_lock.fcntl.flock", no_locks)
+    one, two = Cache(path), Cache(path)
+    assert one.claim(KEY, 60) == "mine" and two.claim(KEY, 60) == "theirs"
+    clock.now += 61
+    assert two.claim(KEY, 60) == "mine"
+
+
+# --- the key
+
+ANY_CHARACTER = st.characters(exclude_categories=())  # halves of surrogate pairs too
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(ANY_CHARACTER),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def shuffled(value):
+    if isinstance(value, dict):
+        return {key: shuffled(value[key]) for key in reversed(value)}
+    return [shuffled(item) for item in value] if isinstance(value, list) else value
+
+
+@given(values, values)
+def test_keys_are_equal_where_the_data_is(one, two):
+    assert key_of({"data": one}) == key_of({"data": shuffled(one)})
+    same = json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
+    assert (key_of({"data": one}) == key_of({"data": two})) == same
+
+
+def test_what_json_does_not_know_has_a_key():
+    odd = {"path": SimpleNamespace, "half a pair": "\ud800", "nan": float("nan"), "bytes": b"\xff"}
+    assert key_of(odd) == key_of(dict(reversed(odd.items()))) != key_of({**odd, "half a pair": "\ud801"})
+    assert key_of({"a": "1"}) != key_of({"a": 1}) != key_of({"b": 1})

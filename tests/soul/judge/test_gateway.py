@@ -1,0 +1,307 @@
+"""All roles of a run behind one object, over real HTTP.
+
+Promise under test: equal endpoints share one connection and one cap, different ones do not; what is sampled is never
+answered from the cache; a session counts for itself, and nothing is counted twice; a role that nobody asks needs no
+key.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+from pydantic import BaseModel
+from tenacity import wait_none
+
+import soul.judge.call.client
+from soul.errors import BadCache, JudgeFailure
+from soul.judge import ROLES, Gateway, GatewaySettings
+from soul.judge.gateway import lines_of
+from soul.testing import FakeOpenAI, Json, NotFound, Text, fake_judge
+
+KEY = "sk-sentinel-0123456789abcdef"
+
+
+class Answer(BaseModel):
+    n: int
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def counting(delay=0.0):
+    """Answers with the number of the request: two equal answers are one answer."""
+    return FakeOpenAI(lambda request: Json({"n": request.number}, delay=delay))
+
+
+@contextmanager
+def connected(fake, cache_dir=None, judge=None, **sections):
+    with fake:
+        settings = {"base_url": fake.url, "api_key_env": "none", "structured": "json_schema", **(judge or {})}
+        yield Gateway.connect(GatewaySettings.of({"judge": settings, **sections}), cache_dir=cache_dir)
+
+
+def run(gateway, *work):
+    """The result of this work; of several pieces at the same time their results."""
+
+    async def closed_at_the_end():
+        try:
+            return await asyncio.gather(*work) if len(work) > 1 else await work[0]
+        finally:
+            await gateway.close()
+
+    return asyncio.run(closed_at_the_end())
+
+
+async def ask(judge, **data):
+    return (await judge.ask(Answer, "Count.", data)).n
+
+
+# --- sharing
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+async def crowd(gateway, each):
+    asked = [ask(judge, n=n) for n in range(each) for judge in (gateway.judge, gateway.feedback, gateway.environment)]
+    await asyncio.gather(*asked, *(gateway.partner.chat(HI) for _ in range(each)))
+
+
+def test_roles_with_equal_endpoints_share_one_line_and_its_cap():
+    fake = counting(delay=0.05)
+    with connected(fake, judge={"concurrency": 3}) as gateway:
+        assert len({id(judge.line) for judge in gateway.roles.values()}) == 1
+        run(gateway, crowd(gateway, 4))
+    assert len(fake.requests) == 16 and fake.peak == 3
+
+
+def test_the_cap_is_reached_and_not_the_transports_own_limit():
+    """aiohttp opens 100 connections at most unless it is told otherwise."""
+    fake = counting(delay=2.0)
+    with connected(fake, judge={"concurrency": 160}) as gateway:
+        run(gateway, *(ask(gateway.judge, n=n) for n in range(160)))
+    assert 110 < fake.peak <= 160  # a busy machine sends the last when the first are answered
+
+
+def test_a_task_may_have_a_judge_of_its_own():
+    fake = FakeOpenAI(lambda request: Json({"n": {"gpt-5.4": 54, "other": 1}.get(request.body["model"], 0)}))
+    own = {"coser": {"model": "gpt-5.4", "concurrency": 2}}
+    with connected(fake, judge={"jury": ["other", "other"], "by_task": own}) as gateway:
+        coser, sotopia, nobody = gateway.scope("coser"), gateway.scope("sotopia"), gateway.scope()
+        assert [judge.endpoint.model for judge in coser.jury] == ["gpt-5.4"] and coser.jury[0] is coser.judge
+        assert len(sotopia.jury) == len(nobody.jury) == 2 and sotopia.judge.endpoint.model == "gpt-5-nano"
+        assert coser.feedback.endpoint == sotopia.feedback.endpoint  # only the verdict is its own
+        assert run(gateway, ask(coser.judge), ask(sotopia.judge), ask(coser.partner)) == [54, 0, 0]
+    assert coser.usage()["judge"].calls == 1 and coser.usage()["partner"].calls == 1
+    assert gateway.usage() == {}
+    assert len(lines_of(gateway.settings)) == 3  # limits of its own too
+
+
+def test_a_member_of_the_jury_that_is_the_judge_shares_its_line():
+    fake = counting(delay=0.05)
+    with connected(fake, judge={"concurrency": 2, "jury": ["gpt-5-nano", "other", "other"]}) as gateway:
+        nano, other, twin = gateway.jury
+        assert nano.line is gateway.judge.line and other.line is twin.line is not nano.line
+        run(gateway, *(ask(judge, n=n) for n in range(4) for judge in gateway.jury))
+    assert len(fake.requests) == 12 and fake.peak == 4  # two a line
+
+
+@pytest.mark.parametrize("own", [{"model": "other"}, {"temperature": 0.5}, {"concurrency": 3}], ids=str)
+def test_roles_with_different_endpoints_do_not_share(own):
+    fake = counting(delay=0.05)
+    with connected(fake, judge={"concurrency": 2}, partner={"concurrency": 2, **own}) as gateway:
+        assert gateway.partner.line is not gateway.judge.line is gateway.environment.line
+        run(gateway, crowd(gateway, 5))
+    assert fake.peak == 2 + own.get("concurrency", 2)
+
+
+def test_scopes_share_everything_but_the_counters(tmp_path):
+    fake = counting(delay=0.02)
+    with connected(fake, tmp_path, {"concurrency": 2}) as gateway:
+        one, two = gateway.scope(), gateway.scope()
+
+        async def work():
+            first = await ask(one.judge, n=1)
+            assert first == await ask(two.judge, n=1)  # from the cache
+            together = await asyncio.gather(*(ask(scope.feedback, n=2) for scope in (one, two)))  # asked once
+            await asyncio.gather(*(ask(scope.environment, n=n) for scope in (one, two) for n in range(4)))
+            return together
+
+        together = run(gateway, work())
+    assert len(set(together)) == 1 and fake.peak == 2
+    assert len(fake.requests) == 1 + 1 + 8
+    assert [gateway.usage(), gateway.scope().usage()] == [{}, {}]
+    calls = [{role: usage.calls for role, usage in scope.usage().items()} for scope in (one, two)]
+    assert calls == [{"judge": 1, "feedback": 1, "environment": 4}] * 2
+    assert [scope.usage()["judge"].cache_hits for scope in (one, two)] == [0, 1]
+    assert sum(scope.usage()["feedback"].cache_hits for scope in (one, two)) == 1
+    for role, judge in gateway.roles.items():
+        assert one.roles[role].line is judge.line and one.roles[role].cache is judge.cache
+
+
+def test_a_scope_of_a_scope_starts_at_zero():
+    with connected(counting()) as gateway:
+        scope = gateway.scope()
+        run(gateway, ask(scope.judge, n=0))
+        assert scope.scope().usage() == {} and scope.usage()["judge"].calls == 1
+        assert scope.jury == (scope.judge,) and scope.scope().jury[0] is not scope.judge
+
+
+# --- the cache
+
+
+def test_partner_and_environment_are_sampled_anew(tmp_path):
+    fake = counting()
+    with connected(fake, tmp_path, partner={"temperature": 0.7}) as gateway:
+
+        async def twice(role):
+            return [await ask(gateway.roles[role], n=0) for _ in range(2)]
+
+        async def work():
+            answers = {role: await twice(role) for role in ROLES}
+            return answers, [await gateway.partner.chat(HI) for _ in range(2)]
+
+        answers, turns = run(gateway, work())
+    assert answers == {"judge": [0, 0], "feedback": [0, 0], "partner": [1, 2], "environment": [3, 4]}
+    assert turns[0] != turns[1]
+    used = gateway.usage()
+    assert [used[role].cache_hits for role in ROLES] == [1, 2, 0, 0]
+
+
+def test_the_answers_of_the_jury_are_kept_too(tmp_path):
+    fake = counting()
+    for _ in range(2):  # the second run finds the first one's file
+        with connected(fake, tmp_path, {"jury": ["a", "b"], "base_url": "http://127.0.0.1:9/v1"}) as gateway:
+            for judge in gateway.jury:
+                judge.line._client = fake.client()
+            answers = run(gateway, *(ask(judge, n=0) for judge in gateway.jury))
+            assert sorted(answers) == [0, 1]
+    assert len(fake.requests) == 2
+
+
+@pytest.mark.parametrize("judge", [{"cache": False}, {}], ids=["switched off", "no place"])
+def test_without_a_cache_every_question_is_asked(judge, tmp_path):
+    with connected(counting(), tmp_path if judge else None, judge) as gateway:
+        assert sorted(run(gateway, *(ask(gateway.judge, n=0) for _ in range(3)))) == [0, 1, 2]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_place_of_the_cache(tmp_path):
+    with connected(counting(), tmp_path / "run", {"cache_dir": str(tmp_path / "mine")}) as gateway:
+        run(gateway, ask(gateway.judge, n=0))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(BadCache, match="file"), connected(counting(), tmp_path / "file"):
+        raise AssertionError("it should not connect")
+
+
+def test_one_judge_for_every_role(tmp_path):
+    fake = counting()
+    judge = fake_judge(fake)
+    gateway = Gateway.of(judge)
+    run(gateway, crowd(gateway, 1))
+    assert gateway.judge is judge and {role: usage.calls for role, usage in gateway.usage().items()} == dict.fromkeys(
+        ROLES, 1
+    )
+    assert len(fake.requests) == 4 and gateway.jury == (judge,)
+
+
+# --- counting
+
+
+@pytest.mark.parametrize("jury", [(), ("gpt-5-nano", "a", "b")], ids=["alone", "jury"])
+def test_nothing_is_counted_twice_and_nothing_is_lost(jury):
+    fake = FakeOpenAI(lambda request: NotFound() if request.number % 5 == 4 else Json({"n": request.number}))
+    with connected(fake, judge={"jury": list(jury)}) as gateway:
+
+        async def work(scope):
+            judges = [*scope.roles.values(), *scope.jury]
+            await asyncio.gather(*(ask(judge, n=n) for n in range(3) for judge in judges), return_exceptions=True)
+
+        scopes = [gateway.scope() for _ in range(2)]
+        run(gateway, work(gateway), *map(work, scopes))
+    total = Counter()
+    for counted in (gateway, *scopes):
+        assert counted.usage().keys() == set(ROLES)
+        assert counted.usage()["judge"].calls == 3 * (1 + (len(jury) or 1))
+        for usage in counted.usage().values():
+            total += Counter(calls=usage.calls, requests=usage.requests, failures=sum(usage.failures.values()))
+            total += Counter(tokens=usage.prompt_tokens)
+    calls = 3 * 3 * (4 + (len(jury) or 1))
+    failed = sum(request.number % 5 == 4 for request in fake.requests)
+    assert total["calls"] == total["requests"] == calls == len(fake.requests)
+    assert total["failures"] == failed > 0
+    answered = [request for request in fake.requests if request.number % 5 != 4]
+    assert total["tokens"] == sum(len(request.text.split()) for request in answered)
+
+
+def test_usage_is_a_copy():
+    with connected(counting()) as gateway:
+        run(gateway, ask(gateway.judge, n=0))
+        gateway.usage()["judge"].merge(gateway.usage()["judge"])
+        assert gateway.usage()["judge"].calls == 1 == gateway.judge.usage.calls
+
+
+# --- keys, failures, the end
+
+
+def test_a_role_without_its_key_fails_when_it_is_asked(monkeypatch):
+    monkeypatch.delenv("SOUL_PARTNER_KEY", raising=False)
+    fake = counting()
+    with connected(fake, partner={"model": "p", "api_key_env": "SOUL_PARTNER_KEY"}) as gateway:
+        scope = gateway.scope()
+
+        async def work():
+            assert await ask(scope.judge, n=0) == 0
+            failures = []
+            for asked in (scope.partner.chat(HI), ask(scope.partner, n=0), scope.partner.check()):
+                with pytest.raises(JudgeFailure) as caught:
+                    await asked
+                failures.append(caught.value)
+            monkeypatch.setenv("SOUL_PARTNER_KEY", KEY)  # nothing of the failure stays
+            await ask(scope.partner, n=0)
+            return failures
+
+        failures = run(gateway, work())
+    assert {failure.cause for failure in failures} == {"auth"}
+    assert all("SOUL_PARTNER_KEY" in failure.detail and "p" in failure.detail for failure in failures)
+    assert scope.usage()["partner"].failures["auth"] >= 2 and scope.usage()["judge"].failures == {}
+    assert [request.headers["authorization"] for request in fake.requests] == ["Bearer EMPTY", f"Bearer {KEY}"]
+
+
+def test_one_role_that_fails_leaves_the_others_alone():
+    fake = FakeOpenAI(lambda request: NotFound() if request.body["model"] == "gone" else Text("hello"))
+    with connected(fake, environment={"model": "gone"}) as gateway:
+
+        async def work():
+            return await asyncio.gather(*(judge.chat(HI) for judge in gateway.roles.values()), return_exceptions=True)
+
+        *healthy, gone = run(gateway, work())
+    assert healthy == ["hello"] * 3 and gone.cause == "not_found"
+    assert {role: dict(usage.failures) for role, usage in gateway.usage().items()} == {
+        **{role: {} for role in ROLES[:3]},
+        "environment": {"not_found": 1},
+    }
+
+
+def test_close_closes_every_connection_once(monkeypatch):
+    monkeypatch.delenv("SOUL_TEST_KEY", raising=False)
+    with connected(
+        counting(), judge={"jury": ["a", "b"]}, partner={"model": "p", "api_key_env": "SOUL_TEST_KEY"}
+    ) as gateway:
+
+        async def work():
+            await asyncio.gather(*(ask(judge, n=0) for judge in (gateway.judge, gateway.feedback, *gateway.jury)))
+            clients = {id(judge.client): judge.client for judge in (gateway.judge, gateway.feedback, *gateway.jury)}
+            assert len(clients) == 3 and not any(client.is_closed() for client in clients.values())
+            await gateway.close()
+            await gateway.close()
+            return clients.values()
+
+        clients = asyncio.run(work())
+    assert all(client.is_closed() for client in clients)
+    assert gateway.partner.line._client is None  # never asked, never made

@@ -1,0 +1,360 @@
+"""The judge gateway under every fault, over real HTTP with the real SDK: what comes out, after how many attempts.
+
+Promise under test (design, sections 5 and 6): a verdict is a value or a typed failure; what can heal is tried again,
+what cannot fails at once; no key ever shows.
+"""
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx2
+import openai
+import pytest
+from pydantic import BaseModel, Field, field_validator
+from tenacity import wait_none
+
+import soul.judge.call.client
+from soul.errors import PERMANENT, JudgeFailure, PolicyFailure
+from soul.judge import ChatModel, Judge, classify
+from soul.judge.call.retry_after import MAX_RETRY_AFTER_S, retry_after
+from soul.one_turn import Critique
+from soul.policy import OpenAISeat
+from soul.testing import (
+    FakeOpenAI,
+    Hang,
+    Json,
+    NotFound,
+    NotJson,
+    RateLimit,
+    ServerError,
+    Text,
+    Unauthorized,
+    WrongSchema,
+    fake_judge,
+)
+from tests.agents.served_judge import FAULTS, GOOD, ask, served
+
+
+class Score(BaseModel):
+    score: float = Field(ge=0, le=10)
+    critique: str = ""
+
+
+@pytest.fixture(autouse=True)
+def _no_backoff(monkeypatch):
+    """Only what the endpoint asks for (Retry-After) is waited; the random backoff has a test of its own."""
+    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+
+
+@pytest.mark.parametrize("fault, cause, attempts", FAULTS.values(), ids=FAULTS.keys())
+def test_a_fault_that_stays_becomes_a_typed_failure(fault, cause, attempts):
+    with served(fault, timeout_s=0.3 if isinstance(fault, Hang) else 10.0) as (judge, fake):
+        with pytest.raises(JudgeFailure) as caught:
+            ask(judge)
+    assert caught.value.cause == cause
+    assert len(fake.requests) == attempts
+    assert judge.usage.failures == {cause: 1}
+    assert judge.usage.completion_tokens == 0 or cause in ("truncated", "invalid")
+    assert (cause in PERMANENT) == (attempts == 1)
+    assert (caught.value.cause in PERMANENT) == (attempts == 1)
+
+
+HEALING = {name: row for name, row in FAULTS.items() if row[2] > 1}
+
+
+@pytest.mark.parametrize("fault, cause, attempts", HEALING.values(), ids=HEALING.keys())
+def test_a_fault_that_passes_costs_one_more_request(fault, cause, attempts):
+    with served([fault, GOOD], timeout_s=0.3 if isinstance(fault, Hang) else 10.0) as (judge, fake):
+        assert ask(judge).critique == "Look again."
+    assert len(fake.requests) == 2
+    assert not judge.usage.failures
+
+
+# A web page with status 200 (wrong base URL, login proxy) makes the SDK return a str, not a completion.
+def test_a_web_page_instead_of_json_is_a_judge_failure():
+    with served(NotJson()) as (judge, _), pytest.raises(JudgeFailure) as caught:
+        ask(judge)
+    assert caught.value.cause == "invalid"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"usage": None},
+        {"usage": {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}},
+    ],
+    ids=["no usage", "empty usage"],
+)
+def test_usage_is_optional(change):
+    judge = fake_judge(GOOD)
+    patch_completion(judge, **change)
+    assert ask(judge).critique == "Look again."
+    assert judge.usage.prompt_tokens == 0
+
+
+@pytest.mark.parametrize("change", [{"choices": []}, {"choices": None}], ids=["empty", "null"])
+def test_an_answer_without_choices_is_invalid(change):
+    judge = fake_judge(GOOD)
+    patch_completion(judge, **change)
+    with pytest.raises(JudgeFailure) as caught:
+        ask(judge)
+    assert caught.value.cause == "invalid"
+
+
+def patch_completion(judge, **change):
+    """Let the endpoint's completions differ in these fields, as lenient servers' do."""
+    post = judge.client.post
+
+    async def changed(*request, **more):
+        completion = json.loads(await post(*request, **more))
+        return json.dumps({**completion, **change}).encode()
+
+    judge.client.post = changed
+
+
+def test_nobody_listening_is_a_connection_failure():
+    with FakeOpenAI(GOOD) as fake:
+        endpoint = fake.endpoint(max_attempts=2)
+    judge = Judge.connect(endpoint)
+    with pytest.raises(JudgeFailure, match="connection"):
+        ask(judge)
+    assert judge.usage.retries == 1
+
+
+def test_the_failure_names_endpoint_and_model():
+    with served(NotFound(), model="gpt-none") as (judge, fake), pytest.raises(JudgeFailure) as caught:
+        ask(judge)
+    assert "gpt-none" in str(caught.value)
+    assert judge.endpoint.url in str(caught.value)
+
+
+@pytest.mark.parametrize("max_attempts, max_reasks, requests", [(1, 0, 1), (5, 0, 5), (2, 3, 2)])
+def test_attempts_on_transient_faults(max_attempts, max_reasks, requests):
+    with served(ServerError(), max_attempts=max_attempts, max_reasks=max_reasks) as (judge, fake):
+        with pytest.raises(JudgeFailure):
+            ask(judge)
+    assert len(fake.requests) == requests
+    assert judge.usage.retries == requests - 1
+
+
+@pytest.mark.parametrize("max_reasks", [0, 1, 3])
+def test_reasks_on_content_faults(max_reasks):
+    with served(WrongSchema(), max_reasks=max_reasks) as (judge, fake), pytest.raises(JudgeFailure):
+        ask(judge)
+    assert len(fake.requests) == 1 + max_reasks
+    assert (judge.usage.calls, judge.usage.requests, judge.usage.reasks) == (1, 1 + max_reasks, max_reasks)
+
+
+def test_every_reask_has_its_own_retries():
+    with served([ServerError(), WrongSchema(), ServerError(), GOOD], max_attempts=2) as (judge, fake):
+        assert ask(judge).critique == "Look again."
+    assert len(fake.requests) == 4
+
+
+def test_a_reask_shows_the_validation_error_and_keeps_the_question():
+    with served([Json({"score": 11}), Json({"score": 9})]) as (judge, fake):
+        assert ask(judge, Score, "Score it.", {"answer": "forty-two"}).score == 9
+    first, second = fake.requests
+    assert second.messages[0] == first.messages[0] and second.data == first.data == {"answer": "forty-two"}
+    assert [message["role"] for message in second.messages] == ["system", "user"]  # every chat template takes that
+    complaint = second.messages[-1]["content"].rpartition("</data-")[2]
+    assert "score: Input should be less than or equal to 10" in complaint
+    assert '"maximum": 10' in complaint  # the schema, for servers that take response_format and ignore it
+
+
+@pytest.mark.parametrize(
+    "text", ['{"score": NaN}', '{"score": 1e999}', '{"score": -1}', '{"score": "high"}', "{}", "7"]
+)
+def test_a_score_out_of_range_is_invalid_never_clipped(text):
+    with served(Text(text)) as (judge, _), pytest.raises(JudgeFailure) as caught:
+        ask(judge, Score)
+    assert caught.value.cause == "invalid"
+
+
+def test_a_429_uses_up_no_attempt_and_waits_for_the_deadline_alone():
+    with served([*[RateLimit()] * 4, ServerError(), RateLimit(), GOOD], max_attempts=2) as (judge, fake):
+        assert ask(judge).critique == "Look again."
+    assert len(fake.requests) == 7 and judge.usage.retries == 6
+    with served(RateLimit(), max_attempts=1, deadline_s=0.6) as (judge, fake), pytest.raises(JudgeFailure) as caught:
+        start = time.perf_counter()
+        ask(judge)
+    assert caught.value.cause == "rate_limit" and time.perf_counter() - start < 5.0
+    assert len(fake.requests) > 1 and judge.usage.failures == {"rate_limit": 1}
+
+
+def test_an_endpoint_that_asks_to_wait_past_the_deadline_fails_the_call_at_once():
+    with served(RateLimit(retry_after=60), deadline_s=30.0) as (judge, fake), pytest.raises(JudgeFailure) as caught:
+        start = time.perf_counter()
+        ask(judge)
+    assert caught.value.cause == "rate_limit" and time.perf_counter() - start < 10.0
+    assert "it asks to wait for 60 s, and deadline_s=30 leaves 30 s" in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "headers, seconds",
+    [
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
+        ({"retry-after": "9" * 400}, None),
+        ({"retry-after": "Wed, 99 Oct 99999999999999999999 07:28:00 GMT"}, None),
+        ({"retry-after": "nan"}, None),
+    ],
+)
+def test_headers_that_ask_to_wait(headers, seconds):
+    seen = httpx2.Response(429, headers=headers, request=httpx2.Request("GET", "http://x"))
+    assert retry_after(openai.RateLimitError("", response=seen, body=None)) == seconds
+
+
+def test_retry_after_is_honoured():
+    with served([RateLimit(retry_after=0.6), GOOD]) as (judge, _):
+        start = time.perf_counter()
+        ask(judge)
+        assert 0.55 < time.perf_counter() - start < 5.0
+
+
+def test_retry_after_may_be_a_date():
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    with served([RateLimit(retry_after=date), GOOD]) as (judge, _):
+        start = time.perf_counter()
+        ask(judge)
+        assert 0.9 < time.perf_counter() - start < 5.0
+
+
+def test_a_retry_after_of_a_century_is_capped():
+    seen = httpx2.Response(
+        429, headers={"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, request=httpx2.Request("GET", "http://x")
+    )
+    assert retry_after(openai.RateLimitError("", response=seen, body=None)) == MAX_RETRY_AFTER_S
+
+
+@pytest.mark.parametrize("header", ["soon", "", "-1", "1e3", "١٢"])
+def test_a_retry_after_that_is_no_number_of_seconds_falls_back_to_the_backoff(header):
+    with served([RateLimit(retry_after=header), GOOD]) as (judge, fake):
+        assert ask(judge).critique == "Look again."
+    assert len(fake.requests) == 2
+
+
+def test_without_retry_after_the_backoff_is_waited(monkeypatch):
+    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", lambda state: 0.25)
+    with served([ServerError(), ServerError(), GOOD]) as (judge, _):
+        start = time.perf_counter()
+        ask(judge)
+        assert time.perf_counter() - start > 0.45
+
+
+def test_the_sdk_does_not_retry_behind_our_back():
+    with served(ServerError(), max_attempts=1) as (judge, fake), pytest.raises(JudgeFailure):
+        ask(judge)
+    assert len(fake.requests) == 1
+
+
+# --- what is not the endpoint's fault
+
+
+def test_a_bug_in_a_schema_is_not_swallowed():
+    class Broken(BaseModel):
+        critique: str
+
+        @field_validator("critique")
+        @classmethod
+        def _boom(cls, value):
+            raise ZeroDivisionError("a bug of ours")
+
+    judge = fake_judge(GOOD)
+    with pytest.raises(ZeroDivisionError, match="a bug of ours"):
+        ask(judge, Broken)
+
+
+def test_a_bug_around_the_call_is_not_swallowed_and_not_retried():
+    calls = []
+
+    async def broken(*request, **more):
+        calls.append(request)
+        raise KeyError("a bug of ours")
+
+    judge = fake_judge(GOOD)
+    judge.client.post = broken
+    with pytest.raises(KeyError, match="a bug of ours"):
+        ask(judge)
+    assert len(calls) == 1
+
+
+def test_classify_knows_only_the_endpoint():
+    assert classify(ValueError("x")) is None
+    assert classify(RuntimeError("x")) is None
+    assert classify(JudgeFailure("refusal", "no")) == "refusal"
+
+
+# --- concurrency and counters
+
+
+def test_the_cap_on_concurrent_requests_holds_for_all_scopes_together():
+    async def run(judge):
+        await asyncio.gather(*(judge.scope().ask(Critique, "", {"n": n}) for n in range(12)))
+
+    with served(Json({"critique": "x"}, delay=0.1), concurrency=3) as (judge, fake):
+        asyncio.run(run(judge))
+    assert len(fake.requests) == 12
+    assert fake.peak == 3
+
+
+def test_a_scope_counts_for_itself():
+    judge = fake_judge(GOOD)
+    one, two = judge.scope(), judge.scope()
+
+    async def run():
+        await one.ask(Critique, "", {})
+        await one.ask(Critique, "", {})
+        await two.ask(Critique, "", {})
+
+    asyncio.run(run())
+    assert (one.usage.calls, two.usage.calls) == (2, 1)
+    assert one.usage.prompt_tokens == 2 * two.usage.prompt_tokens > 0
+    assert one.usage.completion_tokens == 2 * two.usage.completion_tokens > 0
+    assert one.usage.seconds > 0
+
+
+def test_usage_survives_json():
+    with served([ServerError(), NotFound()]) as (judge, _), pytest.raises(JudgeFailure):
+        ask(judge)
+    counted = json.loads(json.dumps(judge.usage.to_json()))
+    assert (counted["calls"], counted["retries"], counted["failures"]) == (1, 1, {"not_found": 1})
+
+
+def test_check_passes_and_fails_before_a_run():
+    with served(Json({"ready": True})) as (judge, _):
+        asyncio.run(judge.check())
+    with served(Unauthorized()) as (judge, fake), pytest.raises(JudgeFailure) as caught:
+        asyncio.run(judge.check())
+    assert caught.value.cause in PERMANENT
+    assert len(fake.requests) == 1
+
+
+# --- the policy behind an endpoint
+
+
+def test_a_policy_endpoint_that_fails_is_a_policy_failure():
+    def say(script):
+        with FakeOpenAI(script) as fake:
+            seat = OpenAISeat(ChatModel.connect(fake.endpoint(max_attempts=2)))
+            return asyncio.run(seat.say([{"role": "user", "content": "hi"}])), fake
+
+    text, fake = say([ServerError(), Text("Hello.")])
+    assert text == "Hello."
+    assert "response_format" not in fake.requests[0].body
+    with pytest.raises(PolicyFailure) as caught:
+        say(NotFound())
+    assert caught.value.cause == "not_found"
+
+
+def test_half_a_surrogate_pair_in_a_conversation_is_sent_as_a_replacement():
+    """A model's JSON may hold one, and the next turn carries it. A whole pair is the letter that it stands for."""
+    with FakeOpenAI(Text("Hello.")) as fake:
+        seat = OpenAISeat(ChatModel.connect(fake.endpoint()))
+        asyncio.run(
+            seat.say([{"role": "assistant", "content": "a\ud83d b \ud83d\ude00"}, {"role": "user", "content": "?"}])
+        )
+    assert fake.requests[0].messages[0]["content"] == "a\ufffd b \U0001f600"

@@ -1,0 +1,120 @@
+"""`python -m soul.judge`: what a user sees, over real HTTP; and that no character of a key is among it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from soul.errors import BadSettings
+from soul.judge.__main__ import main
+from soul.judge.cli_overrides import sections_of
+from soul.testing import FakeOpenAI, Json, Text, Unauthorized, refused_url
+
+KEY = "sk-sentinel-abcdef-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr("soul.judge.__main__.console", Console(width=200))
+    for name in ("OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "OPENAI_AGENT_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ready(request):
+    return Json({"ready": True}) if "response_format" in request.body else Text("ready")
+
+
+def test_show_prints_every_role_and_no_character_of_a_key(monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_AGENT_MODEL", "gpt-5.4-mini")
+    monkeypatch.setenv("JUDGE_MODEL_NAME", "gpt-judge")
+    words = ["partner.model=talker", "environment.base_url=http://user:sentinel-password@127.0.0.1:9/v1"]
+    assert main(["show", *words]) == 0
+    shown = capsys.readouterr().out
+    for part in ("gpt-judge", "talker", "gpt-5.4-mini", "OPENAI_API_KEY: set", "http://127.0.0.1:9/v1", "none needed"):
+        assert part in shown
+    assert "sentinel" not in shown and KEY[:6] not in shown
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert main(["show"]) == 0
+    assert "OPENAI_API_KEY: NOT SET" in capsys.readouterr().out
+
+
+def test_check_calls_every_endpoint_once(capsys):
+    with FakeOpenAI(ready) as fake:
+        assert main(["check", f"judge.base_url={fake.url}", "partner.model=talker"]) == 0
+    shown = capsys.readouterr().out
+    assert [request.body["model"] for request in fake.requests] == ["gpt-5-nano", "talker", "gpt-5.4"]
+    assert "answers come as json_schema" in shown and "feedback: as judge" in shown
+    assert "judge of coser: gpt-5.4" in shown
+
+
+def test_check_names_what_fails(capsys):
+    with FakeOpenAI(Unauthorized()) as fake:
+        assert main(["check", f"judge.base_url={fake.url}"]) == 1
+    shown = capsys.readouterr().out
+    assert "judge: FAILED  auth" in shown and KEY not in shown
+    assert main(["check", f"judge.base_url={refused_url()}", "judge.max_attempts=1"]) == 1
+    assert "connection" in capsys.readouterr().out
+
+
+def test_a_missing_key_is_a_failed_check(monkeypatch, capsys):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert main(["check"]) == 1
+    assert "OPENAI_API_KEY is not set" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_canaries_and_agree_end_with_a_table_and_an_exit_code(tmp_path, capsys):
+    def gullible(request):
+        return ready(request) if "ping" in request.data else Json({"reason": "great", "score": 10})
+
+    out = tmp_path / "canaries.json"
+    with FakeOpenAI(gullible) as fake:
+        assert main(["canaries", f"judge.base_url={fake.url}", "--json", str(out)]) == 1
+    assert json.loads(out.read_text())["passed"] is False
+    labels = tmp_path / "labels.jsonl"
+    turns = [{"role": "user", "content": "hi there"}, {"role": "assistant", "content": "Hello."}]
+    lines = [
+        {
+            "conversation_id": str(n),
+            "real": turns,
+            "simulated": [{"role": "user", "content": f"hey {n}"}],
+            "human_score": n / 4,
+        }
+        for n in range(4)
+    ]
+    labels.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def by_number(request):
+        if "ping" in request.data:
+            return ready(request)
+        number = next(n for n in range(4) if f"hey {n}" in request.text)
+        return Json({"reasoning": "r", "score": number / 4})
+
+    with FakeOpenAI(by_number) as fake:
+        report = tmp_path / "agreement.json"
+        words = ["--labels", str(labels), "--json", str(report), f"judge.base_url={fake.url}"]
+        assert main(["agree", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "GTEval" in shown and "What the judges cost" in shown
+    assert json.loads(report.read_text())["gteval"]["correlations"]["pearson"]["value"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("words", [["judge.modle=x"], ["jugde.model=x"], ["judge"], ["judge.max_attempts=many"]])
+def test_a_wrong_setting_is_the_users_mistake(words, capsys):
+    assert main(["show", *words]) == 2
+    assert "BadSettings" in capsys.readouterr().err
+
+
+def test_settings_are_read_as_yaml():
+    assert sections_of(["judge.jury=[a, {model: b}]", "judge.breaker.pause_s=1.5"]) == {
+        "judge": {"jury": ["a", {"model": "b"}], "breaker": {"pause_s": 1.5}}
+    }
+    with pytest.raises(BadSettings, match="section.key=value"):
+        sections_of(["judge.model"])
+
+
+def test_it_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "soul.judge", "show"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "gpt-5-nano" in done.stdout and KEY not in done.stdout

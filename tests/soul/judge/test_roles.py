@@ -1,0 +1,366 @@
+"""Who is asked what: from sections and environment variables to endpoints.
+
+Promise under test: what a role does not set is the judge's, as far as it may be; a key goes to the address that it
+belongs to and to no other; a mistake is named by section and key before anybody is asked.
+"""
+
+import asyncio
+import itertools
+
+import pytest
+from pydantic import BaseModel
+
+from soul import tasks
+from soul.errors import BadSettings
+from soul.judge import ROLES, Endpoint, Gateway, GatewaySettings
+from soul.judge.call.endpoint import DEFAULT_MODEL, DEFAULT_URL
+from soul.judge.gateway import lines_of
+from soul.judge.roles import PAPER_JUDGES, JudgePolicy, paper_judge, policy_endpoint
+from soul.testing import FakeOpenAI, Json
+
+HERE, THERE = "http://judge.invalid/v1", "http://elsewhere.invalid/v1"
+KEY = "sk-sentinel-0123456789abcdef"
+VARIABLES = ["OPENAI_BASE_URL", "OPENAI_API_KEY", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "OPENAI_AGENT_MODEL"]
+VARIABLES += ["OPENAI_AGENT_BASE_URL", "OPENAI_AGENT_API_KEY", "OPENAI_AGENT_REASONING_EFFORT", "SOUL_TEST_KEY"]
+TRANSPORT = {"timeout_s": 7.0, "deadline_s": 70.0, "max_attempts": 2, "max_reasks": 3, "concurrency": 5}
+OF_A_MODEL = {
+    "reasoning_effort": "high",
+    "temperature": 0.3,
+    "max_output_tokens": 99,
+    "structured": "prompt",
+    "requests_per_minute": 10.0,
+    "tokens_per_minute": 1000.0,
+    "price_in": 1.0,
+    "price_cached": 0.5,
+    "price_out": 2.0,
+}
+JUDGE = {"model": "judge-model", "base_url": HERE, "api_key_env": "SOUL_TEST_KEY", **TRANSPORT, **OF_A_MODEL}
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def of(**sections):
+    return GatewaySettings.of(sections)
+
+
+# --- what is set nowhere
+
+
+def test_without_settings_all_roles_are_the_judge_of_the_paper():
+    settings = of()
+    assert settings.roles == {role: Endpoint() for role in ROLES} and settings.jury == ()
+    assert (settings.judge.model, settings.judge.url) == (DEFAULT_MODEL, DEFAULT_URL) == ("gpt-5-nano", DEFAULT_URL)
+    assert settings.by_task == {"coser": Endpoint(model="gpt-5.4")}  # the paper's judge of CoSER, section 5
+    assert settings.policy == JudgePolicy() and len(settings.endpoints) == len(lines_of(settings)) == 2
+
+
+@pytest.mark.parametrize("judge", [{"model": "mine"}, {"jury": ["a", "b"]}, {"model": DEFAULT_MODEL}])
+def test_one_judge_that_you_name_holds_for_all_tasks(judge):
+    assert of(judge=judge).by_task == {}
+
+
+def test_judge_model_name_holds_for_all_tasks(monkeypatch):
+    monkeypatch.setenv("JUDGE_MODEL_NAME", "mine")
+    assert of().by_task == {} and of(judge={"by_task": {"coser": {"model": "other"}}}).by_task["coser"].model == "other"
+
+
+def test_a_tasks_own_section_changes_the_papers_judge():
+    assert of(judge={"by_task": {"coser": {"price_in": 1.5}}}).by_task["coser"] == Endpoint(
+        model="gpt-5.4", price_in=1.5
+    )
+    found = of(judge={"by_task": {"coser": {"model": "other"}, "sotopia": {"model": "third"}}}).by_task
+    assert {task: endpoint.model for task, endpoint in found.items()} == {"coser": "other", "sotopia": "third"}
+    # An address without a model's name: the paper's judges are looked for there, with no key of another server.
+    here = of(judge={"base_url": HERE, "api_key_env": "none"}).by_task["coser"]
+    assert (here.model, here.url, here.api_key_env) == ("gpt-5.4", HERE, None)
+
+
+def test_workers_get_the_judges_that_the_launcher_resolved(monkeypatch):
+    settings = of().resolved()
+    monkeypatch.setenv("JUDGE_MODEL_NAME", "of-a-node")
+    again = GatewaySettings.model_validate(settings.model_dump(mode="json"))
+    assert again.by_task["coser"].model == "gpt-5.4" and again.judge.model == DEFAULT_MODEL
+
+
+def test_the_papers_judges_are_of_tasks_that_there_are():
+    assert set(PAPER_JUDGES) <= set(tasks.PAPER) and paper_judge("coser") == "gpt-5.4"
+    assert {paper_judge(name) for name in tasks.PAPER if name != "coser"} == {"gpt-5-nano"}
+
+
+def test_a_role_that_sets_nothing_is_the_judge():
+    assert set(of(judge=JUDGE).roles.values()) == {Endpoint(**JUDGE)}
+
+
+@pytest.mark.parametrize("role", ROLES[1:])
+def test_each_role_reads_its_own_section(role):
+    settings = of(judge=JUDGE, **{role: {"model": "other"}})
+    assert {name: endpoint.model for name, endpoint in settings.roles.items()} == {
+        name: "other" if name == role else "judge-model" for name in ROLES
+    }
+
+
+# --- nulls mean unset
+
+
+def test_nulls_mean_unset_everywhere():
+    empty = {name: None for name in Endpoint.model_fields}
+    policy = {**{name: None for name in JudgePolicy.model_fields}, "breaker": {"window_s": None, "max_pauses": None}}
+    assert of(judge={**empty, **policy}, feedback=empty, partner=None) == of()
+    settings = of(judge={**JUDGE, "jury": [{**empty, "model": "a"}]}, feedback=empty)
+    assert settings.roles["feedback"] == settings.judge
+    assert settings.jury == of(judge={**JUDGE, "jury": ["a"]}).jury
+
+
+# --- what is inherited
+
+
+@pytest.mark.parametrize("own", [{"model": "other"}, {"base_url": THERE}, {"model": "other", "base_url": THERE}])
+def test_another_model_inherits_the_transport_and_nothing_of_the_judges_model(own):
+    partner = of(judge=JUDGE, partner=own).roles["partner"]
+    expected = Endpoint(**{"model": "judge-model", "base_url": HERE, **own, **TRANSPORT})
+    for name in {*TRANSPORT, *OF_A_MODEL, "model", "base_url"}:
+        assert getattr(partner, name) == getattr(expected, name), name
+    for name in OF_A_MODEL:
+        assert getattr(partner, name) == Endpoint.model_fields[name].default, name
+
+
+@pytest.mark.parametrize("own", [{"temperature": 0.9}, {"model": "judge-model", "temperature": 0.9}])
+def test_the_same_model_inherits_all_that_is_not_set(own):
+    feedback = of(judge=JUDGE, feedback=own).roles["feedback"]
+    assert feedback == Endpoint(**{**JUDGE, "temperature": 0.9})
+
+
+def test_what_a_role_sets_is_its_own():
+    own = {"model": "other", "base_url": THERE, "api_key_env": "THERE_KEY", **{name: 1 for name in TRANSPORT}}
+    assert of(judge=JUDGE, partner=own).roles["partner"] == Endpoint(**own)
+    assert of(judge=JUDGE, partner=own).judge == Endpoint(**JUDGE)
+
+
+# --- keys
+
+ADDRESSES = [None, HERE, THERE, f"{HERE}/", "http://user:secret@judge.invalid/v1", DEFAULT_URL]
+
+
+@pytest.mark.parametrize("judge_url, url, model", [*itertools.product(ADDRESSES, ADDRESSES, [None, "other"])])
+def test_the_judges_key_is_never_used_at_another_address(judge_url, url, model):
+    section = {"base_url": url, "model": model}
+    judge = {"base_url": judge_url, "api_key_env": "SOUL_TEST_KEY"}
+    settings = of(judge={**judge, "jury": [section | {"model": model or "x"}]}, partner=section, environment=section)
+    for endpoint in (settings.roles["partner"], settings.roles["environment"], *settings.jury):
+        if endpoint.url != settings.judge.url:
+            assert endpoint.api_key_env is None
+        if url is None:
+            assert endpoint.api_key_env == "SOUL_TEST_KEY"
+    assert settings.roles["feedback"].api_key_env == "SOUL_TEST_KEY"
+
+
+class Ready(BaseModel):
+    ready: bool
+
+
+def test_another_address_never_sees_the_key_over_http(monkeypatch):
+    monkeypatch.setenv("SOUL_TEST_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}-of-openai")
+    with FakeOpenAI(Json({"ready": True})) as here, FakeOpenAI(Json({"ready": True})) as there:
+        judge = {
+            "base_url": here.url,
+            "api_key_env": "SOUL_TEST_KEY",
+            "jury": ["a", {"model": "b", "base_url": there.url}],
+        }
+        gateway = Gateway.connect(of(judge=judge, environment={"base_url": there.url}, feedback={"model": "other"}))
+
+        async def ask():
+            for asked in (gateway.judge, gateway.feedback, gateway.environment, *gateway.jury):
+                await asked.ask(Ready, "", {})
+            await gateway.close()
+
+        asyncio.run(ask())
+    assert {request.headers["authorization"] for request in here.requests} == {f"Bearer {KEY}"}
+    assert {request.headers["authorization"] for request in there.requests} == {"Bearer EMPTY"}
+    assert len(here.requests) == 3 and not [r for r in there.requests if KEY in str([r.body, r.headers])]
+
+
+@pytest.mark.parametrize("none", ["none", "NONE", ""])
+def test_a_server_that_wants_no_key(none):
+    settings = of(judge={**JUDGE, "api_key_env": none}, partner={"model": "other"}, feedback={"base_url": THERE})
+    assert {endpoint.api_key_env for endpoint in settings.roles.values()} == {None}
+    settings = of(judge=JUDGE, partner={"api_key_env": none})
+    assert (settings.roles["partner"].api_key_env, settings.judge.api_key_env) == (None, "SOUL_TEST_KEY")
+
+
+def test_a_key_that_is_named_is_used():
+    partner = of(judge=JUDGE, partner={"base_url": THERE, "api_key_env": "THERE_KEY"}).roles["partner"]
+    assert (partner.url, partner.api_key_env) == (THERE, "THERE_KEY")
+    partner = of(judge=JUDGE, partner={"base_url": THERE, "api_key_env": "SOUL_TEST_KEY"}).roles["partner"]
+    assert partner.api_key_env == "SOUL_TEST_KEY"  # asked for by name
+
+
+# --- environment variables
+
+
+def test_the_environment_names_the_judge(monkeypatch):
+    monkeypatch.setenv("JUDGE_MODEL_NAME", "from-environment")
+    monkeypatch.setenv("JUDGE_MODEL_REASONING", "low")
+    monkeypatch.setenv("OPENAI_BASE_URL", THERE)
+    monkeypatch.setenv("OPENAI_AGENT_MODEL", "the-policy")
+    settings = of(partner={"model": "other"})
+    assert (settings.judge.model, settings.judge.reasoning_effort, settings.judge.url) == (
+        "from-environment",
+        "low",
+        THERE,
+    )
+    assert settings.roles["feedback"] == settings.judge
+    assert settings.roles["partner"].model == "other" and settings.roles["partner"].reasoning_effort is None
+    assert {endpoint.api_key_env for endpoint in settings.roles.values()} == {"OPENAI_API_KEY"}
+    settings = of(judge={"model": "from-section", "reasoning_effort": "high", "base_url": HERE})
+    assert (settings.judge.model, settings.judge.reasoning_effort, settings.judge.url) == ("from-section", "high", HERE)
+
+
+def test_an_empty_variable_is_none(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")
+    coser = {"coser": Endpoint(model="gpt-5.4")}
+    assert of() == GatewaySettings(roles={role: Endpoint() for role in ROLES}, by_task=coser)
+    assert of().judge.url == DEFAULT_URL and policy_endpoint() is None
+
+
+POLICY = [
+    ({}, {}, None),
+    ({"OPENAI_AGENT_BASE_URL": THERE}, {}, None),
+    ({"OPENAI_AGENT_MODEL": "p"}, {}, ("p", DEFAULT_URL, "OPENAI_API_KEY", None)),
+    ({"OPENAI_AGENT_MODEL": "p", "OPENAI_BASE_URL": HERE}, {}, ("p", HERE, "OPENAI_API_KEY", None)),
+    ({"OPENAI_AGENT_MODEL": "p", "OPENAI_AGENT_BASE_URL": THERE}, {}, ("p", THERE, None, None)),
+    ({"OPENAI_AGENT_MODEL": "p"}, {"base_url": THERE}, ("p", THERE, None, None)),
+    ({"OPENAI_AGENT_MODEL": "p", "OPENAI_AGENT_API_KEY": KEY}, {}, ("p", DEFAULT_URL, "OPENAI_AGENT_API_KEY", None)),
+    (
+        {"OPENAI_AGENT_MODEL": "p", "OPENAI_AGENT_API_KEY": KEY, "OPENAI_AGENT_BASE_URL": THERE},
+        {},
+        ("p", THERE, "OPENAI_AGENT_API_KEY", None),
+    ),
+    ({"OPENAI_AGENT_REASONING_EFFORT": "low"}, {"model": "q"}, ("q", DEFAULT_URL, "OPENAI_API_KEY", "low")),
+    ({"OPENAI_AGENT_MODEL": "p"}, {"model": "q", "api_key_env": "X", "base_url": None}, ("q", DEFAULT_URL, "X", None)),
+    ({"OPENAI_AGENT_MODEL": "p", "JUDGE_MODEL_NAME": "j"}, {}, ("p", DEFAULT_URL, "OPENAI_API_KEY", None)),
+]
+
+
+@pytest.mark.parametrize("environment, overrides, expected", POLICY)
+def test_the_model_under_evaluation(environment, overrides, expected, monkeypatch):
+    for name, value in {"OPENAI_API_KEY": KEY, **environment}.items():
+        monkeypatch.setenv(name, value)
+    endpoint = policy_endpoint(overrides)
+    found = endpoint and (endpoint.model, endpoint.url, endpoint.api_key_env, endpoint.reasoning_effort)
+    assert found == expected
+
+
+# --- the jury
+
+
+def test_a_jury_of_names_and_settings():
+    settings = of(judge={**JUDGE, "jury": ["judge-model", "a", {"model": "b", "base_url": THERE, "temperature": 1.0}]})
+    same, a, b = settings.jury
+    assert same == settings.judge
+    assert a == Endpoint(model="a", base_url=HERE, api_key_env="SOUL_TEST_KEY", **TRANSPORT)
+    assert b == Endpoint(model="b", base_url=THERE, api_key_env=None, temperature=1.0, **TRANSPORT)
+    assert settings.endpoints == (settings.judge, a, b)
+
+
+@pytest.mark.parametrize("members, quorum, needed", [(3, None, 2), (4, None, 3), (5, None, 3), (3, 1, 1), (3, 3, 3)])
+def test_the_quorum(members, quorum, needed):
+    judge = {"jury": [f"model-{n}" for n in range(members)], "jury_quorum": quorum}
+    assert of(judge=judge).quorum == needed
+
+
+def test_settings_of_the_run_stand_beside_the_judges():
+    breaker = {"window_s": 30, "min_requests": 5, "share": 0.25, "pause_s": 1, "max_pauses": 0}
+    settings = of(judge={**JUDGE, "breaker": breaker, "cache": False, "cache_dir": "x", "max_failure_rate": 0.1})
+    assert settings.judge == Endpoint(**JUDGE)
+    assert settings.policy.breaker.model_dump() == breaker
+    assert (settings.policy.cache, settings.policy.cache_dir, settings.policy.max_failure_rate) == (False, "x", 0.1)
+    assert [line.breaker.model_dump() for line in lines_of(settings).values()] == [breaker]
+    assert of(judge={"breaker": {"share": 0.1}}).policy.breaker.min_requests == JudgePolicy().breaker.min_requests
+
+
+# --- mistakes
+
+WRONG = {
+    "unknown": ({"feedback": {"temprature": 1}}, r"^feedback\.temprature: .*Known keys of feedback: model, base_url"),
+    "unknown of the judge": ({"judge": {"jurys": []}}, r"^judge\.jurys: .*jury_reward"),
+    "the run's in a role": ({"partner": {"budget_usd": 3}}, r"^partner\.budget_usd: "),
+    "below": ({"judge": {"concurrency": 0}}, r"^judge\.concurrency=0: .*greater than or equal to 1"),
+    "no number": ({"environment": {"timeout_s": "soon"}}, r"^environment\.timeout_s='soon': "),
+    "another word": ({"judge": {"structured": "xml"}}, r"^judge\.structured='xml': .*json_schema"),
+    "a share above 1": ({"judge": {"max_failure_rate": 30}}, r"^judge\.max_failure_rate=30: "),
+    "breaker": ({"judge": {"breaker": {"share": 2}}}, r"^judge\.breaker\.share=2: "),
+    "unknown of the breaker": ({"judge": {"breaker": {"shares": 0.1}}}, r"^judge\.breaker\.shares: "),
+    "jury": ({"judge": {"jury": ["a", {"model": "b", "timeout_s": 0}]}}, r"^judge\.jury\[1\]\.timeout_s=0: "),
+    "unknown of the jury": ({"judge": {"jury": [{"modell": "b"}]}}, r"^judge\.jury\[0\]\.modell: "),
+    "one name as a jury": ({"judge": {"jury": "gpt-5"}}, r"^judge\.jury='gpt-5': "),
+    "reward": ({"judge": {"jury_reward": "max"}}, r"^judge\.jury_reward='max': .*mean"),
+    "quorum": ({"judge": {"jury": ["a", "b"], "jury_quorum": 3}}, r"^judge\.jury_quorum=3 .* 2 members"),
+    "no quorum": ({"judge": {"jury": ["a", "b"], "jury_quorum": 0}}, r"^judge\.jury_quorum=0: "),
+    "budget": ({"judge": {"budget_usd": 0}}, r"^judge\.budget_usd=0: "),
+}
+
+
+@pytest.mark.parametrize("sections, message", WRONG.values(), ids=WRONG.keys())
+def test_a_mistake_names_section_and_key(sections, message):
+    with pytest.raises(BadSettings, match=message):
+        of(**sections)
+
+
+def test_a_mistake_in_the_policys_settings_is_named():
+    with pytest.raises(BadSettings, match=r"^policy\.max_attempts=0: "):
+        policy_endpoint({"model": "p", "max_attempts": 0})
+
+
+# The first thing people write. It is refused, and the refusal, which lands in logs, does not repeat it.
+@pytest.mark.parametrize("section", ROLES)
+def test_a_key_in_the_settings_is_refused_and_not_shown(section):
+    with pytest.raises(BadSettings, match=rf"^{section}\.api_key: .*api_key_env") as caught:
+        of(**{section: {"api_key": KEY}})
+    assert KEY not in str(caught.value) and caught.value.__cause__ is None
+
+
+PRICES = {"price_in": 0.05, "price_out": 0.4}
+FREE = {"price_in": 0, "price_out": 0}
+
+
+@pytest.mark.parametrize(
+    "sections, unpriced",
+    [
+        ({"judge": {}}, ["gpt-5-nano at https://api.openai.com/v1"]),
+        ({"judge": {"price_in": 0.05}}, ["gpt-5-nano at https://api.openai.com/v1"]),
+        ({"judge": PRICES}, []),
+        ({"judge": PRICES, "feedback": {"reasoning_effort": "high"}}, []),  # the same model: the same price
+        ({"judge": PRICES, "partner": {"model": "p"}}, ["p at https://api.openai.com/v1"]),
+        ({"judge": PRICES, "partner": {"model": "p", "base_url": THERE}}, [f"p at {THERE}"]),
+        ({"judge": PRICES, "partner": {"model": "p", "base_url": THERE, **FREE}}, []),
+        ({"judge": {**PRICES, "jury": ["gpt-5-nano", "a", "b"]}}, ["a at https://api.openai.com/v1", "b at "]),
+        ({"judge": {**PRICES, "jury": [{"model": "a", **PRICES}]}}, []),
+    ],
+)
+def test_a_budget_needs_the_price_of_every_model(sections, unpriced):
+    sections = {**sections, "judge": {**sections["judge"], "budget_usd": 5}}
+    if not unpriced:
+        assert of(**sections).policy.budget_usd == 5
+        return
+    with pytest.raises(BadSettings, match=r"^judge\.budget_usd=5.*judge\.price_in") as caught:
+        of(**sections)
+    named = str(caught.value).partition("Without a price: ")[2]
+    assert all(name in named for name in unpriced)
+    assert named.count(" at ") == len(unpriced)
+
+
+def test_equal_endpoints_are_one_line_and_different_ones_are_not():
+    assert len(lines_of(of(judge={**JUDGE, "jury": ["judge-model", "a", "a"]}, partner={"model": "a"}))) == 2
+    assert len(lines_of(of(judge=JUDGE, feedback={"temperature": 0.9}))) == 2  # one name, two sets of settings
+
+
+def test_a_key_where_its_name_belongs_is_refused_and_not_repeated():
+    with pytest.raises(BadSettings, match="judge.api_key_env: is no name of an environment variable") as caught:
+        GatewaySettings.of({"judge": {"api_key_env": "sk-secret-0123"}})
+    assert "sk-secret" not in str(caught.value) and caught.value.__suppress_context__

@@ -1,0 +1,222 @@
+"""Lexical diversity against references written another way, by counting pairs, windows and draws one by one."""
+
+import itertools
+import math
+import statistics
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soul.metrics.lexical import (
+    MIN_WORDS,
+    Lexis,
+    content_words,
+    hdd,
+    human_norms,
+    jaccard_diversity,
+    lexical_score,
+    lexis,
+    likeness,
+    mattr,
+    words,
+    yules_k,
+)
+
+TEXTS = [
+    "no",
+    "no no no no",
+    "whats a good knot for a hammock, the knot should hold me and the hammock",
+    "I would like to know how the ferry to the island runs in winter. My sister told me that the ferry stops then, "
+    "but the man at the harbour told my sister that a small ferry runs on Sundays. So which one is it? If the ferry "
+    "does not run at all, is there a bridge, or do I have to wait until spring like the last time? I do not mind the "
+    "cold and I do not mind to wait, but I would like to know it before I buy the tickets.",
+    " ".join(f"w{i % 7} x{i * i % 31} y{i % 3}" for i in range(70)),
+]
+each_text = pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+
+
+def slow_mattr(tokens, window):
+    if len(tokens) < window:
+        return len(set(tokens)) / len(tokens)
+    windows = [tokens[start : start + window] for start in range(len(tokens) - window + 1)]
+    return float(sum(Fraction(len(set(part)), window) for part in windows) / len(windows))
+
+
+def slow_hdd(tokens, sample):
+    """The chance of missing a word is a product over the draws."""
+    total, sample = len(tokens), min(sample, len(tokens))
+    found = Fraction(0)
+    for word in set(tokens):
+        missed = Fraction(1)
+        for draw in range(sample):
+            missed *= Fraction(max(0, total - tokens.count(word) - draw), total - draw)
+        found += 1 - missed
+    return float(found / sample)
+
+
+def slow_yules_k(tokens):
+    """10^4 times the share of ordered pairs of different places that hold the same word."""
+    places = range(len(tokens))
+    return 1e4 * sum(tokens[i] == tokens[j] for i in places for j in places if i != j) / len(tokens) ** 2
+
+
+@each_text
+def test_the_measures_agree_with_their_references(text):
+    tokens = words(text)
+    assert mattr(tokens) == pytest.approx(slow_mattr(tokens, 50), abs=1e-9)
+    assert hdd(tokens) == pytest.approx(slow_hdd(tokens, 42), abs=1e-9)
+    assert yules_k(tokens) == pytest.approx(slow_yules_k(tokens), abs=1e-9)
+    for size in (1, 2, 5, 13, len(tokens)):
+        assert mattr(tokens, size) == pytest.approx(slow_mattr(tokens, size), abs=1e-9)
+        assert hdd(tokens, size) == pytest.approx(slow_hdd(tokens, size), abs=1e-9)
+
+
+def test_hdd_is_the_mean_ratio_over_all_draws():
+    tokens = "a a a b b c d".split()
+    for size in range(1, 8):
+        ratios = [len(set(draw)) / size for draw in itertools.combinations(tokens, size)]
+        assert len(ratios) == math.comb(7, size)
+        assert hdd(tokens, size) == pytest.approx(statistics.fmean(ratios), abs=1e-12)
+
+
+def test_values_worked_out_by_hand():
+    tokens = "the cat saw the dog".split()  # 4 types, one of them twice
+    assert mattr(tokens) == hdd(tokens) == 0.8
+    assert yules_k(tokens) == pytest.approx(1e4 * (4 + 1 + 1 + 1 - 5) / 25)
+    assert mattr(tokens, 3) == pytest.approx((3 + 3 + 3) / 9) and mattr("a a b".split(), 2) == pytest.approx(3 / 4)
+    assert yules_k("a b c".split()) == 0.0 and mattr(["a"] * 4) == 0.25
+
+
+@given(st.lists(st.sampled_from("abcdefghijklmnop"), min_size=1, max_size=120))
+def test_the_measures_stay_in_their_ranges_and_agree(tokens):
+    assert 0 < mattr(tokens) <= 1 and 0 < hdd(tokens) <= 1 + 1e-12 and 0 <= yules_k(tokens) < 1e4
+    assert mattr(tokens, 7) == pytest.approx(slow_mattr(tokens, 7), abs=1e-9)
+    assert hdd(tokens) == pytest.approx(slow_hdd(tokens, 42), abs=1e-9)
+    assert hdd(tokens) == pytest.approx(hdd(sorted(tokens)), abs=1e-12) and yules_k(tokens) == yules_k(tokens[::-1])
+
+
+def test_a_long_text_takes_no_time():
+    tokens = [f"w{i * i % 4001}" for i in range(20_000)]
+    start = time.process_time()
+    assert mattr(tokens) > 0 and hdd(tokens) > 0 and yules_k(tokens) > 0
+    assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize("measure", [mattr, hdd, yules_k])
+def test_nothing_has_no_diversity(measure):
+    with pytest.raises(ValueError, match="without words"):
+        measure([])
+
+
+@pytest.mark.parametrize(
+    "text, tokens",
+    [
+        ("I\u2019m an 8-year-old, DON'T ask!", ["i'm", "an", "8-year-old", "don't", "ask"]),
+        ("100% remote_job: e-mail 'me' -- now", ["100", "remote", "job", "e-mail", "me", "now"]),
+        ("Caf\u00e9 cafe\u0301", ["caf\u00e9", "caf\u00e9"]),
+        ("\U0001f600 ... _ - ' !", []),
+        ("", []),
+    ],
+)
+def test_words(text, tokens):
+    assert words(text) == tokens
+
+
+def test_content_words_leave_function_words_out():
+    assert content_words("What are the biggest things, and how do I get them?") == ["biggest", "things", "get"]
+    assert content_words("Hello, how are you?") == []
+
+
+def test_the_turns_of_one_writer_are_one_text():
+    assert lexis(["no", "", "No thanks"]) == Lexis(2 / 3, 2 / 3, yules_k(["no", "no", "thanks"]))
+    assert lexis(["\U0001f44d"]) is None and lexis([]) is None
+
+
+UNIT = Lexis(0.1, 0.2, 50.0)
+HERE = Lexis(0.6, 0.7, 200.0)
+
+
+@pytest.mark.parametrize(
+    "distance, score", [(0, 1), (0.5, 1), (1, 1), (1.5, 0.75), (2, 0.5), (2.5, 0.25), (3, 0), (3.5, 0), (40, 0)]
+)
+def test_likeness_falls_from_one_deviation_to_three(distance, score):
+    for sign in (1, -1):
+        there = Lexis(*(value + sign * distance * unit for value, unit in zip(HERE, UNIT, strict=True)))
+        assert likeness(there, HERE, UNIT) == pytest.approx(score, abs=1e-9)
+        assert likeness(HERE, there, UNIT) == pytest.approx(score, abs=1e-9)
+        alone = HERE._replace(yules_k=there.yules_k)  # each of the three counts as much
+        assert likeness(alone, HERE, UNIT) == pytest.approx((2 + score) / 3, abs=1e-9)
+
+
+WIDE = Lexis(0.134, 0.130, 127.0)  # about that of MirrorBench's users
+TEN = "i would like to know how the ferry leaves today".split()
+
+
+@pytest.mark.parametrize(
+    "said, human, score",
+    [
+        (TEN, TEN, 1.0),
+        (TEN[:5], TEN, 1.0),  # half of the human's words is enough
+        (TEN[:4], TEN, 4 / 5),  # less is not, in proportion
+        (["ok"], TEN, 1 / 5),
+        (["ok"], TEN[:5], 1 / 5),  # nor is less than five words, whatever the human wrote
+        (["no"], [f"w{i}" for i in range(40)], 1 / 20),
+        ([f"w{i}" for i in range(25)], [f"w{i}" for i in range(400)], 1.0),  # no more is asked for than half a window
+        (["\U0001f44d"], TEN, 0.0),
+        ([], TEN, 0.0),
+        (["ok"], TEN[:4], None),  # the human's own text is too short to be compared with
+        (["ok"], ["\U0001f44d"], None),
+    ],
+)
+def test_a_short_text_is_not_scored_as_human(said, human, score):
+    found = lexical_score([" ".join(said)], [" ".join(human)], WIDE)
+    assert found == (None if score is None else pytest.approx(score))
+
+
+@given(st.lists(st.sampled_from("ok no yes maybe sure".split()), max_size=60), st.integers(MIN_WORDS, 80))
+def test_a_lexical_score_is_in_range_and_one_word_gets_a_fifth_at_most(said, length):
+    human = [" ".join(f"w{i}" for i in range(length))]
+    assert 0 <= lexical_score(said, human, WIDE) <= 1
+    assert lexical_score(said[:1], human, WIDE) <= 1 / MIN_WORDS
+    assert lexical_score(human, human, WIDE) == 1.0
+
+
+def test_norms_are_mean_and_deviation_of_the_sample():
+    mean, deviation = human_norms([Lexis(1, 2, 3), Lexis(2, 4, 9), Lexis(3, 6, 3)])
+    assert mean == pytest.approx((2, 4, 5)) and deviation == pytest.approx((1, 2, math.sqrt(12)))
+
+
+def test_diversity_is_the_mean_distance_of_pairs():
+    assert jaccard_diversity([{1, 2}, {1, 2}]) == 0.0 and jaccard_diversity([{1}, {2}, {3}]) == 1.0
+    assert jaccard_diversity([{1, 2}, {2, 3}, {4}]) == pytest.approx((2 / 3 + 1 + 1) / 3)
+    assert jaccard_diversity([set(), set()]) == 0.0 and jaccard_diversity([set(), {1}]) == 1.0
+    assert jaccard_diversity([{1}]) is jaccard_diversity([]) is None
+
+
+# --- what others compute: lexicalrichness 0.5.1 (all three) and lexical-diversity 0.1.1 (MATTR, HD-D), which agree
+
+PROSE = (
+    "the cat sat on the mat and the dog lay by the door while the rain fell on the roof of the house where the old man "
+    "slept in his chair by the fire and the clock on the wall struck nine times before the boy came in from the garden "
+    "with mud on his shoes and a frog in his hand"
+).split()
+PUBLISHED = [  # tokens, MATTR of windows of 50, HD-D of 42 draws, Yule's K, as those packages print them
+    (PROSE, 0.683076923076923, 0.6864921086543092, 489.0738813735691),
+    ([f"w{(i * i + 3 * i) % 37}" for i in range(200)], 0.38000000000000095, 0.4140411786501992, 485.0),
+    (
+        [f"v{i % 7}" for i in range(60)] + [f"u{i}" for i in range(40)],
+        0.46156862745098043,
+        0.565397765184029,
+        455.99999999999994,
+    ),
+]
+
+
+@pytest.mark.parametrize("tokens, expected_mattr, expected_hdd, expected_k", PUBLISHED)
+def test_published_implementations_agree(tokens, expected_mattr, expected_hdd, expected_k):
+    assert mattr(tokens) == pytest.approx(expected_mattr, rel=0, abs=1e-9)
+    assert hdd(tokens) == pytest.approx(expected_hdd, rel=0, abs=1e-9)
+    assert yules_k(tokens) == pytest.approx(expected_k, rel=1e-9)

@@ -1,0 +1,112 @@
+"""BLEU and ROUGE-L against the packages that published numbers come from, and against values worked by hand."""
+
+import json
+import re
+import time
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nltk.translate.bleu_score import sentence_bleu
+from rouge import Rouge
+
+from soul.metrics import ngram
+from soul.metrics.ngram import bleu, rouge_l
+from tests.agents.samples import source
+
+PIECES = st.sampled_from([*"a b c d A".split(), "a,", ".", "..", "\n", "b."])
+texts = st.lists(PIECES, max_size=14).map(" ".join)
+
+
+def by_package(text, reference):
+    return Rouge().get_scores(text, reference)[0]["rouge-l"]["f"]
+
+
+def scenes():
+    """The real conversations, each as an actor would say it (no names) and as the reference stands (with names)."""
+    records = json.loads(source("coser", "test_set_public_domain.json").read_text())
+    clean = [[(line["character"], re.sub(r"\[.*?\]", "", line["message"])) for line in r["dialogues"]] for r in records]
+    played = ["\n\n".join(text for _, text in lines) for lines in clean]
+    return played, ["\n\n".join(f"{name}: {text}" for name, text in lines) for lines in clean]
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=texts, reference=texts)
+def test_rouge_l_is_that_of_the_package(text, reference):
+    if not text.strip(".") or not reference.strip("."):  # the package refuses a text without a sentence
+        assert rouge_l(text, reference) == 0.0
+    else:
+        assert rouge_l(text, reference) == pytest.approx(by_package(text, reference), abs=1e-12)
+
+
+def test_rouge_l_is_that_of_the_package_on_real_scenes():
+    played, references = scenes()
+    pairs = list(zip(played, references, strict=True)) + list(
+        zip(played, [*references[1:], references[0]], strict=True)
+    )
+    values = [rouge_l(*pair) for pair in pairs]
+    assert values == pytest.approx([by_package(*pair) for pair in pairs], abs=1e-12)
+    assert min(values[: len(played)]) > 0.8 and 0.05 < max(values[len(played) :]) < 0.4
+
+
+def test_bleu_is_nltks_on_real_scenes():
+    played, references = scenes()
+    for text, reference in zip(played, [*references[1:], references[0]], strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = sentence_bleu([ngram._tokens(reference)], ngram._tokens(text))
+        assert bleu(text, reference) == (expected if expected > 1e-100 else 0.0)
+    assert all(bleu(text, reference) > 0.6 for text, reference in zip(played, references, strict=True))
+
+
+def test_tokens_are_those_of_nltks_word_tokenize():
+    """Worked by hand from NLTK's documentation: Treebank tokens, sentence by sentence, lower case."""
+    text = "Mr. Bennet can't wait... \"Go,\" he said. She didn't."
+    expected = ["mr.", "bennet", "ca", "n't", "wait", "...", "``", "go", ",", "''"]
+    assert ngram._tokens(text) == [*expected, "he", "said", ".", "she", "did", "n't", "."]
+
+
+@pytest.mark.parametrize(
+    "text, reference, score",
+    [
+        ("the cat sat on the mat", "The cat sat on the mat", 1.0),
+        # 5 of 5, 4 of 4, 3 of 3, 2 of 2 and half as long: exp(1 - 10 / 5)
+        ("a b c d e", "a b c d e f g h i j", 0.36787944117144233),
+        # 5/6, 3/5, 1/4, and no common 4-gram: without smoothing that is nothing
+        ("the cat is on the mat", "the cat sat on the mat", 0.0),
+        # 6/7, 3/6, 2/5, 1/4
+        ("the cat sat on the old mat", "the cat sat on a mat the", (6 / 7 * 3 / 6 * 2 / 5 * 1 / 4) ** 0.25),
+        ("no", "yes", 0.0),
+        ("", "yes", 0.0),
+        ("yes", "", 0.0),
+    ],
+)
+def test_bleu_by_hand(text, reference, score):
+    assert bleu(text, reference) == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    "text, reference, score",
+    [
+        ("police kill the gunman", "police killed the gunman", 3 / 4),  # Lin's example: police the gunman
+        ("the gunman kill police", "police killed the gunman", 2 / 4),  # the gunman
+        ("a a a a", "a b", 2 / 3),  # every word counts once: P 1/1, R 1/2
+        ("b. a", "a. b", 1.0),  # sentence by sentence
+        ("A", "a", 0.0),
+        ("", "a", 0.0),
+        ("a", "...", 0.0),
+    ],
+)
+def test_rouge_l_by_hand(text, reference, score):
+    assert rouge_l(text, reference) == pytest.approx(score)
+
+
+def test_a_text_without_a_full_stop_is_scored_where_the_package_fails():
+    text, reference = "we walk on " * 1300, "they walk home on foot " * 150
+    with pytest.raises(RecursionError):
+        by_package(text, reference)
+    start = time.process_time()
+    assert 0 < rouge_l(text, reference) < 1
+    bleu(text, reference)
+    assert time.process_time() - start < 2.0

@@ -1,0 +1,244 @@
+"""Reading task files: whatever is wrong, one paragraph names file, row, field and remedy, and nothing else escapes."""
+
+import json
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soul.errors import BadRow
+from soul.rows.task_files import TaskRow, parse_row, read_rows
+from tests.soul.samples import FANTOM_BINARY, FANTOM_CHOICE, FANTOM_LIST, HITOM, PARATOMI, SAMPLES, real_hitom
+
+
+def write(path, rows, columns=("data_source", "extra_info")):
+    """A task file with these (data_source, extra_info) rows."""
+    table = {"data_source": [source for source, _ in rows], "extra_info": [record for _, record in rows]}
+    pq.write_table(pa.table({column: table[column] for column in columns}), path)
+    return str(path)
+
+
+def complaint(*files):
+    with pytest.raises(BadRow) as caught:
+        read_rows(files)
+    return str(caught.value)
+
+
+def assert_readable(message, *parts):
+    """One paragraph with all these parts and a remedy."""
+    for part in parts:
+        assert part in message, message
+    assert "\n" not in message and len(message) < 700, message
+    assert re.search("correct|build|name (the )?parquet|needs|can be trained", message, re.IGNORECASE), (
+        f"no remedy: {message}"
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_good_row_comes_back(name, tmp_path):
+    sample = SAMPLES[name]
+    file = write(tmp_path / "good.parquet", [(sample.task, dict(sample.record))] * 2)
+    first, second = read_rows([file])
+    assert first.task.name == sample.task and first.row == second.row
+    assert (first.where, second.where) == (f"{file}, row 0", f"{file}, row 1")
+
+
+def test_a_file_may_hold_several_tasks_and_keeps_its_order(tmp_path):
+    literal = {key: str(value) if isinstance(value, list) else value for key, value in PARATOMI.items()}
+    rows = [("hitom", {**HITOM, "index": 5}), ("paratomi", {**literal, "index": 6}), ("hitom", {**HITOM, "index": 7})]
+    found = read_rows([write(tmp_path / "one.parquet", rows), write(tmp_path / "two.parquet", rows[:1])])
+    assert [item.task.name for item in found] == ["hitom", "paratomi", "hitom", "hitom"]
+    assert [item.row.index for item in found] == [5, 6, 7, 5]
+    # parquet fills the other task's columns with nulls; a row must not notice
+    assert found[0].row == parse_row("hitom", rows[0][1]).row
+    assert found[1].row == parse_row("paratomi", rows[1][1]).row
+
+
+def test_a_row_without_index_gets_its_place():
+    record = {key: value for key, value in HITOM.items() if key != "index"}
+    assert parse_row("hitom", record, "f", 41).row.index == 41
+    assert parse_row("hitom", {**record, "index": None}, "f", 41).row.index == 41
+
+
+# --- files
+
+
+def test_a_missing_file(tmp_path):
+    assert_readable(complaint(str(tmp_path / "none.parquet")), "none.parquet", "no such file")
+
+
+def test_a_folder(tmp_path):
+    assert_readable(complaint(str(tmp_path)), str(tmp_path), "is a folder")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"data_source,extra_info\n", b"PAR1" + b"\0" * 200], ids=["empty", "csv", "cut"]
+)
+def test_a_file_that_is_not_parquet(content, tmp_path):
+    path = tmp_path / "bad.parquet"
+    path.write_bytes(content)
+    assert_readable(complaint(str(path)), "bad.parquet", "not a readable parquet file")
+
+
+# pyarrow reports these as OSError; its text may end with a line break.
+@pytest.mark.parametrize("place", ["footer", "page"])
+def test_a_damaged_file(place, tmp_path):
+    path = tmp_path / "damaged.parquet"
+    write(path, [("hitom", HITOM)] * 50)
+    content = bytearray(path.read_bytes())
+    position = len(content) - 60 if place == "footer" else 20
+    content[position : position + 40] = b"\xff" * 40
+    path.write_bytes(bytes(content))
+    assert_readable(complaint(str(path)), "damaged.parquet", "not a readable parquet file")
+
+
+def test_a_file_without_rows(tmp_path):
+    schema = pa.schema({"data_source": pa.string(), "extra_info": pa.struct({"index": pa.int64()})})
+    path = tmp_path / "hollow.parquet"
+    pq.write_table(schema.empty_table(), path)
+    assert_readable(complaint(str(path)), "hollow.parquet", "no rows")
+
+
+@pytest.mark.parametrize("there, missing", [("data_source", "extra_info"), ("extra_info", "data_source")])
+def test_a_missing_column(there, missing, tmp_path):
+    file = write(tmp_path / "narrow.parquet", [("hitom", HITOM)], columns=[there])
+    assert_readable(complaint(file), "narrow.parquet", repr(missing), there)
+
+
+def test_the_first_bad_row_is_named_by_its_number(tmp_path):
+    rows = [("hitom", HITOM), ("hitom", {**HITOM, "story": None}), ("hitom", {**HITOM, "question": None})]
+    assert_readable(complaint(write(tmp_path / "mixed.parquet", rows)), "mixed.parquet, row 1", "field story")
+
+
+# --- rows
+
+
+def without(record, key):
+    return {k: v for k, v in record.items() if k != key}
+
+
+BAD_ROWS = {
+    "missing story": ("hitom", without(HITOM, "story"), "field story", "missing"),
+    "null story": ("hitom", {**HITOM, "story": None}, "field story", "missing"),
+    "blank story": ("hitom", {**HITOM, "story": " \n"}, "field story", "blank"),
+    "blank question": ("paratomi", {**PARATOMI, "question": ""}, "field question", "blank"),
+    "blank context": ("fantom", {**FANTOM_BINARY, "context": "\t"}, "field context", "blank"),
+    "story of the wrong type": ("hitom", {**HITOM, "story": 7}, "field story", "string"),
+    "index of the wrong type": ("hitom", {**HITOM, "index": "first"}, "field index", "integer"),
+    "order of the wrong type": ("hitom", {**HITOM, "question_order": "second"}, "field question_order", "integer"),
+    "deception of the wrong type": ("hitom", {**HITOM, "deception": "perhaps"}, "field deception", "boolean"),
+    "gold not among the choices": ("hitom", {**HITOM, "correct_answer": "attic"}, "field correct_answer", "'attic'"),
+    "gold given as a letter": ("hitom", {**HITOM, "correct_answer": "B"}, "field correct_answer", "among the choices"),
+    "no choices in the text": (
+        "hitom",
+        {**HITOM, "choices": "green or red"},
+        "field correct_answer",
+        "among the choices",
+    ),
+    "gold not among the candidates": (
+        "paratomi",
+        {**PARATOMI, "correct_answer": "attic"},
+        "field correct_answer",
+        "attic",
+    ),
+    "story that is no list": ("paratomi", {**PARATOMI, "story": "Isla entered."}, "field story", "list"),
+    "story that is a number": ("paratomi", {**PARATOMI, "story": 5}, "field story", "list"),
+    "story without sentences": ("paratomi", {**PARATOMI, "story": []}, "field story", "no sentence"),
+    "story with a hole": ("paratomi", {**PARATOMI, "story": ["a", None]}, "field story.1", "string"),
+    "code instead of a list": ("paratomi", {**PARATOMI, "story": "__import__('os').getcwd()"}, "field story", "list"),
+    "choice out of range": ("fantom", {**FANTOM_CHOICE, "correct_answer": 2}, "field correct_answer", "0 to 1"),
+    "negative choice": ("fantom", {**FANTOM_CHOICE, "correct_answer": -1}, "field correct_answer", "0 to 1"),
+    "choice as a text": ("fantom", {**FANTOM_CHOICE, "correct_answer": "second"}, "field correct_answer", "among"),
+    "neither yes nor no": (
+        "fantom",
+        {**FANTOM_BINARY, "correct_answer": "maybe"},
+        "field correct_answer",
+        "yes nor no",
+    ),
+    "unknown kind": ("fantom", {**FANTOM_BINARY, "question_type": "riddle"}, "field question_type", "'riddle'"),
+    "missing kind": ("fantom", without(FANTOM_LIST, "question_type"), "field question_type", "missing"),
+    "missing gold": ("fantom", without(FANTOM_LIST, "correct_answer"), "field correct_answer", "missing"),
+    "no record": ("hitom", None, "field extra_info", "NoneType"),
+    "record of the wrong type": ("hitom", "story", "field extra_info", "str"),
+    "record as a list": ("hitom", [HITOM], "field extra_info", "list"),
+    "unknown task": ("hitomm", HITOM, "field data_source", "'hitom'"),
+    "blank task": ("", HITOM, "field data_source", "''"),
+    "name of a launch": ("sim_math", {}, "field data_source", "'sim_arena_math'"),
+    "null task": (None, HITOM, "field data_source", "None"),
+    "task of the wrong type": (5, HITOM, "field data_source", "5"),
+}
+
+
+@pytest.mark.parametrize("task, record, place, reason", BAD_ROWS.values(), ids=BAD_ROWS.keys())
+def test_a_bad_row_is_named_with_file_row_field_and_remedy(task, record, place, reason):
+    with pytest.raises(BadRow) as caught:
+        parse_row(task, record, "train.parquet", 12)
+    assert_readable(str(caught.value), "train.parquet, row 12", place, reason)
+
+
+@pytest.mark.parametrize("key", ["question", "complete_question"])
+def test_fantom_takes_either_name_of_the_question(key):
+    record = {**without(FANTOM_BINARY, "question"), key: "Does Carl know?"}
+    assert "Does Carl know?" in parse_row("fantom", record).row.question
+
+
+@pytest.mark.parametrize("story", [["a b", "c"], '["a b", "c"]', "['a b', 'c']", ("a b", "c")])
+def test_lists_may_come_as_json_or_python_literals(story):
+    assert parse_row("paratomi", {**PARATOMI, "story": story}).row.story == ["a b", "c"]
+
+
+def test_data_is_never_evaluated(tmp_path):
+    trap = tmp_path / "trap"
+    with pytest.raises(BadRow):
+        parse_row("paratomi", {**PARATOMI, "story": f"[open({str(trap)!r}, 'w')]"})
+    assert not trap.exists()
+
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 10**20),
+    st.floats(),
+    st.text(max_size=15),
+    st.sampled_from(["[1, 2]", "['a']", "{}", "[[[[", "yes:no", "A. x, B. y", "nan", "[None]"]),
+    st.lists(st.one_of(st.text(max_size=5), st.none(), st.integers()), max_size=3),
+    st.dictionaries(st.text(max_size=5), st.integers(), max_size=2),
+)
+
+
+# ast.literal_eval also raises TypeError, MemoryError and RecursionError, and json.loads RecursionError.
+@pytest.mark.parametrize("text", ["{[]: 1}", "{{}}", "[" * 100_000], ids=["unhashable key", "unhashable item", "deep"])
+def test_a_literal_that_cannot_be_built_is_a_bad_row(text):
+    with pytest.raises(BadRow):
+        parse_row("paratomi", {**PARATOMI, "story": text})
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_any_value_in_any_field_is_a_row_or_a_bad_row(name, data):
+    sample = SAMPLES[name]
+    key = data.draw(st.sampled_from(sorted({*sample.record, "extra_info", "answer_choices", "wrong_answer", "cands"})))
+    record = {**sample.record, key: data.draw(values)}
+    try:
+        item = parse_row(sample.task, record)
+    except BadRow as error:
+        assert "row 0" in str(error)
+        return
+    assert isinstance(item, TaskRow)
+    for feedback in (None, "x"):
+        assert item.task.prompt(item.row, feedback)[0]["content"]
+    assert isinstance(item.task.reference(item.row), str)
+    assert all(isinstance(secret, str) for secret in item.task.secrets(item.row))
+
+
+def test_real_records_survive_parquet(tmp_path):
+    records = real_hitom()[:50]
+    found = read_rows([write(tmp_path / "hitom.parquet", [("hitom", record) for record in records])])
+    assert [item.row for item in found] == [
+        parse_row("hitom", record, number=number).row for number, record in enumerate(records)
+    ]
+    assert json.dumps(records[0])

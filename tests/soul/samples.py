@@ -1,0 +1,183 @@
+"""What the tests of `soul` share: one small row of every kind of question, real records, a judge nobody may ask.
+
+Real records lie outside the repository (`SOUL_DATA_SOURCES`, default `../shared/data`); tests that need them skip
+where they are absent.
+"""
+
+import ast
+import asyncio
+import csv
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from soul.rows.task_files import TaskRow, parse_row
+from soul.task import Episode, Verdict
+from soul.testing import FakeOpenAI, fake_judge
+
+DATA = Path(
+    os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data"
+)  # parents[2] is the repository
+
+
+class Sample(NamedTuple):
+    """A record with texts that a rule must score in full, and texts that it must not score at all."""
+
+    task: str
+    record: Mapping[str, Any]
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+
+HITOM = {
+    "index": 0,
+    "story": "1 Mia and Tom entered the hall.\n2 The tomato is in the green_box.\n3 Mia moved it to the red_crate.",
+    "question": "Where is the tomato really?",
+    "choices": "A. green_box, B. red_crate, C. blue_drawer",
+    "correct_answer": "red_crate",
+    "question_order": 0,
+}
+PARATOMI = {
+    "index": 0,
+    "story": ["Isla entered the garden", "The gloves are in the crate", "Isla moved the gloves to the treasure_chest"],
+    "question": "Where will Isla look for the gloves?",
+    "cands": ["garden", "crate", "treasure_chest"],
+    "correct_answer": "treasure_chest",
+    "qType": "first_order_no_tom",
+}
+_TALK = {"index": 0, "context": "Ann: I keep bees.\nBob: How many hives?\nAnn: Three.\nCarl: Hello, I just joined."}
+FANTOM_CHOICE = {
+    **_TALK,
+    "question": "What does Carl believe about Ann's bees?",
+    "question_type": "tom:belief:inaccessible:multiple-choice",
+    "answer_choices": ["Carl believes Ann keeps three hives.", "Carl does not know about the bees."],
+    "correct_answer": 1,
+}
+FANTOM_LIST = {
+    **_TALK,
+    "question": "List all the characters who know how many hives Ann keeps.",
+    "question_type": "tom:answerability:list",
+    "correct_answer": ["Ann", "Bob"],
+    "wrong_answer": ["Carl"],
+}
+FANTOM_BINARY = {
+    **_TALK,
+    "question": "Does Carl know how many hives Ann keeps? Answer yes or no.",
+    "question_type": "tom:answerability:binary",
+    "correct_answer": "no",
+}
+FANTOM_FACT = {
+    **_TALK,
+    "question": "How many hives does Ann keep?",
+    "question_type": "fact",
+    "correct_answer": "three hives",
+}
+
+SAMPLES: dict[str, Sample] = {
+    "hitom": Sample(
+        "hitom", HITOM, ("B", "b", "(B)", "B."), ("A", "C", "Z", "green_box", "B because she saw it", "A, B")
+    ),
+    "paratomi": Sample(
+        "paratomi",
+        PARATOMI,
+        ("treasure_chest", "treasure chest", "Treasure Chest", "in the treasure  chest"),
+        ("crate", "treasure_chest or crate", "treasure", "treasure_chests", "treasure_chest in the garden"),
+    ),
+    "fantom_choice": Sample("fantom", FANTOM_CHOICE, ("B", "b", "(b)", "B."), ("A", "C", "1", "I say B", "AB")),
+    "fantom_list": Sample(
+        "fantom",
+        FANTOM_LIST,
+        ("Ann, Bob", "bob and ANN", "Bob,Ann"),
+        ("Ann", "Ann, Bob, Carl", "Anna, Bob", "Bobby, Ann"),
+    ),
+    "fantom_binary": Sample(
+        "fantom",
+        FANTOM_BINARY,
+        ("no", "No", "No.", "NO, she left"),
+        ("yes", "yes and no", "Nobody told her", "not", "know"),
+    ),
+    "fantom_fact": Sample("fantom", FANTOM_FACT, ("three hives", "Three hives.", "the three hives"), ("two", "bees")),
+}
+
+
+def load(name: str) -> tuple[Sample, TaskRow]:
+    """The sample of that name and its validated row."""
+    sample = SAMPLES[name]
+    return sample, parse_row(sample.task, sample.record)
+
+
+def tagged(answer: str) -> str:
+    return f"Let me think about who was there.\n<answer>{answer}</answer>"
+
+
+def episode_of(item: TaskRow, text: str, feedback: str | None = None) -> Episode:
+    """The episode in which the policy answered the row's prompt with this text."""
+    return Episode({"policy": [*item.task.prompt(item.row, feedback), {"role": "assistant", "content": text}]})
+
+
+def verdict_of(item: TaskRow, text: str, feedback: str | None = None) -> Verdict:
+    """The verdict of a rule-scored task; its judge must not be asked."""
+    fake = FakeOpenAI(_nobody_asks)
+    verdict = asyncio.run(item.task.judge(item.row, episode_of(item, text, feedback), fake_judge(fake)))
+    assert not fake.requests, "a task that scores by rule asked the judge for a score"
+    return verdict
+
+
+def _nobody_asks(request: Any) -> Any:
+    raise AssertionError("a task that scores by rule asked the judge for a score")
+
+
+def source(*parts: str) -> Path:
+    """A file of real records; the test skips where it is absent."""
+    path = DATA.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"real records are absent: {path} (set SOUL_DATA_SOURCES to the folder that holds {parts[0]}/)")
+    return path
+
+
+def real_hitom() -> list[dict[str, Any]]:
+    records = json.loads(source("hitom", "Hi-ToM_data.json").read_text())["data"]
+    return [{**record, "correct_answer": record["answer"]} for record in records]
+
+
+def real_paratomi() -> list[dict[str, Any]]:
+    """Both sources: rows with candidates (lists as Python literals), and stories without."""
+    with source("paratomi", "percept_tomi_sample.csv").open(newline="") as file:
+        rows = [{**row, "index": int(row["index"]), "correct_answer": row["answer"]} for row in csv.DictReader(file)]
+    story: list[str] = []
+    for line in source("paratomi", "paraphrased_tomi_test.txt").read_text().splitlines():
+        sentence = line.partition(" ")[2]
+        if "\t" not in sentence:
+            story.append(sentence)
+            continue
+        question, answer, _ = sentence.split("\t")
+        rows.append({"story": story, "question": question, "correct_answer": answer})
+        story = []
+    return rows
+
+
+def real_fantom() -> list[dict[str, Any]]:
+    """Belief questions; the gold option, always first in this source, is moved by the record's number."""
+    records = []
+    for path in sorted(source("fantom").glob("*.csv")):
+        access = "inaccessible" if "inaccessible" in path.name else "accessible"
+        with path.open(newline="") as file:
+            for number, row in enumerate(csv.DictReader(file)):
+                options = ast.literal_eval(row["answer_choices"])
+                gold = options.index(row["gt_answer"])
+                if number % 2:
+                    options, gold = options[::-1], len(options) - 1 - gold
+                records.append(
+                    {
+                        "context": row["context"],
+                        "question": row["question"],
+                        "question_type": f"tom:belief:{access}:multiple-choice",
+                        "answer_choices": options,
+                        "correct_answer": gold,
+                    }
+                )
+    return records

@@ -1,0 +1,99 @@
+"""The published numbers.
+
+Promise under test: every number is the one that its source prints, each set is compared with the right row, and a group
+of sets never lends its number to a single set.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from soul import tasks
+from soul.suites.published import column, models, rows
+
+SPEC = Path(__file__).parents[4] / "shared" / "spec"
+sources = pytest.mark.skipif(not SPEC.is_dir(), reason=f"the sources are not here ({SPEC})")
+CARD_LINE = re.compile(r"^(CONV|SS|COG|ROLE|EVAL) (\S+)((?: \d+\.\d)+)$", re.MULTILINE)
+
+
+def letters(name):
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+@sources
+def test_the_card_says_so():
+    text = (SPEC / "model-card.txt").read_text(encoding="utf-8")
+    head = next(line for line in text.splitlines() if line.startswith("Dim Benchmark "))
+    assert head == f"Dim Benchmark {' '.join(models('card'))}".replace("Others", "Others*")
+    printed = CARD_LINE.findall(text)
+    assert [(row.dimension, row.name) for row in rows("card")] == [(dimension, name) for dimension, name, _ in printed]
+    for row, (_, _, numbers) in zip(rows("card"), printed, strict=True):
+        assert [f"{column('card', model).of(row.key):.1f}" for model in models("card")] == numbers.split(), row
+
+
+@sources
+def test_the_paper_says_so():
+    text = (SPEC / "paper.txt").read_text(encoding="utf-8")
+    start = text.index("| Benchmark | GPT-5.4 | GPT-5 nano |")
+    head, *printed = [[cell.strip() for cell in line.strip("| ").split("|")] for line in text[start:].splitlines()[:12]]
+    assert head[1:] == list(models("paper"))
+    assert [line[0] for line in printed] == [*(row.name for row in rows("paper")), "Average"]
+    for row, (_, *numbers) in zip(rows("paper"), printed[:-1], strict=True):
+        assert [f"{column('paper', model).of(row.key) / 100:.3f}" for model in models("paper")] == numbers, row
+    averages = [column("paper", model).macro(tasks.PAPER) for model in models("paper")]
+    assert [f"{average / 100:.3f}" for average in averages] == printed[-1][1:]
+
+
+def test_the_papers_averages_are_those_of_its_rows():
+    for model in models("paper"):
+        paper = column("paper", model)
+        assert sum(paper.scores.values()) / 10 == pytest.approx(paper.macro(tasks.PAPER), abs=0.051), model
+
+
+def test_the_card_covers_all_sets_once_and_the_paper_its_ten():
+    covered = [name for row in rows("card") for name in row.sets]
+    assert len(rows("card")) == 23 and len(covered) == len(set(covered)) == 27
+    assert set(covered) == set(tasks.SETS)
+    assert sorted(row.key for row in rows("paper")) == sorted(tasks.PAPER)
+    assert all(row.sets == (row.key,) for row in rows("paper"))
+
+
+@pytest.mark.parametrize("source", ["card", "paper"])
+def test_a_row_is_compared_with_the_set_of_its_name(source):
+    other = {"sim_doc": "simarenadoc", "sim_math": "simarenamath"}
+    other |= {"sotopia": "sotopiahard"} if source == "card" else {"paratomi": "tomi"}
+    for row in rows(source):
+        assert other.get(row.key, letters(row.key)) == letters(row.name)
+        assert all(name in tasks.SETS for name in row.sets)
+
+
+def test_alignx_is_one_number_for_five_sets():
+    ditto = column("card", "Ditto-8B")
+    (group,) = [row for row in rows("card") if len(row.sets) > 1]
+    assert group.key == "alignx" and len(group.sets) == 5
+    assert ditto.of("alignx") is not None
+    assert all(ditto.of(name) is None for name in group.sets)
+    assert ditto.macro(group.sets) == pytest.approx(ditto.of("alignx"))
+    assert ditto.macro(group.sets[:4]) is None and ditto.macro([*group.sets[:4], "my_task"]) is None
+
+
+def test_an_average_stands_only_for_sets_that_all_have_a_number():
+    ditto, paper = column("card", "Ditto-8B"), column("paper", "Ditto 8B")
+    alignx, singles = ditto.of("alignx"), [ditto.of(row.key) for row in rows("card") if row.key != "alignx"]
+    assert ditto.macro(tasks.SETS) == pytest.approx((sum(singles) + 5 * alignx) / 27)
+    assert ditto.macro(["hitom", "fantom"]) == pytest.approx((ditto.of("hitom") + ditto.of("fantom")) / 2)
+    assert paper.macro(["hitom", "socsci210"]) is None
+    assert ditto.macro([]) is None and ditto.macro(["my_task"]) is None
+
+
+def test_scores_are_on_the_cards_scale():
+    for source in ("card", "paper"):
+        for model in models(source):
+            scores = column(source, model).scores.values()
+            assert all(0 <= score <= 100 for score in scores) and max(scores) > 1
+
+
+def test_an_unknown_model_is_named():
+    with pytest.raises(ValueError, match="the paper has no model 'GPT 5.5'; it has GPT-5.4, GPT-5 nano"):
+        column("paper", "GPT 5.5")

@@ -1,0 +1,104 @@
+"""AlignX: the order of the two responses, what of the user is shown, and that nothing points at one of two."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from soul.rows.leaks import redact
+from soul.tasks.alignx import AlignX, AlignXArbitrary, AlignXDemo, AlignXHistory16, AlignXPair, AlignXRow, AlignXUGC
+from tests.agents.tasks.one_turn_samples import ALIGNX, tagged, verdict_of
+
+TASK = AlignX()
+VARIANTS = (TASK, AlignXDemo(), AlignXPair(), AlignXUGC(), AlignXArbitrary(), AlignXHistory16())
+
+
+def row_with(**fields):
+    return AlignXRow.model_validate({**ALIGNX, **fields})
+
+
+def test_the_order_is_drawn_by_the_index_and_is_balanced():
+    golds = [TASK.gold(row_with(index=index)) for index in range(400)]
+    assert golds == [TASK.gold(row_with(index=index, profile="Likes long words")) for index in range(400)]
+    assert 170 <= golds.count("A") <= 230  # 3 standard deviations of a fair coin
+
+
+def test_every_order_is_shown_and_scored_as_drawn():
+    seen = set()
+    for index in range(20):
+        row = row_with(index=index)
+        gold = TASK.gold(row)
+        seen.add(gold)
+        assert TASK.options(row)[gold] == row.chosen and list(TASK.options(row)) == ["A", "B"]
+        text = TASK.prompt(row)[0]["content"]
+        assert f"Response {gold}:\n{row.chosen}\n" in text and text.count(row.chosen) == text.count(row.rejected) == 1
+        rewards = {letter: verdict_of(TASK, row, tagged(letter)).reward for letter in "AB"}
+        assert rewards == {letter: float(letter == gold) for letter in "AB"}
+    assert seen == {"A", "B"}
+
+
+def test_all_variants_draw_the_same_order_and_differ_by_name():
+    assert len({task.name for task in VARIANTS}) == 6
+    assert len({task.gold(row_with(index=3)) for task in VARIANTS}) == 1
+
+
+def test_two_choices_and_two_comments_are_shown_unless_the_row_says_otherwise():
+    text = TASK.prompt(row_with())[0]["content"]
+    assert "Post: Rain?" in text and "Unseen third" not in text
+    assert "Unseen third" in AlignXHistory16().prompt(row_with())[0]["content"]
+    assert "Unseen third" in TASK.prompt(row_with(n_icl=3))[0]["content"]
+    none = TASK.prompt(row_with(n_icl=0, n_ugc=0))[0]["content"]
+    assert "the user chose" not in none and "the user wrote" not in none
+    # nulls come from a file with other tasks; int(None) broke the original
+    assert TASK.prompt(row_with(n_icl=None, n_ugc=None)) == TASK.prompt(row_with())
+
+
+def test_lists_as_json_and_the_names_of_the_public_files():
+    row = row_with(icl_pairs=json.dumps(ALIGNX["icl_pairs"]), ugc=json.dumps(ALIGNX["ugc"]))
+    assert row == row_with()
+    public = {
+        "index": 0,
+        "prompt": ALIGNX["raw_prompt"],
+        "chosen": ALIGNX["chosen"],
+        "rejected": ALIGNX["rejected"],
+        "Demographic Information": ALIGNX["demographic"],
+        "profile": ALIGNX["profile"],
+        "Pair-wise Comparative Feedback": ALIGNX["icl_pairs"],
+        "User-Generated Content": ALIGNX["ugc"],
+    }
+    assert AlignXRow.model_validate(public) == row_with()
+
+
+def test_pairs_that_say_nothing_are_dropped():
+    pairs = [{"prompt": "p", "chosen": "\u200b", "rejected": "x"}, {"prompt": "p", "chosen": "y"}, None]
+    row = row_with(icl_pairs=[*pairs, ALIGNX["icl_pairs"][0]], ugc=[{"comment": " "}, {"comment": "Hm."}])
+    assert [pair["chosen"] for pair in row.icl_pairs] == ["No."] and row.ugc == [{"prompt": "", "comment": "Hm."}]
+    assert "The user's comment: Hm." in TASK.prompt(row)[0]["content"]
+
+
+@pytest.mark.parametrize("field", ["raw_prompt", "chosen", "rejected"])
+def test_a_missing_field_is_an_error(field):
+    for value in (None, " "):
+        with pytest.raises(ValidationError, match=field):
+            row_with(**{field: value})
+
+
+@pytest.mark.parametrize("fields", [{"icl_pairs": "no list"}, {"ugc": 3}, {"n_icl": -1}])
+def test_fields_of_another_kind(fields):
+    with pytest.raises(ValidationError):
+        row_with(**fields)
+
+
+def test_a_user_of_whom_nothing_is_known():
+    row = AlignXRow.model_validate({key: ALIGNX[key] for key in ("index", "raw_prompt", "chosen", "rejected")})
+    assert "The user in words" not in TASK.prompt(row)[0]["content"]
+
+
+@pytest.mark.parametrize(
+    "hint",
+    ["Response B", "the reply a", "the first one", "second response", "the former", "option A", "Just say it. Done."]
+    + ["the first because it is", "the second"],
+)
+def test_nothing_points_at_one_of_the_two(hint):
+    text, count = redact(f"This user would like {hint}", TASK.secrets(row_with()), TASK.choices(row_with()))
+    assert count and hint not in text

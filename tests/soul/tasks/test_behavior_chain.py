@@ -1,0 +1,93 @@
+"""BehaviorChain: the row as a JSON string, as an object and flat; what is missing is left out of the prompt."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from soul.tasks.behavior_chain import BehaviorChain, BehaviorChainRow
+from tests.agents.tasks.one_turn_samples import BEHAVIOR_CHAIN, verdict_of
+
+TASK = BehaviorChain()
+RAW = json.loads(BEHAVIOR_CHAIN["raw"])
+
+
+def row_with(**fields):
+    return BehaviorChainRow.model_validate({"index": 0, "raw": json.dumps({**RAW, **fields})})
+
+
+def test_json_object_and_flat_are_one_row():
+    row = BehaviorChainRow.model_validate(BEHAVIOR_CHAIN)
+    assert row == BehaviorChainRow.model_validate({"index": 0, "raw": RAW})
+    assert row == BehaviorChainRow.model_validate({"index": 0, **RAW})
+    assert row == BehaviorChainRow.model_validate({"raw": {**RAW, "index": 0}})
+    flat = {key: json.dumps(value) if isinstance(value, list | dict) else value for key, value in RAW.items()}
+    assert row == BehaviorChainRow.model_validate({"index": 0, **flat})
+
+
+def test_the_index_of_the_file_counts():
+    assert BehaviorChainRow.model_validate({"index": 4, "raw": {**RAW, "index": 9}}).index == 4
+
+
+def test_the_prompt_tells_all_of_it_in_order():
+    text = TASK.prompt(row_with())[0]["content"]
+    parts = [
+        "Tess Arden",
+        "stubborn",
+        "Chapter 1: Tess loses the boat.",
+        "offer bread.\nWhat the person did: Tess turns",
+    ]
+    parts += ["harbour master", "Question: What does Tess Arden do?\nA. She signs.", "D. She bargains."]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_the_other_names_of_the_fields():
+    renamed = {
+        **{key: RAW[key] for key in ("persona_name", "current_context", "right_option_letter")},
+        "profile": {"Name": "Tess Arden", "Traits": ["stubborn", "proud"], "Age": None},
+        "history_text": "Tess loses the boat.",
+        "prior_chain_text": "The neighbours offer bread. Tess turns them down.",
+        "options": list(RAW["options_dict"].values()),
+    }
+    row = BehaviorChainRow.model_validate({"index": 0, "raw": renamed})
+    assert row.profile == "Name: Tess Arden\nTraits: stubborn, proud"
+    assert row.history == "Tess loses the boat." and len(row.prior_chain) == 1
+    assert row.options == row_with().options and TASK.gold(row) == "C"
+
+
+def test_of_two_names_the_one_that_says_something_counts():
+    row = row_with(profile_text="", profile="Proud.", history_text=" ")
+    assert row.profile == "Proud." and row.history == "Chapter 1: Tess loses the boat."
+
+
+def test_absent_parts_have_no_title():
+    bare = {"profile_text": None, "history_truncated": [], "prior_chain": None}
+    text = TASK.prompt(row_with(**bare))[0]["content"]
+    assert "Profile" not in text and "What happened so far" not in text and "Earlier scenes" not in text
+    assert "The next scene:\nThe harbour master" in text
+
+
+def test_small_letters():
+    options = {letter.lower(): text for letter, text in RAW["options_dict"].items()}
+    row = row_with(options_dict=options, right_option_letter="c")
+    assert row == row_with(right_option_letter="c") and TASK.gold(row) == "C"
+
+
+@pytest.mark.parametrize(
+    "raw", ["no json", "[1]", "3", {**RAW, "current_context": None}, {**RAW, "options_dict": {"A": "x", "C": "y"}}]
+)
+def test_rows_that_cannot_be_read(raw):
+    with pytest.raises(ValidationError):
+        BehaviorChainRow.model_validate({"index": 0, "raw": raw})
+
+
+def test_a_right_letter_that_is_no_option():
+    with pytest.raises(ValueError, match="^right_option_letter: "):
+        TASK.check(row_with(right_option_letter="E"))
+
+
+# The original read the answer from the thinking too.
+def test_what_is_only_thought_is_no_answer():
+    assert verdict_of(TASK, row_with(), "<think><answer>C</answer></think>I cannot say.").reward == 0.0
+    assert verdict_of(TASK, row_with(), "<think><answer>A</answer></think><answer>C</answer>").reward == 1.0

@@ -1,0 +1,147 @@
+"""HumanLLM: five ranked letters, and a list of candidates that the policy sees once, with the letters it answers in."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from soul.rows.leaks import redact
+from soul.tasks.humanllm import HumanLLM, HumanLLMRow, without_candidates
+from tests.agents.tasks.one_turn_samples import HUMANLLM, tagged, verdict_of
+
+TASK = HumanLLM()
+LETTERS = "ABCDEFGHIJKLMNOPQRST"
+
+
+def row_with(**fields):
+    return HumanLLMRow.model_validate({**HUMANLLM, **fields})
+
+
+@pytest.mark.parametrize(
+    "answer, reward, hit, top",
+    [
+        ("D,A,B,C,E", 1.0, 1.0, 1.0),
+        ("A,D,B,C,E", 1 / 2, 1.0, 0.0),
+        ("A,B,D,C,E", 1 / 3, 1.0, 0.0),
+        ("A,B,C,D,E", 1 / 4, 1.0, 0.0),
+        ("A,B,C,E,D", 1 / 5, 1.0, 0.0),
+        ("A,B,C,E,T", 0.0, 0.0, 0.0),
+    ],
+)
+def test_reciprocal_rank(answer, reward, hit, top):
+    verdict = verdict_of(TASK, row_with(), tagged(answer))
+    assert verdict.reward == reward
+    assert verdict.metrics == {"mrr@5": reward, "hit@5": hit, "top1_acc": top, "answered": 1.0, "answered_strict": 1.0}
+
+
+@settings(max_examples=30, deadline=None)
+@given(order=st.permutations(LETTERS), gold=st.integers(0, 19))
+def test_reciprocal_rank_of_any_five(order, gold):
+    row = row_with(answer_text=f"Thing {gold}", answer_index=gold, answer_letter=None)
+    expected = sum(1 / rank for rank, letter in enumerate(order[:5], start=1) if letter == LETTERS[gold])
+    assert verdict_of(TASK, row, tagged(", ".join(order[:5]))).reward == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "D",
+        "D,A,B,C",
+        "D,A,B,C,E,F",
+        "D,D,A,B,C",
+        "DABCE",
+        "D,A,B,C,U",
+        "1. D,A,B,C,E",
+        "D or A,B,C,E",
+        "D,A,B,C,E first",
+    ],
+)
+def test_anything_but_five_different_letters_of_the_list_is_no_answer(answer):
+    metrics = verdict_of(TASK, row_with(), tagged(answer)).metrics
+    assert metrics == {"mrr@5": 0.0, "hit@5": 0.0, "top1_acc": 0.0, "answered": 0.0, "answered_strict": 0.0}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["D A B C E", "D;A;B;C;E", "[D, A, B, C, E]", "**D, A, B, C, E**", "(D), (A), (B), (C), (E)", "D > A > B > C > E"]
+    + ["Answer: D, A, B, C, E", "\uff24\uff0c\uff21\uff0c\uff22\uff0c\uff23\uff0c\uff25", "D.\nA.\nB.\nC.\nE."],
+)
+def test_a_ranking_is_read_however_it_is_dressed_unless_strictly(answer):
+    metrics = verdict_of(TASK, row_with(), tagged(answer)).metrics
+    assert (metrics["mrr@5"], metrics["answered"], metrics["answered_strict"]) == (1.0, 1.0, 0.0)
+    assert verdict_of(HumanLLM(strict_answers=True), row_with(), tagged(answer)).metrics["answered"] == 0.0
+
+
+def test_a_list_shorter_than_five():
+    row = row_with(candidates=["x", "y", "z"], answer_text="y", answer_index=1, answer_letter="B")
+    assert verdict_of(TASK, row, tagged("A,B,C")).reward == 0.5
+    assert "the letters of the 3 items" in TASK.prompt(row)[0]["content"]
+
+
+@pytest.mark.parametrize(
+    "fields, letter",
+    [
+        ({}, "D"),
+        (
+            {"answer_text": "Thing 5"},
+            "F",
+        ),  # the text counts: an index may count from 1, a letter be one of another list
+        ({"answer_text": "  thing 5 "}, "F"),
+        ({"answer_text": "F. Thing 5"}, "F"),
+        ({"answer_text": None}, "D"),
+        ({"answer_text": "gone"}, "D"),
+        ({"answer_text": None, "answer_index": None, "answer_letter": "t"}, "T"),
+        ({"answer_text": None, "answer_index": 0}, "A"),
+        ({"candidates": ["x", "x", "y", "z", "w"], "answer_text": "x", "answer_index": 1}, "B"),
+    ],
+)
+def test_ways_to_name_the_item(fields, letter):
+    row = row_with(**fields)
+    TASK.check(row)
+    assert TASK.gold(row) == letter
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"answer_text": None, "answer_index": 20, "answer_letter": "U"},
+        {"answer_text": "gone", "answer_index": -1, "answer_letter": None},
+        {"answer_text": None, "answer_index": None, "answer_letter": None},
+    ],
+)
+def test_an_item_that_is_no_candidate(fields):
+    with pytest.raises(ValueError, match="^answer_text: .* names no candidate"):
+        TASK.check(row_with(**fields))
+
+
+@pytest.mark.parametrize("fields", [{"candidates": ["x"]}, {"candidates": ["x"] * 27}, {"prompt_text": " "}])
+def test_rows_that_cannot_be_asked(fields):
+    with pytest.raises(ValidationError):
+        row_with(**fields)
+
+
+BLOCK = "\n".join(f"{number + 1}. Thing {number}" for number in range(20))
+
+
+@pytest.mark.parametrize("block", [BLOCK, BLOCK.replace(". ", ") "), "\n\n".join(f"- Thing {n}" for n in range(20))])
+def test_a_list_in_the_text_is_shown_once_and_with_new_letters(block):
+    text = f"History:\n- Thing 3\n- Tent\n\nCandidates:\n{block}\n\nAnswer with five numbers."
+    row = row_with(prompt_text=text)
+    assert row.history == "History:\n- Thing 3\n- Tent\n\nAnswer with five numbers."
+    prompt = TASK.prompt(row)[0]["content"]
+    assert prompt.count("Thing 19") == 1 and "\nT. Thing 19\n" in prompt and prompt.count("Thing 3\n") == 2
+
+
+def test_a_history_that_names_some_candidates_stays():
+    text = "History:\n- Thing 3\n- Thing 4\n- Thing 5"
+    assert without_candidates(text, HUMANLLM["candidates"]) == text
+
+
+def test_candidates_as_json_and_with_letters_of_their_own():
+    own = [f"{letter}. Thing {number}" for number, letter in enumerate(LETTERS)]
+    assert row_with(candidates=str(own)).candidates == row_with().candidates
+
+
+def test_items_are_blanked_by_name_and_by_letter():
+    text, count = redact("Item D, Thing 3 that is, and candidate T too", TASK.secrets(row_with()))
+    assert count == 3 and "Thing" not in text

@@ -1,0 +1,119 @@
+"""Mistakes: the student's wrong answer is the right one here, and its LaTeX must not leak in plain spelling."""
+
+import pytest
+from pydantic import ValidationError
+
+from soul.rows.leaks import redact
+from soul.rows.task_files import parse_row
+from soul.tasks.mistakes import Mistakes, MistakesRow
+from tests.agents.samples import episode_of
+from tests.agents.tasks.one_turn_samples import MISTAKES, tagged, verdict_of
+
+TASK = Mistakes()
+
+
+def row_with(**fields):
+    return MistakesRow.model_validate({**MISTAKES, **fields})
+
+
+def test_the_other_names_of_the_fields():
+    record = {
+        "index": 0,
+        "question": MISTAKES["QuestionText"],
+        **{f"Answer{letter}Text": MISTAKES[f"Answer{letter}Text"] for letter in "ABCD"},
+        "misconception_text": MISTAKES["MisconceptionName"],
+        "target_option": "B",
+        "correct_option": "A",
+    }
+    assert MistakesRow.model_validate(record) == row_with()
+
+
+def test_the_target_may_be_named_by_its_text():
+    row = row_with(TargetOption=None, TargetAnswer=r"\( 20 \)")
+    TASK.check(row)
+    assert TASK.gold(row) == "B"
+
+
+def test_three_options_and_a_hole():
+    assert len(row_with(AnswerDText=None).options) == 3
+    with pytest.raises(ValidationError, match="none of them blank"):
+        row_with(AnswerBText=None)
+    with pytest.raises(ValidationError, match="options"):
+        MistakesRow.model_validate({k: v for k, v in MISTAKES.items() if not k.startswith("Answer")})
+
+
+@pytest.mark.parametrize("fields", [{"TargetOption": "E"}, {"TargetOption": None}, {"TargetOption": "nan"}])
+def test_a_target_that_is_no_option(fields):
+    with pytest.raises(ValueError, match="^target_option: "):
+        TASK.check(row_with(**fields))
+
+
+def test_the_correct_answer_is_no_mistake():
+    with pytest.raises(ValueError, match="^target_option: A is the correct answer"):
+        TASK.check(row_with(TargetOption="A"))
+
+
+SEVERAL = {"AcceptedOptions": ["C", "B"]}
+
+
+@pytest.mark.parametrize("letter, reward", [("A", 0), ("B", 1), ("C", 1), ("D", 0), ("E", 0), ("B or C", 0)])
+def test_each_of_several_right_options_is_accepted(letter, reward):
+    TASK.check(row_with(**SEVERAL))
+    verdict = verdict_of(TASK, row_with(**SEVERAL), tagged(letter))
+    assert verdict.reward == verdict.metrics["accuracy"] == reward
+    assert verdict_of(TASK, row_with(), tagged("C")).reward == 0
+
+
+def test_the_critic_knows_all_right_options_and_gives_none_away():
+    row = row_with(**SEVERAL)
+    assert TASK.reference(row) == f"B. {row.options[1]} or C. {row.options[2]}"
+    for option in row.options[1:3]:
+        assert redact(f"You should have come to {option}.", TASK.secrets(row))[1]
+    assert redact("Choose option C here.", TASK.secrets(row))[1]
+
+
+@pytest.mark.parametrize("said, given", [("C", "C. 24"), ("A", "A. 14"), ("E", None)])
+def test_a_report_shows_the_option_that_was_chosen(said, given):
+    row = parse_row("mistakes", {**MISTAKES, **SEVERAL, "AnswerAText": "14", "AnswerCText": "24"})
+    assert TASK.given(row.row, episode_of(row, tagged(said))) == given
+
+
+@pytest.mark.parametrize(
+    "accepted, message",
+    [(["C"], "must hold the target, B"), (["B", "E"], "'E' is no option"), (["B", "A"], "A is the correct answer")],
+)
+def test_accepted_options_that_cannot_be(accepted, message):
+    with pytest.raises(ValueError, match=f"^accepted_options: .*{message}"):
+        TASK.check(row_with(AcceptedOptions=accepted))
+
+
+def test_to_forget_the_part_is_counted():
+    assert verdict_of(TASK, row_with(), tagged("A")).metrics == {
+        "accuracy": 0.0,
+        "answered": 1.0,
+        "answered_strict": 1.0,
+        "right_in_mathematics": 1.0,
+    }
+    assert verdict_of(TASK, row_with(), tagged("B")).metrics["right_in_mathematics"] == 0.0
+    assert "right_in_mathematics" not in verdict_of(TASK, row_with(CorrectAnswer=None), tagged("A")).metrics
+
+
+def test_the_prompt_gives_the_part_and_does_not_tell_which_answer_is_correct():
+    text = TASK.prompt(row_with())[0]["content"]
+    assert "Works from left to right" in text and text == TASK.prompt(row_with(CorrectAnswer="D"))[0]["content"]
+
+
+@pytest.mark.parametrize("spelling", [r"\( 20 \)", "20", r"\(20\)", "$20$", "20."])
+def test_a_result_is_blanked_however_it_is_written(spelling):
+    text, count = redact(f"You would arrive at {spelling} here", TASK.secrets(row_with()))
+    assert count and "20" not in text
+
+
+def test_fractions_and_percent_signs_in_plain_spelling():
+    row = row_with(AnswerBText=r"\( \frac{3}{4} \)", AnswerCText=r"$5 \%$")
+    text, count = redact("first 3/4, then 5 %", TASK.secrets(row))
+    assert count == 2 and "3/4" not in text and "5 %" not in text
+
+
+def test_the_critic_is_told_that_the_right_answer_is_wrong_in_mathematics():
+    assert "wrong in mathematics" in " ".join(TASK.critic.split()) and "student" in TASK.critic

@@ -1,0 +1,173 @@
+"""A row of Sotopia: schema, who of the two reads what, and what feedback must not give away."""
+
+import json
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from data import sotopia as builder
+from soul.rows.leaks import redact
+from soul.tasks.sotopia_row import RELATIONSHIPS, SotopiaRow
+from tests.agents.samples import DATA
+from tests.agents.tasks.sotopia_encounters import (
+    LEAKS,
+    LESSON,
+    RECORD,
+    TASK,
+    row_of,
+    system,
+)
+
+
+def test_an_absent_key_and_a_null_are_the_same():
+    optional = [key for key, field in SotopiaRow.model_fields.items() if not field.is_required()]
+    assert {"agent1_background", "agent2_secret", "relationship", "eval_position"} <= set(optional)
+    for key in optional:
+        absent = SotopiaRow.model_validate({k: v for k, v in RECORD.items() if k != key})
+        assert SotopiaRow.model_validate({**RECORD, key: None}) == absent
+        for feedback in (None, LESSON):
+            text = json.dumps(TASK.prompt(absent, feedback))
+            assert not re.search(r"\b(None|null|nan)\b", text)
+
+
+@pytest.mark.parametrize(
+    ("background", "about", "secret"),
+    [
+        ("Leo cooks. Leo's secrets: He has a child.", "Leo cooks.", "He has a child."),
+        ("Leo cooks.\nLeo\u2019s secret: A child.\nAnd a dog.", "Leo cooks.", "A child.\nAnd a dog."),
+        ("Jess cooks. Jess' secrets: A child.", "Jess cooks.", "A child."),
+        ("Secrets: a child", "", "a child"),
+        ("Leo cooks and keeps secrets well.", "Leo cooks and keeps secrets well.", ""),
+    ],
+)
+def test_a_secret_in_the_background_becomes_a_field(background, about, secret):
+    row = row_of(agent2_background=background)
+    assert (row.agent2_background, row.agent2_secret) == (about, secret)
+
+
+def test_a_secret_of_its_own_stays():
+    row = row_of(agent2_background="Ben. Ben's secrets: one.", agent2_secret="two")
+    assert row.agent2_secret == "two"
+
+
+@pytest.mark.parametrize("code", [3, "3", 3.0, "3.0"])
+def test_a_relationship_may_be_a_code(code):
+    assert row_of(relationship=code).relationship == RELATIONSHIPS[3] == "friends"
+    assert row_of(relationship="old rivals").relationship == "old rivals"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("agent1_name", " "),
+        ("agent2_name", None),
+        ("scenario", ""),
+        ("agent1_goal", None),
+        ("agent2_goal", "\n"),
+        ("relationship", 6),
+        ("relationship", "-1"),
+        ("eval_position", "agent3"),
+        ("eval_position", 1),
+        ("agent1_background", ["a"]),
+    ],
+)
+def test_a_bad_row_names_its_field(field, value):
+    with pytest.raises(ValidationError) as caught:
+        row_of(**{field: value})
+    assert caught.value.errors()[0]["loc"] == (field,)
+
+
+def test_two_people_have_two_names():
+    with pytest.raises(ValueError, match=r"^agent2_name: "):
+        row_of(agent2_name="ada voss")
+
+
+def test_the_position_may_be_written_in_capitals():
+    assert row_of(eval_position=" Agent2 ").eval_position == "agent2"
+
+
+# --- who reads what
+
+
+@pytest.mark.parametrize(("position", "me"), [("agent1", "Ada Voss"), ("agent2", "Ben Okri")])
+def test_each_side_reads_its_own_and_nothing_of_the_other(position, me):
+    text = system(eval_position=position)
+    own = {"agent1": ("$480", "read music", "beekeeper"), "agent2": ("$455.50", "gambled", "sings bass", "deep sound")}
+    other = own["agent2" if position == "agent1" else "agent1"]
+    assert text.startswith(f"You are {me},")
+    assert all(part in text for part in own[position]) and not any(part in text for part in other)
+    assert "acquaintances" in text and "Ada Voss visits Ben Okri" in text
+
+
+@pytest.mark.parametrize("position", ["agent1", "agent2"])
+def test_tags_and_what_is_for_the_judge_stay_out_of_the_prompt(position):
+    text = system(eval_position=position)
+    assert "Cleo" not in text and not re.search(r"</?(p|extra_info|strategy_hint)\b|[Aa]gent[12]", text)
+    # Left open, the part for the judge has no known end.
+    assert "Cleo" not in system(scenario='Two meet. <p viewer="environment">Their friend: Cleo')
+
+
+def test_a_part_for_one_of_the_two_reaches_that_one():
+    scenario = 'Two meet. <p viewer="agent_0">It rains.</p><p viewer="agent_1">It is late.</p>'
+    assert "It rains." in system(scenario=scenario) and "It is late." not in system(scenario=scenario)
+    assert "It is late." in system(scenario=scenario, eval_position="agent2")
+
+
+# --- what the partner hides
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_what_the_partner_hides_does_not_reach_the_feedback(leak):
+    text, count = redact(leak, TASK.secrets(row_of()))
+    assert count and not re.search(r"455|gambled.away|choir's money|bow may go|cleo", text, re.IGNORECASE), text
+
+
+@pytest.mark.parametrize(
+    "fair",
+    [
+        "You opened at $480, which is all you have; the price tag says $600.",
+        "You said you could not read music: that was yours to keep.",
+        "Ask Ben Okri how the cello sounds before you name a sum.",
+        "Extra information: you can pay $480 at most.",
+    ],
+)
+def test_what_the_policy_knows_stays_in_the_feedback(fair):
+    assert redact(fair, TASK.secrets(row_of())) == (fair, 0)
+
+
+def test_equal_goals_hide_nothing():
+    goal = "Serve as few years as you can (<extra_info>Reporting the other sets you free.</extra_info>)"
+    row = row_of(agent1_goal=goal, agent2_goal=goal, scenario="Two inmates talk.", agent2_background="")
+    assert not TASK.secrets(row)
+
+
+# --- real records
+
+
+def test_real_records():
+    if not (DATA / "sotopia").exists():
+        pytest.skip(f"real records are absent: {DATA / 'sotopia'} (SOUL_DATA_SOURCES)")
+    records = builder.convert(DATA / "sotopia").records
+    assert len(records) >= 300
+    shared = 0
+    for record in records[::5]:  # all combinations of a few environments, and both positions: 5 is odd
+        row = SotopiaRow.model_validate(record)
+        TASK.check(row)
+        prompt = json.dumps(TASK.prompt(row), ensure_ascii=False)
+        assert not re.search(r"\bNone\b|viewer=|_info>|_hint>", prompt), prompt
+        partner = row.partner_position
+        for text in (row.of(partner, "secret"), row.of(partner, "background")):
+            assert text and text not in prompt
+        assert row.of(row.eval_position, "secret") in prompt
+        for note in row.notes:  # the friend whom both know
+            shared += 1
+            assert note not in prompt and "friend" in note
+        secrets = TASK.secrets(row)
+        for text in (row.of(partner, "secret"), *row.notes):
+            assert redact(text, secrets)[0].strip(" .") == "[withheld]"
+        if "target price" in row.of(partner, "goal"):
+            (price,) = re.findall(r"\$\d+(?:\.\d+)?", row.of(partner, "goal"))
+            assert "$" not in redact(f"The other would sell at {price}", secrets)[0]
+        assert redact(row.of(row.eval_position, "goal"), secrets)[0].count("withheld") <= 1 or row.notes
+    assert shared

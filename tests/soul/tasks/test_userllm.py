@@ -1,0 +1,153 @@
+"""UserLLM: the record as a row, and what the policy sees."""
+
+import asyncio
+import json
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from soul.rows.truncation import MARK, fit
+from soul.tasks.userllm import END, spoken
+from soul.testing import scripted_players
+from tests.agents.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECORDS, TASK, each_record, row_of
+
+# --- rows
+
+
+@each_record
+def test_json_nulls_and_the_way_to_another_process_give_one_row(name):
+    record = RECORDS[name]
+    row = row_of(record)
+    packed = {key: json.dumps(value) if isinstance(value, list) else value for key, value in record.items()}
+    for form in (
+        packed,
+        {**record, "assistant_suggestion_turn": None, "set_id": None},
+        {**record, "opening_prompt": ""},
+    ):
+        assert row_of(form) == row
+    assert TASK.row_type.model_validate(row.model_dump(mode="json")) == row
+    for key in ("question", "choices", "is_last_turn", "conversation_history"):
+        absent = {k: v for k, v in record.items() if k != key}
+        try:
+            assert row_of(absent) == row_of({**absent, key: None})
+        except ValueError:
+            assert key in ("choices", "conversation_history") and name in ("csqa", "nq")
+
+
+def test_the_originals_names_for_the_intent_and_the_source():
+    for record, keys in ((NQ, ("intent", "intent_summary", "opening_prompt")), (OPENS, ("intent", "intent_summary"))):
+        bare = {k: v for k, v in record.items() if k != "intent"}
+        for key in keys:
+            assert row_of({**bare, key: OPENS["intent"]}).intent == OPENS["intent"]
+            assert row_of({**bare, "intent": " ", key: OPENS["intent"], "question": "x"}).intent == OPENS["intent"]
+        assert row_of({**record, "opening_prompt": "other"}).intent == record["intent"]
+    assert row_of({**OPENS, "source": "PRISM_alignment"}).source == "prism"
+    assert row_of({k: v for k, v in NQ.items() if k != "intent"}).intent == NQ["question"]
+
+
+@pytest.mark.parametrize("key", ["opening_prompt", "question"])
+@pytest.mark.parametrize("record", [OPENS, GOES_ON], ids=["first", "next"])
+def test_the_persons_own_message_is_no_intent(record, key):
+    own = {**{k: v for k, v in record.items() if k != "intent"}, key: "do bees see red", "index": 1}
+    with pytest.raises(ValidationError, match=f"intent: this row of prism has only {key}.*data.userllm intents"):
+        TASK.row_type.model_validate(own)
+
+
+def test_a_history_of_turns_is_a_text_and_the_proposal_joins_it_once():
+    turns = [{"role": "user", "content": "who built the bridge "}, {"role": "assistant", "content": "No idea."}]
+    text = "User: who built the bridge\nAssistant: No idea."
+    for history in (turns, json.dumps(turns), text, f" {text}\n"):
+        assert row_of(NQ, conversation_history=history).conversation == text
+    row = row_of(NQ, conversation_history=text, assistant_suggestion_turn="Shall I tell you about ferries?")
+    assert row.conversation == f"{text}\nAssistant: Shall I tell you about ferries?"
+    assert (
+        row_of(NQ, assistant_suggestion_turn="Shall I tell you about ferries?").conversation
+        == NQ["conversation_history"]
+    )
+    assert row_of(NQ, conversation_history="[laughs] who?").conversation == "[laughs] who?"
+
+
+@pytest.mark.parametrize(
+    "record, changes, field",
+    [
+        (CSQA, {"choices": None}, "choices"),
+        (CSQA, {"choices": ["Cave", "cave!"]}, "choices"),
+        (CSQA, {"choices": ["cave", "?"]}, "choices"),
+        (CSQA, {"choices": "__import__('os')"}, "choices"),
+        (CSQA, {"conversation_history": ""}, "conversation_history"),
+        (NQ, {"conversation_history": None}, "conversation_history"),
+        (NQ, {"source": "trivia"}, "source"),
+        (OPENS, {"intent": "  "}, "intent"),
+        (GOES_ON, {"is_last_turn": "sometimes"}, "is_last_turn"),
+    ],
+)
+def test_a_bad_record_names_its_field(record, changes, field):
+    with pytest.raises(ValueError) as caught:
+        row_of(record, **changes)
+    if isinstance(caught.value, ValidationError):
+        assert caught.value.errors()[0]["loc"][0] == field
+    else:
+        assert str(caught.value).startswith(f"{field}: ")
+
+
+# --- what the policy sees
+
+
+@each_record
+def test_the_prompt(name):
+    row = row_of(RECORDS[name])
+    (draft,) = TASK.prompt(row)
+    (refined,) = TASK.prompt(row, LESSON)
+    text = draft["content"]
+    assert row.intent in text and row.conversation in text
+    assert (END in text) == bool(row.conversation)
+    assert not re.search(r"\b(None|null|nan|True|False)\b", text)
+    assert refined["content"].count(LESSON) == 1 and LESSON not in text and "coach" not in text
+    before, _, after = refined["content"].partition(LESSON)
+    assert text.startswith(before.rpartition("A coach read")[0]) and text.endswith(after.partition("\n\n")[2])
+
+
+def test_the_prompt_does_not_tell_whether_the_turn_is_the_last():
+    for record in (OPENS, GOES_ON):
+        assert TASK.prompt(row_of(record, is_last_turn=True)) == TASK.prompt(row_of(record, is_last_turn=False))
+    assert TASK.prompt(row_of(CSQA)) == TASK.prompt(row_of(CSQA, choices=["sea", "sand"]))
+
+
+@each_record
+@pytest.mark.parametrize("feedback", [None, LESSON])
+def test_the_seat_hears_the_feedback_and_its_base_does_not(name, feedback):
+    row = row_of(RECORDS[name])
+    players = scripted_players("<think>x</think>hm?")()
+    episode = asyncio.run(TASK.play(row, players, feedback))
+    ((messages, base),) = players.seats["policy"].heard
+    assert messages == TASK.prompt(row, feedback) and base == TASK.prompt(row)
+    assert list(episode.seats["policy"]) == [*messages, {"role": "assistant", "content": "<think>x</think>hm?"}]
+
+
+def test_a_long_history_loses_its_beginning_alone():
+    row = row_of(GOES_ON, conversation_history="User: first words\nAssistant: " + "word " * 300 + "last")
+    cut = fit(TASK, row, lambda r: len(TASK.prompt(r)[0]["content"].split()), 200)
+    assert cut is not None and cut.fields == ("conversation_history",)
+    history = cut.row.conversation_history
+    assert history.startswith(MARK) and history.endswith("last") and "first words" not in history
+    assert row.intent in TASK.prompt(cut.row)[0]["content"]
+
+
+@pytest.mark.parametrize(
+    "text, said, ends",
+    [
+        ("hm?", "hm?", False),
+        (f"thanks {END}", "thanks", True),
+        (f"{END.upper()}thanks", "thanks", True),
+        (f"<think>should I say {END}?</think>no", "no", False),
+        (f"User: who?\n{END}", "who?", True),
+        ("**User:** who?", "who?", False),
+        ("my user: who?", "my user: who?", False),
+        (END, "", True),
+        ("<|endconversation", "<|endconversation", False),
+        ("", "", False),
+    ],
+)
+def test_what_is_heard_of_a_turn(text, said, ends):
+    assert spoken(text) == (said, ends)

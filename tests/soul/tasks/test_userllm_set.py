@@ -1,0 +1,240 @@
+"""The score of a set of UserLLM.
+
+Promise under test: it is the mean of the paper's metrics, each over the rows that it concerns; silence earns nothing;
+and no constant answer comes near what people themselves wrote.
+"""
+
+import asyncio
+import itertools
+import json
+import statistics
+import time
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from soul import tasks
+from soul.compare.comparison import compare
+from soul.evaluate.export import export
+from soul.evaluate.export.scalars import scalars
+from soul.evaluate.numbers.breakdown import breakdown
+from soul.evaluate.numbers.results import Results, summarise
+from soul.evaluate.report.set_detail import set_detail
+from soul.evaluate.tables.table import markdown, rich_table
+from soul.metrics.set_metrics import Ratio
+from soul.task import Metric
+from soul.tasks.userllm import END, spoken
+from tests.agents.evaluate.finished_run import finished_run
+from tests.agents.evaluate.finished_samples import numbered
+from tests.agents.tasks.userllm_journal import line, played
+from tests.agents.tasks.userllm_people import TABLE, spoken_by_people
+from tests.agents.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed, episode_of, row_of
+
+needs_records = pytest.mark.skipif(not TABLE.exists(), reason=f"no records of UserLLM at {TABLE.parent}")
+
+
+def of(*said, judge=None):
+    return played(list(enumerate(said)), judge)
+
+
+@needs_records
+@pytest.mark.parametrize("constant", ["hm so what about that one then", "ok", "the intent", END, f"thanks! {END}"])
+def test_a_constant_answer_loses_to_what_people_wrote(constant):
+    rows = spoken_by_people()
+    people = played([(i, pair) for i, pair in enumerate(rows)])
+    same = played([(i, (r, r["intent"] if constant == "the intent" else constant)) for i, (r, _) in enumerate(rows)])
+    assert {record["source"] for record, _ in rows} == {"commonsense_qa", "natural_questions", "prism"}
+    assert set(people.joint.valid.parts) == set(same.joint.valid.parts) and len(people.joint.valid.parts) == 6
+    assert people.mean > 0.85 and same.mean < people.mean - 0.2
+    assert people.interval[0] > same.interval[1]
+
+
+@needs_records
+def test_a_person_who_only_leaves_beats_who_never_does():
+    rows = spoken_by_people()
+    leaves = [(record, END if record["is_last_turn"] else said) for record, said in rows]
+    stays = [(record, spoken(said).text) for record, said in rows]
+    never, silent, people = (played(list(enumerate(said))) for said in (stays, leaves, rows))
+    assert silent.joint.valid.parts["termination_f1"] == 1.0 and never.joint.valid.parts["termination_f1"] == 0.0
+    assert silent.mean > never.mean and abs(silent.mean - people.mean) < 0.05
+
+
+def test_the_score_is_the_mean_of_the_papers_six_metrics():
+    bees, other = "do bees see red", "how do they find their way home in the dark"
+    found = of(
+        (CSQA, "why?"),
+        (CSQA, "cave"),
+        (NQ, "who built it?"),
+        (OPENS, bees),
+        (OPENS, other),
+        (GOES_ON, f"can bees see red {END}"),
+        (GOES_ON, "thanks"),
+        judge=Fixed(0.4),
+    )
+    a, b = set(bees.split()), set(other.split())
+    want = {
+        "role_adherence": 0.5,
+        "intent_adherence": 1.0,
+        "intent_decomposition": statistics.fmean([1 - 1 / 3, 1 - 1 / 4, 1 - 1 / 3, 1]),
+        "human_likeness": 0.4,
+        "termination_f1": 2 / 3,
+        "first_turn_diversity": 1 - len(a & b) / len(a | b),
+    }
+    assert found.joint.valid.parts == pytest.approx(want)
+    assert found.mean == pytest.approx(statistics.fmean(want.values()))
+    assert found.headline == TASK.set_headline and found.headline.name == "mean_of_metrics"
+    assert found.interval[0] < found.mean < found.interval[1]
+    explained = "userllm: the score is mean_of_metrics, the mean of role_adherence, intent_adherence, "
+    assert explained in markdown(Results({"userllm": found})) and "mean_of_metrics" in set_detail(found, {})
+    console = Console(file=StringIO(), width=300, color_system=None)
+    console.print(rich_table(Results({"userllm": found}), width=300))
+    assert "the score is mean_of_metrics" in console.file.getvalue()
+    saved = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert saved["mean_of"] == pytest.approx(want) and saved["metric"]["name"] == "mean_of_metrics"
+    assert want.items() <= {key: pytest.approx(value) for key, value in found.metrics.items()}.items()
+
+
+def test_metrics_without_rows_are_in_no_average():
+    assert set(of((CSQA, "why?"), (CSQA, "cave")).joint.valid.parts) == {"role_adherence"}
+    openings = of((OPENS, "do bees see red"), (OPENS, f"and blue {END}"))
+    assert set(openings.joint.valid.parts) == {"intent_decomposition", "human_likeness", "first_turn_diversity"}
+    assert "first_turn_diversity" not in of((OPENS, "do bees see red")).joint.valid.parts
+    never_last = of(({**GOES_ON, "is_last_turn": False}, f"why {END}"))  # nothing to find: F1 would be 0 by force
+    assert "termination_f1" not in never_last.joint.valid.parts
+
+
+@pytest.mark.parametrize("silence", ["", "...", END])
+def test_silence_earns_nothing_in_any_metric(silence):
+    rows = [CSQA, NQ, OPENS, OPENS, {**GOES_ON, "is_last_turn": False}, GOES_ON]
+    parts = of(*((record, silence) for record in rows)).joint.valid.parts
+    f1 = parts.pop("termination_f1")
+    assert set(parts.values()) == {0.0} and len(parts) == 5
+    assert f1 == (0.4 if silence == END else 0.0)  # one true last turn found, and three that were none
+
+
+def test_silence_adds_no_diversity():
+    some = of((OPENS, "do bees see red"), (OPENS, "what of wasps")).joint.valid.parts["first_turn_diversity"]
+    less = of((OPENS, "do bees see red"), (OPENS, "what of wasps"), (OPENS, "")).joint.valid.parts
+    assert some == 1.0 and less["first_turn_diversity"] == pytest.approx(1 / 3)
+
+
+def test_a_right_end_alone_counts_for_termination_alone():
+    last_opening = {**OPENS, "is_last_turn": True}
+    parts = of((GOES_ON, END), (last_opening, END), (OPENS, "do bees see red"), (OPENS, "what of wasps")).joint.valid
+    assert parts.parts == pytest.approx(
+        {
+            "termination_f1": 1.0,
+            "intent_decomposition": (1 - 1 / 3 + 1) / 2,
+            "human_likeness": 0.5,
+            "first_turn_diversity": 1.0,
+        }
+    )
+
+
+def test_the_bounds_put_the_worst_and_the_best_in_place_of_failures():
+    rows = [(CSQA, "why?"), (NQ, "who?"), (OPENS, "do bees see red"), (OPENS, "what of wasps"), (GOES_ON, "why")]
+    for failed in (1, 2, 5):
+        for places in itertools.combinations(range(5), failed):
+            said = [(record, None if i in places else text) for i, (record, text) in enumerate(rows)]
+            found = of(*said)
+            assert found.invalid == failed and found.bounds[0] < found.bounds[1]
+            assert found.mean is None or found.bounds[0] <= found.mean <= found.bounds[1]
+    assert of(*((record, None) for record, _ in rows)).bounds == (0.0, 1.0)
+    assert of(*rows).bounds == (of(*rows).mean,) * 2
+
+
+def test_samples_of_a_row_share_its_weight():
+    judge = Fixed(0.5)
+    lines = [line(0, CSQA, text, judge, k) for k, text in enumerate(["why?", "cave", "cave", "cave"])]
+    lines += [line(1, CSQA, "why?", judge)]
+    lines += [line(2, OPENS, text, judge, k) for k, text in enumerate(["do bees see", "do bees see"])]
+    lines += [line(3, OPENS, text, judge, k) for k, text in enumerate(["do bees see", "what of wasps"])]
+    found = summarise(lines, ["userllm"]).sets["userllm"]
+    assert found.joint.valid.parts["role_adherence"] == (0.25 + 1) / 2
+    assert found.joint.valid.parts["first_turn_diversity"] == 0.5  # pairs of different rows alone
+    assert found.best == {} and "best" in found.to_json()
+
+
+def test_the_reward_of_an_episode_stays_what_training_needs():
+    verdict = asyncio.run(TASK.judge(row_of(OPENS), episode_of(row_of(OPENS), "why red?"), Fixed(0.4)))
+    assert verdict.reward == verdict.metrics[TASK.headline.name] == pytest.approx((1 + 1 + 0.4) / 3)
+    assert TASK.headline.name == "episode_score" and "one episode" in TASK.headline.source
+
+
+def test_groups_are_scored_as_small_sets():
+    said = [(CSQA, "why?"), (OPENS, "do bees see red"), (OPENS, "what of wasps"), (GOES_ON, f"thanks {END}")]
+    groups = breakdown([line(i, record, text, Fixed(0.5)) for i, (record, text) in enumerate(said)], TASK.set_headline)
+    found = {(kind, group.value): group for kind, of_kind in groups.items() for group in of_kind}
+    assert found["source", "commonsense_qa"].mean == 1.0 and found["source", "prism"].rows == 3
+    first, later = found["turn of prism", "first"], found["turn of prism", "later"]
+    assert first.mean == pytest.approx(statistics.fmean([(2 / 3 + 1) / 2, 0.5, 1.0]))  # no F1: no turn is the last
+    assert later.mean == pytest.approx(statistics.fmean([1.0, 0.5, 1.0])) and later.bounds == (later.mean,) * 2
+
+
+def test_runs_are_compared_by_the_score_of_the_rows_that_they_share(tmp_path):
+    rows = [({**OPENS, "intent": f"Explore question {i}."}, f"what about w{i} and w{i + 1}") for i in range(12)]
+    rows += [(GOES_ON, f"thanks {END}"), ({**GOES_ON, "is_last_turn": False}, "why red")]
+    varied = [line(i, record, text, Fixed(0.5)) for i, (record, text) in enumerate(rows)]
+    same = [line(i, record, "hm so what about that", Fixed(0.5)) for i, (record, _) in enumerate(rows[:-1])]
+    folders = tmp_path / "same", tmp_path / "varied"
+    runs = [finished_run(folder, lines) for folder, lines in zip(folders, (same, varied), strict=True)]
+    found = compare(*runs, ("same", "varied")).sets["userllm"]
+    assert found.rows == 13 and found.paired.only_other == 1 and found.headline is TASK.set_headline
+    shared = [summarise(lines[:13], ["userllm"]).sets["userllm"].mean for lines in (same, varied)]
+    assert found.means == pytest.approx(shared) and found.difference == pytest.approx(shared[1] - shared[0])
+    assert found.interval[0] < found.difference < found.interval[1] and found.interval[0] > 0
+    assert found.tally == (1, 12, 0)  # of rows: only the last turn was scored differently
+    assert found.difference > 0.3  # though the set is far better
+
+
+def test_any_task_may_score_a_set_as_a_whole(monkeypatch):
+    def set_metrics(task, rows, outcomes):
+        parts = [(0.0, 1.0) if one.scored == "worst" else (1.0, 1.0) for one in outcomes]
+        return [Ratio.of("answers", rows, outcomes, parts)]
+
+    hitom = type(tasks.load("hitom"))
+    plain = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]
+    monkeypatch.setattr(hitom, "set_headline", Metric("answers"))
+    monkeypatch.setattr(hitom, "set_metrics", set_metrics)
+    found = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]
+    assert (plain.mean, plain.headline.name, plain.joint) == (0.25, "accuracy", None)
+    assert (found.mean, found.headline.name) == (1.0, "answers") and found.bounds == pytest.approx((2 / 3, 1))
+    assert [row.mean for row in found.per_row] == [0.0, None, 0.5]  # the rewards are what they were
+
+
+def test_other_tools_get_the_score_of_the_set_and_the_rewards_of_rows(tmp_path):
+    said = [(CSQA, "why?"), (CSQA, "cave"), (OPENS, "do bees see red"), (OPENS, "what of wasps")]
+    run = finished_run(tmp_path / "run-1", [line(i, *pair, Fixed(0.5)) for i, pair in enumerate(said)])
+    results = summarise(run.samples, run.sets)
+    assert scalars(results)["userllm/score"] == pytest.approx(100 * results.sets["userllm"].mean)
+    (place,) = export(run, results, ["lm-eval"])
+    saved = json.loads(Path(place).read_text())["results"]["userllm"]
+    assert saved["mean_of_metrics,none"] == results.sets["userllm"].mean
+    assert 0 < saved["mean_of_metrics_stderr,none"] < 0.3 and saved["role_adherence,none"] == 0.5
+    (documents,) = Path(place).parent.glob("samples_userllm_*.jsonl")
+    rows = [json.loads(one) for one in documents.read_text().splitlines()]
+    assert [row["metrics"] for row in rows] == [["episode_score"]] * 4
+    assert [row["episode_score"] for row in rows[:2]] == [1.0, 0.0]
+
+
+def test_a_whole_set_is_scored_and_resampled_in_seconds():
+    judge = Fixed(0.5)
+    rows = [CSQA, NQ, OPENS]
+    lines = [line(i, rows[i % 3], f"w{i} w{i % 7} and w{i % 11}?", judge) for i in range(1800)]
+    start = time.perf_counter()
+    found = summarise(lines, ["userllm"]).sets["userllm"]
+    assert found.interval[0] < found.mean < found.interval[1] and time.perf_counter() - start < 20
+
+
+def test_a_metric_that_one_run_alone_defines_is_in_no_score_and_said(tmp_path):
+    rows = [(CSQA, "why?"), (GOES_ON, f"thanks {END}")]
+    lines = [
+        [line(i, record, text if run or record is CSQA else END, Fixed(0.5)) for i, (record, text) in enumerate(rows)]
+        for run in (0, 1)
+    ]
+    runs = [finished_run(tmp_path / str(run), of_run) for run, of_run in enumerate(lines)]
+    found = compare(*runs, ("silent", "spoken")).sets["userllm"]
+    assert found.means == (1.0, 1.0) and found.difference == 0.0 and found.comparable  # role and termination alone
+    assert "human_likeness, intent_decomposition: defined in only one of the runs" in found.deviations[-1].text

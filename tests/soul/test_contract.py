@@ -1,0 +1,60 @@
+"""Every task keeps its word: full marks for the right answer, nothing for silence, no leak, no crash.
+
+The checks are those that ship (`soul.testing.contract`); rows are the invented ones of `soul.examples`.
+"""
+
+import asyncio
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soul import examples, tasks
+from soul.testing.contract import CHECKS, check_no_output_crashes_the_task, rewards
+
+each_task = pytest.mark.parametrize("name", examples.names())
+ROWS = 50
+
+
+def test_every_task_has_an_example():
+    assert set(examples.names()) == set(tasks.names())
+
+
+@each_task
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_the_contract(name, check):
+    example = examples.load(name)
+    for number in range(3):
+        check(example, example.row(number))
+
+
+@each_task
+def test_rows_are_different_and_stay_the_same(name):
+    example = examples.load(name)
+    rows = [example.row(number) for number in range(ROWS)]
+    assert rows == [example.row(number) for number in range(ROWS)]
+    prompts = [str(example.task.prompt(row)) for row in rows]
+    assert len(set(prompts)) == ROWS
+
+
+@each_task
+def test_who_plays_better_scores_higher(name):
+    example = examples.load(name)
+    rows = [example.row(number) for number in range(ROWS)]
+    oracle, chance, contrarian = (
+        statistics.fmean(asyncio.run(rewards(example, rows, style))) for style in ("oracle", "random", "contrarian")
+    )
+    assert oracle > chance > contrarian, (oracle, chance, contrarian)
+
+
+TAGS = ["<answer>", "</answer>", "<response>", "</response>", "<think>", "</think>", "\n", ",", "[", "]", "(", ")", "{"]
+SAID = ["A", "b", "(C)", "yes", "No.", "5", "-3", "9" * 400, "D,A,B,C,E", "None", "nan", '"speak"', "[END]", "\u200b"]
+outputs = st.lists(st.one_of(st.sampled_from(TAGS), st.sampled_from(SAID), st.text(max_size=8)), max_size=20)
+
+
+@settings(max_examples=10, deadline=None)
+@given(text=outputs.map("".join), name=st.sampled_from(examples.names()), number=st.integers(0, ROWS))
+def test_no_output_crashes_a_task(text, name, number):
+    example = examples.load(name)
+    check_no_output_crashes_the_task(example, example.row(number), [text])

@@ -1,0 +1,285 @@
+"""SOUL as a task of Inspect: the real package over HTTP gives what our own engine gives, and never a made-up score."""
+
+import asyncio
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+inspect_ai = pytest.importorskip("inspect_ai")
+from inspect_ai.log import read_eval_log  # noqa: E402
+from inspect_ai.model import get_model  # noqa: E402
+
+from soul import examples  # noqa: E402
+from soul.errors import BadSettings  # noqa: E402
+from soul.evaluate.run import engine  # noqa: E402
+from soul.evaluate.run.journal import Journal  # noqa: E402
+from soul.evaluate.run.settings import EvaluationSettings, items  # noqa: E402
+from soul.examples.__main__ import write  # noqa: E402
+from soul.examples.endpoint import answer  # noqa: E402
+from soul.inspect_task import soul  # noqa: E402
+from soul.judge import GatewaySettings  # noqa: E402
+from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+JUDGE = {"judge.api_key_env": "none", "judge.max_attempts": 1, "judge.max_reasks": 0, "judge.structured": "json_schema"}
+TURNS = ['{"action_type": "speak", "argument": "I hear you."}', '{"action_type": "leave", "argument": ""}']
+
+
+def policy_or_judge(request):
+    """Under test: says B to a choice; in Sotopia speaks once, then leaves; anything else gets a short reply."""
+    if request.body["model"] != "under-test":
+        return answer(request)
+    if "Story:" in request.text:
+        return Text("<answer>B</answer>")
+    said = sum(message["role"] == "assistant" for message in request.messages)
+    return Text(
+        TURNS[min(said, 1)]
+        if "action_type" in request.text
+        else "<response>I would rather sleep on it, and tell you tomorrow.</response>"
+    )
+
+
+def evaluated(fake, task, log_dir, **more):
+    model = get_model("openai-api/local/under-test", base_url=fake.url, api_key="EMPTY", memoize=False)
+    (log,) = inspect_ai.eval(task, model=model, display="none", log_dir=str(log_dir), max_connections=4, **more)
+    return log
+
+
+def rows(name, tmp_path, count=5):
+    file = tmp_path / f"{name}.parquet"
+    write([name], count, file)
+    return str(file)
+
+
+def by_our_engine(fake, name, file, folder):
+    endpoint = {key.removeprefix("judge."): value for key, value in JUDGE.items()} | {"base_url": fake.url}
+    gateway = GatewaySettings.of({"judge": endpoint})
+    policy = gateway.judge.model_copy(update={"model": "under-test"})
+    settings = EvaluationSettings(policy=policy, gateway=gateway, sets={name: Path(file)})
+    journal = Journal(folder)
+    try:
+        asyncio.run(engine.evaluate(settings, items(settings), journal, folder, lambda sample: None))
+    finally:
+        journal.close()
+    return {sample["number"]: sample for sample in journal.samples.values()}
+
+
+@pytest.mark.parametrize("name, seats", [("hitom", 1), ("sotopia", 1), ("coser", 2), ("userllm", 1)])
+def test_rewards_and_conversations_are_those_of_our_own_engine(name, seats, tmp_path):
+    file = rows(name, tmp_path)
+    with FakeOpenAI(policy_or_judge) as fake:
+        ours = by_our_engine(fake, name, file, tmp_path / "run")
+        log = evaluated(fake, soul(set=file, **JUDGE, **{"judge.base_url": fake.url}), tmp_path / "logs")
+    assert log.status == "success" and not fake.errors
+    assert len(log.samples) == len(ours) == 5
+    for sample in log.samples:
+        draft, found = ours[sample.id]["draft"], sample.scores["verdict"]
+        assert (found.value, found.explanation) == (pytest.approx(draft["reward"]), draft["critique"])
+        assert found.metadata["metrics"] == pytest.approx(draft["metrics"])
+        assert sample.store["episode"]["seats"] == draft["seats"] and len(draft["seats"]) >= seats
+        spoken = [m.text for m in sample.messages if m.role == "assistant"]
+        assert spoken == [m["content"] for said in draft["seats"].values() for m in said if m["role"] == "assistant"]
+    (headline,) = (score for score in log.results.scores if score.name == "verdict")
+    assert headline.metrics["mean"].value == pytest.approx(sum(s["draft"]["reward"] for s in ours.values()) / 5)
+    assert (headline.scored_samples, headline.unscored_samples) == (5, 0)
+    assert len({s["draft"]["reward"] for s in ours.values()}) > 1 or name != "hitom"
+
+
+def test_several_seats_are_shown_under_their_names(tmp_path):
+    with FakeOpenAI(policy_or_judge) as fake:
+        task = soul(set=rows("coser", tmp_path, 1), **JUDGE, **{"judge.base_url": fake.url})
+        (sample,) = evaluated(fake, task, tmp_path / "logs").samples
+    headings = [m.metadata["seat"] for m in sample.messages if m.metadata and "seat" in m.metadata]
+    assert headings == list(sample.store["episode"]["seats"]) and len(headings) > 1
+
+
+@pytest.mark.parametrize("name", ["hitom", "fantom", "sotopia", "coser", "humanual-chat"])
+def test_the_target_is_the_right_answer_and_the_answer_is_the_policys_own(name, tmp_path):
+    def marked(request):  # every turn of the policy can be told from those of partners; nobody leaves
+        reply = policy_or_judge(request)
+        spoken = f'{{"action_type": "speak", "argument": "Turn {request.number} of mine."}}'
+        return Text(spoken) if own(request) and "action_type" in request.text else reply
+
+    def own(request):
+        return request.body["model"] == "under-test"
+
+    with FakeOpenAI(marked) as fake:
+        task = soul(set=rows(name, tmp_path, 4), **JUDGE, **{"judge.base_url": fake.url})
+        log = evaluated(fake, task, tmp_path / "logs")
+        said = [marked(request).content for request in fake.requests if own(request)]
+    example = examples.load(name)
+    for sample in log.samples:
+        row, found = example.row(sample.id), sample.scores["verdict"]
+        if name in ("hitom", "fantom"):
+            assert sample.target == example.task.target(row) != ""
+            assert (found.answer == sample.target) == (found.value == 1.0)
+        else:
+            assert found.answer in said
+            episode = example.task.episode_type.of(sample.store["episode"])
+            assert found.answer == episode.answer
+        if name == "humanual-chat":
+            assert sample.target == row.completion
+        elif name == "coser":
+            assert sample.target == "\n".join(str(line) for line in row.reference)
+        elif name == "sotopia":
+            assert sample.target == "" and len(episode.acts) == 20  # the last turn is the partner's, or the policy's
+
+
+def test_a_sample_without_a_verdict_is_unscored_and_counted(tmp_path):
+    def script(request):
+        judged = request.body["model"] != "under-test"
+        return (
+            ServerError()
+            if judged and "response_format" in request.body and failing(request)
+            else policy_or_judge(request)
+        )
+
+    seen = {}
+
+    def failing(request):  # every second episode, whatever comes first
+        return seen.setdefault(request.text, len(seen)) % 2 == 0
+
+    with FakeOpenAI(script) as fake:
+        task = soul(set=rows("humanual-chat", tmp_path, 6), **JUDGE, **{"judge.base_url": fake.url})
+        log = evaluated(fake, task, tmp_path / "logs")
+    assert log.status == "success"
+    scores = [sample.scores["verdict"] for sample in log.samples]
+    invalid = [one for one in scores if math.isnan(one.value)]
+    valid = [one.value for one in scores if not math.isnan(one.value)]
+    assert len(invalid) == 3 and len(valid) == 3
+    assert {one.reason for one in invalid} == {"judge:server_error"} and all(one.explanation for one in invalid)
+    found = {score.name: score for score in log.results.scores}
+    assert (found["verdict"].scored_samples, found["verdict"].unscored_samples) == (3, 3)
+    assert found["verdict"].metrics["mean"].value == pytest.approx(sum(valid) / 3)
+    metric = examples.load("humanual-chat").task.headline
+    assert found["invalid"].metrics["mean"].value == 0.5
+    assert found["worst_case"].metrics["mean"].value == pytest.approx((sum(valid) + 3 * metric.low) / 6)
+    assert found["best_case"].metrics["mean"].value == pytest.approx((sum(valid) + 3 * metric.high) / 6)
+    again = read_eval_log(log.location)
+    assert math.isnan(again.samples[0].scores["verdict"].value) or again.samples[0].scores["verdict"].value in valid
+
+
+def test_where_nothing_has_a_verdict_there_is_no_mean(tmp_path):
+    def script(request):
+        return ServerError() if request.body["model"] != "under-test" else policy_or_judge(request)
+
+    with FakeOpenAI(script) as fake:
+        task = soul(set=rows("humanual-chat", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})
+        log = evaluated(fake, task, tmp_path / "logs")
+    (headline,) = (score for score in log.results.scores if score.name == "verdict")
+    assert headline.unscored_samples == 2 and math.isnan(headline.metrics["mean"].value)
+
+
+def test_a_judge_that_refuses_its_key_stops_the_eval(tmp_path):
+    def script(request):
+        return Unauthorized() if request.body["model"] != "under-test" else policy_or_judge(request)
+
+    with FakeOpenAI(script) as fake:
+        task = soul(set=rows("humanual-chat", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})
+        log = evaluated(fake, task, tmp_path / "logs")
+    assert log.status == "error" and "Stopped" in log.error.message
+
+
+def test_a_model_that_fails_is_inspects_matter(tmp_path):
+    def script(request):
+        return Unauthorized() if "Story:" in request.text else policy_or_judge(request)
+
+    with FakeOpenAI(script) as fake:
+        task = soul(set=rows("hitom", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})
+        log = evaluated(fake, task, tmp_path / "logs", fail_on_error=False)
+    assert all(sample.error and not sample.scores for sample in log.samples)
+
+
+def test_a_limit_of_inspect_leaves_the_sample_unscored(tmp_path):
+    with FakeOpenAI(policy_or_judge) as fake:
+        task = soul(set=rows("sotopia", tmp_path, 2), **JUDGE, **{"judge.base_url": fake.url})
+        log = evaluated(fake, task, tmp_path / "logs", token_limit=1)
+    assert log.status == "success" and all(sample.limit.type == "token" for sample in log.samples)
+    (headline,) = (score for score in log.results.scores if score.name == "verdict")
+    assert headline.unscored_samples == 2
+
+
+def test_the_rows_are_those_of_our_own_limit_and_seed(tmp_path):
+    file = rows("hitom", tmp_path, 30)
+    gateway = GatewaySettings.of({})
+    policy = gateway.judge
+    settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": Path(file)}, limit=7, seed=3)
+    assert [s.id for s in soul(set=file, limit=7, seed=3).dataset] == [item.row.number for item in items(settings)]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ({"policy.model": "x"}, "the model under test is Inspect's"),
+        ({"jugde.model": "x"}, "section of judge"),
+        ({"judge.modle": "x"}, "modle"),
+        ({"set": ["hitom", "sotopia"]}, "is one set"),
+    ],
+)
+def test_wrong_arguments_are_said(arguments, said, tmp_path):
+    with pytest.raises(BadSettings, match=said):
+        soul(**{"set": rows("hitom", tmp_path), **arguments})
+
+
+@pytest.mark.slow  # two processes that import inspect_ai
+def test_from_the_command_line_with_an_entry_point_and_scored_again(tmp_path):
+    """As a user calls it: by the name that the entry point gives it, then by its file; keys by their variables."""
+    package = tmp_path / "site" / "ditto_soul-0.0.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: ditto-soul\nVersion: 0.0.0\n")
+    (package / "entry_points.txt").write_text("[inspect_ai]\nsoul = soul.inspect_task\n")
+    file = rows("humanual-chat", tmp_path, 2)
+    with FakeOpenAI(policy_or_judge) as fake:
+        environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "JUDGE_", "INSPECT_"))},
+            "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT)]),
+            "INSPECT_LOG_DIR": str(tmp_path / "logs"),  # made by whatever Inspect does
+            "LOCAL_API_KEY": "EMPTY",
+            "MY_KEY": "sk-sentinel-9",
+        }
+
+        def inspect(*words):
+            command = [sys.executable, "-m", "inspect_ai", *words]
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                stdin=subprocess.DEVNULL,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout + done.stderr
+
+        judge = ["-T", f"judge.base_url={fake.url}", "-T", "judge.api_key_env=MY_KEY"]
+        model = ["--model", "openai-api/local/under-test", "--model-base-url", fake.url, "--display", "plain"]
+        for place, name in enumerate(("soul", "agents/soul/inspect_task.py@soul")):
+            logs = tmp_path / f"logs{place}"
+            shown = inspect("eval", name, "-T", f"set={file}", *judge, *model, "--log-dir", str(logs))
+            assert "mean" in shown and "Unclosed" not in shown
+            (path,) = logs.glob("*.eval")
+            log = read_eval_log(str(path))
+            assert log.status == "success" and len(log.samples) == 2
+            first = {sample.id: sample.scores["verdict"].value for sample in log.samples}
+        asked = len(fake.requests)
+        words = [
+            "--scorer",
+            "agents/soul/inspect_task.py@verdict",
+            "--action",
+            "overwrite",
+            "--output-file",
+            str(tmp_path / "again.eval"),
+        ]
+        words += ["-S", f"judge.base_url={fake.url}", "-S", "judge.api_key_env=MY_KEY", "-S", "judge.model=another"]
+        inspect("score", str(path), *words)
+        again = fake.requests[asked:]
+        assert {request.body["model"] for request in again} == {"another"}
+    scored = read_eval_log(str(tmp_path / "again.eval"))
+    assert {sample.id: sample.scores["verdict"].value for sample in scored.samples} == first
+    written = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+    assert b"sk-sentinel" not in written

@@ -1,0 +1,444 @@
+"""The driver: draft -> verdict -> gate -> feedback -> refined -> verdict, and what a failure at each stage leaves.
+
+Promise under test (design, section 5): draft and refined episode meet the same code, a failure is masked and never a
+number, it ends its own session alone, and sessions do not wait for each other.
+"""
+
+import asyncio
+import json
+import math
+import time
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from soul.errors import PolicyFailure
+from soul.rows.task_files import parse_row
+from soul.session import RefineSettings, run_session
+from soul.task import Episode, Metric, Row, Task, Verdict
+from soul.testing import (
+    Empty,
+    FakeOpenAI,
+    Json,
+    NotFound,
+    Refusal,
+    ServerError,
+    WrongSchema,
+    fake_gateway,
+    scripted_players,
+    sometimes,
+)
+from tests.soul.samples import HITOM, load
+
+ALWAYS = RefineSettings()
+
+
+class Opinion(BaseModel):
+    score: float
+    critique: str
+
+
+class Scored(Task[Row]):
+    """Says one word; the judge scores it. Writes down what is called, in order."""
+
+    name = "scored"
+    row_type = Row
+    headline = Metric("score")
+
+    def __init__(self):
+        self.log = []
+
+    def prompt(self, row, feedback=None):
+        return [{"role": "user", "content": f"Say a word. {feedback or ''}"}]
+
+    async def play(self, row, players, feedback):
+        self.log.append(("play", feedback))
+        messages = self.prompt(row, feedback)
+        answer = await players.policy().say(messages, base=self.prompt(row))
+        return Episode({"policy": [*messages, {"role": "assistant", "content": answer}]})
+
+    async def judge(self, row, episode, judge):
+        self.log.append(("judge", episode.answer))
+        opinion = await judge.ask(Opinion, "Score.", {"answer": episode.answer})
+        return Verdict(opinion.score, {"length": float(len(episode.answer))}, opinion.critique)
+
+    async def feedback(self, row, episode, verdict, judge):
+        self.log.append(("feedback", verdict.critique))
+        return verdict.critique
+
+    def secrets(self, row):
+        return ("abracadabra",)
+
+
+def opinions(*scores, critique="be warmer"):
+    return [Json({"score": score, "critique": critique}) for score in scores]
+
+
+def run(task, script, settings=ALWAYS, policy=None, **options):
+    """One session of a row, its judge answering by the script."""
+    policy = policy or (lambda messages: "refined" if "warmer" in messages[-1]["content"] else "draft")
+    judge = fake_gateway(script, max_attempts=1, max_reasks=0)
+    return asyncio.run(
+        run_session(task, Row(index=7), scripted_players(policy), judge, settings, **{"step": 3, **options})
+    )
+
+
+def test_the_order_is_draft_verdict_feedback_refined_verdict():
+    task = Scored()
+    session = run(task, opinions(0.2, 0.9))
+    assert task.log == [
+        ("play", None),
+        ("judge", "draft"),
+        ("feedback", "be warmer"),
+        ("play", "be warmer"),
+        ("judge", "refined"),
+    ]
+    assert (session.draft.verdict.reward, session.refined.verdict.reward) == (0.2, 0.9)
+    assert (session.task, session.row_index, session.step) == ("scored", 7, 3)
+    assert session.draft.valid and session.refined.valid and session.feedback_failure is None
+
+
+def test_players_are_made_anew_for_each_episode_with_its_context():
+    contexts = []
+
+    def new_players(context):
+        contexts.append(context)
+        return scripted_players("x")()
+
+    session = asyncio.run(run_session(Scored(), Row(index=0), new_players, fake_gateway(opinions(0, 1)), ALWAYS))
+    assert contexts == ["base", "feedback"]
+    assert session.draft.players is not session.refined.players
+
+
+def test_the_refined_seat_gets_the_draft_prompt_as_its_base():
+    session = run(Scored(), opinions(0, 1))
+    ((draft_messages, draft_base),) = session.draft.players.seats["policy"].heard
+    ((messages, base),) = session.refined.players.seats["policy"].heard
+    assert draft_messages == draft_base == base
+    assert messages != base and "be warmer" in messages[-1]["content"]
+
+
+# --- the gate
+
+
+@pytest.mark.parametrize(
+    "when, reward, opens",
+    [
+        ("always", 0.0, True),
+        ("always", 1.0, True),
+        ("failed", 0.0, True),
+        ("failed", 0.99, True),
+        ("failed", 1.0, False),
+        ("below:0.5", 0.49, True),
+        ("below:0.5", 0.5, False),
+        ("below:-2", -3.0, True),
+        ("below:-2", -1.0, False),
+    ],
+)
+def test_the_gate(when, reward, opens):
+    session = run(Scored(), opinions(reward), RefineSettings(when=when))
+    assert (session.refined is not None) == opens
+    assert (session.feedback is not None) == opens
+    assert session.draft.verdict.reward == reward
+
+
+@pytest.mark.parametrize("step, opens", [(0, True), (100, True), (101, False)])
+def test_no_refinement_after_until_step(step, opens):
+    task = Scored()
+    session = run(task, opinions(0, 1), RefineSettings(until_step=100), step=step)
+    assert (session.refined is not None) == opens
+    assert ("feedback", "be warmer") in task.log or not opens
+
+
+@pytest.mark.parametrize("when", ["never", "below", "below:", "below:high", "Always", "failed ", "below:1e3", ""])
+def test_an_unknown_gate_is_refused(when):
+    with pytest.raises(ValidationError, match="refine.when"):
+        RefineSettings(when=when)
+
+
+def test_at_validation_there_is_neither_feedback_nor_a_refined_episode():
+    task = Scored()
+    session = run(task, opinions(0.1), refine=False)
+    assert [what for what, _ in task.log] == ["play", "judge"]
+    assert session.feedback is None and session.refined is None and session.feedback_failure is None
+    assert session.draft.verdict.reward == 0.1
+
+
+# --- failures are masked, and end their own session alone
+
+
+JUDGE_FAULTS = [
+    (ServerError(), "server_error"),
+    (Refusal(), "refusal"),
+    (Empty(), "empty"),
+    (WrongSchema(), "invalid"),
+    (NotFound(), "not_found"),
+]
+
+
+@pytest.mark.parametrize("fault, cause", JUDGE_FAULTS, ids=[cause for _, cause in JUDGE_FAULTS])
+def test_a_draft_that_was_not_judged_has_no_reward(fault, cause):
+    session = run(Scored(), fault)
+    assert session.draft.verdict is None and not session.draft.valid
+    assert (session.draft.failure.stage, session.draft.failure.cause) == ("judge", cause)
+    assert session.draft.episode.answer == "draft"  # the trace keeps what was said
+    assert session.feedback is None and session.refined is None
+    assert session.usage["judge"].failures == {cause: 1}
+    assert session.to_json()["draft"]["reward"] is None
+
+
+def test_a_refined_episode_that_was_not_judged_leaves_the_draft_valid():
+    session = run(Scored(), [*opinions(0.3), Refusal()])
+    assert session.draft.verdict.reward == 0.3
+    assert session.refined.verdict is None and session.refined.failure.cause == "refusal"
+
+
+def test_a_feedback_that_fails_leaves_the_draft_valid():
+    class Separate(Scored):
+        async def feedback(self, row, episode, verdict, judge):
+            return (await judge.ask(Opinion, "Advise.", {})).critique
+
+    session = run(Separate(), [*opinions(0.3), Refusal()])
+    assert session.draft.valid and session.draft.verdict.reward == 0.3
+    assert (session.feedback_failure.stage, session.feedback_failure.cause) == ("feedback", "refusal")
+    assert session.feedback is None and session.refined is None
+
+
+def test_a_task_with_nothing_to_say_is_no_failure():
+    class Content(Scored):
+        async def feedback(self, row, episode, verdict, judge):
+            return None
+
+    session = run(Content(), opinions(1.0))
+    assert session.feedback is None and session.feedback_failure is None and session.refined is None
+
+
+class Faulty(Scored):
+    """Raises at one stage."""
+
+    def __init__(self, stage):
+        super().__init__()
+        self.stage = stage
+
+    def _maybe(self, stage):
+        if stage == self.stage:
+            raise ZeroDivisionError(f"a bug at {stage}")
+
+    async def play(self, row, players, feedback):
+        self._maybe("play" if feedback is None else "replay")
+        return await super().play(row, players, feedback)
+
+    async def judge(self, row, episode, judge):
+        self._maybe("judge")
+        return await super().judge(row, episode, judge)
+
+    async def feedback(self, row, episode, verdict, judge):
+        self._maybe("feedback")
+        return await super().feedback(row, episode, verdict, judge)
+
+    def secrets(self, row):
+        self._maybe("secrets")
+        return super().secrets(row)
+
+
+def failure_of(session):
+    refined = session.refined.failure if session.refined else None
+    return session.draft.failure or session.feedback_failure or refined
+
+
+@pytest.mark.parametrize("stage", ["play", "judge", "feedback", "secrets", "replay"])
+def test_an_exception_in_a_task_fails_its_session_alone_and_keeps_the_traceback(stage):
+    async def both():
+        judge = fake_gateway(opinions(0.5))
+        players = scripted_players("word")
+        return await asyncio.gather(
+            run_session(Faulty(stage), Row(index=0), players, judge, ALWAYS),
+            run_session(Faulty("nowhere"), Row(index=1), players, judge, ALWAYS),
+        )
+
+    broken, healthy = asyncio.run(both())
+    failure = failure_of(broken)
+    assert failure.cause == "task_error"
+    assert f"ZeroDivisionError: a bug at {stage}" in failure.detail
+    assert "_maybe" in failure.detail and "test_refine.py" in failure.detail
+    assert broken.draft.valid == (stage in ("feedback", "secrets", "replay"))
+    assert failure_of(healthy) is None and healthy.refined.valid
+
+
+# The trace keeps few frames: they must be the innermost ones.
+def test_the_traceback_of_a_deep_bug_shows_the_line_that_raised():
+    class Deep(Scored):
+        async def judge(self, row, episode, judge):
+            return self.descend(12)
+
+        def descend(self, depth):
+            if depth == 0:
+                return self.the_guilty_function()
+            return self.descend(depth - 1)
+
+        def the_guilty_function(self):
+            raise KeyError("deep")
+
+    detail = run(Deep(), opinions(0)).draft.failure.detail
+    assert "KeyError: 'deep'" in detail
+    assert "in the_guilty_function" in detail
+
+
+def test_a_policy_that_cannot_speak_is_a_failure_of_play():
+    def broken(messages):
+        raise PolicyFailure("too_long", "9000 tokens do not fit")
+
+    session = run(Scored(), opinions(1.0), policy=broken)
+    assert (session.draft.failure.stage, session.draft.failure.cause) == ("play", "too_long")
+    assert session.draft.episode is None and session.usage == {}
+
+
+def test_cancelling_a_session_is_not_taken_for_a_failure():
+    async def cancelled():
+        judge = fake_gateway(Json({"score": 1, "critique": "x"}, delay=30))
+        session = asyncio.create_task(run_session(Scored(), Row(index=0), scripted_players("x"), judge, ALWAYS))
+        await asyncio.sleep(0.05)
+        session.cancel()
+        await session
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+
+
+# NaN would poison the mean of its group.
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf])
+def test_a_reward_that_is_no_number_is_masked(reward):
+    class NoNumber(Scored):
+        async def judge(self, row, episode, judge):
+            return Verdict(reward)
+
+    session = run(NoNumber(), opinions(0))
+    assert not session.draft.valid
+    assert session.draft.failure.cause == "invalid"
+
+
+# --- the feedback's text
+
+
+def test_the_secret_is_redacted_before_the_policy_sees_it():
+    session = run(Scored(), opinions(0, 1, critique="warmer: think of Abracadabra!"))
+    assert session.feedback == "warmer: think of [withheld]!"
+    assert session.redactions == 1
+    assert "bracadabra" not in json.dumps(session.refined.to_json()["seats"])
+
+
+def test_a_feedback_that_is_all_leak_is_a_failure():
+    session = run(Scored(), opinions(0.4, critique="Abracadabra, abracadabra."))
+    assert (session.feedback_failure.stage, session.feedback_failure.cause) == ("feedback", "leak")
+    assert session.feedback is None and session.refined is None
+    assert session.redactions == 2
+    assert session.draft.verdict.reward == 0.4
+
+
+def test_reveal_reference_lifts_the_leak_check():
+    session = run(Scored(), opinions(0, 1, critique="say abracadabra"), RefineSettings(reveal_reference=True))
+    assert session.feedback == "say abracadabra" and session.redactions == 0
+
+
+def test_the_feedback_is_capped():
+    session = run(Scored(), opinions(0, 1, critique="warmer " * 5000), RefineSettings(max_feedback_chars=100))
+    assert len(session.feedback) == 100
+    assert session.refined.valid
+
+
+@pytest.mark.parametrize("nothing", ["", "  \n", "..."])
+def test_an_empty_feedback_is_never_shown(nothing):
+    session = run(Scored(), opinions(0, critique=nothing))
+    assert session.feedback is None and session.refined is None
+    assert session.feedback_failure is not None
+
+
+# --- many sessions
+
+
+def hitom_sessions(count, judge, policy="<answer>A</answer>"):
+    async def all_of_them():
+        item = parse_row("hitom", HITOM)
+        players = scripted_players(policy)
+        return await asyncio.gather(
+            *(run_session(item.task, item.row, players, judge, ALWAYS, step=n) for n in range(count))
+        )
+
+    return asyncio.run(all_of_them())
+
+
+def test_sessions_run_at_the_same_time():
+    count, delay = 50, 0.05
+    fake = FakeOpenAI(Json({"critique": "Who had left by then?"}, delay=delay))
+    start = time.perf_counter()
+    sessions = hitom_sessions(count, fake_gateway(fake))
+    elapsed = time.perf_counter() - start
+    assert all(session.refined.valid for session in sessions)
+    assert len(fake.requests) == count
+    assert elapsed < count * delay / 2, "the sessions waited for each other"
+    assert fake.peak > count / 2
+
+
+def test_a_slow_session_does_not_hold_up_the_others():
+    async def drive():
+        item = parse_row("hitom", HITOM)
+        judge = fake_gateway(lambda request: Json({"critique": "Look."}, delay=5.0 if request.number == 0 else 0.0))
+        players = scripted_players("<answer>A</answer>")
+        tasks = [asyncio.create_task(run_session(item.task, item.row, players, judge, ALWAYS)) for _ in range(10)]
+        done, pending = await asyncio.wait(tasks, timeout=2.5)
+        for task in pending:
+            task.cancel()
+        return len(done), len(pending)
+
+    assert asyncio.run(drive()) == (9, 1)
+
+
+def test_a_flaky_judge_masks_the_sessions_it_hit_and_no_others():
+    fake = FakeOpenAI(sometimes(Refusal(), 0.3, seed=5, otherwise=Json({"critique": "Look."})))
+    sessions = hitom_sessions(40, fake_gateway(fake, max_reasks=0))
+    refused = [session for session in sessions if session.feedback_failure]
+    assert 4 <= len(refused) <= 20
+    assert all(session.draft.valid for session in sessions)
+    assert all((session.refined is None) == (session.feedback_failure is not None) for session in sessions)
+    assert sum(session.usage["feedback"].failures["refusal"] for session in sessions) == len(refused)
+
+
+def test_usage_is_counted_per_session():
+    async def drive():
+        judge = fake_gateway([*opinions(0.5)])
+        players = scripted_players("word")
+        return judge, await asyncio.gather(
+            *(run_session(Scored(), Row(index=n), players, judge, ALWAYS, refine=n == 0) for n in range(3))
+        )
+
+    judge, (refined, plain, other) = asyncio.run(drive())
+    assert [session.usage.keys() for session in (refined, plain, other)] == [{"judge"}] * 3
+    refined, plain, other = (session.usage["judge"] for session in (refined, plain, other))
+    assert (refined.calls, plain.calls, other.calls) == (2, 1, 1)
+    assert refined.prompt_tokens == 2 * plain.prompt_tokens > 0
+    assert refined.completion_tokens == 2 * other.completion_tokens > 0
+
+
+def test_the_trace_line_is_json_and_tells_the_whole_story():
+    story = json.loads(json.dumps(run(Scored(), opinions(0.2, 0.9)).to_json()))
+    assert story["draft"]["reward"] == 0.2 and story["refined"]["reward"] == 0.9
+    assert story["draft"]["seats"]["policy"][-1] == {"role": "assistant", "content": "draft"}
+    assert story["feedback"] == "be warmer" and story["usage"]["judge"]["calls"] == 2
+    assert {"play", "judge", "feedback"} <= story["draft"]["seconds"].keys()
+    failed = json.loads(json.dumps(run(Faulty("play"), opinions(0)).to_json()))
+    assert failed["draft"]["valid"] is False and "ZeroDivisionError" in failed["draft"]["failure"]["detail"]
+    assert failed["refined"] is None
+
+
+def test_a_session_of_a_real_task_from_end_to_end():
+    sample, item = load("hitom")
+    fake = FakeOpenAI(Json({"critique": "The answer is B, the red crate: Mia moved it while you looked at the box."}))
+
+    def policy(messages):
+        return "<answer>B</answer>" if "A coach read" in messages[-1]["content"] else "<answer>A</answer>"
+
+    session = asyncio.run(run_session(item.task, item.row, scripted_players(policy), fake_gateway(fake), ALWAYS))
+    assert (session.draft.verdict.reward, session.refined.verdict.reward) == (0.0, 1.0)
+    assert session.redactions == 2 and "crate" not in session.feedback
+    asked = fake.requests[0].text
+    assert sample.record["correct_answer"] in asked and "<answer>A</answer>" in asked

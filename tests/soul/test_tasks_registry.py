@@ -1,0 +1,184 @@
+"""The registry: the names users type, the 27 sets of the paper's table, and helpful words for what does not exist."""
+
+import difflib
+import re
+
+import pytest
+
+from soul import tasks
+from soul.errors import BadSettings, SoulError, UnknownTask
+from soul.task import Task
+
+LAUNCH_NAMES = """
+    sotopia coser lifechoices userllm mirrorbench fantom hitom paratomi mistakes twinvoice social_r1 behaviorchain
+    sim_math sim_doc humanual_book humanual_chat humanual_email humanual_news humanual_opinion humanual_politics alignx
+    socsci210 humanllm
+""".split()
+
+
+def test_there_are_23_launches():
+    assert len(tasks.LAUNCHES) == 23
+    assert set(tasks.LAUNCHES) == set(LAUNCH_NAMES)
+
+
+def test_there_are_27_sets():
+    assert len(tasks.SETS) == 27
+    alignx = {f"alignx_{kind}" for kind in ("demo", "pair", "ugc", "arbitrary", "history16")}
+    assert set(tasks.SETS) == (set(LAUNCH_NAMES) - {"alignx"}) | alignx
+
+
+def test_files_are_named_once():
+    assert len({item.file for item in tasks.SETS.values()}) == 27
+    assert len({item.train for item in tasks.LAUNCHES.values()}) == 23
+    assert all(re.fullmatch(r"[a-z0-9_]+", item.file) for item in tasks.SETS.values())
+
+
+def test_a_launch_validates_on_a_set_of_the_suite():
+    files = {item.file for item in tasks.SETS.values()}
+    assert all(launch.val in files for launch in tasks.LAUNCHES.values())
+
+
+def test_the_data_sources_differ_from_the_names_where_the_original_says_so():
+    assert tasks.SETS["behaviorchain"].task == "behavior_chain"
+    assert tasks.SETS["sim_math"].task == "sim_arena_math"
+    assert tasks.SETS["humanual_news"].task == "humanual-news"
+
+
+def test_every_task_here_loads_and_keeps_the_interface():
+    assert {"fantom", "hitom", "paratomi"} <= set(tasks.names())
+    assert tasks.names() == sorted(tasks.names())
+    for name in tasks.names():
+        task = tasks.load(name)
+        assert isinstance(task, Task) and task is tasks.load(name)
+        assert task.headline.low < task.headline.high and task.headline.source
+        assert "index" in task.row_type.model_fields
+
+
+def test_every_class_is_registered_under_its_own_name():
+    for name in tasks._CLASSES:
+        assert tasks.load(name).name == name
+
+
+def test_every_class_belongs_to_the_suite():
+    suite = {item.task for item in (*tasks.SETS.values(), *tasks.LAUNCHES.values())}
+    assert set(tasks._CLASSES) <= suite | {"humanual"}  # the original's name for all six of its files
+
+
+@pytest.mark.parametrize("typed, meant", [("hitomm", "hitom"), ("fantm", "fantom"), ("para_tomi", "paratomi")])
+def test_a_typing_error_gets_a_suggestion(typed, meant):
+    for look_up in (tasks.load, tasks.launch):
+        with pytest.raises(UnknownTask, match=f"Did you mean .*'{meant}'"):
+            look_up(typed)
+
+
+@pytest.mark.parametrize("typed", ["hitomm", "Sotopia", "fantm"])
+def test_a_suggestion_is_made_once(typed):
+    with pytest.raises(UnknownTask) as caught:
+        tasks.load(typed)
+    suggestions = re.findall(r"'([^']+)'", str(caught.value).partition("Did you mean")[2])
+    assert suggestions and len(suggestions) == len(set(suggestions))
+
+
+# Names of launches that are no data_source.
+@pytest.mark.parametrize("typed", ["sim_math", "behaviorchain", "humanual_book"])
+def test_a_suggestion_is_not_what_was_typed(typed):
+    with pytest.raises(UnknownTask) as caught:
+        tasks.load(typed)
+    assert f"mean {typed!r}" not in str(caught.value)
+    assert f"or {typed!r}" not in str(caught.value)
+
+
+@pytest.mark.parametrize("typed, meant", [("HiToM", "hitom"), ("FanToM", "fantom"), ("ParaToMi", "paratomi")])
+def test_the_spelling_of_the_paper_gets_a_suggestion(typed, meant):
+    assert difflib.get_close_matches(typed.lower(), [meant])
+    with pytest.raises(UnknownTask, match=f"Did you mean '{meant}'"):
+        tasks.load(typed)
+
+
+def test_every_task_of_the_suite_is_here():
+    assert {item.task for item in (*tasks.SETS.values(), *tasks.LAUNCHES.values())} <= set(tasks.names())
+
+
+@pytest.mark.parametrize("name, source", [("sim_math", "sim_arena_math"), ("humanual_book", "humanual-book")])
+def test_the_name_of_a_launch_is_explained(name, source):
+    with pytest.raises(UnknownTask, match=f"name of a launch .*data_source '{source}'"):
+        tasks.load(name)
+
+
+def test_nothing_like_it():
+    with pytest.raises(UnknownTask) as caught:
+        tasks.load("zzzzzz")
+    assert "Did you mean" not in str(caught.value)
+    assert all(name in str(caught.value) for name in tasks.names())
+    assert isinstance(caught.value, SoulError)
+
+
+@pytest.mark.parametrize("name", LAUNCH_NAMES)
+def test_every_launch_can_be_looked_up(name):
+    launch = tasks.launch(name)
+    assert launch.train and launch.val and launch.task
+
+
+def test_several_launches_are_a_mixture():
+    assert [launch.task for launch in tasks.launches("sotopia, hitom,sotopia")] == ["sotopia", "hitom"]
+    assert len(tasks.launches("all")) == 23
+    assert len(tasks.launches("paper")) == 10 and {"coser", "userllm"} <= set(tasks.PAPER)
+    with pytest.raises(UnknownTask, match="Did you mean 'hitom'"):
+        tasks.launches("sotopia,hitm")
+
+
+def test_a_task_of_the_users_own_loads_and_launches(monkeypatch):
+    class Mine:
+        name = "mine"
+
+    class Point:
+        name = "mine"
+
+        def load(self):
+            return Mine
+
+    monkeypatch.setattr(tasks, "_external", lambda: {"mine": Point()})
+    tasks.load.cache_clear()
+    try:
+        assert "mine" in tasks.names()
+        assert isinstance(tasks.load("mine"), Mine)
+        assert tasks.launch("mine") == tasks.Launch("mine", "mine_rl_train", "mine_val")
+    finally:
+        tasks.load.cache_clear()
+
+
+@pytest.fixture
+def unconfigured():
+    yield
+    tasks.configure({})
+
+
+def test_options_reach_the_task_and_can_be_taken_back(unconfigured):
+    tasks.configure({"mirrorbench": {"assistant": "model"}})
+    assert "partner" in tasks.load("mirrorbench").calls_per_episode
+    assert tasks.load("mirrorbench") is tasks.load("mirrorbench")
+    tasks.configure({})
+    assert "partner" not in tasks.load("mirrorbench").calls_per_episode
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"mirrorbench": {"assistent": "model"}}, "tasks.mirrorbench.assistent: mirrorbench has the options assistant"),
+        ({"mirrorbench": {"assistant": "nobody"}}, "tasks.mirrorbench: assistant='nobody': use record or model"),
+        ({"hitom": {"anything": 1}}, "tasks.hitom.anything: hitom has the options strict_answers"),
+        ({"hitom": {"strict_answers": "no"}}, "tasks.hitom: strict_answers='no': use true or false"),
+        ({"sotopia": {"anything": 1}}, "tasks.sotopia.anything: sotopia has no options"),
+        ({"userllm": {"detector": "no.such.module:function"}}, "tasks.userllm: "),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(options, said, unconfigured):
+    with pytest.raises(BadSettings, match=re.escape(said)):
+        tasks.configure(options)
+    for task in options:
+        tasks.load(task)  # what was refused does not stay
+
+
+def test_options_of_a_task_that_is_none(unconfigured):
+    with pytest.raises(UnknownTask):
+        tasks.configure({"mirrorbnch": {"assistant": "model"}})

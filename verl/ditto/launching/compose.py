@@ -1,0 +1,125 @@
+"""Build the Hydra config: our files on top of verl's, the launchers' variables, then the words of the command line."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from functools import cache
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ditto.launching.launcher_environment import rl_words, sft_words
+from ditto.launching.override_words import check_words, refuse_secrets
+from ditto.settings import BadConfig
+
+CONFIG_DIR = Path(__file__).parent / "config"
+
+
+def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
+    """Compose a config; its interpolations are still to be resolved.
+
+    Args:
+        directory: where `<name>.yaml` lies; our folder and verl's are searched too.
+        words: Hydra overrides.
+
+    Raises:
+        HydraException, ConfigCompositionException, OmegaConfBaseException: what Hydra says of a bad override.
+    """
+    search = [CONFIG_DIR, package_dir("verl") / "trainer" / "config"]
+    paths = ",".join(f"file://{path}" for path in search)
+    _register_resolvers()
+    with initialize_config_dir(str(Path(directory).absolute()), version_base=None):
+        config: DictConfig = compose(name, [*words, f"hydra.searchpath=[{paths}]"])
+    return config
+
+
+def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConfig:
+    """The config of a command line: options of ours, and Hydra overrides.
+
+        --config-dir DIR, --config-name NAME    the config file
+        --task TASK                             the variables of run_rl.sh, for these tasks
+        --launcher sft                          the variables of run_sft.sh
+
+    Args:
+        program: which lists the keys with `--cfg`.
+
+    Raises:
+        BadConfig: an unknown key, a malformed override, a missing value, a key of an endpoint among the words.
+        SoulError: a variable that cannot be.
+    """
+    refuse_secrets(overrides)
+    options, words = _options(overrides)
+    check_words(words, program)
+    if "--task" in options:
+        words = [*rl_words(options["--task"], os.environ), *words]
+    if options.get("--launcher") == "sft":
+        words = [*sft_words(os.environ), *words]
+    directory, name = options.get("--config-dir", str(CONFIG_DIR)), options.get("--config-name", "trainer")
+    if not Path(directory).is_dir():
+        raise BadConfig(f"--config-dir={directory}: there is no such folder.")
+    if not (Path(directory) / f"{name}.yaml").is_file():
+        raise BadConfig(f"--config-name={name}: there is no file {name}.yaml in {directory}.")
+    try:
+        config = compose_config(directory, name, words)
+        OmegaConf.resolve(config)
+    except (HydraException, OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
+        references = [word for word in words if "${" in word]
+        where = (
+            f" The references are in: {' '.join(references)}." if "nterpolation" in str(error) and references else ""
+        )
+        raise BadConfig(f"{_one_paragraph(error)}{where} All keys are listed by: python {program} --cfg") from error
+    if "gateway" in config:
+        raise BadConfig("gateway is what the launcher makes of judge, feedback, partner and environment: set those.")
+    return config
+
+
+_OPTIONS = ("--config-dir", "--config-name", "--task", "--launcher")
+
+
+def _options(overrides: list[str]) -> tuple[dict[str, str], list[str]]:
+    """The options, each with the word after it, and the other words."""
+    options: dict[str, str] = {}
+    words: list[str] = []
+    arguments = iter(overrides)
+    for word in arguments:
+        if word not in _OPTIONS:
+            words.append(word)
+        elif not (value := next(arguments, "")):
+            raise BadConfig(f"{word} needs a value after it.")
+        else:
+            options[word] = value
+    return options, words
+
+
+def _one_paragraph(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "The config cannot be built: a value refers to itself (${...})."
+    text = " ".join(str(error).split())
+    key = getattr(error, "full_key", None)
+    text = f"{key}: {text}" if key and key not in text else text
+    cause = " ".join(str(error.__cause__).split()) if error.__cause__ else ""
+    return f"The config cannot be built: {text} {cause if cause not in text else ''}".rstrip()
+
+
+@cache
+def default_config(platform: str) -> DictConfig:
+    """The trainer's config without any override, unresolved. Do not change it: every caller gets the same one."""
+    return compose_config(str(CONFIG_DIR), "trainer", [f"platform={platform}"])
+
+
+def package_dir(name: str) -> Path:
+    """Where a package lies; it is not imported (importing verl takes ten seconds)."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise BadConfig(f"{name} is not installed in this environment: run bash scripts/env.")
+    return Path(list(spec.submodule_search_locations)[0])
+
+
+def _register_resolvers() -> None:
+    """`${plus:1,2}` adds; `${installed:package,file}` is the path of a file that a package ships."""
+    OmegaConf.register_new_resolver("plus", lambda *numbers: sum(map(int, numbers)), replace=True)
+    OmegaConf.register_new_resolver("installed", lambda package, file: str(package_dir(package) / file), replace=True)

@@ -1,0 +1,194 @@
+"""verl's agent loop <-> agents/: one call is one session of a row (design section 5).
+
+It plays the session with the one driver and hands verl one output per training sequence. verl copies the last output's
+reward over all outputs of a session and knows nothing of kinds: each output carries its own record in
+`extra_fields["ditto"]`, which `trainer.py` reads. It never raises for what happens inside a session: verl would
+throw the whole prompt group away and pad the hole in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+
+from ditto.judging import limits as judge_limits
+from ditto.objectives.spec import Kind
+from ditto.rollout.token_seat import TokenSeat, TokenSequence
+from ditto.rows.dataset import restore_row
+from ditto.settings import Settings
+from soul import tasks
+from soul.cli import logs
+from soul.judge import Gateway, GatewaySettings
+from soul.policy import Players
+from soul.session import Attempt, Context, Session, run_session
+
+
+@dataclass(frozen=True)
+class SequenceRecord:
+    """What the trainer must know of a sequence; travels with it through the queue.
+
+    Attributes:
+        kind: draft, refined_base or refined_feedback; "none" for a session that gave nothing to train.
+        prompt: id of the prompt's group.
+        session: id of the session.
+        episode: id of the episode: sequences of one episode share its reward.
+        reward: the episode's reward; 0.0 where `valid` is false.
+        valid: whether the sequence is trained and counted.
+        turns: messages of the seat's dialogue.
+    """
+
+    kind: Kind | str
+    prompt: str
+    session: str
+    episode: str
+    reward: float
+    valid: bool
+    turns: int = 0
+
+
+@cache
+def _gateway(settings_json: str, cache_dir: str) -> asyncio.Task[Gateway]:
+    """One gateway per worker process, for all to await; limits and keys are the run's."""
+
+    async def connect() -> Gateway:
+        logs.set_up()  # once in each worker: what calls wait for is logged here
+        settings = GatewaySettings.model_validate_json(settings_json)
+        await judge_limits.take_variables(settings)
+        return Gateway.connect(settings, judge_limits.port(), Path(cache_dir))
+
+    return asyncio.create_task(connect())
+
+
+class SoulAgentLoop(AgentLoopBase):
+    """Registered as `soul` in agents/soul/agents.yaml."""
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
+        """Play one session of a row.
+
+        Args:
+            sampling_params: verl's, those of validation at validation.
+            kwargs: the dataset's fields, and `uid`, `session_id`, `global_steps` of verl.
+
+        Returns:
+            At least one output. At validation exactly one.
+        """
+        settings = Settings.of(self.config)
+        tasks.configure(settings.tasks)
+        task_row = restore_row(kwargs["data_source"], kwargs["row"])
+        step = int(kwargs["global_steps"])
+        validate = kwargs["split"] == "val"
+        seats: list[tuple[Context, TokenSeat]] = []
+        sampling = {k: v for k, v in sampling_params.items() if k != "max_tokens"}
+
+        def new_players(context: Context) -> Players:
+            def new_seat(_name: str) -> TokenSeat:
+                limit = self.rollout_config.prompt_length
+                if context == "feedback":
+                    limit += self.config.data.max_feedback_length
+                seat = TokenSeat(self, sampling, limit, self.rollout_config.response_length)
+                seats.append((context, seat))
+                return seat
+
+            return Players(new_seat)
+
+        session = await run_session(
+            task_row.task,
+            task_row.row,
+            new_players,
+            await _gateway(settings.gateway.model_dump_json(), str(settings.cache_dir)),
+            settings.refine,
+            step=step,
+            refine=settings.objective.refines and not validate,
+        )
+        return list(_Outputs(session, kwargs, settings, self.tokenizer.eos_token_id).build(validate, task_row.where))
+
+
+def _trained(attempt: Attempt) -> Iterator[TokenSequence]:
+    """The sequences of an episode, seat by seat."""
+    for seat in attempt.players.seats.values():
+        assert isinstance(seat, TokenSeat)
+        yield from seat.sequences
+
+
+class _Outputs:
+    """Turn a session into verl's outputs, one per sequence."""
+
+    def __init__(self, session: Session, kwargs: dict[str, Any], settings: Settings, filler: int) -> None:
+        self.session = session
+        self.prompt = str(kwargs["uid"])
+        self.id = f"{kwargs['uid']}_{kwargs['session_id']}"
+        self.step = int(kwargs["global_steps"])
+        self.kinds = settings.objective.kinds
+        self.filler = filler
+
+    def build(self, validate: bool, where: str) -> Iterator[AgentLoopOutput]:
+        outputs = [self._output(*item) for item in self._sequences(("draft",) if validate else self.kinds)]
+        if not outputs:
+            outputs = [self._nothing()]
+        if validate:
+            outputs = outputs[-1:]
+        version = max(output.extra_fields["max_global_steps"] for output in outputs)
+        trace = self.session.to_json() | {"where": where, "session": self.id, "model_version": version}
+        trace["out_of_tokens"] = self._out_of_tokens()
+        # The trace line goes with the first output; verl reads reward_extra_info of the last one.
+        outputs[0].extra_fields["trace"] = json.dumps(trace, ensure_ascii=False)
+        info = {"trace": outputs[0].extra_fields["trace"]} if validate else {}
+        for output in outputs:
+            output.extra_fields["reward_extra_info"] = info
+        yield from outputs
+
+    def _out_of_tokens(self) -> dict[str, int]:
+        """Sequences of either episode whose seat had to fall silent."""
+        attempts = {"draft": self.session.draft, "refined": self.session.refined}
+        return {name: sum(s.full for s in _trained(attempt)) for name, attempt in attempts.items() if attempt}
+
+    def _sequences(self, kinds: tuple[Kind, ...]) -> Iterator[tuple[Kind, str, Attempt, TokenSequence]]:
+        for kind in kinds:
+            name = "draft" if kind == "draft" else "refined"
+            attempt = self.session.draft if kind == "draft" else self.session.refined
+            if attempt is None or not attempt.valid:
+                continue
+            for sequence in _trained(attempt):
+                yield kind, f"{self.id}_{name}", attempt, sequence
+
+    def _output(self, kind: Kind, episode: str, attempt: Attempt, sequence: TokenSequence) -> AgentLoopOutput:
+        assert attempt.verdict is not None
+        reward, turns = attempt.verdict.reward, 2 * sequence.turns
+        record = SequenceRecord(kind, self.prompt, self.id, episode, reward, valid=True, turns=turns)
+        prompt = sequence.prompt_ids if kind == "refined_feedback" else sequence.base_prompt_ids
+        low, high = sequence.versions or (self.step - 1, self.step - 1)
+        return AgentLoopOutput(
+            prompt_ids=list(prompt),
+            response_ids=list(sequence.response_ids),
+            response_mask=list(sequence.response_mask),
+            response_logprobs=list(sequence.response_logprobs),
+            reward_score=reward,
+            num_turns=turns,
+            metrics=AgentLoopMetrics(generate_sequences=attempt.seconds.get("play", 0.0)),
+            extra_fields={"ditto": asdict(record), "min_global_steps": low, "max_global_steps": high},
+        )
+
+    def _nothing(self) -> AgentLoopOutput:
+        """A masked placeholder: the session is counted, nothing of it is trained."""
+        record = SequenceRecord("none", self.prompt, self.id, self.id, 0.0, valid=False)
+        return AgentLoopOutput(
+            prompt_ids=[self.filler],
+            response_ids=[self.filler],
+            response_mask=[0],
+            response_logprobs=[0.0],
+            reward_score=0.0,
+            num_turns=0,
+            metrics=AgentLoopMetrics(),
+            extra_fields={
+                "ditto": asdict(record),
+                "min_global_steps": self.step - 1,
+                "max_global_steps": self.step - 1,
+            },
+        )

@@ -1,0 +1,73 @@
+"""The training and validation set for verl's dataloader: validated task rows, mixed as the config says (`mixture.py`),
+whose prompts fit (`lengths.py`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from torch.utils.data import Dataset
+
+from ditto.rows.lengths import check_lengths
+from ditto.rows.mixture import MixtureSettings
+from soul.rows.task_files import TaskRow, parse_row, read_rows
+
+
+class SoulDataset(Dataset):
+    """Rows of one or several task files, for verl's dataloader (`data.custom_cls`).
+
+    Attributes:
+        split: "train", or "val" for the set that is played without feedback; the trainer sets it.
+    """
+
+    split = "train"
+
+    def __init__(
+        self,
+        data_files: str | Sequence[str],
+        tokenizer: Any,
+        config: DictConfig,
+        processor: Any = None,
+        max_samples: int = -1,
+    ) -> None:
+        files = _as_list(data_files)
+        mixture = MixtureSettings.model_validate(OmegaConf.to_container(config.mixture, resolve=True))
+        # verl builds both sets alike: only the files tell which one this is.
+        mix = mixture.training_rows if files == _as_list(config.train_files) else mixture.validation_rows
+        rows, _ = check_lengths(
+            mix(read_rows(files)),
+            tokenizer,
+            config.max_prompt_length,
+            dict(config.get("apply_chat_template_kwargs") or {}),
+            config.filter_overlong_prompts,
+        )
+        self.rows = rows[:max_samples] if max_samples > 0 else rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, item: int) -> dict[str, Any]:
+        row = self.rows[item]
+        return {
+            "data_source": row.task.name,
+            "raw_prompt": row.task.prompt(row.row),
+            # One JSON string: a struct would be unified over tasks and come back with nulls.
+            "row": json.dumps({"file": row.file, "number": row.number, "record": row.row.model_dump(mode="json")}),
+            "index": row.row.index,
+            "split": self.split,
+            "reward_model": {"style": "soul"},  # verl's validation reads this field
+            "dummy_tensor": torch.tensor([0], dtype=torch.uint8),  # verl wants one tensor per row
+        }
+
+
+def _as_list(files: str | Sequence[str]) -> list[str]:
+    return list(files) if isinstance(files, list | tuple | ListConfig) else [str(files)]
+
+
+def restore_row(data_source: str, packed: str) -> TaskRow:
+    """The row that `SoulDataset` packed."""
+    fields = json.loads(packed)
+    return parse_row(data_source, fields["record"], fields["file"], fields["number"])

@@ -1,0 +1,84 @@
+"""A run's checkpoints as its trainer writes them: completed beside, and published when the step is recorded.
+
+verl saves in the middle of a step, before the weight sync, the validation and the step's metrics. The checkpoint then
+waits in the partial folder; it is published once the metrics are written. So a published step always has its metrics,
+and a kill in between repeats the step.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from omegaconf import DictConfig, open_dict
+
+from ditto.run import checkpoint, checkpoint_space, manifest
+from ditto.run.export import export_model
+
+logger = logging.getLogger(__name__)
+
+
+class CheckpointWriter:
+    """Writes and publishes the checkpoints of one run.
+
+    Args:
+        config: the run's. verl's save reads the target folder from it.
+        phase: names a phase of the run to the watchdog while it lasts.
+
+    Attributes:
+        written_step: the last step with a complete checkpoint, published or not; None before the first one.
+        seconds: what writing it took.
+    """
+
+    def __init__(self, config: DictConfig, phase: Callable[[str], AbstractContextManager[None]]) -> None:
+        self.config, self.phase = config, phase
+        self.root = Path(config.trainer.default_local_dir).absolute()
+        self.written_step: int | None = None
+        self.seconds = 0.0
+        self._published_step: int | None = None
+
+    def write(self, step: int, save: Callable[[], None]) -> None:
+        """Write a complete checkpoint into the partial folder.
+
+        Args:
+            save: verl's own, which writes to trainer.default_local_dir.
+
+        Raises:
+            OutOfSpace: nothing of the checkpoint is left, and the earlier ones are whole.
+        """
+        start = time.perf_counter()
+        model = self.config.actor_rollout_ref.model
+        base = str(model.path)
+        with self.phase("checkpoint"), checkpoint_space.room(self.root, base, lora=model.lora_rank > 0):
+            with self._target(checkpoint.partial_dir(self.root)):
+                save()
+            export_model(self.root / checkpoint.PARTIAL / f"global_step_{step}", base)
+        self.written_step, self.seconds = step, time.perf_counter() - start
+        logger.info("The checkpoint of step %d is written (%.1f s)", step, self.seconds)
+
+    def publish(self) -> None:
+        """Publish the checkpoint that waits, if there is one, and remove the oldest beyond the limit."""
+        if self.written_step is None or self.written_step == self._published_step:
+            return
+        start = time.perf_counter()
+        with self.phase("checkpoint"):
+            folder = checkpoint.publish(self.root, self.written_step)
+            self._published_step = self.written_step
+            checkpoint.prune(self.root, self.config.trainer.max_actor_ckpt_to_keep)
+        gigabytes, seconds = manifest.total_bytes(folder) / 1e9, time.perf_counter() - start
+        logger.info("Checkpoint %s is published (%.2f GB, %.1f s)", folder, gigabytes, seconds)
+
+    @contextmanager
+    def _target(self, folder: Path) -> Iterator[None]:
+        trainer = self.config.trainer
+        final, keep = trainer.default_local_dir, trainer.max_actor_ckpt_to_keep
+        with open_dict(self.config):
+            # Pruning is ours too: verl would look for older checkpoints under the partial folder.
+            trainer.default_local_dir, trainer.max_actor_ckpt_to_keep = str(folder), None
+            try:
+                yield
+            finally:
+                trainer.default_local_dir, trainer.max_actor_ckpt_to_keep = final, keep

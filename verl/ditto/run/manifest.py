@@ -1,0 +1,110 @@
+"""The list of a checkpoint's files, by which a later start sees whether it is whole.
+
+    global_step_7/manifest.json    {"schema": 1, "files": {"actor/optim_world_size_1_rank_0.pt": {"bytes": 4096}, ...}}
+
+Small files carry a hash (SHA-256), large ones their size alone: hashing the shards of a large model takes minutes. The
+manifest is written last, before the checkpoint is published.
+
+Checkpoints of before the manifest have none. They count as whole where their shards are there for every rank, and every
+file of tensors ends where its own header says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from soul.errors import SoulError
+
+logger = logging.getLogger(__name__)
+
+FILE = "manifest.json"
+SCHEMA = 1
+HASHED_BYTES = 16 * 2**20  # files up to this size are hashed
+_SHARD = re.compile(r"(?P<part>.+)_world_size_(?P<ranks>\d+)_rank_\d+\.pt")
+
+
+class DamagedCheckpoint(SoulError):
+    """A checkpoint is not what was written."""
+
+
+def write(folder: Path) -> None:
+    """Write the manifest of a complete checkpoint, as its last file."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE)
+    entries = {path.relative_to(folder).as_posix(): _entry(path) for path in files}
+    (folder / FILE).write_text(json.dumps({"schema": SCHEMA, "files": entries}, indent=1), encoding="utf-8")
+
+
+def check(folder: Path) -> None:
+    """Compare a checkpoint with its manifest.
+
+    Raises:
+        DamagedCheckpoint: the first file that is missing, or has another size or hash.
+    """
+    path = folder / FILE
+    if not path.exists():
+        _check_shape(folder)
+        logger.warning("%s has no %s (an earlier version wrote it): only the files' shape was checked", folder, FILE)
+        return
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["files"]
+        expected = {str(name): (int(entry["bytes"]), entry.get("sha256")) for name, entry in entries.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedCheckpoint(f"{path} cannot be read ({error})") from None
+    for name, (size, sha256) in expected.items():
+        file = folder / name
+        if not file.is_file():
+            raise DamagedCheckpoint(f"{folder} lacks {name}")
+        actual = file.stat().st_size
+        if actual != size:
+            raise DamagedCheckpoint(f"{file} has {actual:,} bytes instead of {size:,}")
+        if sha256 is not None and _hash(file) != sha256:
+            raise DamagedCheckpoint(f"{file} has another content than was written")
+
+
+def total_bytes(folder: Path) -> int:
+    """The size of a checkpoint, by its manifest."""
+    entries = json.loads((folder / FILE).read_text(encoding="utf-8"))["files"]
+    return sum(int(entry["bytes"]) for entry in entries.values())
+
+
+def _check_shape(folder: Path) -> None:
+    """What can be said of a checkpoint without a manifest: shards of every rank, and no file of tensors is cut short.
+
+    Raises:
+        DamagedCheckpoint: the first file that is missing or incomplete.
+    """
+    shards = {path.name: match for path in (folder / "actor").glob("*.pt") if (match := _SHARD.fullmatch(path.name))}
+    if not shards:
+        raise DamagedCheckpoint(f"{folder} has no {FILE}, and no shards under actor/")
+    for match in shards.values():
+        for rank in range(int(match["ranks"])):
+            name = f"{match['part']}_world_size_{match['ranks']}_rank_{rank}.pt"
+            if name not in shards:
+                raise DamagedCheckpoint(f"{folder} lacks actor/{name}")
+    for file in folder.rglob("*.pt"):
+        if not zipfile.is_zipfile(file):  # what torch.save writes; the end of the file is its table of contents
+            raise DamagedCheckpoint(f"{file} is incomplete ({file.stat().st_size:,} bytes)")
+    for file in folder.rglob("*.safetensors"):
+        try:
+            with safe_open(file, framework="numpy"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise DamagedCheckpoint(f"{file} is incomplete ({error})") from None
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    size = path.stat().st_size
+    return {"bytes": size} | ({"sha256": _hash(path)} if size <= HASHED_BYTES else {})
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,120 @@
+"""The run folder: one JSON line per session, one JSON line of metrics per step.
+
+    <run>/traces/step_000007.jsonl    sessions of training step 7: messages, verdicts, feedback, advantages, timings
+    <run>/traces/val_000005.jsonl     sessions of the validation after step 5
+    <run>/metrics.jsonl               {"step": 7, "ditto/reward_draft": 0.4, ...}
+    <run>/replaced/20261122T161500Z/  what an earlier attempt wrote after the checkpoint that a resume started from
+
+Every file is written in one go and replaced, so each step is there once and whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from soul.errors import SoulError
+from soul.files.whole_file import write_whole
+
+_TRACES = re.compile(r"(?:step|val)_(\d+)(?:\.\d+)?\.jsonl")
+
+
+class BadMetrics(SoulError):
+    """A line of metrics.jsonl cannot be read."""
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text file as a whole: it is there complete, or as it was before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (f"{line}\n" for line in lines))
+
+
+class RunFolder:
+    """Writes what a run leaves for people to read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write_traces(self, split: str, step: int, sessions: Iterable[Mapping[str, Any]], part: int = 0) -> None:
+        """The sessions of a step; split is "step" or "val".
+
+        An asynchronous step may train in several parts; each has a file of its own (`step_000007.1.jsonl`).
+        """
+        name = f"{split}_{step:06d}" + (f".{part}" if part else "")
+        lines = (json.dumps(session, ensure_ascii=False) for session in sessions)
+        write_lines(self.folder / "traces" / f"{name}.jsonl", lines)
+
+    def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Add numbers to the step's line. Lines of later steps go: they belong to what a resumed run does again."""
+        lines = self._metric_lines()
+        known = json.loads(lines[step]) if step in lines else {"step": step}
+        numbers = {key: number for key, value in metrics.items() if (number := _number(value)) is not None}
+        earlier = [line for number, line in lines.items() if number < step]
+        write_lines(self._metrics, [*earlier, json.dumps(known | numbers)])
+
+    def metrics_of(self, step: int) -> dict[str, float]:
+        """A step's numbers; none where it has no line."""
+        line = self._metric_lines().get(step)
+        return json.loads(line) if line else {}
+
+    def rewind(self, step: int) -> Path | None:
+        """Move metrics and traces of all later steps to a folder under `replaced/`.
+
+        A run that resumes after `step` writes them again; those of an earlier attempt must not stand between.
+
+        Returns:
+            The folder; None where there was nothing to move.
+
+        Raises:
+            BadMetrics: a line of metrics.jsonl is not readable.
+        """
+        lines = self._metric_lines()
+        later = {number: line for number, line in lines.items() if number > step}
+        traces = [
+            path
+            for path in sorted((self.folder / "traces").glob("*.jsonl"))
+            if (match := _TRACES.fullmatch(path.name)) and int(match.group(1)) > step
+        ]
+        if not later and not traces:
+            return None
+        target = self.folder / "replaced" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        (target / "traces").mkdir(parents=True, exist_ok=True)
+        if later:
+            write_lines(target / "metrics.jsonl", later.values())
+            write_lines(self._metrics, [line for number, line in lines.items() if number <= step])
+        for path in traces:
+            os.replace(path, target / "traces" / path.name)
+        return target
+
+    @property
+    def _metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    def _metric_lines(self) -> dict[int, str]:
+        """The line of each step, in the file's order."""
+        if not self._metrics.exists():
+            return {}
+        lines: dict[int, str] = {}
+        for number, line in enumerate(self._metrics.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                lines[int(json.loads(line)["step"])] = line
+            except (ValueError, KeyError, TypeError) as error:
+                raise BadMetrics(
+                    f"{self._metrics}, line {number}: this is no line of metrics ({error}). Remove the line, or move "
+                    "the file away; training does not need it."
+                ) from None
+        return lines
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

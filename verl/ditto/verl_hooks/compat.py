@@ -1,0 +1,55 @@
+"""The patches without which verl 0.9.1 and vLLM 0.28 do not run on a CPU. Nothing here is active on a GPU.
+
+1. verl 0.9.1 builds the process-group backend "cpu:gloo,cpu:gloo" on a CPU (verl/utils/distributed.py); torch refuses
+   a device named twice.
+2. verl 0.9.1 builds the forward-only reference model with CPUOffloadPolicy(pin_memory=True); pinning needs an
+   accelerator. Reached with fsdp2 and a separate reference model (use_kl_loss without LoRA).
+3. vLLM's CPU build packs every linear's weight into a oneDNN handle and deletes `layer.weight`
+   (dispatch_cpu_unquantized_gemm), so a weight sync would have nothing to write to.
+
+`tests/ditto/verl_hooks/test_compat.py` fails when one of them is no longer needed.
+"""
+
+import functools
+from typing import Any
+
+
+def patch_for_cpu() -> None:
+    """Apply 1 and 2 in this process; applying twice changes nothing."""
+    import torch.distributed as dist
+    from torch.distributed.fsdp import CPUOffloadPolicy
+
+    if not getattr(dist.init_process_group, "ditto_patched", False):
+        init_process_group = dist.init_process_group
+
+        @functools.wraps(init_process_group)
+        def once_per_device(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
+            return init_process_group("gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *args, **kwargs)
+
+        once_per_device.ditto_patched = True  # type: ignore[attr-defined]
+        dist.init_process_group = once_per_device
+
+    if not getattr(CPUOffloadPolicy.__init__, "ditto_patched", False):
+        init = CPUOffloadPolicy.__init__
+
+        @functools.wraps(init)
+        def unpinned(self: Any, pin_memory: bool = False) -> None:
+            init(self, pin_memory=False)
+
+        unpinned.ditto_patched = True  # type: ignore[attr-defined]
+        CPUOffloadPolicy.__init__ = unpinned
+
+
+def keep_vllm_weights() -> None:
+    """Patch 3, run by vLLM in each of its processes (entry-point group `vllm.general_plugins`)."""
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return
+    import torch
+    import vllm.model_executor.layers.utils as layers
+
+    def dispatch_cpu_unquantized_gemm(layer: Any, remove_weight: bool) -> None:
+        layer.cpu_linear = torch.nn.functional.linear
+
+    layers.dispatch_cpu_unquantized_gemm = dispatch_cpu_unquantized_gemm

@@ -1,0 +1,50 @@
+"""The config as workers get it: nothing in it is left for another environment or working directory to decide.
+
+A worker of a Ray cluster that runs already has the environment and the working directory of `ray start`. So the driver
+resolves the judge gateway once, with its own environment, and makes paths absolute. Keys are not in the config: see
+`judge_limits.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from ditto.settings import Settings
+from soul.judge import ROLES
+
+_NEW_FOLDER = re.compile(r"(^|_)dir$|^save_path$")  # keys of folders that a run makes
+_PATH = re.compile(r"(^|_)(path|files?)$")  # keys of what may be a path, a hub id or a module
+
+
+def settle(config: DictConfig) -> None:
+    """Write `gateway` in place of the sections of the roles, and absolute paths in place of relative ones."""
+    gateway = Settings.of(config).gateway.resolved()
+    with open_dict(config):
+        for role in ROLES:
+            config.pop(role, None)
+        config.gateway = gateway.model_dump(mode="json")
+    plain = OmegaConf.to_container(config, resolve=True)
+    for key, path in _relative_paths(plain):
+        OmegaConf.update(config, key, path)
+
+
+def _relative_paths(node: Any, key: str = "", name: str = "") -> list[tuple[str, str]]:
+    """Dotted key and absolute path of every relative one at or below this node."""
+    if isinstance(node, dict):
+        return [
+            item
+            for child, value in node.items()
+            for item in _relative_paths(value, f"{key}.{child}" if key else str(child), str(child))
+        ]
+    if isinstance(node, list):
+        return [item for i, value in enumerate(node) for item in _relative_paths(value, f"{key}[{i}]", name)]
+    if not isinstance(node, str) or not node or node.startswith(("/", "~")) or "://" in node:
+        return []
+    if _NEW_FOLDER.search(name) or (_PATH.search(name) and Path(node).exists()):
+        return [(key, os.path.abspath(node))]
+    return []
