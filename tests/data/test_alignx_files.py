@@ -7,7 +7,7 @@ import pytest
 
 from data import alignx
 from soul.tasks.alignx import AlignX
-from tests.agents.samples import DATA
+from tests.soul.samples import DATA
 
 SOURCES = sorted((DATA / "alignx").glob("*.json"))
 needs_records = pytest.mark.skipif(not SOURCES, reason=f"no benchmark records in {DATA / 'alignx'} (SOUL_DATA_SOURCES)")

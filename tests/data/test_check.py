@@ -12,7 +12,7 @@ from data.paratomi import build as build_paratomi
 from data.rows import write_rows
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import parse_row, read_rows
-from tests.agents.samples import DATA
+from tests.soul.samples import DATA
 
 HALL = {"story": "1 Mia and Tom entered the hall.", "choices": "A. box, B. crate", "correct_answer": "box"}
 DEN = {**HALL, "story": "1 Mia and Tom entered the den."}

@@ -10,8 +10,8 @@ import pytest
 from data import fantom, fantom_json
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, parse_row, read_rows
-from tests.agents.samples import tagged, verdict_of
 from tests.data.fantom_official import entries, entry
+from tests.soul.samples import tagged, verdict_of
 
 KINDS = {
     "tom:belief:inaccessible:multiple-choice": 2,

@@ -9,8 +9,8 @@ import pytest
 
 from data import lifechoices
 from soul.tasks.lifechoices import LifeChoices
-from tests.agents.samples import DATA
 from tests.mistakes.mistake import error_of
+from tests.soul.samples import DATA
 
 SOURCES = [DATA / "lifechoices" / name for name in ("motivation_dataset.json", "truth_persona_summary.json")]
 needs_records = pytest.mark.skipif(

@@ -9,8 +9,8 @@ import pytest
 from data import mirrorbench
 from soul.metrics.lexical import human_norms, lexis
 from soul.tasks.mirrorbench import DEVIATION, HUMANS, MirrorBench, MirrorBenchRow
-from tests.agents.samples import DATA
 from tests.mistakes.mistake import error_of
+from tests.soul.samples import DATA
 
 FILES = sorted((DATA / "mirrorbench").glob("*_mirror.jsonl"))
 needs_records = pytest.mark.skipif(not FILES, reason=f"no benchmark records at {DATA / 'mirrorbench'}")

@@ -9,7 +9,7 @@ from data import mistakes
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 from soul.tasks.mistakes import Mistakes
-from tests.agents.samples import DATA
+from tests.soul.samples import DATA
 
 SOURCES = [DATA / "mistakes" / name for name in ("eedi_train_sample.csv", "eedi_misconception_mapping_sample.csv")]
 needs_records = pytest.mark.skipif(

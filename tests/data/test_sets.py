@@ -13,8 +13,8 @@ from data.sources import BUILDS, Form
 from soul import tasks
 from soul.evaluate.run.drawing import drawing_order
 from soul.rows.task_files import read_rows
-from tests.agents.samples import DATA
 from tests.published import publish
+from tests.soul.samples import DATA
 
 needs_records = pytest.mark.skipif(not DATA.is_dir(), reason=f"no benchmark records in {DATA} (SOUL_DATA_SOURCES)")
 

@@ -8,7 +8,7 @@ import pytest
 
 from data import social_r1
 from soul.tasks.social_r1 import SocialR1
-from tests.agents.samples import DATA
+from tests.soul.samples import DATA
 
 SOURCES = sorted((DATA / "social_r1").glob("*.jsonl"))
 needs_records = pytest.mark.skipif(

@@ -8,7 +8,7 @@ import pytest
 from data import twinvoice
 from data.twinvoice import blank_out, tells
 from soul.tasks.twinvoice import TwinVoice
-from tests.agents.samples import DATA
+from tests.soul.samples import DATA
 
 SOURCES = [DATA / "twinvoice" / f"dimension_3_{part}.jsonl" for part in ("choices", "profiles")]
 needs_records = pytest.mark.skipif(

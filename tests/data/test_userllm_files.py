@@ -15,8 +15,8 @@ import pytest
 from data import userllm
 from data.prism import read_openings
 from soul.tasks.userllm import UserLLM, UserLLMRow, choices_mentioned
-from tests.agents.samples import DATA
 from tests.mistakes.mistake import error_of
+from tests.soul.samples import DATA
 
 FOLDER = DATA / "userllm"
 FILES = sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("*.csv")])

@@ -19,7 +19,7 @@ from data import intents, userllm
 from soul.metrics.lexical import content_words, words
 from soul.tasks.userllm import intent_overlap
 from soul.testing import FakeOpenAI, Hang, Json, ServerError, Unauthorized
-from tests.agents.tasks.userllm_people import INTENTS, TABLE, openings
+from tests.soul.tasks.userllm_people import INTENTS, TABLE, openings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXED = "Gain insight into an everyday subject."

@@ -17,9 +17,9 @@ import pytest
 from soul import examples, tasks
 from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI
-from tests.agents.add_a_task import install
 from tests.e2e import every_task
 from tests.e2e.run import processes_of
+from tests.soul.add_a_task import install
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from ditto.launching.compose import load_config
 from recipe.demo.tiny_model import build
-from tests.ditto.test_configs import ROOT, SHIPPED
+from tests.ditto.config_checks.test_configs import ROOT, SHIPPED
 from tests.e2e.test_sft import vision_language_model
 
 WORDS = ["a word or two", "of which the tokenizer is made"] * 8

@@ -12,8 +12,8 @@ import pytest
 
 from sft.distill.sampling import SOURCES
 from soul.examples.__main__ import write
-from tests.agents.evaluate.finished_run import finished_run
-from tests.agents.evaluate.finished_samples import sample
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import sample
 
 DAMAGES = {  # name of a run -> the file that is damaged in it, and what it holds then; None: it is missing
     "run_without_chosen": ("chosen.json", None),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from soul.testing.contract import CHECKS
-from tests.agents.add_a_task import files, install
+from tests.soul.add_a_task import files, install
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.gpu_attention import measure
 from ditto.model import attention
-from tests.ditto.model.varlen_reference import Kernel
+from tests.ditto.model.varlen_reference import Kernel, kernel  # noqa: F401  (a fixture)
 
 LENGTHS = (5, 1, 9, 3)
 BORDERS = [0, 5, 6, 15, 18]

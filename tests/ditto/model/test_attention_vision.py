@@ -17,7 +17,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from ditto.model import attention
-from tests.ditto.model.varlen_reference import Kernel
+from tests.ditto.model.varlen_reference import Kernel, kernel  # noqa: F401  (a fixture)
 from tests.ditto.verl_hooks.verl_patches import undone_afterwards
 
 IMAGE, VIDEO, START, END = 60, 61, 62, 63

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.split import Corpus, open_corpus
-from tests.sft.templates import tokenizer_with
+from tests.sft.encode.templates import tokenizer_with
 
 
 def row(number: int, source: str = "mine", turns: int = 2) -> dict[str, Any]:

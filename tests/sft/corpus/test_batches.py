@@ -17,7 +17,7 @@ from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from sft.corpus.batches import StepBatches, ValidationBatches
 from sft.corpus.split import Corpus
 from soul.errors import BadSettings
-from tests.sft.corpora import opened, row, write
+from tests.sft.corpus.corpora import opened, row, write
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sft.corpus import index as row_index
 from sft.corpus.index import BadShard, Shard, read_index
-from sft.corpus.split import index as row_index
-from tests.sft.corpora import row, write
+from tests.sft.corpus.corpora import row, write
 
 
 @pytest.fixture

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sft.corpus import tokenize as tokenising
 from sft.corpus.index import BadShard, Shard
 from sft.corpus.sources import BadSources
 from sft.corpus.split import open_corpus
-from sft.corpus.split import tokenize as tokenising
 from sft.corpus.tokenize import Unit, units
 from sft.encode.conversation import BadConversation
 from sft.encode.lengths import TooLong
 from sft.encode.rendering import TemplateFailure, encode
 from sft.encode.row_encoder import EmptyCorpus
-from tests.sft.corpora import opened, row, settings, texts, write
-from tests.sft.templates import tokenizer_with
+from tests.sft.corpus.corpora import opened, row, settings, texts, write
+from tests.sft.encode.templates import tokenizer_with
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -123,7 +123,7 @@ import os, signal
 from pathlib import Path
 from sft import tokenising
 from sft.corpus.store import SequenceWriter
-from tests.sft.corpora import opened
+from tests.sft.corpus.corpora import opened
 tokenising.UNIT_ROWS = 10
 real, written = SequenceWriter.add, []
 def add(self, *args):
@@ -156,7 +156,7 @@ def slow(*args):
     time.sleep(0.3)
     real(*args)
 if __name__ == "__main__":  # the pool's processes need the lines above alone
-    from tests.sft.corpora import opened, texts
+    from tests.sft.corpus.corpora import opened, texts
     tokenising._encode_unit = slow
     (folder / f"ready_{{sys.argv[1]}}").touch()
     while len(list(folder.glob("ready_*"))) < 2:

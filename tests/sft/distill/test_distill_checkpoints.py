@@ -8,7 +8,7 @@ import pytest
 from sft.distill.__main__ import main
 from soul import examples
 from soul.examples.__main__ import write
-from tests.agents.evaluate.vllm_replaced import install, model, write_weights
+from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from sft.encode.rendering import ChatEncoder, TemplateFailure, encode
 from sft.encode.sequence import EncodedSequence
-from tests.sft.templates import TEMPLATES, tokenizer_with
+from tests.sft.encode.templates import TEMPLATES, tokenizer_with
 
 Turns = list[dict[str, Any]]
 

@@ -14,7 +14,7 @@ from recipe.demo import tiny_model
 from sft.launch import main
 from sft.run import ranks
 from soul.files.folder_lock import FolderLock
-from tests.sft.corpora import write
+from tests.sft.corpus.corpora import write
 
 
 @pytest.fixture(scope="module")

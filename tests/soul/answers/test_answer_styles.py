@@ -10,7 +10,7 @@ import pytest
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter
 from soul.answers.thinking import without_thinking
-from tests.agents.answer_styles import LETTERS, OPTIONS, PLACES, THOUGHTS, WHOLE, WORDS
+from tests.soul.answers.answer_styles import LETTERS, OPTIONS, PLACES, THOUGHTS, WHOLE, WORDS
 
 
 def test_there_are_enough_styles():

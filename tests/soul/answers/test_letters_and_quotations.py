@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from soul.rows.leaks import WITHHELD, redact
 from soul.rows.quotations import Choices
-from tests.agents.leaking_critiques import LEAKS, NEUTRAL
+from tests.soul.rows.leaking_critiques import LEAKS, NEUTRAL
 
 OPTIONS = {
     "A": "She waits at the door until her brother comes home.",

@@ -15,9 +15,9 @@ from soul.policy import OpenAISeat
 from soul.rows.task_files import parse_row
 from soul.testing import FakeOpenAI, Text
 from soul.testing.replies import Answer, ChatRequest, Reply
-from tests.agents.tasks.one_turn_samples import SAMPLES as OTHERS
 from tests.soul.samples import SAMPLES as TOM
 from tests.soul.samples import verdict_of
+from tests.soul.tasks.one_turn_samples import SAMPLES as OTHERS
 
 RECORDS = {name: (sample.task, sample.record, sample.right[0]) for name, sample in TOM.items()} | {
     name: (sample.task.name, sample.record, sample.right[0]) for name, sample in OTHERS.items()

@@ -11,7 +11,7 @@ from soul.cli.redaction import PLACEHOLDERS, redact, redact_guessing, secret_par
 from soul.errors import BadKey, BadSettings, JudgeFailure, MissingKey
 from soul.judge import Endpoint, GatewaySettings, Judge
 from soul.testing import FakeOpenAI, Unauthorized
-from tests.agents.served_judge import GOOD, ask
+from tests.soul.judge.served_judge import GOOD, ask
 
 KEY = "sk-sentinel-0123456789abcdef"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.agents.evaluate.browser_pages import chromium
+from tests.soul.evaluate.report.browser_pages import chromium
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
-from tests.agents.evaluate.vllm_replaced import install, model, write_weights
+from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = sys.executable  # which the fixture hides

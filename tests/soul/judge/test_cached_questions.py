@@ -165,7 +165,7 @@ import asyncio, sys
 from pathlib import Path
 from soul.judge import Endpoint, Judge
 from soul.judge.cache import Cache
-from tests.agents.judge.test_cached_questions import Score
+from tests.soul.judge.test_cached_questions import Score
 
 async def main():
     judge = Judge.connect(Endpoint(model="fake", base_url=sys.argv[1], api_key_env=None, structured="json_schema"))

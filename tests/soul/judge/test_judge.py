@@ -35,7 +35,7 @@ from soul.testing import (
     WrongSchema,
     fake_judge,
 )
-from tests.agents.served_judge import FAULTS, GOOD, ask, served
+from tests.soul.judge.served_judge import FAULTS, GOOD, ask, served
 
 
 class Score(BaseModel):

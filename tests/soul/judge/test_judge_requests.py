@@ -12,7 +12,7 @@ from soul.errors import JudgeFailure, MissingKey
 from soul.judge import Endpoint, Judge
 from soul.one_turn import Critique
 from soul.testing import FakeOpenAI, Hang, Json, NotFound
-from tests.agents.served_judge import FAULTS, GOOD, ask, served
+from tests.soul.judge.served_judge import FAULTS, GOOD, ask, served
 
 KEY = "sk-sentinel-0123456789abcdef"
 

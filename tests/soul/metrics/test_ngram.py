@@ -13,7 +13,7 @@ from rouge import Rouge
 
 from soul.metrics import ngram
 from soul.metrics.ngram import bleu, rouge_l
-from tests.agents.samples import source
+from tests.soul.samples import source
 
 PIECES = st.sampled_from([*"a b c d A".split(), "a,", ".", "..", "\n", "b."])
 texts = st.lists(PIECES, max_size=14).map(" ".join)

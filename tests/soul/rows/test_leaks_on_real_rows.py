@@ -17,7 +17,7 @@ import pytest
 from soul.one_turn import LetterTask, parse_options
 from soul.rows.leaks import WITHHELD, redact
 from soul.rows.task_files import read_rows
-from tests.agents.leaking_critiques import LEAKS, NEUTRAL
+from tests.soul.rows.leaking_critiques import LEAKS, NEUTRAL
 from tests.soul.samples import DATA
 
 # Of each task, drawn with a seed. SOUL_LEAK_ROWS=100000 tries all.

@@ -9,7 +9,7 @@ import pytest
 from soul import examples, tasks
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import TaskRow, parse_row
-from tests.agents.samples import FANTOM_CHOICE, HITOM, PARATOMI
+from tests.soul.samples import FANTOM_CHOICE, HITOM, PARATOMI
 
 LINE = "Ann: I have kept bees behind the barn for so long that I forget how many hives there are."
 OTHER = "Bob: My brother paints the boats of the whole village, and nobody has ever paid him for one."

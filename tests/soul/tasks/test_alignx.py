@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from soul.rows.leaks import redact
 from soul.tasks.alignx import AlignX, AlignXArbitrary, AlignXDemo, AlignXHistory16, AlignXPair, AlignXRow, AlignXUGC
-from tests.agents.tasks.one_turn_samples import ALIGNX, tagged, verdict_of
+from tests.soul.tasks.one_turn_samples import ALIGNX, tagged, verdict_of
 
 TASK = AlignX()
 VARIANTS = (TASK, AlignXDemo(), AlignXPair(), AlignXUGC(), AlignXArbitrary(), AlignXHistory16())

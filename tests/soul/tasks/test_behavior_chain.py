@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from soul.tasks.behavior_chain import BehaviorChain, BehaviorChainRow
-from tests.agents.tasks.one_turn_samples import BEHAVIOR_CHAIN, verdict_of
+from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, verdict_of
 
 TASK = BehaviorChain()
 RAW = json.loads(BEHAVIOR_CHAIN["raw"])

@@ -20,7 +20,7 @@ from soul.tasks.coser import MAX_ROUNDS, CoSER
 from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
 from soul.tasks.coser_stage import END, ENVIRONMENT, OPENING, Line
 from soul.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_judge
-from tests.agents.tasks.coser_scenes import (
+from tests.soul.tasks.coser_scenes import (
     CAST,
     CIRCUMSTANCE,
     FLAWLESS,

@@ -25,8 +25,8 @@ from soul.tasks.coser_stage import (
     without_thoughts,
 )
 from soul.testing import FakeOpenAI, Refusal, fake_judge
-from tests.agents.samples import source
-from tests.agents.tasks.coser_scenes import (
+from tests.soul.samples import source
+from tests.soul.tasks.coser_scenes import (
     CAST,
     LESSON,
     PIECES,

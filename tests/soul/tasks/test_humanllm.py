@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from soul.rows.leaks import redact
 from soul.tasks.humanllm import HumanLLM, HumanLLMRow, without_candidates
-from tests.agents.tasks.one_turn_samples import HUMANLLM, tagged, verdict_of
+from tests.soul.tasks.one_turn_samples import HUMANLLM, tagged, verdict_of
 
 TASK = HumanLLM()
 LETTERS = "ABCDEFGHIJKLMNOPQRST"

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from soul.tasks.lifechoices import LifeChoices, LifeChoicesRow
-from tests.agents.tasks.one_turn_samples import LIFECHOICES, tagged, verdict_of
+from tests.soul.tasks.one_turn_samples import LIFECHOICES, tagged, verdict_of
 
 TASK = LifeChoices()
 NESTED = LIFECHOICES["Multiple Choice Question"]

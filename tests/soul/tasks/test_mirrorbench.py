@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from soul.tasks.mirrorbench import BEGUN, OPENING, SILENCE, MirrorBench, conversation
 from soul.testing import FakeOpenAI, Text, fake_gateway
-from tests.agents.tasks.mirrorbench_talks import ASKED_FIRST, CHEAP, LESSON, RECORD, SIMULATED, TASK, play, row_of
+from tests.soul.tasks.mirrorbench_talks import ASKED_FIRST, CHEAP, LESSON, RECORD, SIMULATED, TASK, play, row_of
 
 # --- rows
 

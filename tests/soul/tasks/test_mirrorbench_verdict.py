@@ -31,8 +31,8 @@ from soul.tasks.mirrorbench import (
 )
 from soul.tasks.mirrorbench_judges import RubricAndReason, rubric_and_reason, simulated_slot
 from soul.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_gateway, fake_judge, scripted_players
-from tests.agents.samples import DATA
-from tests.agents.tasks.mirrorbench_talks import LESSON, SIMULATED, TASK, Same, panel, play, row_of, speaker, verdict_of
+from tests.soul.samples import DATA
+from tests.soul.tasks.mirrorbench_talks import LESSON, SIMULATED, TASK, Same, panel, play, row_of, speaker, verdict_of
 
 # --- the verdict
 

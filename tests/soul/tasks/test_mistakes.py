@@ -6,8 +6,8 @@ from pydantic import ValidationError
 from soul.rows.leaks import redact
 from soul.rows.task_files import parse_row
 from soul.tasks.mistakes import Mistakes, MistakesRow
-from tests.agents.samples import episode_of
-from tests.agents.tasks.one_turn_samples import MISTAKES, tagged, verdict_of
+from tests.soul.samples import episode_of
+from tests.soul.tasks.one_turn_samples import MISTAKES, tagged, verdict_of
 
 TASK = Mistakes()
 

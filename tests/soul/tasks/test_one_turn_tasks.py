@@ -19,7 +19,7 @@ from soul.rows.truncation import MARK, fit
 from soul.session import RefineSettings, run_session
 from soul.task import Scored, Verdict
 from soul.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_gateway, fake_judge, scripted_players
-from tests.agents.tasks.one_turn_samples import SAMPLES, episode_of, tagged, verdict_of
+from tests.soul.tasks.one_turn_samples import SAMPLES, episode_of, tagged, verdict_of
 
 LESSON = "Mind what this person said before {braces} 100% \\n <b>."
 each_task = pytest.mark.parametrize("name", SAMPLES)

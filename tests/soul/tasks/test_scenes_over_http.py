@@ -20,10 +20,10 @@ from soul.tasks.coser_stage import END
 from soul.tasks.mirrorbench import DEVIATION, MirrorBenchRow
 from soul.tasks.mirrorbench_judges import GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS
 from soul.testing import FakeOpenAI, Json, Text, scripted_players
-from tests.agents.samples import source
-from tests.agents.tasks.coser_scenes import MERGED, TASK, role
-from tests.agents.tasks.mirrorbench_talks import CHEAP, Same, play, speaker
-from tests.agents.tasks.mirrorbench_talks import TASK as MIRROR
+from tests.soul.samples import source
+from tests.soul.tasks.coser_scenes import MERGED, TASK, role
+from tests.soul.tasks.mirrorbench_talks import CHEAP, Same, play, speaker
+from tests.soul.tasks.mirrorbench_talks import TASK as MIRROR
 
 ROWS = 6  # of a corpus
 

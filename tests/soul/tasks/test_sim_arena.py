@@ -10,7 +10,7 @@ from soul.errors import JudgeFailure
 from soul.task import Episode
 from soul.tasks.sim_arena import TURNS, SimArenaDoc, SimArenaMath, hear
 from soul.testing import Empty, FakeOpenAI, Refusal, Text
-from tests.agents.tasks.sim_arena_cases import DOC, LESSON, TASKS, each_task, everybody, judged, play, row_of, scripted
+from tests.soul.tasks.sim_arena_cases import DOC, LESSON, TASKS, each_task, everybody, judged, play, row_of, scripted
 
 # --- rows
 

@@ -13,7 +13,7 @@ from soul.judge import Contentless
 from soul.session import RefineSettings, run_session
 from soul.tasks.sim_arena import TURNS, verdict_schema
 from soul.testing import Empty, FakeOpenAI, Json, Refusal, Text, WrongSchema, fake_gateway, scripted_players
-from tests.agents.tasks.sim_arena_cases import (
+from tests.soul.tasks.sim_arena_cases import (
     LESSON,
     TASKS,
     each_task,

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from soul.rows.leaks import redact
 from soul.tasks.social_r1 import SocialR1, SocialR1Row, options_in
-from tests.agents.tasks.one_turn_samples import SOCIAL_R1, tagged, verdict_of
+from tests.soul.tasks.one_turn_samples import SOCIAL_R1, tagged, verdict_of
 
 TASK = SocialR1()
 TEXT = SOCIAL_R1["prompt_text"]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from soul.rows.leaks import redact
 from soul.tasks.socsci210 import SocSci210, SocSci210Row, labels_in, thinking_allowed
-from tests.agents.tasks.one_turn_samples import SOCSCI, tagged, verdict_of
+from tests.soul.tasks.one_turn_samples import SOCSCI, tagged, verdict_of
 
 TASK = SocSci210()
 BINARY = {"response_type": "binary", "response": 1, "r_min": 0, "r_max": 1, "prompt_text": "Would you vote?"}

@@ -21,7 +21,7 @@ from soul.task import Episode
 from soul.tasks.sotopia import FIRST_LEAVE, RANGES, TURNS, Act, Encounter, Review, read_act
 from soul.testing import Empty, Json, Refusal, Truncated, WrongSchema, fake_gateway
 from soul.testing import scripted_players as players_of
-from tests.agents.tasks.sotopia_encounters import (
+from tests.soul.tasks.sotopia_encounters import (
     HIDDEN,
     LEAKS,
     LEAVE,

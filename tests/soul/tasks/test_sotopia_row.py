@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from data import sotopia as builder
 from soul.rows.leaks import redact
 from soul.tasks.sotopia_row import RELATIONSHIPS, SotopiaRow
-from tests.agents.samples import DATA
-from tests.agents.tasks.sotopia_encounters import (
+from tests.soul.samples import DATA
+from tests.soul.tasks.sotopia_encounters import (
     LEAKS,
     LESSON,
     RECORD,

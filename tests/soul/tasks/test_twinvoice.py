@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from soul.rows.leaks import redact
 from soul.tasks.twinvoice import TwinVoice, TwinVoiceRow
-from tests.agents.tasks.one_turn_samples import TWINVOICE, tagged, verdict_of
+from tests.soul.tasks.one_turn_samples import TWINVOICE, tagged, verdict_of
 
 TASK = TwinVoice()
 HISTORY = TWINVOICE["conversation_history"]

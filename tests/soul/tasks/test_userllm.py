@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from soul.rows.truncation import MARK, fit
 from soul.tasks.userllm import END, spoken
 from soul.testing import scripted_players
-from tests.agents.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECORDS, TASK, each_record, row_of
+from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECORDS, TASK, each_record, row_of
 
 # --- rows
 

@@ -26,11 +26,11 @@ from soul.evaluate.tables.table import markdown, rich_table
 from soul.metrics.set_metrics import Ratio
 from soul.task import Metric
 from soul.tasks.userllm import END, spoken
-from tests.agents.evaluate.finished_run import finished_run
-from tests.agents.evaluate.finished_samples import numbered
-from tests.agents.tasks.userllm_journal import line, played
-from tests.agents.tasks.userllm_people import TABLE, spoken_by_people
-from tests.agents.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed, episode_of, row_of
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import numbered
+from tests.soul.tasks.userllm_journal import line, played
+from tests.soul.tasks.userllm_people import TABLE, spoken_by_people
+from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed, episode_of, row_of
 
 needs_records = pytest.mark.skipif(not TABLE.exists(), reason=f"no records of UserLLM at {TABLE.parent}")
 

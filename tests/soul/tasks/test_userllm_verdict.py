@@ -16,7 +16,7 @@ from soul.session import SAID_NOTHING, Attempt, RefineSettings, run_session
 from soul.task import Scored
 from soul.tasks.userllm import END, UserLLM, choices_mentioned, intent_overlap
 from soul.testing import FakeOpenAI, Json, Refusal, Text, WrongSchema, fake_gateway, fake_judge, scripted_players
-from tests.agents.tasks.userllm_rows import (
+from tests.soul.tasks.userllm_rows import (
     CSQA,
     GOES_ON,
     LESSON,
@@ -143,7 +143,7 @@ def test_a_judge_that_fails_gives_no_score(record, fault, cause):
 
 
 def test_another_detector_takes_the_judges_place():
-    task = UserLLM(detector="tests.agents.tasks.userllm_rows:quarter")
+    task = UserLLM(detector="tests.soul.tasks.userllm_rows:quarter")
     SEEN.clear()
     verdict = verdict_of(row_of(OPENS), f"how do they know where to go? {END}", fake_judge(nobody), task)
     assert SEEN == [(OPENS["intent"], "how do they know where to go?")]

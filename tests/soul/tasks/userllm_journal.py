@@ -7,7 +7,7 @@ from soul.judge import Contentless
 from soul.session import SAID_NOTHING, Attempt
 from soul.task import Verdict
 from soul.testing import scripted_players
-from tests.agents.tasks.userllm_rows import TASK, Fixed, episode_of, row_of, verdict_of
+from tests.soul.tasks.userllm_rows import TASK, Fixed, episode_of, row_of, verdict_of
 
 
 def line(number, record, text, judge, k=0, valid=True):

@@ -9,7 +9,7 @@ import csv
 
 from data import userllm
 from soul.tasks.userllm import END
-from tests.agents.samples import DATA
+from tests.soul.samples import DATA
 
 FOLDER = DATA / "userllm"
 TABLE = FOLDER / "prism_opening_prompt_clusters.csv"

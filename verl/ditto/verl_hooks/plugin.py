@@ -15,6 +15,7 @@ class PluginMissing(RuntimeError):
 
 def register() -> None:
     """Register the CPU platform and, on that platform alone, the patches it needs."""
+    from ditto.verl_hooks import platform_cpu  # noqa: F401  (registers itself with verl)
 
     if os.environ.get("VERL_PLATFORM", "").lower() == "cpu":
         from ditto.verl_hooks import compat

@@ -24,7 +24,7 @@ class BadJournal(SoulError):
 
 
 class Journal:
-    """The samples of one run. Open it while you hold the folder's lock (`soul.files.folder_lock`): one process writes."""
+    """The samples of one run. Hold the lock of its folder (`soul.files.folder_lock`) meanwhile: one process writes."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

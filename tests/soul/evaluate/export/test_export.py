@@ -16,8 +16,8 @@ from soul.evaluate.export.__main__ import main
 from soul.evaluate.export.scalars import scalars
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.tables.table import markdown
-from tests.agents.evaluate.finished_run import finished_run
-from tests.agents.evaluate.finished_samples import numbered, sample
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import numbered, sample
 
 REWARDS = [1.0, 0.0, 1.0, 1.0, None]
 LM_EVAL = os.environ.get("LM_EVAL_PYTHON")  # an interpreter with lm-eval, which is no dependency of ours
@@ -206,7 +206,7 @@ def test_what_cannot_be_exported_to_is_said_before_anything_else(run, capsys, mo
 
 
 def test_a_real_run_of_several_sets_can_be_exported(tmp_path):
-    from tests.agents.evaluate.finished_run import real_run
+    from tests.soul.evaluate.finished_run import real_run
 
     run = real_run(tmp_path)
     path, found = lm_eval_files(run)

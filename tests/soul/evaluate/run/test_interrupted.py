@@ -16,8 +16,8 @@ import pytest
 
 from soul.examples.__main__ import write
 from soul.testing import FakeOpenAI, Hang, Text
-from tests.agents.evaluate.test_local import alive, bin, starts, until  # noqa: F401 - a fixture
-from tests.agents.evaluate.vllm_replaced import model
+from tests.soul.evaluate.test_local import alive, bin, starts, until  # noqa: F401 - a fixture
+from tests.soul.evaluate.vllm_replaced import model
 
 ROOT = Path(__file__).resolve().parents[4]
 PYTHON = sys.executable

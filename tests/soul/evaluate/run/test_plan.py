@@ -14,7 +14,7 @@ from soul.evaluate.run.settings import items
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI, Text, Unauthorized
-from tests.agents.evaluate.vllm_replaced import install, model
+from tests.soul.evaluate.vllm_replaced import install, model
 
 PRICES = ["policy.price_in=1", "policy.price_out=2", "judge.price_in=3", "judge.price_out=4"]
 ROWS = 5

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from soul.cli import logs
 from soul.evaluate.run.progress import Progress
-from tests.agents.evaluate.finished_samples import numbered
+from tests.soul.evaluate.finished_samples import numbered
 
 WAITS = "500 calls wait for gpt-5.4 at https://api.openai.com/v1: no more than 64 at a time (concurrency), " + "x" * 60
 

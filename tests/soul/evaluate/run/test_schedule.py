@@ -16,7 +16,7 @@ import pytest
 from benchmarks.schedule import InTurns
 from soul.evaluate.run.schedule import ALMOST, FIRST, Capacity, Schedule, expected_calls
 from soul.judge import Endpoint, GatewaySettings
-from tests.agents.judge.test_gate import simulate
+from tests.soul.judge.throttle.test_local_gate import simulate
 
 ONE_TURN, TWENTY_TURNS = {}, {"judge": 1.0, "partner": 10.0}
 

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.agents.judge.hostile_server import (
+from tests.soul.judge.call.hostile_server import (
     FORGED,
     VERDICT,
     Answer,

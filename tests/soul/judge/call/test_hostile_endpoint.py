@@ -21,8 +21,8 @@ import soul.judge.call.http_client
 from soul.errors import TRANSIENT, Cause, JudgeFailure
 from soul.judge import Endpoint, Judge
 from soul.one_turn import Critique
-from tests.agents.judge.hostile_kinds import KINDS
-from tests.agents.judge.hostile_server import FORGED, Connection, HostileServer, completion, http, serving
+from tests.soul.judge.call.hostile_kinds import KINDS
+from tests.soul.judge.call.hostile_server import FORGED, Connection, HostileServer, completion, http, serving
 
 SHORT = {"timeout_s": 0.7, "deadline_s": 1.5}  # of what hangs, or is to be asked for again later
 LONG = {"timeout_s": 60.0, "deadline_s": 60.0}  # of all else: the machine may have other work

@@ -12,7 +12,7 @@ from soul.judge.call.completion import Completion
 from soul.judge.ledger import money
 from soul.one_turn import Critique
 from soul.testing.server import refused_url
-from tests.agents.judge.hostile_server import Connection, as_body, completion, http, serving
+from tests.soul.judge.call.hostile_server import Connection, as_body, completion, http, serving
 
 PROMPT = 4_000  # characters
 PRICES = {"price_in": 1000.0, "price_out": 2000.0}

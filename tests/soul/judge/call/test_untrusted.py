@@ -24,7 +24,7 @@ from soul.rows.task_files import parse_row
 from soul.session import SAID_NOTHING, RefineSettings, run_session
 from soul.task import Episode, Metric, Row, Task, Verdict
 from soul.testing import FakeOpenAI, Json, fake_gateway, fake_judge, scripted_players
-from tests.agents.judge.control_tokens import FAMILIES, TOKENS
+from tests.soul.judge.call.control_tokens import FAMILIES, TOKENS
 
 INVISIBLE = "\u200b\u200e\u202e\u2060\u2066\ufeff\u3164\ud83d\U000e0041"
 LOOKALIKES = str.maketrans("‹›⟦⟧∕", "<>[]/")

@@ -20,7 +20,7 @@ from benchmarks.throttled_server import Limit, Limiter
 from soul.errors import JudgeFailure
 from soul.judge.throttle.local_gate import Gate, in_process
 from soul.judge.throttle.shared_limits import Limits, LineSettings
-from tests.agents.judge.test_gate import far, simulate
+from tests.soul.judge.throttle.test_local_gate import far, simulate
 
 FIVE = {
     "8 in flight, seconds": (Limit("in_flight", 8, "seconds"), 0.2),
