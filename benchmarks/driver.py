@@ -82,7 +82,7 @@ def played_session(turns: int) -> dict[str, Any]:
 
     async def play() -> dict[str, Any]:
         fake = FakeOpenAI(example.reply)
-        gateway = Gateway.of(Judge.connect(fake.endpoint(structured="json_schema"), fake.client()))
+        gateway = Gateway.from_judge(Judge.connect(fake.endpoint(structured="json_schema"), fake.client()))
 
         async def say(messages: Sequence[Any]) -> str:
             return player(messages)
@@ -216,7 +216,7 @@ class Trainer(DittoTrainerSync):
 
     def __init__(self, config: DictConfig, clock: Clock, folder: Path) -> None:
         self.config = config
-        self.settings = Settings.of(config)
+        self.settings = Settings.from_config(config)
         self.run_folder = RunFolder(folder)
         self.judges = Judges()  # type: ignore[assignment]
         self.alarm = SyncAlarm.from_config(config)

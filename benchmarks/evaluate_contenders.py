@@ -67,7 +67,7 @@ def engine(work: Work) -> int:
     from soul.judge import Endpoint, GatewaySettings
 
     policy = Endpoint(model=MODEL, base_url=work.url, api_key_env=None, concurrency=work.concurrency)
-    gateway = GatewaySettings.of({"judge": {"base_url": work.url, "api_key_env": "none", "model": MODEL}})
+    gateway = GatewaySettings.from_sections({"judge": {"base_url": work.url, "api_key_env": "none", "model": MODEL}})
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": work.rows}, limit=work.limit)
     with seldom_collected(), closing(Journal(work.folder)) as journal:
         asyncio.run(path.evaluate(settings, items(settings), journal, work.folder, lambda sample: None))

@@ -171,7 +171,7 @@ async def connected(url: str, concurrency: int) -> Any:
         "price_out": 0.4,
     }
     with tempfile.TemporaryDirectory(prefix="judge-benchmark-") as folder:
-        connection = Gateway.connect(GatewaySettings.of({"judge": settings}), cache_dir=Path(folder))
+        connection = Gateway.connect(GatewaySettings.from_sections({"judge": settings}), cache_dir=Path(folder))
         try:
             yield connection
         finally:

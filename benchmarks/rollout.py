@@ -157,7 +157,7 @@ def connected(cap: int, sdk: bool) -> Gateway:
     fake = FakeOpenAI(answer)
     settings = {"concurrency": cap, "structured": "json_schema", "timeout_s": PATIENCE_S, "deadline_s": PATIENCE_S}
     client = fake.client(PATIENCE_S) if sdk else Sleeper()
-    return Gateway.of(Judge.connect(fake.endpoint(**settings), client))
+    return Gateway.from_judge(Judge.connect(fake.endpoint(**settings), client))
 
 
 Rewards = list[tuple[float, float]]  # of draft and refined episode, session by session

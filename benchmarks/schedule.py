@@ -34,7 +34,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.evaluate.run import engine
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.schedule import Capacity, Schedule
-from soul.evaluate.run.settings import EvaluationSettings, Item, items
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, items
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge import Endpoint, GatewaySettings
@@ -49,13 +49,17 @@ class InTurns(Schedule):
     """The former order (all sets in turns) and the former estimate (samples left over samples a second)."""
 
     def __init__(
-        self, todo: Sequence[Item], at_once: int, capacity: Capacity, clock: Callable[[], float] = time.monotonic
+        self,
+        todo: Sequence[SampleRequest],
+        at_once: int,
+        capacity: Capacity,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(todo, at_once, capacity, clock)
         self._order = iter(todo)
         self._samples, self._taken, self._start = len(todo), 0, clock()
 
-    def start(self) -> Item | None:
+    def start(self) -> SampleRequest | None:
         item = next(self._order, None)
         if item is not None:
             one = self._sets[item.set]
@@ -63,7 +67,7 @@ class InTurns(Schedule):
             one.running[item.key] = self._clock()
         return item
 
-    def end(self, item: Item, usage: Any) -> None:
+    def end(self, item: SampleRequest, usage: Any) -> None:
         super().end(item, usage)
         self._taken += 1
 
@@ -131,7 +135,7 @@ def rows(short: int, long: int) -> Iterator[dict[str, Path]]:
 def measured(sets: dict[str, Path], latency: float, concurrency: int, kind: type[Schedule]) -> Run:
     """One evaluation, with this kind of schedule."""
     with FakeOpenAI(script(latency)) as fake, tempfile.TemporaryDirectory() as folder:
-        gateway = GatewaySettings.of({"judge": {"base_url": fake.url, "api_key_env": "none"}})
+        gateway = GatewaySettings.from_sections({"judge": {"base_url": fake.url, "api_key_env": "none"}})
         policy = Endpoint(model=UNDER_TEST, base_url=fake.url, api_key_env=None, concurrency=concurrency)
         settings = EvaluationSettings(policy=policy, gateway=gateway, sets=sets)
         run, schedules = Run(engine.SESSIONS_PER_SLOT * concurrency), list[Schedule]()

@@ -111,7 +111,7 @@ async def with_sdk(url: str, calls: int, concurrency: int) -> tuple[Counter[str]
 def connected(url: str, concurrency: int, gateways: int = 1, **settings: Any) -> list[Gateway]:
     """Gateways with default settings that share one `Limits`."""
     given = {"model": "fixed", "base_url": url, "api_key_env": "none", "concurrency": concurrency, **settings}
-    of = GatewaySettings.of({"judge": given})
+    of = GatewaySettings.from_sections({"judge": given})
     port = in_process(limits_of(of))
     return [Gateway.connect(of, port) for _ in range(gateways)]
 

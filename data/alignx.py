@@ -22,7 +22,7 @@ from data.built import Built, Converted, add_output_arguments, counted, run, wri
 from data.reading import read_json
 from data.rows import Record
 from soul.cli.error_border import Parser
-from soul.rows.parsing import described, seen
+from soul.rows.parsing import clean_text, to_prose
 from soul.tasks.alignx import AlignX, AlignXRow
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
@@ -71,7 +71,7 @@ def convert(paths: Sequence[str | Path], name: str = "alignx") -> Cleaned:
 
 
 def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -> Record | None:
-    post, chosen, rejected = (seen(raw.get(key)) for key in ("prompt", "chosen", "rejected"))
+    post, chosen, rejected = (clean_text(raw.get(key)) for key in ("prompt", "chosen", "rejected"))
     if not post:
         raise ValueError(f"{where}: field 'prompt' is missing or empty")
     if not chosen or not rejected or chosen == rejected:
@@ -81,7 +81,7 @@ def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -
     # To have been told this very preference is no prediction.
     other = [pair for pair in pairs if (pair["prompt"], pair["chosen"]) != (post, chosen)]
     removed["pairs that are the question itself"] += len(pairs) - len(other)
-    persona = seen(raw.get("ground_truth_persona")).rstrip(".").lower()
+    persona = clean_text(raw.get("ground_truth_persona")).rstrip(".").lower()
     known = [pair for pair in other if not persona or persona not in f"{pair['chosen']} {pair['rejected']}".lower()]
     removed["pairs that repeat the user's preference in words"] += len(other) - len(known)
     holds, count = SETS[name]
@@ -90,8 +90,8 @@ def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -
         "raw_prompt": post,
         "chosen": chosen,
         "rejected": rejected,
-        "demographic": described(raw.get(_DEMOGRAPHIC)) if "demographic" in holds else "",
-        "profile": described(raw.get("profile")) if "profile" in holds else "",
+        "demographic": to_prose(raw.get(_DEMOGRAPHIC)) if "demographic" in holds else "",
+        "profile": to_prose(raw.get("profile")) if "profile" in holds else "",
         "icl_pairs": json.dumps(known if "icl_pairs" in holds else [], ensure_ascii=False),
         "ugc": json.dumps(comments if "ugc" in holds else [], ensure_ascii=False),
         "n_icl": count,
@@ -106,7 +106,7 @@ def _entries(
     entries = raw.get(field) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"{where}: field '{field}' must be a list of objects")
-    texts = [{key: seen(entry.get(key)) for key in ("prompt", *needed)} for entry in entries]
+    texts = [{key: clean_text(entry.get(key)) for key in ("prompt", *needed)} for entry in entries]
     kept = [entry for entry in texts if all(entry[key] for key in needed)]
     removed["pairs and comments with a blank text"] += len(texts) - len(kept)
     return kept

@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise BadSettings("Name PRISM's conversations.jsonl, or its table of openings.")
     sections = sections_of([word for word in args.words if "=" in word])
     try:
-        return asyncio.run(_run(args, GatewaySettings.of(sections)))
+        return asyncio.run(_run(args, GatewaySettings.from_sections(sections)))
     except KeyboardInterrupt:
         print(f"{args.out} keeps what is written.", file=sys.stderr)
         raise

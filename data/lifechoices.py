@@ -23,7 +23,7 @@ from data.built import Built, Converted, add_output_arguments, run, write_output
 from data.reading import read_json
 from data.rows import Record
 from soul.cli.error_border import Parser
-from soul.rows.parsing import gold_letter, lettered, option_texts
+from soul.rows.parsing import gold_letter, option_texts, options_by_letter
 
 
 class _Asked(NamedTuple):
@@ -112,7 +112,7 @@ def _record(asked: _Asked) -> Record:
             raise ValueError(f"{asked.where}: field '{field}' is missing or empty")
     try:
         options = option_texts(choice["Options"])
-        gold = gold_letter(choice["Correct Answer"], lettered(options))
+        gold = gold_letter(choice["Correct Answer"], options_by_letter(options))
     except ValueError as error:
         raise ValueError(f"{asked.where}: fields 'Options' and 'Correct Answer': {error}") from error
     return {

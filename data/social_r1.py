@@ -20,7 +20,7 @@ from data.reading import read_json_lines
 from data.rows import Record
 from soul.cli.error_border import Parser
 from soul.one_turn import letter_options
-from soul.rows.parsing import gold_letter, lettered, option_texts, seen
+from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter
 
 # language -> the keys of story, question and option, and the word that introduces the question
 LANGUAGES = {"en": ("STORY", "QUESTION", "OPTION-{}", "Question: "), "zh": ("故事", "问题", "选项{}", "问题：")}
@@ -41,20 +41,20 @@ def convert(paths: Sequence[str | Path], language: str = "en") -> list[Record]:
 
 def _record(where: str, raw: dict[str, Any], language: str) -> Record:
     story_key, question_key, option_key, introduction = LANGUAGES[language]
-    story, question = (seen(raw.get(key)) for key in (story_key, question_key))
+    story, question = (clean_text(raw.get(key)) for key in (story_key, question_key))
     if not story or not question:
         raise ValueError(f"{where}: field '{question_key if story else story_key}' is missing or empty")
     try:
         options = option_texts([raw.get(option_key.format(letter)) for letter in "ABCD"])
-        gold = gold_letter(raw.get(_ANSWER), lettered(options))
+        gold = gold_letter(raw.get(_ANSWER), options_by_letter(options))
     except ValueError as error:
         raise ValueError(f"{where}: options or field {_ANSWER!r}: {error}") from error
     return {
         "question": question,
         "prompt_text": f"{story}\n\n{introduction}{question}\n{letter_options(options)}",
         "answer_letter": gold,
-        "answer_text": lettered(options)[gold],
-        "ability": seen(raw.get(_ABILITY)),
+        "answer_text": options_by_letter(options)[gold],
+        "ability": clean_text(raw.get(_ABILITY)),
         "story_id": hashlib.sha256(" ".join(story.split()).encode()).hexdigest()[:12],
     }
 

@@ -25,7 +25,7 @@ from data.built import Built, Converted, add_output_arguments, counted, run, wri
 from data.reading import read_json_lines, read_text
 from data.rows import Record
 from soul.cli.error_border import Parser
-from soul.rows.parsing import described, gold_letter, lettered, option_texts, seen
+from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter, to_prose
 from soul.rows.quotations import runs
 
 UTTERANCES = 12  # of a character's history, in the benchmark's own evaluation
@@ -84,17 +84,19 @@ def _people(text: str) -> dict[str, _Person]:
     characters = content.get("characterList") if isinstance(content, dict) else None
     people = {}
     for character in (characters or {}).values():
-        name = seen(character.get("NameCanonical"))
+        name = clean_text(character.get("NameCanonical"))
         known = {"Traits": "Personality Traits", "Goals": "Motivation and Goals", "Details": "Additional Details"}
-        persona = described({title: character.get(key) for title, key in known.items()})
-        said = [(_place(entry), seen(entry.get("utterance"))) for entry in character.get("UtteranceHistory") or []]
+        persona = to_prose({title: character.get(key) for title, key in known.items()})
+        said = [
+            (_place(entry), clean_text(entry.get("utterance"))) for entry in character.get("UtteranceHistory") or []
+        ]
         people[name] = _Person(name, persona, sorted((place, words) for place, words in said if words))
     return people
 
 
 def _place(record: Mapping[str, Any]) -> int:
     """Where in the book a record stands: the number of its chunk; at the end where it has none."""
-    number = seen(record.get("chunk_id"))
+    number = clean_text(record.get("chunk_id"))
     return int(number) if number.isdecimal() else sys.maxsize
 
 
@@ -115,7 +117,7 @@ def _narrative(where: str, raw: dict[str, Any], people: Mapping[str, _Person]) -
         "conversation_history": json.dumps(before[-UTTERANCES:], ensure_ascii=False),
         "answer_choices": options,
         "answer_idx": gold,
-        "group": f"{seen(raw.get('source_novel'))}:{person.name}",
+        "group": f"{clean_text(raw.get('source_novel'))}:{person.name}",
     }
 
 
@@ -126,7 +128,7 @@ def _social(where: str, raw: dict[str, Any]) -> Record:
     if not isinstance(number, int) or not isinstance(choices, list) or not 0 <= number < len(choices):
         raise ValueError(f"{where}: fields 'choices' and 'answer_idx' must be a list and an index into it")
     options, gold = _options(where, choices, "ABCDEFGHIJ"[number])
-    history = [text for text in (described(line) for line in raw.get("history") or []) if text]
+    history = [text for text in (to_prose(line) for line in raw.get("history") or []) if text]
     return {
         **_occasion(where, raw, field),
         "dimension": dimension,
@@ -135,20 +137,20 @@ def _social(where: str, raw: dict[str, Any]) -> Record:
         "conversation_history": json.dumps(history, ensure_ascii=False),
         "answer_choices": options,
         "answer_idx": gold,
-        "group": seen(raw.get("user_id")) or where,
+        "group": clean_text(raw.get("user_id")) or where,
     }
 
 
 def _options(where: str, value: Any, answer: Any) -> tuple[list[str], int]:
     try:
         options = option_texts(value)
-        return options, ord(gold_letter(answer, lettered(options))) - ord("A")
+        return options, ord(gold_letter(answer, options_by_letter(options))) - ord("A")
     except ValueError as error:
         raise ValueError(f"{where}: options or answer: {error}") from error
 
 
 def _occasion(where: str, raw: dict[str, Any], field: str) -> Record:
-    occasion = seen(raw.get(field))
+    occasion = clean_text(raw.get(field))
     if not occasion:
         raise ValueError(f"{where}: field '{field}' is missing or empty")
     return {"question": occasion, "anchor_post": occasion}

@@ -67,7 +67,7 @@ def recipe() -> Setup:
     """The paper's recipe on a GPU node."""
     words = ["--config-dir", str(ROOT / "recipe/ditto/config"), "--config-name", "ditto", "platform=gpu"]
     config = load_config([*words, "data.train_files=[train.parquet]", "data.val_files=[val.parquet]"])
-    return Setup.of(config, sequences=len(Settings.of(config).objective.kinds))
+    return Setup.from_config(config, sequences=len(Settings.from_config(config).objective.kinds))
 
 
 def computed(name: str, lora: bool, gpus: int, gib: float) -> tuple[Computed, Change | None]:

@@ -54,7 +54,7 @@ def documentation(task: Task[Any]) -> str:
 
 def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
     """What there is to know at a glance."""
-    launch = tasks.LAUNCHES[name]
+    launch = tasks.TASK_FILES[name]
     sets = (
         [found for found, of in tasks.SETS.items() if of.task.split("_")[0] == "alignx"] if name == "alignx" else [name]
     )
@@ -80,7 +80,7 @@ def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
 
 def _kinds(name: str, task: Task[Any]) -> list[str]:
     """What kinds of groups rows belong to, as far as invented rows show it."""
-    example = examples.load(tasks.LAUNCHES[name].task)
+    example = examples.load(tasks.TASK_FILES[name].task)
     return list(dict.fromkeys(kind for number in range(EXAMPLES) for kind in task.groups(example.row(number))))
 
 
@@ -165,7 +165,7 @@ def example_session(example: Example[Any], row: Any) -> Session:
 
 def page(name: str) -> str:
     """The page of one launch."""
-    launch = tasks.LAUNCHES[name]
+    launch = tasks.TASK_FILES[name]
     task, example = tasks.load(launch.task), examples.load(launch.task)
     row = example.row(0)
     session = example_session(example, row)
@@ -194,7 +194,7 @@ def page(name: str) -> str:
 
 
 def _commands(name: str) -> str:
-    task = tasks.LAUNCHES[name].task
+    task = tasks.TASK_FILES[name].task
     builder = task.split("-")[0].removesuffix("_math").removesuffix("_doc")
     known = (FOLDER.parents[1] / "data" / f"{builder}.py").exists()
     real = f"   # real ones: python -m data.{builder} --help" if known else ""
@@ -214,7 +214,7 @@ def index() -> str:
         "| name | for instance | headline | range |\n|---|---|---|---|",
     ]
     rows = []
-    for name, launch in tasks.LAUNCHES.items():
+    for name, launch in tasks.TASK_FILES.items():
         task = tasks.load(launch.task)
         what = (inspect.getdoc(type(task)) or "").splitlines()[0]
         ours = " (paper)" if name in tasks.PAPER else ""
@@ -225,7 +225,7 @@ def index() -> str:
 
 def pages() -> dict[Path, str]:
     """Every file of docs/tasks and what it should hold."""
-    return {FOLDER / "README.md": index(), **{FOLDER / f"{name}.md": page(name) for name in tasks.LAUNCHES}}
+    return {FOLDER / "README.md": index(), **{FOLDER / f"{name}.md": page(name) for name in tasks.TASK_FILES}}
 
 
 @reports_errors

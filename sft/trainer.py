@@ -76,7 +76,7 @@ class SupervisedTrainer(SFTTrainer):
         """
         trainer, done = self.config.trainer, self.resume_global_step
         self.run_folder = RunFolder(Path(self.config.run.dir))
-        self.generative = GenerativeTest.of(self.config)
+        self.generative = GenerativeTest.from_config(self.config)
         self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE) if self.generative else None
         self.tracking = self._tracking() if self._leads else None
         if done:

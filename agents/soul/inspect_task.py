@@ -86,7 +86,7 @@ def soul(
     sections, options = _sections(judges)
     settings = EvaluationSettings(
         policy=Endpoint(model="Inspect's"),  # it is asked by Inspect, not by us
-        gateway=GatewaySettings.of(sections),
+        gateway=GatewaySettings.from_sections(sections),
         sets=choose_sets([set], Path(data or os.environ.get("DATA_DIR", "data"))),
         tasks=options,
         limit=limit,
@@ -141,7 +141,7 @@ def verdict(**judges: Any) -> Scorer:
         if attempt.episode is not None:
             await score(attempt, row.task, row.row, gateway)
         _stop(attempt.failure, state)
-        usage = {role: Usage.of(count) for role, count in (state.store.get("usage") or {}).items()}
+        usage = {role: Usage.from_json(count) for role, count in (state.store.get("usage") or {}).items()}
         for role, count in gateway.usage().items():
             usage.setdefault(role, Usage()).merge(count)
         kept: dict[str, Any] = {
@@ -229,7 +229,7 @@ def _sections(arguments: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], 
 
 
 def _gateway(arguments: Mapping[str, Any]) -> Gateway:
-    settings = GatewaySettings.of(_sections(arguments)[0])
+    settings = GatewaySettings.from_sections(_sections(arguments)[0])
     key = settings.model_dump_json()
     if key not in _connected:
         _connected[key] = Gateway.connect(settings)
@@ -252,7 +252,7 @@ def _played(state: TaskState) -> Attempt:
     saved, failure = state.store.get("episode"), state.store.get("failure")
     attempt = Attempt(Players(lambda name: InspectSeat()), failure=Failure(**failure) if failure else None)
     if saved is not None:
-        attempt.episode = tasks.load(state.metadata["task"]).episode_type.of(saved)
+        attempt.episode = tasks.load(state.metadata["task"]).episode_type.from_json(saved)
     elif failure is None:
         attempt.failure = Failure("play", "task_error", "the sample has no episode: a limit of Inspect ended the play")
     return attempt

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from soul.errors import Cause, SessionError
 from soul.judge import Contentless, Gateway, Usage
 from soul.judge.call.untrusted import neutral
-from soul.judge.jury import deliberate
+from soul.judge.jury import judge_with_jury
 from soul.policy import Players
 from soul.rows.leaks import is_empty, redact
 from soul.task import Episode, Row, Task, Verdict
@@ -179,7 +179,7 @@ async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -
     assert attempt.episode is not None
     start = time.perf_counter()
     try:
-        verdict = await _guarded("judge", deliberate(task, row, attempt.episode, gateway))
+        verdict = await _guarded("judge", judge_with_jury(task, row, attempt.episode, gateway))
     except Contentless:
         worst = task.headline.worst
         attempt.contentless, verdict = True, Verdict(worst, {task.headline.name: worst}, SAID_NOTHING)

@@ -134,7 +134,7 @@ class Episode:
         return {"seats": {seat: list(messages) for seat, messages in self.seats.items()}, "ended": self.ended}
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Self:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read `to_json` back. Who adds fields that hold more than plain values reads them here."""
         return cls(**value)
 
@@ -288,7 +288,7 @@ class Task(ABC, Generic[RowT]):
     @classmethod
     def saved_episode(cls, attempt: Mapping[str, Any]) -> Episode:
         """The episode in an attempt as traces and journals keep it (`Attempt.to_json`)."""
-        return cls.episode_type.of({field.name: attempt[field.name] for field in fields(cls.episode_type)})
+        return cls.episode_type.from_json({field.name: attempt[field.name] for field in fields(cls.episode_type)})
 
     @classmethod
     def saved(cls, attempt: Mapping[str, Any]) -> Scored:

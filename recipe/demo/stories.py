@@ -41,7 +41,7 @@ WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class Sample:
+class StoryExample:
     """One warm-start sample: the prompt as generation sees it and the answer of one imitated person."""
 
     messages: list[Message]
@@ -82,7 +82,7 @@ def say(record: Record, careful: bool, form: Form = HITOM) -> str:
     return f"{reason} <answer>{form.answer(record, place)}</answer>"
 
 
-def warm_sample(record: Record, rng: random.Random, form: Form = HITOM) -> Sample:
+def warm_sample(record: Record, rng: random.Random, form: Form = HITOM) -> StoryExample:
     """One person's answer, drawn anew at each call: with feedback on an earlier attempt or without."""
     coached = rng.random() < FEEDBACK_SHARE
     feedback = None
@@ -90,7 +90,7 @@ def warm_sample(record: Record, rng: random.Random, form: Form = HITOM) -> Sampl
         earlier = say(record, rng.random() < CAREFUL_SHARE, form)
         feedback = critique(form.prompt(record)[0]["content"], record["correct_answer"], earlier)
     careful = rng.random() < (COACHED_SHARE if coached else CAREFUL_SHARE)
-    return Sample(form.prompt(record, feedback), say(record, careful, form), careful, coached)
+    return StoryExample(form.prompt(record, feedback), say(record, careful, form), careful, coached)
 
 
 def write_files(

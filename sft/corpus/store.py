@@ -69,7 +69,7 @@ class SourceCounts:
         return {**vars(self), "left_out": dict(self.left_out)}
 
     @classmethod
-    def of(cls, content: dict[str, Any]) -> SourceCounts:
+    def from_json(cls, content: dict[str, Any]) -> SourceCounts:
         """From shard.json."""
         return cls(**{**content, "left_out": Counter(content["left_out"])})
 
@@ -111,7 +111,7 @@ class ShardCounts:
         """From a file; None where there is none, or half of one."""
         try:
             content = json.loads(path.read_text())
-            sources = {name: SourceCounts.of(counts) for name, counts in content.pop("sources").items()}
+            sources = {name: SourceCounts.from_json(counts) for name, counts in content.pop("sources").items()}
             return cls(sources=sources, **content)
         except FileNotFoundError:
             return None

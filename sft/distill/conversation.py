@@ -24,7 +24,7 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True)
-class Prints:
+class Fingerprints:
     """Digests of a seat's conversation: two that differ only in case, blanks and punctuation have the same.
 
     Attributes:
@@ -56,11 +56,11 @@ def trainable(messages: Sequence[Message]) -> list[Message]:
     return kept
 
 
-def prints(seat: str, conversation: Sequence[Message]) -> Prints:
+def seat_fingerprints(seat: str, conversation: Sequence[Message]) -> Fingerprints:
     """The digests of a trainable conversation."""
     said = [message["content"] for message in conversation if message["role"] == TRAINED]
     whole = [text for message in conversation for text in (message["role"], message["content"])]
-    return Prints(seat, digest(whole), digest(said))
+    return Fingerprints(seat, digest(whole), digest(said))
 
 
 def digest(texts: Sequence[str]) -> str:

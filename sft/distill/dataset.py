@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sft.distill.conversation import TRAINED, Prints, trainable
-from sft.distill.sample import Sample
+from sft.distill.conversation import TRAINED, Fingerprints, trainable
+from sft.distill.sample import ExpertSample
 
 TRAIN, VAL = "train.parquet", "val.parquet"
 ROW_GROUP = 512
@@ -50,7 +50,9 @@ def held_back(record: str, share: float, seed: int) -> bool:
     return random.Random(f"{seed}:held back:{record}").random() < share
 
 
-def write(kept: Sequence[tuple[Sample, tuple[Prints, ...]]], out: Path, val_share: float, seed: int) -> Counter[str]:
+def write(
+    kept: Sequence[tuple[ExpertSample, tuple[Fingerprints, ...]]], out: Path, val_share: float, seed: int
+) -> Counter[str]:
     """Write the two files; each is there as a whole or not at all, and one without rows is not there.
 
     Args:
@@ -81,7 +83,7 @@ def write(kept: Sequence[tuple[Sample, tuple[Prints, ...]]], out: Path, val_shar
     return counts
 
 
-def _rows(sample: Sample, seats: Sequence[Prints]) -> Iterator[dict[str, Any]]:
+def _rows(sample: ExpertSample, seats: Sequence[Fingerprints]) -> Iterator[dict[str, Any]]:
     line = sample.place.read()
     origin = sample.source.provenance(sample, line)
     conversations = sample.source.conversations(line)

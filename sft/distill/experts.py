@@ -20,7 +20,7 @@ from soul import tasks
 from soul.errors import BadRow, BadSettings
 from soul.judge import Endpoint
 from soul.judge.roles import ROLES, policy_endpoint
-from soul.tasks import Launch
+from soul.tasks import TrainingSplit
 
 SECTIONS = (*ROLES, "policy", "tasks")
 # Sampled as in training, each sample with a seed of its own; `policy.temperature=null` for who takes none.
@@ -112,7 +112,7 @@ def task_of(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _named(name: str, launch: Launch, train_files: Sequence[str]) -> dict[str, Path]:
+def _named(name: str, launch: TrainingSplit, train_files: Sequence[str]) -> dict[str, Path]:
     """Those of TRAIN_FILES that hold the task's rows."""
     own = [Path(file) for file in train_files if launch.task in _tasks_in(Path(file))]
     if not own:
@@ -120,7 +120,7 @@ def _named(name: str, launch: Launch, train_files: Sequence[str]) -> dict[str, P
     return {name if len(own) == 1 else f"{name}:{path.stem}": path for path in own}
 
 
-def _check(path: Path, launch: Launch, *, named: bool) -> None:
+def _check(path: Path, launch: TrainingSplit, *, named: bool) -> None:
     found = _tasks_in(path)
     if len(found) > 1:
         raise BadSettings(f"{path} holds rows of several tasks ({', '.join(sorted(found))}). Split the file.")

@@ -35,9 +35,9 @@ class Unseen:
         """
         return cls(read_rows([str(file) for word in words for file in _files(word, data_dir)]))
 
-    def holds(self, prints: Iterable[str]) -> bool:
+    def holds(self, fingerprints: Iterable[str]) -> bool:
         """Whether a row with these fingerprints shares a group with a row of an evaluation."""
-        return not self._known.isdisjoint(prints)
+        return not self._known.isdisjoint(fingerprints)
 
     def __bool__(self) -> bool:
         return bool(self._known)

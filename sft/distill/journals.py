@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sft.distill.conversation import Prints, Unusable, prints, trainable
+from sft.distill.conversation import Fingerprints, Unusable, seat_fingerprints, trainable
 from sft.distill.experts import task_of
 from sft.distill.heldout import Unseen
-from sft.distill.sample import Origin, Place, Provenance, Sample, never_kept
+from sft.distill.sample import ExpertSample, Origin, Place, Provenance, never_kept
 from sft.distill.sampling import ROWS, SOURCES
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import BadRun
@@ -59,9 +59,9 @@ class ExpertJournal:
         wanted = frozenset((name, number, k) for name, of_set in chosen.items() for number, k in of_set)
         return cls(entry["expert"], folder, entry["sets"], found["settings.json"], found[ROWS], wanted)
 
-    def samples(self, unseen: Unseen) -> list[Sample]:
+    def samples(self, unseen: Unseen) -> list[ExpertSample]:
         """The samples that are there, sorted; less than `wanted` where the sampling stopped early."""
-        found: dict[Key, Sample] = {}
+        found: dict[Key, ExpertSample] = {}
         for offset, line in lines(self.folder / FILE):
             key = line["set"], line["number"], line["sample"]
             if key in self.wanted:  # of several lines the last counts
@@ -75,7 +75,7 @@ class ExpertJournal:
             found[task_of(name)] += sum(unseen.holds(known) for known in of_set.values())
         return +found
 
-    def _sample(self, place: Place, line: Mapping[str, Any], unseen: Unseen) -> Sample:
+    def _sample(self, place: Place, line: Mapping[str, Any], unseen: Unseen) -> ExpertSample:
         draft = line["draft"]
         known = self.rows[line["set"]][str(line["number"])]
         seats, lost = usable(self.conversations(line)) if draft["valid"] else ((), Counter())
@@ -87,7 +87,7 @@ class ExpertJournal:
             contentless=draft["contentless"],
             cut_off=bool(line["usage"]["policy"].get("cut_off")),
         )
-        return Sample(
+        return ExpertSample(
             source=self,
             place=place,
             task=task_of(line["set"]),
@@ -104,7 +104,7 @@ class ExpertJournal:
     def conversations(self, line: Mapping[str, Any]) -> Mapping[str, Sequence[Message]]:
         return dict(line["draft"]["seats"] or {})
 
-    def provenance(self, sample: Sample, line: Mapping[str, Any]) -> Provenance:
+    def provenance(self, sample: ExpertSample, line: Mapping[str, Any]) -> Provenance:
         policy = self.settings["policy"]
         fingerprint = policy.get("checkpoint") or f"{policy['model']} at {policy['base_url']}"
         judge = "+".join(models_asked(self.settings, "judge", line["task"])) or None  # None: a verdict by rule
@@ -130,12 +130,12 @@ def journals(out: Path) -> list[ExpertJournal]:
         ) from error
 
 
-def usable(seats: Mapping[str, Sequence[Message]]) -> tuple[tuple[Prints, ...], Counter[str]]:
+def usable(seats: Mapping[str, Sequence[Message]]) -> tuple[tuple[Fingerprints, ...], Counter[str]]:
     """The digests of the conversations that can be trained, and how many cannot, by reason."""
     found, lost = [], Counter[str]()
     for seat, messages in seats.items():
         try:
-            found.append(prints(seat, trainable(messages)))
+            found.append(seat_fingerprints(seat, trainable(messages)))
         except Unusable as reason:
             lost[str(reason)] += 1
     return tuple(found), lost

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from sft.distill.conversation import Prints
+from sft.distill.conversation import Fingerprints
 from sft.distill.heldout import Unseen
 from soul.message import Message
 
@@ -21,7 +21,7 @@ SEEN, CONTENTLESS, CUT_OFF = "in an evaluation", "contentless", "cut off"
 
 def never_kept(
     failure: Mapping[str, Any] | None,
-    seats: Sequence[Prints],
+    seats: Sequence[Fingerprints],
     lost: Mapping[str, int],
     *,
     seen: bool,
@@ -61,7 +61,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ExpertSample:
     """One sample.
 
     Attributes:
@@ -85,7 +85,7 @@ class Sample:
     reward: float | None
     problem: str | None = None
     bar: float | None = None
-    seats: tuple[Prints, ...] = ()
+    seats: tuple[Fingerprints, ...] = ()
     lost: Mapping[str, int] | None = None
 
     @property
@@ -96,7 +96,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a conversation comes from; with `Sample` what its SFT row says of it.
+    """Where a conversation comes from; with `ExpertSample` what its SFT row says of it.
 
     Attributes:
         expert: who answered, as named; `fingerprint`: what that was: of a checkpoint's files, or model and address.
@@ -123,7 +123,7 @@ class Source(Protocol):
     @property
     def origin(self) -> Origin: ...
 
-    def samples(self, unseen: Unseen) -> list[Sample]:
+    def samples(self, unseen: Unseen) -> list[ExpertSample]:
         """All that is there, in an order of its own."""
         ...
 
@@ -131,6 +131,6 @@ class Source(Protocol):
         """Seat -> messages of a line, before what cannot be trained is taken away."""
         ...
 
-    def provenance(self, sample: Sample, line: Mapping[str, Any]) -> Provenance:
+    def provenance(self, sample: ExpertSample, line: Mapping[str, Any]) -> Provenance:
         """Where the line's conversations come from."""
         ...

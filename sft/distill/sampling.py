@@ -26,9 +26,9 @@ from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
 from soul.evaluate.run.gc_tuning import seldom_collected
 from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.run_folder import generation, samples_there, write_choice
-from soul.evaluate.run.runner import Prepare, Taking, alone_in, dry_run, show_failures, still_to_take, take_missing
-from soul.evaluate.run.settings import EvaluationSettings, Item, items
+from soul.evaluate.run.run_folder import resolve_run_folder, samples_there, write_choice
+from soul.evaluate.run.runner import Prepare, Taking, alone_in, dry_run, run_missing, show_failures, still_to_take
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, items
 from soul.evaluate.run.vllm_server import ServerSettings, free_port
 from soul.files.whole_file import write_whole
 from soul.judge import GatewaySettings
@@ -62,7 +62,7 @@ class SamplingSettings:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _SamplingPlan:
     """An expert, ready to be asked."""
 
     expert: Expert
@@ -102,7 +102,7 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, uns
         return
     failures = Failures()
     with alone_in(out, *(plan.folder for plan in plans)):
-        folders = [generation(plan.folder, wanted) for plan, (_, wanted) in zip(plans, chosen, strict=True)]
+        folders = [resolve_run_folder(plan.folder, wanted) for plan, (_, wanted) in zip(plans, chosen, strict=True)]
         entries = [
             {"folder": str(folder.relative_to(out)), "expert": plan.expert.name, "sets": _texts(plan.expert.sets)}
             for plan, folder in zip(plans, folders, strict=True)
@@ -114,7 +114,7 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, uns
     show_failures(failures)
 
 
-def _choose(found: Sequence[Item], unseen: Unseen) -> tuple[Fingerprints, list[Item]]:
+def _choose(found: Sequence[SampleRequest], unseen: Unseen) -> tuple[Fingerprints, list[SampleRequest]]:
     """The fingerprints of all rows, and the samples of the rows that no evaluation holds out."""
     known = {(item.set, item.row.number): fingerprints(item.row) for item in found if item.sample == 0}
     return known, [item for item in found if not unseen.holds(known[item.set, item.row.number])]
@@ -122,7 +122,7 @@ def _choose(found: Sequence[Item], unseen: Unseen) -> tuple[Fingerprints, list[I
 
 @seldom_collected()
 def _take(
-    plan: _Plan, known: Fingerprints, wanted: Sequence[Item], folder: Path, taking: Taking
+    plan: _SamplingPlan, known: Fingerprints, wanted: Sequence[SampleRequest], folder: Path, taking: Taking
 ) -> list[Mapping[str, Any]]:
     """Take the samples that are missing.
 
@@ -132,14 +132,14 @@ def _take(
     with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, plan.settings, wanted)
         rows: dict[str, dict[int, Sequence[str]]] = {name: {} for name in plan.settings.sets}
-        for (name, number), prints in known.items():
-            rows[name][number] = prints
+        for (name, number), of_row in known.items():
+            rows[name][number] = of_row
         write_whole(folder / ROWS, json.dumps(rows))
-        take_missing(plan.settings, wanted, journal, folder, taking, plan.served)
+        run_missing(plan.settings, wanted, journal, folder, taking, plan.served)
         return [journal.samples[item.key] for item in wanted if item.key in journal.samples]
 
 
-def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _Plan:
+def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _SamplingPlan:
     """The evaluation that samples this expert.
 
     Raises:
@@ -167,7 +167,7 @@ def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _Plan:
     evaluation = EvaluationSettings(
         policy=policy,
         tasks=sections.pop("tasks", {}),
-        gateway=GatewaySettings.of(sections),
+        gateway=GatewaySettings.from_sections(sections),
         sets=dict(expert.sets),
         limit=settings.limit,
         n=settings.n,
@@ -177,7 +177,7 @@ def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _Plan:
     )
     folder = evaluation.folder(out / SAMPLES, "".join(c if c.isalnum() or c in "._-" else "-" for c in policy.model))
     server = local.served(evaluation, checkpoint, settings.server, folder) if checkpoint else None
-    return _Plan(expert, evaluation, folder, server)
+    return _SamplingPlan(expert, evaluation, folder, server)
 
 
 def _texts(sets: Mapping[str, Path]) -> dict[str, str]:

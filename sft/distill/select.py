@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sft.distill.conversation import Prints
-from sft.distill.sample import Sample
+from sft.distill.conversation import Fingerprints
+from sft.distill.sample import ExpertSample
 from soul.errors import BadSettings
 from soul.task import Metric
 
@@ -58,12 +58,12 @@ class Selection:
         kept: the kept samples with those of their conversations that are no duplicates, sorted.
     """
 
-    samples: Sequence[Sample]
+    samples: Sequence[ExpertSample]
     fates: Sequence[str]
-    kept: Sequence[tuple[Sample, tuple[Prints, ...]]]
+    kept: Sequence[tuple[ExpertSample, tuple[Fingerprints, ...]]]
 
 
-def choose(samples: Sequence[Sample], rule: Rule, headlines: Mapping[str, Metric]) -> Selection:
+def choose(samples: Sequence[ExpertSample], rule: Rule, headlines: Mapping[str, Metric]) -> Selection:
     """Choose among the samples.
 
     Args:
@@ -77,7 +77,7 @@ def choose(samples: Sequence[Sample], rule: Rule, headlines: Mapping[str, Metric
     for place, sample in enumerate(samples):
         rows[sample.task, sample.row].append(place)
     fates: dict[int, str] = {}
-    kept: dict[int, tuple[Prints, ...]] = {}
+    kept: dict[int, tuple[Fingerprints, ...]] = {}
     known: set[str] = set()  # conversations that are kept, of all rows
     for key in sorted(rows):
         of_row = {place: samples[place] for place in rows[key]}
@@ -116,7 +116,7 @@ def _of(values: Mapping[str, float], task: str) -> float | None:
     return values.get(task, values.get(""))
 
 
-def _refused(sample: Sample, of_row: Iterable[Sample], rule: Rule, headline: Metric) -> str | None:
+def _refused(sample: ExpertSample, of_row: Iterable[ExpertSample], rule: Rule, headline: Metric) -> str | None:
     """Why a sample cannot be kept, whatever else there is; None: it can."""
     if sample.problem is not None or sample.reward is None:
         return sample.problem or "failed: unknown"
@@ -136,7 +136,7 @@ def _refused(sample: Sample, of_row: Iterable[Sample], rule: Rule, headline: Met
     return None if sign * (sample.reward - mean) >= (margin or 0.0) - EPSILON else BELOW_MARGIN
 
 
-def _rank(sample: Sample, headline: Metric, seed: int) -> tuple[float, float]:
+def _rank(sample: ExpertSample, headline: Metric, seed: int) -> tuple[float, float]:
     """The best first; among equals by lot."""
     assert sample.reward is not None
     sign = 1 if headline.higher_is_better else -1
@@ -145,10 +145,10 @@ def _rank(sample: Sample, headline: Metric, seed: int) -> tuple[float, float]:
 
 def _take(
     good: Sequence[int],
-    samples: Sequence[Sample],
+    samples: Sequence[ExpertSample],
     per_row: int | None,
     known: set[str],
-    kept: dict[int, tuple[Prints, ...]],
+    kept: dict[int, tuple[Fingerprints, ...]],
     fates: dict[int, str],
 ) -> None:
     """Take the best of one row. A conversation counts as known if it is kept already, or if the seat said the same to
@@ -171,7 +171,7 @@ def _take(
             said.update((seat.seat, seat.said) for seat in fresh)
 
 
-def _balanced(samples: Sequence[Sample], kept: Mapping[int, tuple[Prints, ...]], rule: Rule) -> list[int]:
+def _balanced(samples: Sequence[ExpertSample], kept: Mapping[int, tuple[Fingerprints, ...]], rule: Rule) -> list[int]:
     """The kept samples that are too many of their task. An episode stays whole: what no longer fits is passed over."""
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for place in kept:

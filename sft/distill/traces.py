@@ -22,7 +22,7 @@ from typing import Any
 from sft.distill.conversation import TRAINED
 from sft.distill.heldout import Unseen, fingerprints
 from sft.distill.journals import lines, usable
-from sft.distill.sample import Origin, Place, Provenance, Sample, never_kept
+from sft.distill.sample import ExpertSample, Origin, Place, Provenance, never_kept
 from soul.errors import SoulError
 from soul.message import Message
 from soul.rows.task_files import read_rows
@@ -64,7 +64,7 @@ class RunTraces:
             )
         return found
 
-    def samples(self, unseen: Unseen) -> list[Sample]:
+    def samples(self, unseen: Unseen) -> list[ExpertSample]:
         """The sessions with a refined episode, in the order of steps.
 
         Raises:
@@ -77,9 +77,9 @@ class RunTraces:
             for offset, line in lines(file):
                 if line["refined"] is None:
                     continue
-                prints = self._row(line, known, unseen)
-                found.append(self._sample(Place(file, offset), line, prints, counts[prints[0]], unseen))
-                counts[prints[0]] += 1
+                row = self._row(line, known, unseen)
+                found.append(self._sample(Place(file, offset), line, row, counts[row[0]], unseen))
+                counts[row[0]] += 1
         return found
 
     def _row(
@@ -98,7 +98,9 @@ class RunTraces:
             )
         return (blake2b(f"{line['task']} {line['where']}".encode(), digest_size=16).hexdigest(),)
 
-    def _sample(self, place: Place, line: Mapping[str, Any], row: Sequence[str], number: int, unseen: Unseen) -> Sample:
+    def _sample(
+        self, place: Place, line: Mapping[str, Any], row: Sequence[str], number: int, unseen: Unseen
+    ) -> ExpertSample:
         draft, refined = line["draft"], line["refined"]
         both = draft["valid"] and refined["valid"]
         seats, lost = usable(self.conversations(line)) if both else ((), Counter[str]())
@@ -111,7 +113,7 @@ class RunTraces:
             contentless=refined["contentless"],
             cut_off=bool(line.get("out_of_tokens", {}).get("refined")),
         )
-        return Sample(
+        return ExpertSample(
             source=self,
             place=place,
             task=line["task"],
@@ -134,7 +136,7 @@ class RunTraces:
         found = {seat: base_context(drafts.get(seat, []), said, line["feedback"]) for seat, said in refined.items()}
         return {seat: messages for seat, messages in found.items() if messages is not None}
 
-    def provenance(self, sample: Sample, line: Mapping[str, Any]) -> Provenance:
+    def provenance(self, sample: ExpertSample, line: Mapping[str, Any]) -> Provenance:
         version = line.get("model_version", line["step"])
         file = line["where"].rpartition(", row ")[0]
         context = "feedback" if self.with_feedback else "base"

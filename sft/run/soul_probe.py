@@ -39,7 +39,7 @@ class GenerativeTest:
     platform: str
 
     @classmethod
-    def of(cls, config: DictConfig) -> GenerativeTest | None:
+    def from_config(cls, config: DictConfig) -> GenerativeTest | None:
         """The config's; None where none is asked for."""
         trainer = config.trainer
         files = str(trainer.rl_test_files or "").split()

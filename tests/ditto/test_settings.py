@@ -27,7 +27,7 @@ def config(**changes: Any) -> DictConfig:
 
 
 def test_defaults() -> None:
-    settings = Settings.of(config())
+    settings = Settings.from_config(config())
     assert settings.objective.name == "grpo"
     assert settings.refine.when == "always"
     assert settings.gateway.policy.max_failure_rate == 0.3
@@ -37,35 +37,36 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize("name", ["trainer", "run_rl"])
 def test_the_configs_we_ship_are_valid(name: str) -> None:
-    settings = Settings.of(load_config(["--config-name", name, "data.train_files=[x]", "data.val_files=[x]"]))
+    settings = Settings.from_config(load_config(["--config-name", name, "data.train_files=[x]", "data.val_files=[x]"]))
     assert settings.objective.name == "grpo"
     assert settings.refined_old_logp == "recompute"
 
 
 @pytest.mark.parametrize(("version", "name"), [("default", "grpo"), ("copy", "ditto"), (None, "grpo")])
 def test_agent_version_is_an_alias(version: str | None, name: str) -> None:
-    assert Settings.of(config(algorithm__agent_version=version)).objective.name == name
+    assert Settings.from_config(config(algorithm__agent_version=version)).objective.name == name
 
 
 def test_agent_version_wins_over_objective() -> None:
     assert (
-        Settings.of(config(algorithm__objective="ditto", algorithm__agent_version="default")).objective.name == "grpo"
+        Settings.from_config(config(algorithm__objective="ditto", algorithm__agent_version="default")).objective.name
+        == "grpo"
     )
 
 
 def test_an_unknown_agent_version_is_named_with_the_known_ones() -> None:
     with pytest.raises(BadConfig, match="algorithm.agent_version='paste'.*default or copy"):
-        Settings.of(config(algorithm__agent_version="paste"))
+        Settings.from_config(config(algorithm__agent_version="paste"))
 
 
 def test_an_unknown_objective_is_named() -> None:
     with pytest.raises(UnknownObjective, match="algorithm.objective='dito'"):
-        Settings.of(config(algorithm__objective="dito"))
+        Settings.from_config(config(algorithm__objective="dito"))
 
 
 @pytest.mark.parametrize("coefficient", [0.0, 0.5, 2])
 def test_coefficients_of_ditto(coefficient: float) -> None:
-    settings = Settings.of(config(algorithm__objective="ditto", algorithm__feedback_coef=coefficient))
+    settings = Settings.from_config(config(algorithm__objective="ditto", algorithm__feedback_coef=coefficient))
     assert settings.coefficients() == {"joint": 1.0, "feedback": coefficient}
 
 
@@ -88,13 +89,13 @@ def test_coefficients_of_ditto(coefficient: float) -> None:
 )
 def test_a_wrong_key_or_value_is_named(key: str, value: Any, named: str) -> None:
     with pytest.raises(BadConfig) as caught:
-        Settings.of(config(**{key: value}))
+        Settings.from_config(config(**{key: value}))
     assert str(caught.value).startswith(named)
 
 
 def test_the_known_keys_are_listed() -> None:
     with pytest.raises(BadConfig, match="Known keys of refine: when, until_step"):
-        Settings.of(config(refine__until=5))
+        Settings.from_config(config(refine__until=5))
 
 
 @pytest.mark.parametrize("override", ["judge.modle=gpt-5", "algorithm.feedbak_coef=1", "refine.whn=failed"])
@@ -105,10 +106,12 @@ def test_a_misspelt_override_is_named(override: str) -> None:
 
 def test_no_key_of_an_endpoint_is_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    assert "sk-very-secret" not in repr(Settings.of(config())) + Settings.of(config()).model_dump_json()
+    assert (
+        "sk-very-secret" not in repr(Settings.from_config(config())) + Settings.from_config(config()).model_dump_json()
+    )
 
 
 def test_every_role_falls_back_to_the_judge() -> None:
-    settings = Settings.of(config(judge__model="m", judge__base_url="http://x", judge__concurrency=3))
+    settings = Settings.from_config(config(judge__model="m", judge__base_url="http://x", judge__concurrency=3))
     for endpoint in settings.gateway.roles.values():
         assert (endpoint.model, endpoint.base_url, endpoint.concurrency) == ("m", "http://x", 3)

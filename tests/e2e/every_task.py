@@ -210,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare(folder, "all", steps=150)
     outcomes: list[Outcome] = []
     with FakeOpenAI(answer) as judge:
-        for names in given.names or list(tasks.LAUNCHES):
+        for names in given.names or list(tasks.TASK_FILES):
             outcome = train(folder, names, judge.url, given.limit)
             outcomes.append(outcome)
             said = "; ".join(outcome.problems()) or "ok"

@@ -26,7 +26,7 @@ def test_a_folder_holds_every_set_and_training_file_under_the_launchers_names(tm
     for name, part in tasks.SETS.items():
         rows = read_rows([str(tmp_path / "sim_eval_data" / f"{part.file}.parquet")])
         assert {row.task.name for row in rows} == {part.task} and len(rows) == 3, name
-    for name in tasks.LAUNCHES:
+    for name in tasks.TASK_FILES:
         launch = tasks.launch(name)
         paths = f"sim_rl_data/{launch.train}.parquet", f"sim_eval_data/{launch.val}.parquet"
         train, val = ({row.row.index for row in read_rows([str(tmp_path / path)])} for path in paths)

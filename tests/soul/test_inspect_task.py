@@ -57,7 +57,7 @@ def rows(name, tmp_path, count=5):
 
 def by_our_engine(fake, name, file, folder):
     endpoint = {key.removeprefix("judge."): value for key, value in JUDGE.items()} | {"base_url": fake.url}
-    gateway = GatewaySettings.of({"judge": endpoint})
+    gateway = GatewaySettings.from_sections({"judge": endpoint})
     policy = gateway.judge.model_copy(update={"model": "under-test"})
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets={name: Path(file)})
     journal = Journal(folder)
@@ -205,7 +205,7 @@ def test_a_limit_of_inspect_leaves_the_sample_unscored(tmp_path):
 
 def test_the_rows_are_those_of_our_own_limit_and_seed(tmp_path):
     file = rows("hitom", tmp_path, 30)
-    gateway = GatewaySettings.of({})
+    gateway = GatewaySettings.from_sections({})
     policy = gateway.judge
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": Path(file)}, limit=7, seed=3)
     assert [s.id for s in soul(set=file, limit=7, seed=3).dataset] == [item.row.number for item in items(settings)]

@@ -17,8 +17,8 @@ LAUNCH_NAMES = """
 
 
 def test_there_are_23_launches():
-    assert len(tasks.LAUNCHES) == 23
-    assert set(tasks.LAUNCHES) == set(LAUNCH_NAMES)
+    assert len(tasks.TASK_FILES) == 23
+    assert set(tasks.TASK_FILES) == set(LAUNCH_NAMES)
 
 
 def test_there_are_27_sets():
@@ -29,13 +29,13 @@ def test_there_are_27_sets():
 
 def test_files_are_named_once():
     assert len({item.file for item in tasks.SETS.values()}) == 27
-    assert len({item.train for item in tasks.LAUNCHES.values()}) == 23
+    assert len({item.train for item in tasks.TASK_FILES.values()}) == 23
     assert all(re.fullmatch(r"[a-z0-9_]+", item.file) for item in tasks.SETS.values())
 
 
 def test_a_launch_validates_on_a_set_of_the_suite():
     files = {item.file for item in tasks.SETS.values()}
-    assert all(launch.val in files for launch in tasks.LAUNCHES.values())
+    assert all(launch.val in files for launch in tasks.TASK_FILES.values())
 
 
 def test_the_data_sources_differ_from_the_names_where_the_original_says_so():
@@ -60,7 +60,7 @@ def test_every_class_is_registered_under_its_own_name():
 
 
 def test_every_class_belongs_to_the_suite():
-    suite = {item.task for item in (*tasks.SETS.values(), *tasks.LAUNCHES.values())}
+    suite = {item.task for item in (*tasks.SETS.values(), *tasks.TASK_FILES.values())}
     assert set(tasks._CLASSES) <= suite | {"humanual"}  # the original's name for all six of its files
 
 
@@ -96,7 +96,7 @@ def test_the_spelling_of_the_paper_gets_a_suggestion(typed, meant):
 
 
 def test_every_task_of_the_suite_is_here():
-    assert {item.task for item in (*tasks.SETS.values(), *tasks.LAUNCHES.values())} <= set(tasks.names())
+    assert {item.task for item in (*tasks.SETS.values(), *tasks.TASK_FILES.values())} <= set(tasks.names())
 
 
 @pytest.mark.parametrize("name, source", [("sim_math", "sim_arena_math"), ("humanual_book", "humanual-book")])
@@ -142,7 +142,7 @@ def test_a_task_of_the_users_own_loads_and_launches(monkeypatch):
     try:
         assert "mine" in tasks.names()
         assert isinstance(tasks.load("mine"), Mine)
-        assert tasks.launch("mine") == tasks.Launch("mine", "mine_rl_train", "mine_val")
+        assert tasks.launch("mine") == tasks.TrainingSplit("mine", "mine_rl_train", "mine_val")
     finally:
         tasks.load.cache_clear()
 

@@ -73,6 +73,6 @@ def _print_bill(config: DictConfig) -> None:
     from ditto.settings import Settings
     from soul.judge.ledger import Ledger, table
 
-    ledger = Ledger.load(Settings.of(config).ledger_file)
+    ledger = Ledger.load(Settings.from_config(config).ledger_file)
     if ledger.tasks:
         Console(width=max(110, Console().width)).print(table(ledger))

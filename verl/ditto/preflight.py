@@ -99,7 +99,7 @@ def check_settings(config: DictConfig) -> Settings:
         SoulError: one of its kinds, with the remedy.
     """
     check_every_type(config)
-    settings = Settings.of(config)
+    settings = Settings.from_config(config)
     tasks.configure(settings.tasks)
     check_config(config, settings)
     for folder in ("run.dir", "trainer.default_local_dir", "judge.cache_dir"):

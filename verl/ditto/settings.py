@@ -1,6 +1,6 @@
 """Our part of the Hydra config, validated: an unknown key or a wrong value is named before anything starts.
 
-The same values are read in the driver, in the trainer and in every agent-loop worker through `Settings.of(config)`. The
+The driver, the trainer and every agent-loop worker read the same values by `Settings.from_config(config)`. The
 driver alone resolves the roles of the judge gateway, which takes its environment; see `worker_config.py`.
 """
 
@@ -49,7 +49,7 @@ class Settings(BaseModel):
     feedback_coef: float = Field(default=1.0, ge=0)
     refined_old_logp: Literal["recompute", "rollout"] = "recompute"
     refine: RefineSettings = RefineSettings()
-    gateway: GatewaySettings = Field(default_factory=lambda: GatewaySettings.of({}))
+    gateway: GatewaySettings = Field(default_factory=lambda: GatewaySettings.from_sections({}))
     run: RunSettings
     mixture: MixtureSettings = MixtureSettings()
     tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)  # task -> options (`soul.tasks.configure`)
@@ -60,7 +60,7 @@ class Settings(BaseModel):
         return Path(self.run.dir)
 
     @classmethod
-    def of(cls, config: DictConfig) -> Settings:
+    def from_config(cls, config: DictConfig) -> Settings:
         """Read `algorithm`, `refine`, `run`, `tasks`, `data.mixture` and the judge gateway.
 
         The gateway is the sections of its roles, or `gateway` once the driver has resolved them.
@@ -113,7 +113,7 @@ def _gateway(config: DictConfig) -> GatewaySettings:
         return _section(GatewaySettings, "gateway", config)
     sections = {role: OmegaConf.to_container(config[role], resolve=True) for role in ROLES if role in config}
     try:
-        settings = GatewaySettings.of(sections)  # type: ignore[arg-type]
+        settings = GatewaySettings.from_sections(sections)  # type: ignore[arg-type]
     except BadSettings as error:
         raise BadConfig(str(error)) from error
     for task in settings.by_task:

@@ -90,7 +90,7 @@ class DittoTrainer(PPOTrainer):
 
     def __init__(self, config: DictConfig) -> None:
         plugin.require(config.trainer.device)
-        self.settings = Settings.of(config)
+        self.settings = Settings.from_config(config)
         tasks.configure(self.settings.tasks)
         self.run_folder = RunFolder(self.settings.run_dir)
         self.liveness = Liveness()

@@ -24,7 +24,7 @@ from soul.compare.pairs import Pair, Paired, pair_up
 from soul.compare.protocol import Deviation, deviations
 from soul.errors import SoulError
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
-from soul.evaluate.numbers.row_result import Sample
+from soul.evaluate.numbers.row_result import ScoredSample
 from soul.evaluate.numbers.set_result import Interval
 from soul.evaluate.numbers.set_score import score_of
 from soul.evaluate.run.run_folder import EvaluationRun
@@ -225,7 +225,7 @@ def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> 
 
 def _joint(task: Task[Any], rows: Sequence[Sequence[Mapping[str, Any]]]) -> SetScore:
     """The score of one run's rows as a set."""
-    return score_of(task, [[Sample.of(line) for line in lines] for lines in rows])
+    return score_of(task, [[ScoredSample.from_json(line) for line in lines] for lines in rows])
 
 
 def _why(sets: Sequence[SetComparison]) -> str:

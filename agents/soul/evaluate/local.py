@@ -33,12 +33,12 @@ from soul.errors import BadSettings
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run import runner as command
 from soul.evaluate.run.checkpoint import Checkpoint
-from soul.evaluate.run.settings import EvaluationSettings, Item
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.evaluate.run.vllm_server import ServerSettings, free_port, serving
 from soul.evaluate.tables import side_by_side
 from soul.judge.cli_overrides import sections_of
 from soul.judge.roles import policy_endpoint
-from soul.rows.truncation import fit
+from soul.rows.truncation import truncate_row
 from soul.task import Row, Task
 
 DEFAULT_MODEL = "sunweiwei/Ditto-8B"  # the released model
@@ -86,12 +86,14 @@ def served(
         yield partial(shortened, measure=partial(_tokens, settings.policy.url, checkpoint.name), limit=limit)
 
 
-def shortened(todo: Sequence[Item], measure: Callable[[Task[Any], Row], int], limit: int) -> list[Item]:
+def shortened(
+    todo: Sequence[SampleRequest], measure: Callable[[Task[Any], Row], int], limit: int
+) -> list[SampleRequest]:
     """The samples, with rows shortened as in training where their prompt is longer than `limit` tokens.
 
     A row that cannot be shortened enough stays as it is: the server will refuse it, and it counts as failed.
     """
-    rows: dict[tuple[str, int], Item] = {}
+    rows: dict[tuple[str, int], SampleRequest] = {}
     cut: Counter[str] = Counter()
     for item in todo:
         key = item.set, item.row.number
@@ -101,7 +103,7 @@ def shortened(todo: Sequence[Item], measure: Callable[[Task[Any], Row], int], li
         rows[key] = item
         if sum(len(message["content"].encode()) + 64 for message in task.prompt(row)) <= limit:
             continue  # a token has at least a byte
-        fitting = fit(task, row, partial(measure, task), limit)
+        fitting = truncate_row(task, row, partial(measure, task), limit)
         if fitting is None:
             cut["longer than that in what cannot be shortened"] += 1
         elif fitting.fields:

@@ -59,7 +59,7 @@ def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
     Training rows have other numbers than the rows of the sets.
     """
     sets = [(part.task, 0, f"sim_eval_data/{part.file}.parquet") for part in tasks.SETS.values()]
-    training = [(launch.task, count, f"sim_rl_data/{launch.train}.parquet") for launch in tasks.LAUNCHES.values()]
+    training = [(launch.task, count, f"sim_rl_data/{launch.train}.parquet") for launch in tasks.TASK_FILES.values()]
     files = [(task, first, folder / file) for task, first, file in (*sets, *training) if task in names]
     for task, first, path in files:
         write([task], count, path, first)

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from soul.examples.example import Example, Player, always, pick, shuffled
-from soul.rows.parsing import lettered
+from soul.rows.parsing import options_by_letter
 from soul.tasks.humanllm import RANKS, HumanLLM, HumanLLMRow
 
 _SERIES = (
@@ -51,7 +51,7 @@ class HumanLLMExample(Example[HumanLLMRow]):
             "prompt_text": f"The user is {pick(_READERS, number, len(_SERIES))} and has read:\n{read}",
             "candidates": candidates,
             "answer_index": place,
-            "answer_letter": list(lettered(candidates))[place],
+            "answer_letter": list(options_by_letter(candidates))[place],
             "answer_text": taken,
         }
 
@@ -64,7 +64,7 @@ class HumanLLMExample(Example[HumanLLMRow]):
         return _ranking([*others, gold])
 
     def random(self, row: HumanLLMRow, rng: random.Random) -> Player:
-        letters = list(lettered(row.candidates))
+        letters = list(options_by_letter(row.candidates))
         return _ranking(rng.sample(letters, len(letters)))
 
     def _split(self, row: HumanLLMRow) -> tuple[str, list[str]]:
@@ -72,7 +72,7 @@ class HumanLLMExample(Example[HumanLLMRow]):
         task = self.task
         assert isinstance(task, HumanLLM)
         gold = task.gold(row)
-        return gold, [letter for letter in lettered(row.candidates) if letter != gold]
+        return gold, [letter for letter in options_by_letter(row.candidates) if letter != gold]
 
 
 def _ranking(letters: list[str]) -> Player:

@@ -40,7 +40,7 @@ console = Console(width=max(120, Console().width))  # a pipe has 80 columns, and
 
 def endpoints_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Endpoint]:
     """Every endpoint that would be asked, by the name it goes by."""
-    settings = GatewaySettings.of(sections)
+    settings = GatewaySettings.from_sections(sections)
     found: dict[str, Endpoint] = {str(role): endpoint for role, endpoint in settings.roles.items()}
     found |= {f"jury {i + 1}": endpoint for i, endpoint in enumerate(settings.jury)}
     found |= {f"judge of {task}": endpoint for task, endpoint in settings.by_task.items()}
@@ -76,7 +76,7 @@ def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
             f"{_number(endpoint.price_in)} / {_number(endpoint.price_out)}",
         )
     console.print(view)
-    policy = GatewaySettings.of(sections).policy
+    policy = GatewaySettings.from_sections(sections).policy
     rules = [f"cache {'on' if policy.cache else 'off'}", f"lost sessions up to {policy.max_failure_rate:.0%}"]
     rules.append(f"budget {'none' if policy.budget_usd is None else f'${policy.budget_usd:,.2f}'}")
     console.print("; ".join(rules))
@@ -144,7 +144,7 @@ async def ask_agreement(
 @asynccontextmanager
 async def _connected(sections: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Gateway]:
     """A cache only where judge.cache_dir names a place for it: there is no run folder here."""
-    gateway = Gateway.connect(GatewaySettings.of(sections))
+    gateway = Gateway.connect(GatewaySettings.from_sections(sections))
     try:
         yield gateway
     finally:

@@ -11,25 +11,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from soul.judge.cache import Cache
-from soul.judge.call.client import Line
+from soul.judge.call.client import EndpointClient
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.usage import Usage
 from soul.judge.judge import ChatModel, Judge, line_settings
 from soul.judge.roles import ROLES, GatewaySettings, Role
-from soul.judge.throttle.local_gate import Gate, Port, in_process
-from soul.judge.throttle.shared_limits import Limits, LineSettings
+from soul.judge.throttle.local_gate import RequestGate, SyncLimits, in_process
+from soul.judge.throttle.shared_limits import EndpointLimits, SharedLimits
 
 SAMPLED: tuple[Role, ...] = ("partner", "environment")  # equal questions may have different answers: never cached
 
 
-def lines_of(settings: GatewaySettings) -> dict[str, LineSettings]:
+def lines_of(settings: GatewaySettings) -> dict[str, EndpointLimits]:
     """The limits of every endpoint, by the key that gates use."""
     return {_key(e): line_settings(e, breaker=settings.policy.breaker) for e in settings.endpoints}
 
 
-def limits_of(settings: GatewaySettings, spent_usd: float = 0.0) -> Limits:
+def limits_of(settings: GatewaySettings, spent_usd: float = 0.0) -> SharedLimits:
     """The limits of a run; see `soul.judge.throttle.shared_limits` on where they live."""
-    return Limits(lines_of(settings), settings.policy.budget_usd, spent_usd)
+    return SharedLimits(lines_of(settings), settings.policy.budget_usd, spent_usd)
 
 
 def _key(endpoint: Endpoint) -> str:
@@ -73,7 +73,9 @@ class Gateway:
     by_task: Mapping[str, Judge] = field(default_factory=dict)
 
     @classmethod
-    def connect(cls, settings: GatewaySettings, port: Port | None = None, cache_dir: Path | None = None) -> Gateway:
+    def connect(
+        cls, settings: GatewaySettings, port: SyncLimits | None = None, cache_dir: Path | None = None
+    ) -> Gateway:
         """Connect every role.
 
         Args:
@@ -85,7 +87,7 @@ class Gateway:
         """
         port = port or in_process(limits_of(settings))
         process = f"{platform.node()}:{os.getpid()}"
-        lines = {e: Line(e, Gate(_key(e), process, port)) for e in settings.endpoints}
+        lines = {e: EndpointClient(e, RequestGate(_key(e), process, port)) for e in settings.endpoints}
         folder = Path(settings.policy.cache_dir) if settings.policy.cache_dir else cache_dir
         cache = None
         if settings.policy.cache and folder is not None:
@@ -100,7 +102,7 @@ class Gateway:
         return cls(settings, roles, jury or (roles["judge"],), by_task)
 
     @classmethod
-    def of(cls, judge: Judge) -> Gateway:
+    def from_judge(cls, judge: Judge) -> Gateway:
         """One model for every role."""
         others = {r: replace(judge, usage=Usage(), cache=None if r in SAMPLED else judge.cache) for r in ROLES[1:]}
         roles: dict[Role, Judge] = {"judge": judge, **others}

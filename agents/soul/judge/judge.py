@@ -19,12 +19,12 @@ from pydantic import BaseModel
 from soul.errors import CONTENT, JudgeFailure
 from soul.judge.cache import Cache, key_of
 from soul.judge.call import structured
-from soul.judge.call.client import Deadline, Line
+from soul.judge.call.client import Deadline, EndpointClient
 from soul.judge.call.endpoint import MODES, Endpoint, StructuredMode
 from soul.judge.call.untrusted import data_message, require_content
 from soul.judge.call.usage import Usage
-from soul.judge.throttle.local_gate import Gate, in_process
-from soul.judge.throttle.shared_limits import Limits, LineSettings
+from soul.judge.throttle.local_gate import RequestGate, in_process
+from soul.judge.throttle.shared_limits import EndpointLimits, SharedLimits
 from soul.message import Message
 
 SchemaT = TypeVar("SchemaT", bound=BaseModel)
@@ -35,7 +35,7 @@ _CLAIM_POLL_S = 0.05
 class ChatModel:
     """A model that speaks: a partner in a dialogue, an environment, the policy behind an API."""
 
-    line: Line
+    line: EndpointClient
     usage: Usage = field(default_factory=Usage)
 
     @classmethod
@@ -275,20 +275,20 @@ class Judge(ChatModel):
         return await self.line.request(messages, self.usage, read, deadline, structured.response_format(schema, mode))
 
 
-def lone_line(endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> Line:
+def lone_line(endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> EndpointClient:
     """A connection with limits of its own, in this process.
 
     Raises:
         MissingKey: the key's variable is not set.
     """
-    limits = Limits({endpoint.name: line_settings(endpoint)})
-    gate = Gate(endpoint.name, "alone", in_process(limits))
-    return Line(endpoint, gate, client or endpoint.client())
+    limits = SharedLimits({endpoint.name: line_settings(endpoint)})
+    gate = RequestGate(endpoint.name, "alone", in_process(limits))
+    return EndpointClient(endpoint, gate, client or endpoint.client())
 
 
-def line_settings(endpoint: Endpoint, **more: Any) -> LineSettings:
+def line_settings(endpoint: Endpoint, **more: Any) -> EndpointLimits:
     """The limits that an endpoint's settings ask for."""
-    return LineSettings(
+    return EndpointLimits(
         name=endpoint.name,
         concurrency=endpoint.concurrency,
         requests_per_minute=endpoint.requests_per_minute,

@@ -31,7 +31,7 @@ class _Merged(BaseModel):
     critique: str = Field(min_length=1)
 
 
-async def deliberate(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Verdict:
+async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Verdict:
     """The verdict on an episode: the judge's, or the jury's where there is one.
 
     Raises:

@@ -30,7 +30,7 @@ class Ledger:
 
     def add_trace(self, trace: Mapping[str, Any]) -> None:
         """Add a session from its trace (`Session.to_json`)."""
-        self.add(trace["task"], {role: Usage.of(value) for role, value in trace["usage"].items()})
+        self.add(trace["task"], {role: Usage.from_json(value) for role, value in trace["usage"].items()})
 
     def merge(self, other: Ledger) -> None:
         """Add another ledger to this one."""
@@ -79,7 +79,7 @@ class Ledger:
         if path.exists():
             value = json.loads(path.read_text(encoding="utf-8"))
             for task, roles in value["tasks"].items():
-                ledger.add(task, {role: Usage.of(count) for role, count in roles.items()})
+                ledger.add(task, {role: Usage.from_json(count) for role, count in roles.items()})
         return ledger
 
 

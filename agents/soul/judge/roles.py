@@ -114,7 +114,7 @@ class GatewaySettings(BaseModel):
         return self.jury if section == "judge" and self.jury else (self.named(section),)
 
     @classmethod
-    def of(cls, sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
+    def from_sections(cls, sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
         """Resolve the sections `judge`, `feedback`, `partner` and `environment`; each may be missing or hold nulls.
 
         Raises:

@@ -64,7 +64,7 @@ class Ratio:
     bottom: Array
 
     @classmethod
-    def of(
+    def from_outcomes(
         cls, name: str, rows: int, outcomes: Sequence[Outcome], parts: Sequence[tuple[float, float] | None]
     ) -> Ratio:
         """Build it from what each sample adds above and below the line; None: the metric ignores the sample."""
@@ -158,7 +158,7 @@ class SetScore:
     rows: int
 
     @classmethod
-    def of(cls, rows: int, metrics: Sequence[SetMetric]) -> SetScore:
+    def from_metrics(cls, rows: int, metrics: Sequence[SetMetric]) -> SetScore:
         """Keep the metrics that are defined."""
         values = [float(metric.values(np.ones((1, rows)))[0]) for metric in metrics]
         known = [(metric, value) for metric, value in zip(metrics, values, strict=True) if not math.isnan(value)]

@@ -19,14 +19,14 @@ _OWN_LETTER = re.compile(r"\s*[(\[]?([A-Za-z])(?:[)\]][.:]?|[.:、．：])\s*(?=
 _GOLD = re.compile(r"[(\[]?([A-Za-z])[)\]]?[.:]?")
 
 
-def parsed(value: Any) -> Any:
+def parse_literal(value: Any) -> Any:
     """A list or an object that arrives as JSON, as a Python literal or as an array; anything else passes as it is."""
     if isinstance(value, str):
         return literal(value)
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def seen(value: Any) -> str:
+def clean_text(value: Any) -> str:
     """A text without blanks and unseen characters around it; "" for a null and for the NaN of tables."""
     if value is None or value != value:  # only NaN differs from itself
         return ""
@@ -36,10 +36,10 @@ def seen(value: Any) -> str:
 
 
 # A word by which a record says what it belongs to. Rows do without it: what is no text is no mistake.
-Label = Annotated[str, BeforeValidator(lambda value: seen(value) if isinstance(value, str | int) else "")]
+Label = Annotated[str, BeforeValidator(lambda value: clean_text(value) if isinstance(value, str | int) else "")]
 
 
-def lettered(texts: Iterable[str]) -> dict[str, str]:
+def options_by_letter(texts: Iterable[str]) -> dict[str, str]:
     """Letter -> text, from A on."""
     return {chr(ord("A") + number): text for number, text in enumerate(texts)}
 
@@ -54,30 +54,30 @@ def option_texts(value: Any) -> list[str]:
     Raises:
         ValueError: it is neither, fewer than two options are left, or one in the middle is blank.
     """
-    value = parsed(value)
+    value = parse_literal(value)
     if isinstance(value, Mapping):
-        given = {seen(key).upper(): text for key, text in value.items() if seen(text)}
+        given = {clean_text(key).upper(): text for key, text in value.items() if clean_text(text)}
         letters = sorted(given)
-        if letters != list(lettered(letters)):
+        if letters != list(options_by_letter(letters)):
             raise ValueError(f"the options are named {letters}, not A, B, C and so on")
         value = [given[letter] for letter in letters]
     if not isinstance(value, list | tuple):
         raise ValueError(f"is no list of options, but {type(value).__name__}")
-    texts = [seen(text) for text in value]
+    texts = [clean_text(text) for text in value]
     while texts and not texts[-1]:
         texts.pop()
     if len(texts) < 2 or not all(texts):
         raise ValueError(f"expected two options at least and none of them blank, got {texts}")
-    return bare_options(texts)
+    return strip_option_letters(texts)
 
 
-def bare_options(texts: list[str]) -> list[str]:
+def strip_option_letters(texts: list[str]) -> list[str]:
     """The options without the letters that they carry themselves ("A. x", "B.y"), where all carry their own.
 
     The blank after the letter goes with it: one source writes it before the right option only.
     """
     marks = [_OWN_LETTER.match(text) for text in texts]
-    if [mark.group(1).upper() if mark else "" for mark in marks] != list(lettered(texts)):
+    if [mark.group(1).upper() if mark else "" for mark in marks] != list(options_by_letter(texts)):
         return texts
     return [text[mark.end() :] for text, mark in zip(texts, marks, strict=True) if mark]
 
@@ -88,7 +88,7 @@ def gold_letter(value: Any, options: Mapping[str, str]) -> str:
     Raises:
         ValueError: it is no option.
     """
-    text = seen(value)
+    text = clean_text(value)
     letter = _GOLD.fullmatch(text)
     if letter and letter.group(1).upper() in options:
         return letter.group(1).upper()
@@ -100,25 +100,25 @@ def gold_letter(value: Any, options: Mapping[str, str]) -> str:
     raise ValueError(f"{text!r} is not among the options {dict(options)}")
 
 
-def present(groups: Mapping[str, str]) -> dict[str, str]:
+def drop_empty_groups(groups: Mapping[str, str]) -> dict[str, str]:
     """Of what a row may belong to (`Task.groups`) that which its record tells; the rest is blank."""
     return {kind: " ".join(value.split()) for kind, value in groups.items() if value.strip()}
 
 
-def pointed_at(nouns: Iterable[str], letters: Iterable[str]) -> tuple[str, ...]:
+def option_references(nouns: Iterable[str], letters: Iterable[str]) -> tuple[str, ...]:
     """ "reply A", "reply B" and so on: what feedback must not say where a prompt calls its options so."""
     return tuple(f"{noun} {letter}" for noun in nouns for letter in letters)
 
 
-def described(value: Any, between: str = "\n") -> str:
+def to_prose(value: Any, between: str = "\n") -> str:
     """A text, or an object or a list in words: "Age: 31", one entry a line."""
     value = _unpacked(value)
     if isinstance(value, Mapping):
-        entries = {key: described(entry, "; ") for key, entry in value.items()}
+        entries = {key: to_prose(entry, "; ") for key, entry in value.items()}
         return between.join(f"{key}: {entry}" for key, entry in entries.items() if entry)
     if isinstance(value, list | tuple):
-        return ", ".join(entry for entry in (described(entry, "; ") for entry in value) if entry)
-    return seen(value)
+        return ", ".join(entry for entry in (to_prose(entry, "; ") for entry in value) if entry)
+    return clean_text(value)
 
 
 def _unpacked(value: Any) -> Any:
@@ -126,7 +126,7 @@ def _unpacked(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip()[:1] not in ("{", "["):
         return value
     try:
-        return parsed(value)
+        return parse_literal(value)
     except ValueError:
         return value
 
@@ -150,11 +150,11 @@ def _asked(value: Any) -> str:
             break
         said.append(_content(turn))
     text = "\n\n".join(text for text in said if text)
-    return text or (seen(value) if isinstance(value, str) else "")
+    return text or (clean_text(value) if isinstance(value, str) else "")
 
 
 def _content(turn: Mapping[str, Any]) -> str:
     content = turn.get("content", turn.get("value"))
     if isinstance(content, list | tuple):  # parts, of which the texts count
         content = "\n".join(str(part["text"]) for part in content if isinstance(part, Mapping) and part.get("text"))
-    return seen(content)
+    return clean_text(content)

@@ -24,7 +24,7 @@ class Shortened:
     length: int
 
 
-def fit(task: Task[Any], row: Row, measure: Callable[[Row], int], limit: int) -> Shortened | None:
+def truncate_row(task: Task[Any], row: Row, measure: Callable[[Row], int], limit: int) -> Shortened | None:
     """The row with as much of its fields as fits.
 
     Args:

@@ -29,7 +29,7 @@ class EvaluationSet(NamedTuple):
     file: str
 
 
-class Launch(NamedTuple):
+class TrainingSplit(NamedTuple):
     """What `run_rl.sh NAME` trains: the task, its training file and its validation file (original, section 6.1)."""
 
     task: str
@@ -69,25 +69,25 @@ _CLASSES: dict[str, str] = {
 }
 
 # The names of `run_rl.sh`: 23 tasks.
-LAUNCHES: dict[str, Launch] = {
-    "sotopia": Launch("sotopia", "sotopia_clean_rl", "sotopia_hard_val"),
-    "coser": Launch("coser", "coser_rl_train", "coser_val"),
-    "lifechoices": Launch("lifechoices", "lifechoices_hard_rl", "lifechoices_val"),
-    "userllm": Launch("userllm", "userllm_rl_train", "userllm_val"),
-    "mirrorbench": Launch("mirrorbench", "mirrorbench_rl_train", "mirrorbench_val"),
-    "fantom": Launch("fantom", "fantom_rl_train", "fantom_val"),
-    "hitom": Launch("hitom", "hitom_rl_train", "hitom_val"),
-    "paratomi": Launch("paratomi", "paratomi_rl_train", "paratomi_val"),
-    "mistakes": Launch("mistakes", "mistakes_rl_train", "mistakes_val"),
-    "twinvoice": Launch("twinvoice", "twinvoice_rl_train", "twinvoice_val"),
-    "social_r1": Launch("social_r1", "social_r1_rl", "social_r1_val"),
-    "behaviorchain": Launch("behavior_chain", "behaviorchain_rl_train", "behaviorchain_val"),
-    "sim_math": Launch("sim_arena_math", "sim_math_rl", "sim_math_val"),
-    "sim_doc": Launch("sim_arena_doc", "sim_doc_rl", "sim_doc_val"),
-    **{f"humanual_{k}": Launch(f"humanual-{k}", f"humanual_rl_{k}", f"humanual_{k}_val") for k in _HUMANUAL},
-    "alignx": Launch("alignx", "alignx_rl_8k", "alignx_demo_val"),
-    "socsci210": Launch("socsci210", "socsci210_rl_2k", "socsci210_val"),
-    "humanllm": Launch("humanllm", "humanllm_rl_train", "humanllm_val"),
+TASK_FILES: dict[str, TrainingSplit] = {
+    "sotopia": TrainingSplit("sotopia", "sotopia_clean_rl", "sotopia_hard_val"),
+    "coser": TrainingSplit("coser", "coser_rl_train", "coser_val"),
+    "lifechoices": TrainingSplit("lifechoices", "lifechoices_hard_rl", "lifechoices_val"),
+    "userllm": TrainingSplit("userllm", "userllm_rl_train", "userllm_val"),
+    "mirrorbench": TrainingSplit("mirrorbench", "mirrorbench_rl_train", "mirrorbench_val"),
+    "fantom": TrainingSplit("fantom", "fantom_rl_train", "fantom_val"),
+    "hitom": TrainingSplit("hitom", "hitom_rl_train", "hitom_val"),
+    "paratomi": TrainingSplit("paratomi", "paratomi_rl_train", "paratomi_val"),
+    "mistakes": TrainingSplit("mistakes", "mistakes_rl_train", "mistakes_val"),
+    "twinvoice": TrainingSplit("twinvoice", "twinvoice_rl_train", "twinvoice_val"),
+    "social_r1": TrainingSplit("social_r1", "social_r1_rl", "social_r1_val"),
+    "behaviorchain": TrainingSplit("behavior_chain", "behaviorchain_rl_train", "behaviorchain_val"),
+    "sim_math": TrainingSplit("sim_arena_math", "sim_math_rl", "sim_math_val"),
+    "sim_doc": TrainingSplit("sim_arena_doc", "sim_doc_rl", "sim_doc_val"),
+    **{f"humanual_{k}": TrainingSplit(f"humanual-{k}", f"humanual_rl_{k}", f"humanual_{k}_val") for k in _HUMANUAL},
+    "alignx": TrainingSplit("alignx", "alignx_rl_8k", "alignx_demo_val"),
+    "socsci210": TrainingSplit("socsci210", "socsci210_rl_2k", "socsci210_val"),
+    "humanllm": TrainingSplit("humanllm", "humanllm_rl_train", "humanllm_val"),
 }
 
 # The ten tasks that the paper trains one model on (section 5: 1,024 rows each).
@@ -98,7 +98,7 @@ PAPER = (
 
 # The 27 evaluation sets: the 23 tasks, AlignX as its five files.
 SETS: dict[str, EvaluationSet] = {
-    **{name: EvaluationSet(launch.task, launch.val) for name, launch in LAUNCHES.items() if name != "alignx"},
+    **{name: EvaluationSet(launch.task, launch.val) for name, launch in TASK_FILES.items() if name != "alignx"},
     **{f"alignx_{kind}": EvaluationSet(f"alignx_{kind}", f"alignx_{kind}_val") for kind in _ALIGNX},
 }
 
@@ -154,12 +154,12 @@ def load(name: str) -> Task[Any]:
         return _made(name, getattr(importlib.import_module(module), attribute))
     if name in _external():
         return _made(name, _external()[name].load())
-    if name in LAUNCHES:
+    if name in TASK_FILES:
         raise UnknownTask(
             f"{name!r} is the name of a launch (bash run_rl.sh {name}); its rows carry the data_source "
-            f"{LAUNCHES[name].task!r}: correct that column."
+            f"{TASK_FILES[name].task!r}: correct that column."
         )
-    near = difflib.get_close_matches(name.lower(), sorted({*names(), *LAUNCHES}), n=3)
+    near = difflib.get_close_matches(name.lower(), sorted({*names(), *TASK_FILES}), n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise UnknownTask(f"There is no task {name!r}.{hint} Tasks that can be trained here: {', '.join(names())}.")
 
@@ -178,29 +178,29 @@ def _made(name: str, kind: type[Task[Any]]) -> Task[Any]:
         raise BadSettings(f"tasks.{name}: {error}") from error
 
 
-def launches(names_: str) -> list[Launch]:
+def launches(names_: str) -> list[TrainingSplit]:
     """What `run_rl.sh NAMES` trains: one name, several with commas, "all", or "paper" (its ten tasks).
 
     Raises:
         UnknownTask: one of the names is none.
     """
-    several = {"all": tuple(LAUNCHES), "paper": PAPER}.get(names_) or [
+    several = {"all": tuple(TASK_FILES), "paper": PAPER}.get(names_) or [
         n.strip() for n in names_.split(",") if n.strip()
     ]
     if not several:
-        raise UnknownTask(f"No task is named. There are: {', '.join(LAUNCHES)}; all; paper.")
+        raise UnknownTask(f"No task is named. There are: {', '.join(TASK_FILES)}; all; paper.")
     return [launch(name) for name in dict.fromkeys(several)]
 
 
-def launch(name: str) -> Launch:
+def launch(name: str) -> TrainingSplit:
     """What `run_rl.sh NAME` trains.
 
     Raises:
         UnknownTask: no such name.
     """
-    if name in LAUNCHES:
-        return LAUNCHES[name]
+    if name in TASK_FILES:
+        return TASK_FILES[name]
     if name in names():  # a task of the user's own: files are named explicitly
-        return Launch(name, f"{name}_rl_train", f"{name}_val")
+        return TrainingSplit(name, f"{name}_rl_train", f"{name}_val")
     load(name)
-    raise UnknownTask(f"The task {name!r} has no launch of its own: use {', '.join(sorted(LAUNCHES))}.")
+    raise UnknownTask(f"The task {name!r} has no launch of its own: use {', '.join(sorted(TASK_FILES))}.")

@@ -13,7 +13,7 @@ from soul.cli.error_border import Parser, reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """List the names."""
     Parser(prog="python -m soul.tasks", description=__doc__).parse_args(arguments)
-    print("\n".join(tasks.LAUNCHES))
+    print("\n".join(tasks.TASK_FILES))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from soul.one_turn import LetterTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import Label, described, parsed, pointed_at, present, seen
+from soul.rows.parsing import Label, clean_text, drop_empty_groups, option_references, parse_literal, to_prose
 from soul.task import Metric, NotBlank, Row
 
 RULES = """\
@@ -33,7 +33,7 @@ _NOUNS = ("one", "option", "response", "reply", "answer", "comment", "choice")
 # With two responses, to point at one is to tell the answer.
 _POINTERS = (
     *(f"{place} {noun}" for place in ("first", "second") for noun in _NOUNS),
-    *pointed_at(("response", "reply", "comment"), "AB"),
+    *option_references(("response", "reply", "comment"), "AB"),
 )
 
 
@@ -56,7 +56,7 @@ class AlignXRow(Row):
     @field_validator("demographic", "profile", mode="before")
     @classmethod
     def _in_words(cls, value: Any) -> Any:
-        return described(value)
+        return to_prose(value)
 
     @field_validator("icl_pairs", mode="before")
     @classmethod
@@ -71,11 +71,13 @@ class AlignXRow(Row):
 
 def _complete(value: Any, needed: tuple[str, ...]) -> list[dict[str, str]]:
     """The entries that have every needed text: in the source some are a character that prints nothing."""
-    entries = parsed(value)
+    entries = parse_literal(value)
     if not isinstance(entries, list | tuple):
         raise ValueError(f"expected a list, got {type(entries).__name__}")
     texts = [
-        {key: seen(entry.get(key)) for key in ("prompt", *needed)} for entry in entries if isinstance(entry, Mapping)
+        {key: clean_text(entry.get(key)) for key in ("prompt", *needed)}
+        for entry in entries
+        if isinstance(entry, Mapping)
     ]
     return [entry for entry in texts if all(entry[key] for key in needed)]
 
@@ -126,7 +128,7 @@ class AlignX(LetterTask[AlignXRow]):
             "comments": self.comments(row),
         }
         by = ", ".join(what for what, there in known.items() if there)
-        return present({"source": row.source.rpartition(":")[0], "user known by": by})
+        return drop_empty_groups({"source": row.source.rpartition(":")[0], "user known by": by})
 
     def secrets(self, row: AlignXRow) -> Sequence[str]:
         return (row.chosen, row.rejected, *_POINTERS)

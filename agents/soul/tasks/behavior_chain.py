@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import described, gold_letter, lettered, option_texts, parsed
+from soul.rows.parsing import gold_letter, option_texts, options_by_letter, parse_literal, to_prose
 from soul.task import Metric, NotBlank, Row
 
 RULES = """\
@@ -45,7 +45,7 @@ class BehaviorChainRow(Row):
     def _unpack(cls, record: Any) -> Any:
         if not isinstance(record, Mapping):
             return record
-        raw = parsed(record["raw"]) if record.get("raw") is not None else {}
+        raw = parse_literal(record["raw"]) if record.get("raw") is not None else {}
         if not isinstance(raw, Mapping):
             raise ValueError(f"raw: expected an object, got {type(raw).__name__}")
         outer = {key: value for key, value in record.items() if value is not None}
@@ -57,7 +57,7 @@ class BehaviorChainRow(Row):
     @field_validator("profile", mode="before")
     @classmethod
     def _profile(cls, value: Any) -> Any:
-        return described(value)
+        return to_prose(value)
 
     @field_validator("history", mode="before")
     @classmethod
@@ -79,7 +79,7 @@ def _count(chain: Any) -> int | None:
     """How many scenes a chain has; None of a text, which does not tell where one ends."""
     if isinstance(chain, str) and chain.lstrip()[:1] == "[":
         with suppress(ValueError):
-            chain = parsed(chain)
+            chain = parse_literal(chain)
     if not chain:
         return 0
     listed = isinstance(chain, list | tuple) and all(isinstance(scene, Mapping) for scene in chain)
@@ -90,22 +90,22 @@ def _each(value: Any, write: Callable[[Any], str]) -> list[str]:
     """The entries of a list in words; a text is one entry."""
     if isinstance(value, str) and value.lstrip()[:1] == "[":
         with suppress(ValueError):  # a text that starts with a bracket stays one
-            value = parsed(value)
+            value = parse_literal(value)
     entries = value if isinstance(value, list | tuple) else [value]
     return [text for text in (write(entry) for entry in entries) if text]
 
 
 def _chapter(entry: Any) -> str:
     if not isinstance(entry, Mapping):
-        return described(entry)
-    content, number = described(entry.get("chapter_content")), described(entry.get("chapter_num"))
+        return to_prose(entry)
+    content, number = to_prose(entry.get("chapter_content")), to_prose(entry.get("chapter_num"))
     return f"Chapter {number}: {content}" if content and number else content
 
 
 def _link(entry: Any) -> str:
     if not isinstance(entry, Mapping):
-        return described(entry)
-    context, behavior = described(entry.get("context")), described(entry.get("behavior"))
+        return to_prose(entry)
+    context, behavior = to_prose(entry.get("context")), to_prose(entry.get("behavior"))
     return "\n".join(part for part in (context, f"What the person did: {behavior}" if behavior else "") if part)
 
 
@@ -128,7 +128,7 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
         )
 
     def options(self, row: BehaviorChainRow) -> Mapping[str, str]:
-        return lettered(row.options)
+        return options_by_letter(row.options)
 
     def gold(self, row: BehaviorChainRow) -> str:
         return gold_letter(row.right_option_letter, self.options(row))

@@ -29,7 +29,7 @@ from soul.judge.call.untrusted import require_content
 from soul.metrics.ngram import bleu, rouge_l
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import present
+from soul.rows.parsing import drop_empty_groups
 from soul.rows.quotations import runs
 from soul.task import BOOK, Episode, GroupKey, Message, Metric, Strata, Task, Verdict
 from soul.tasks.coser_review import CRITICS, MERGED_CRITIC, merged_review, review
@@ -38,9 +38,9 @@ from soul.tasks.coser_stage import (
     END,
     ENVIRONMENT,
     OPENING,
-    Line,
     Part,
     Scene,
+    SpokenLine,
     audible,
     character_turns,
     named,
@@ -123,7 +123,7 @@ class CoSER(Task[CoSERRow]):
             raise ValueError("dialogues: nobody says a word")
 
     def groups(self, row: CoSERRow) -> Mapping[str, str]:
-        return present({"books": row.tag})
+        return drop_empty_groups({"books": row.tag})
 
     def group_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
         plot = f"{row.book}: {row.plot_summary or row.scenario}"
@@ -176,14 +176,14 @@ class CoSER(Task[CoSERRow]):
 
     async def play(self, row: CoSERRow, players: Players, feedback: str | None) -> Scene:
         parts: dict[str, Part] = {}
-        lines: list[Line] = []
+        lines: list[SpokenLine] = []
         speaker, ended = row.speakers[0], "round_limit"
         for round_ in range(1, MAX_ROUNDS + 1):
             if speaker not in parts:
                 parts[speaker] = self._part(row, speaker, feedback)
             turn = await _turn(parts[speaker], lines, players)
             others = [name for name in (*row.cast, ENVIRONMENT) if name != speaker]
-            lines.append(Line(speaker, audible(turn, speaker, others)))
+            lines.append(SpokenLine(speaker, audible(turn, speaker, others)))
             if round_ == MAX_ROUNDS:
                 break
             speaker = await self._next_speaker(row, lines, others, players.environment)
@@ -198,7 +198,9 @@ class CoSER(Task[CoSERRow]):
             return Part(name, [self._narration(row)])
         return Part(name, [self._instructions(row, name, feedback)], [self._instructions(row, name, None)])
 
-    async def _next_speaker(self, row: CoSERRow, lines: Sequence[Line], others: list[str], environment: Judge) -> str:
+    async def _next_speaker(
+        self, row: CoSERRow, lines: Sequence[SpokenLine], others: list[str], environment: Judge
+    ) -> str:
         """Who speaks after these lines, or `END`. Nobody speaks twice in a row."""
         candidates = [*others, END] if character_turns(lines) >= MIN_TURNS else others
         data = {
@@ -245,7 +247,7 @@ def _section(title: str, text: str) -> str:
     return f"## {title}\n{text}" if text else ""
 
 
-async def _turn(part: Part, lines: Sequence[Line], players: Players) -> str:
+async def _turn(part: Part, lines: Sequence[SpokenLine], players: Players) -> str:
     """The participant's next turn, as it was sampled."""
     part.listen(lines)
     if part.name == ENVIRONMENT:

@@ -18,7 +18,7 @@ from soul.one_turn import listed
 from soul.rows.parsing import Label
 from soul.rows.truncation import MARK
 from soul.task import NotBlank, Row
-from soul.tasks.coser_stage import ENVIRONMENT, Line, same_name, without_thoughts
+from soul.tasks.coser_stage import ENVIRONMENT, SpokenLine, same_name, without_thoughts
 
 _OBJECTS = frozenset({"plot", "plot_characters", "key_characters", "character_profiles", "dialogues"})
 _NAMES = frozenset({"speaking_characters_w_env", "major_characters"})
@@ -117,9 +117,11 @@ class CoSERRow(Row):
         return tuple(name for name in self.cast if name in major)
 
     @property
-    def reference(self) -> tuple[Line, ...]:
+    def reference(self) -> tuple[SpokenLine, ...]:
         """The book's own conversation without the thoughts."""
-        lines = (Line(line.character, " ".join(without_thoughts(line.message).split())) for line in self.dialogues)
+        lines = (
+            SpokenLine(line.character, " ".join(without_thoughts(line.message).split())) for line in self.dialogues
+        )
         return tuple(line for line in lines if line.text)
 
     def motivation(self, name: str) -> str:

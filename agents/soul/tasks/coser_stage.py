@@ -28,7 +28,7 @@ _BRACKETS = re.compile(r"([\[\]])")
 
 
 @dataclass(frozen=True)
-class Line:
+class SpokenLine:
     """One turn as the others got it; `text` is "" where nothing was said or done."""
 
     speaker: str
@@ -42,14 +42,14 @@ class Line:
 class Scene(Episode):
     """An episode of CoSER: `seats` hold what each character's seat saw, `lines` what was heard on stage."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SpokenLine, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {**super().to_json(), "lines": [asdict(line) for line in self.lines]}
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Scene:
-        return cls(**{**value, "lines": tuple(Line(**line) for line in value["lines"])})
+    def from_json(cls, value: Mapping[str, Any]) -> Scene:
+        return cls(**{**value, "lines": tuple(SpokenLine(**line) for line in value["lines"])})
 
     @property
     def answer(self) -> str:
@@ -64,7 +64,7 @@ class Scene(Episode):
         return character_turns(self.lines)
 
 
-def character_turns(lines: Sequence[Line]) -> int:
+def character_turns(lines: Sequence[SpokenLine]) -> int:
     """How many of the lines are turns of characters; the narrator's are not."""
     return sum(line.speaker != ENVIRONMENT for line in lines)
 
@@ -123,7 +123,7 @@ class Part:
     base: list[Message] = field(default_factory=list)
     heard: int = 0
 
-    def listen(self, lines: Sequence[Line]) -> None:
+    def listen(self, lines: Sequence[SpokenLine]) -> None:
         """Take in what was said since the last time, as one message."""
         news = [str(line) for line in lines[self.heard :] if line.speaker != self.name]
         self.heard = len(lines)

@@ -24,7 +24,7 @@ from soul.judge import Judge
 from soul.metrics.overlap import normalized_tokens, token_f1
 from soul.one_turn import AnswerTask, letter_options, listed, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import present
+from soul.rows.parsing import drop_empty_groups
 from soul.rows.quotations import Choices
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
@@ -195,7 +195,7 @@ class FanToM(AnswerTask[FanToMRow]):
         named_so = row.question_type.split(":")
         access = row.missed_info_accessibility or next((part for part in named_so if part in _ACCESS), "")
         question = " ".join(part for part in named_so if part not in ("tom", *_ACCESS))
-        return present({"question": question, "access": access, "order": row.tom_type})
+        return drop_empty_groups({"question": question, "access": access, "order": row.tom_type})
 
     def read(self, row: FanToMRow, text: str, strict: bool) -> str | None:
         answer = tagged_answer(text)

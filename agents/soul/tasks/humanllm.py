@@ -16,7 +16,7 @@ from soul.answers.extraction import folded, introduced, tagged_answer, undressed
 from soul.judge import Judge
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import gold_letter, lettered, option_texts, pointed_at, seen, user_text
+from soul.rows.parsing import clean_text, gold_letter, option_references, option_texts, options_by_letter, user_text
 from soul.rows.quotations import Choices
 from soul.task import Episode, Metric, NotBlank, Row, Verdict
 
@@ -63,7 +63,7 @@ class HumanLLMRow(Row):
     @field_validator("answer_text", "answer_letter", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        return seen(value)
+        return clean_text(value)
 
 
 def without_candidates(text: str, candidates: Sequence[str]) -> str:
@@ -104,7 +104,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
 
     def render(self, row: HumanLLMRow, feedback_block: str) -> str:
         ranks = min(RANKS, len(row.candidates))
-        example = ",".join(list(lettered(row.candidates))[:ranks])
+        example = ",".join(list(options_by_letter(row.candidates))[:ranks])
         return (
             f"{RULES}\n\nThe user:\n{row.history}\n\n{feedback_block}Question: Which of these items did the user take "
             f"next?\n{letter_options(row.candidates)}\n\n{FORM.format(ranks=ranks, example=example)}"
@@ -116,7 +116,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         Raises:
             ValueError: none of them names a candidate.
         """
-        options = lettered(row.candidates)
+        options = options_by_letter(row.candidates)
         spellings = {_plain(row.answer_text), _plain(_ENUMERATOR.sub("", row.answer_text))} - {""}
         named = [letter for letter, text in options.items() if _plain(text) in spellings]
         if len(named) == 1:
@@ -135,18 +135,18 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
 
     def reference(self, row: HumanLLMRow) -> str:
         letter = self.gold(row)
-        return f"{letter}. {lettered(row.candidates)[letter]}"
+        return f"{letter}. {options_by_letter(row.candidates)[letter]}"
 
     def given(self, row: HumanLLMRow, episode: Episode) -> str | None:
         """The item that was ranked first."""
         ranked = self.answer_of(row, episode)
-        return with_letter(ranked[0], lettered(row.candidates)) if ranked else None
+        return with_letter(ranked[0], options_by_letter(row.candidates)) if ranked else None
 
     def secrets(self, row: HumanLLMRow) -> Sequence[str]:
-        return (*row.candidates, *pointed_at(("item", "candidate"), lettered(row.candidates)))
+        return (*row.candidates, *option_references(("item", "candidate"), options_by_letter(row.candidates)))
 
     def choices(self, row: HumanLLMRow) -> Choices | None:
-        return self.shown_choices(row, lettered(row.candidates))
+        return self.shown_choices(row, options_by_letter(row.candidates))
 
     def read(self, row: HumanLLMRow, text: str, strict: bool) -> str | None:
         """The letters of an answer, the likeliest first; None where they are not five different ones of the list."""
@@ -158,7 +158,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         else:
             return None
         ranks = min(RANKS, len(row.candidates))
-        valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(lettered(row.candidates))
+        valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(options_by_letter(row.candidates))
         return ",".join(letters) if valid else None
 
     def ranked(self, row: HumanLLMRow, episode: Episode) -> list[str]:

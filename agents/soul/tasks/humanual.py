@@ -20,7 +20,7 @@ from soul.judge import Judge, Role
 from soul.metrics.overlap import token_f1
 from soul.one_turn import OneTurnTask
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import present
+from soul.rows.parsing import drop_empty_groups
 from soul.task import Episode, Metric, NotBlank, Row, Verdict
 
 DIMENSIONS = ("stance", "emotion", "belief", "value", "goal", "communication")
@@ -127,7 +127,7 @@ class Humanual(OneTurnTask[HumanualRow]):
     def groups(self, row: HumanualRow) -> Mapping[str, str]:
         # The six sets name themselves in every row: that tells nothing.
         dataset = row.dataset if row.dataset != self.name else ""
-        return present({"dataset": dataset, "category": row.category})
+        return drop_empty_groups({"dataset": dataset, "category": row.category})
 
     async def judge(self, row: HumanualRow, episode: Episode, judge: Judge) -> Verdict:
         text = response(episode.answer) or ""

@@ -13,7 +13,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import gold_letter, lettered, option_texts, parsed
+from soul.rows.parsing import gold_letter, option_texts, options_by_letter, parse_literal
 from soul.task import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
@@ -46,7 +46,7 @@ class LifeChoicesRow(Row):
         nested = record.get("Multiple Choice Question") if isinstance(record, Mapping) else None
         if nested is None:
             return record
-        nested = parsed(nested)
+        nested = parse_literal(nested)
         if not isinstance(nested, Mapping):
             raise ValueError(f"Multiple Choice Question: expected an object, got {type(nested).__name__}")
         found = {name: nested[key] for key, name in _NESTED.items() if nested.get(key) is not None}
@@ -76,7 +76,7 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
         )
 
     def options(self, row: LifeChoicesRow) -> Mapping[str, str]:
-        return lettered(row.options)
+        return options_by_letter(row.options)
 
     def gold(self, row: LifeChoicesRow) -> str:
         return gold_letter(row.correct_answer, self.options(row))

@@ -51,7 +51,7 @@ from soul.one_turn import feedback_paragraph, listed
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.rows.leaks import WITHHELD
-from soul.rows.parsing import Label, present
+from soul.rows.parsing import Label, drop_empty_groups
 from soul.rows.quotations import runs
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Task, Verdict
 from soul.tasks.mirrorbench_judges import (
@@ -220,7 +220,7 @@ class MirrorBench(Task[MirrorBenchRow]):
         return without_thinking(reply).strip() or SILENCE
 
     def groups(self, row: MirrorBenchRow) -> Mapping[str, str]:
-        return present({"dataset": row.dataset})
+        return drop_empty_groups({"dataset": row.dataset})
 
     def group_keys(self, row: MirrorBenchRow) -> Sequence[GroupKey]:
         source, topic = row.conversation_id.partition("::")[0], row.group if row.group.startswith("topic-") else ""

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 from soul.judge import Judge
 from soul.one_turn import LetterTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import gold_letter, lettered, option_texts, seen
+from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -66,7 +66,7 @@ class MistakesRow(Row):
     @field_validator("target_answer", "target_option", "correct_option", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        return seen(value)
+        return clean_text(value)
 
 
 class Mistakes(LetterTask[MistakesRow]):
@@ -84,7 +84,7 @@ class Mistakes(LetterTask[MistakesRow]):
         )
 
     def options(self, row: MistakesRow) -> Mapping[str, str]:
-        return lettered(row.options)
+        return options_by_letter(row.options)
 
     def gold(self, row: MistakesRow) -> str:
         return gold_letter(row.target_option or row.target_answer, self.options(row))

@@ -16,7 +16,7 @@ from soul.answers.extraction import folded_place, names_given, tagged_answer
 from soul.judge import Judge
 from soul.one_turn import AnswerTask, listed
 from soul.prompts import load_prompt
-from soul.rows.parsing import present
+from soul.rows.parsing import drop_empty_groups
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 from soul.tasks.paratomi_story import story_key
 
@@ -78,7 +78,7 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
 
     def groups(self, row: ParaToMiRow) -> Mapping[str, str]:
         # Which of the two agents is asked about ("first_order_0_no_tom") makes no type.
-        return present({"question": re.sub(r"_[01](?=_)", "", row.qType)})
+        return drop_empty_groups({"question": re.sub(r"_[01](?=_)", "", row.qType)})
 
     def read(self, row: ParaToMiRow, text: str, strict: bool) -> str | None:
         answer = tagged_answer(text)

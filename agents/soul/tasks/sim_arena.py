@@ -29,7 +29,7 @@ from soul.judge.call.untrusted import neutral
 from soul.one_turn import feedback_paragraph
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import present
+from soul.rows.parsing import drop_empty_groups
 from soul.task import Episode, Message, Metric, Task, Verdict
 from soul.tasks.sim_arena_rows import SimArenaRow, SimDocRow, SimMathRow, Trait
 
@@ -263,7 +263,7 @@ class SimArenaDoc(SimArena[SimDocRow]):
         return ASSISTANT.format(kind=row.document_type)
 
     def groups(self, row: SimDocRow) -> Mapping[str, str]:
-        return present({"document": row.document_type})
+        return drop_empty_groups({"document": row.document_type})
 
     def situation(self, row: SimDocRow) -> dict[str, Any]:
         return {"document_type": row.document_type, "intent": row.intent}

@@ -18,7 +18,7 @@ from pydantic import field_validator, model_validator
 from soul.answers.extraction import tagged_letter
 from soul.one_turn import LetterTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import Label, gold_letter, present, seen, user_text
+from soul.rows.parsing import Label, clean_text, drop_empty_groups, gold_letter, user_text
 from soul.rows.quotations import Choices
 from soul.task import Metric, NotBlank, Row
 
@@ -91,7 +91,7 @@ class SocialR1Row(Row):
     @field_validator("answer_letter", "answer_text", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        return seen(value)
+        return clean_text(value)
 
 
 def _offered(row: SocialR1Row) -> set[str]:
@@ -140,7 +140,7 @@ class SocialR1(LetterTask[SocialR1Row]):
         return self.shown_choices(row, self._options_and_letters(row))
 
     def groups(self, row: SocialR1Row) -> Mapping[str, str]:
-        return present({"test": row.subtask, "ability": row.ability.partition(":")[0]})
+        return drop_empty_groups({"test": row.subtask, "ability": row.ability.partition(":")[0]})
 
     def read(self, row: SocialR1Row, text: str, strict: bool) -> str | None:
         return tagged_letter(text, self._options_and_letters(row), strict=strict)

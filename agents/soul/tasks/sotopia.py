@@ -20,7 +20,7 @@ from soul.dialogue import View, audible
 from soul.judge import Judge, Role
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import present
+from soul.rows.parsing import drop_empty_groups
 from soul.task import Episode, GroupKey, Message, Metric, Task, Verdict
 from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow, other_than
 
@@ -120,7 +120,7 @@ class Encounter(Episode):
         return {**super().to_json(), "acts": [asdict(act) for act in self.acts]}
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Encounter:
+    def from_json(cls, value: Mapping[str, Any]) -> Encounter:
         return cls(**{**value, "acts": tuple(Act(**act) for act in value["acts"])})
 
 
@@ -184,7 +184,7 @@ class Sotopia(Task[SotopiaRow]):
 
     def groups(self, row: SotopiaRow) -> Mapping[str, str]:
         known = row.relationship if row.relationship in RELATIONSHIPS else ""  # others tell it in words of their own
-        return present({"relationship": known, "environment": row.source, "position": row.eval_position})
+        return drop_empty_groups({"relationship": known, "environment": row.source, "position": row.eval_position})
 
     def group_keys(self, row: SotopiaRow) -> Sequence[GroupKey]:
         keys = {"codename": row.codename, "environment": row.env_id, "scenario": row.scenario}

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field, field_validator
 from soul.judge import Judge
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import Label, described, lettered, option_texts, parsed, present
+from soul.rows.parsing import Label, drop_empty_groups, option_texts, options_by_letter, parse_literal, to_prose
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -55,11 +55,11 @@ class TwinVoiceRow(Row):
     def _history(cls, value: Any) -> Any:
         if isinstance(value, str):
             try:
-                value = parsed(value)
+                value = parse_literal(value)
             except ValueError:  # a text, one utterance a line
                 value = value.splitlines()
         entries = list(value) if hasattr(value, "__iter__") and not isinstance(value, Mapping | str) else [value]
-        return [text for text in (described(entry) for entry in entries) if text]
+        return [text for text in (to_prose(entry) for entry in entries) if text]
 
     @field_validator("answer_choices", mode="before")
     @classmethod
@@ -69,7 +69,7 @@ class TwinVoiceRow(Row):
     @field_validator("dimension", "speaker", "persona", mode="before")
     @classmethod
     def _in_words(cls, value: Any) -> Any:
-        return described(value)
+        return to_prose(value)
 
 
 class TwinVoice(LetterTask[TwinVoiceRow]):
@@ -92,7 +92,7 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
         )
 
     def options(self, row: TwinVoiceRow) -> Mapping[str, str]:
-        return lettered(row.answer_choices)
+        return options_by_letter(row.answer_choices)
 
     def gold(self, row: TwinVoiceRow) -> str:
         return list(self.options(row))[row.answer_idx]
@@ -106,7 +106,7 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
             raise ValueError(f"answer_idx: {row.answer_idx} is not among the choices, an index from 0 to {last}")
 
     def groups(self, row: TwinVoiceRow) -> Mapping[str, str]:
-        return present({"dimension": row.dimension})
+        return drop_empty_groups({"dimension": row.dimension})
 
     def group_keys(self, row: TwinVoiceRow) -> Sequence[GroupKey]:
         if row.group and row.dimension == "3":

@@ -29,7 +29,7 @@ def set_metrics(rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
     first = [_first_turn(outcome.row, outcome.scored) for outcome in outcomes]
     return (
         *(
-            Ratio.of(name, rows, outcomes, [found.get(name) for found in shares])
+            Ratio.from_outcomes(name, rows, outcomes, [found.get(name) for found in shares])
             for name in (*MEANS, *((F1,) if any_last else ()))
         ),
         jaccard_pairs("first_turn_diversity", outcomes, first),

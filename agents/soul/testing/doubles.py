@@ -63,4 +63,4 @@ def fake_judge(script: Script | FakeOpenAI, **settings: Any) -> Judge:
 
 def fake_gateway(script: Script | FakeOpenAI, **settings: Any) -> Gateway:
     """A `Gateway` whose roles all meet one in-process endpoint; see `fake_judge`."""
-    return Gateway.of(fake_judge(script, **settings))
+    return Gateway.from_judge(fake_judge(script, **settings))

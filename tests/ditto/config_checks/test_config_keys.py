@@ -182,7 +182,7 @@ def test_a_wrong_value_is_refused_by_its_rule(number: int) -> None:
         for name, changed in wrong.items():
             OmegaConf.update(recipe(), name, changed, force_add=True)
         with pytest.raises(BadConfig) as refused:
-            check_values(recipe(), Settings.of(recipe()))
+            check_values(recipe(), Settings.from_config(recipe()))
     finally:
         for name, before in saved.items():
             OmegaConf.update(recipe(), name, before)

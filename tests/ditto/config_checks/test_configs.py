@@ -43,7 +43,7 @@ def test_verl_accepts_it(name: str, platform: str) -> None:
     config = compose(name, platform)
     unknown = [key for key, _ in leaves(OmegaConf.to_container(config)) if reader_of(key) is None]
     assert not unknown, "find out who reads these, and enter them in ditto/config_checks/keys.py or fixed_keys.py"
-    check_config(config, Settings.of(config))
+    check_config(config, Settings.from_config(config))
     validate_config(config, need_reference_policy(config), need_critic(config))
     for section in ("actor", "rollout"):
         omega_conf_to_dataclass(config.actor_rollout_ref[section])
@@ -54,7 +54,7 @@ def test_verl_accepts_it(name: str, platform: str) -> None:
 def test_the_recipe_is_the_papers() -> None:
     config = compose("ditto", "gpu")
     rollout, model, actor = (config.actor_rollout_ref[s] for s in ("rollout", "model", "actor"))
-    assert Settings.of(config).objective.name == "ditto" and config.refine.when == "always"
+    assert Settings.from_config(config).objective.name == "ditto" and config.refine.when == "always"
     assert (model.lora_rank, model.lora_alpha, model.target_modules) == (32, 64, "all-linear")
     assert actor.optim.lr == 5e-6 and actor.optim.lr_scheduler_type == "constant"
     assert (config.data.train_batch_size, rollout.n) == (64, 8)
@@ -67,17 +67,17 @@ def test_the_recipe_is_the_papers() -> None:
 def test_training_asks_the_papers_judges_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JUDGE_MODEL_NAME", raising=False)
     for name in ("run_rl", "ditto"):
-        gateway = Settings.of(compose(name, "gpu")).gateway
+        gateway = Settings.from_config(compose(name, "gpu")).gateway
         judges = {task: (gateway.by_task.get(task) or gateway.judge).model for task in PAPER}
         assert judges == {task: paper_judge(task) for task in PAPER} and judges["coser"] == "gpt-5.4"
         assert gateway.judge.model == gateway.roles["environment"].model == "gpt-5-nano"
-        assert not Settings.of(compose(name, "gpu", "judge.model=mine")).gateway.by_task
+        assert not Settings.from_config(compose(name, "gpu", "judge.model=mine")).gateway.by_task
 
 
 def test_run_rl_has_the_original_scripts_values() -> None:
     config = compose("run_rl", "gpu")
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    assert Settings.of(config).objective.name == "grpo"
+    assert Settings.from_config(config).objective.name == "grpo"
     assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.2, 0.28, 10.0)
     assert (actor.ppo_mini_batch_size, actor.ppo_epochs, actor.loss_agg_mode) == (16, 1, "token-mean")
     assert (rollout.gpu_memory_utilization, rollout.max_num_seqs, rollout.max_model_len) == (0.7, 1024, 17408)
@@ -106,8 +106,8 @@ def compose_sft() -> DictConfig:
 
 
 def test_the_originals_name_of_an_objective_wins() -> None:
-    assert Settings.of(compose("run_rl", "gpu", "algorithm.agent_version=copy")).objective.name == "ditto"
-    assert Settings.of(compose("ditto", "gpu", "algorithm.agent_version=default")).objective.name == "grpo"
+    assert Settings.from_config(compose("run_rl", "gpu", "algorithm.agent_version=copy")).objective.name == "ditto"
+    assert Settings.from_config(compose("ditto", "gpu", "algorithm.agent_version=default")).objective.name == "grpo"
 
 
 def test_an_override_wins_over_every_file() -> None:

@@ -84,7 +84,7 @@ def workers(cluster: None) -> list[Any]:
 def run(workers: list[Any], fake: FakeOpenAI, calls: int = CALLS, **judge: Any) -> tuple[Counter[str], Any]:
     """All workers ask at the same time; outcomes over all of them, and the limits' state."""
     section = {"model": "fake", "base_url": fake.url, "api_key_env": "none", "structured": "json_schema", **judge}
-    settings = GatewaySettings.of({"judge": section})
+    settings = GatewaySettings.from_sections({"judge": section})
     limits = judge_limits.start(settings, spent_usd=0.0)
     settings_json = settings.model_dump_json()
     try:
@@ -161,7 +161,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[..., JudgeWatch]]:
         if running:  # a run that is resumed has another actor
             ray.kill(running.pop())
         section = {"model": "m", "base_url": "http://j", **judge}
-        made = JudgeWatch(Settings.of(config(run__dir=str(tmp_path), judge=section)))
+        made = JudgeWatch(Settings.from_config(config(run__dir=str(tmp_path), judge=section)))
         running.append(judge_limits.start(made.settings.gateway, spent_usd=0.0))
         made.start()
         return made

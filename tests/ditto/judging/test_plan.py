@@ -55,7 +55,7 @@ def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
 
 
 def role_plan(calls: float = 1000, latency: float | None = 2.0, **judge: Any) -> Load:
-    settings = GatewaySettings.of({"judge": judge})
+    settings = GatewaySettings.from_sections({"judge": judge})
     return Load("judge", settings.judge, calls, calls * 3000, calls * judge_plan.TOKENS_OUT, latency)
 
 
@@ -85,7 +85,7 @@ def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
         "tasks.coser.merged_dimensions=true": {**asked, "judge.by_task.coser": 40},
         "tasks.mirrorbench.judge_samples=1": {**asked, "judge": 120},
     }
-    endpoint = GatewaySettings.of({"judge": {"price_in": 2.5, "price_out": 15}}).judge
+    endpoint = GatewaySettings.from_sections({"judge": {"price_in": 2.5, "price_out": 15}}).judge
     plans = [Load("judge.by_task.coser", endpoint, 160, 160 * 3000, 160 * judge_plan.TOKENS_OUT)]
     lines = describe(plans, 1, cheaper)
     price = (3000 * 2.5 + judge_plan.TOKENS_OUT * 15) / 1e6
@@ -116,7 +116,7 @@ def checked(asked: dict[str, float], **sections: Any) -> tuple[list[Load], Any]:
     whole = config()
     for name, section in sections.items():
         OmegaConf.update(whole, name, section)
-    return judge_plan.plan(Settings.of(whole), asked, 100.0, whole), whole  # type: ignore[arg-type]
+    return judge_plan.plan(Settings.from_config(whole), asked, 100.0, whole), whole  # type: ignore[arg-type]
 
 
 def test_only_roles_that_will_be_asked_are_checked_and_their_form_is_kept() -> None:
@@ -208,4 +208,4 @@ def test_a_budget_needs_the_price_of_a_tasks_judge_only_where_it_is_asked() -> N
 
 def test_a_judge_of_an_unknown_task_is_refused() -> None:
     with pytest.raises(BadConfig, match="judge.by_task: There is no task 'cosr'. Did you mean 'coser'"):
-        Settings.of(config(judge__by_task={"cosr": {"model": "x"}}))
+        Settings.from_config(config(judge__by_task={"cosr": {"model": "x"}}))

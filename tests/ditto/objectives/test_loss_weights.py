@@ -167,7 +167,7 @@ def test_sum_norm_without_a_scale_factor_is_refused() -> None:
     base = ["data.train_files=[x]", "data.val_files=[x]", "trainer.project_name=t"]
     mode = "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm"
     config = load_config([*base, mode, "actor_rollout_ref.actor.loss_scale_factor=1024"])
-    check_config(config, Settings.of(config))
+    check_config(config, Settings.from_config(config))
     config = load_config([*base, mode])
     with pytest.raises(BadConfig, match="loss_scale_factor"):
-        check_config(config, Settings.of(config))
+        check_config(config, Settings.from_config(config))

@@ -65,7 +65,7 @@ def launched(composed: DictConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_no_worker_asks_its_own_environment(launched: DictConfig) -> None:
-    gateway = Settings.of(launched).gateway
+    gateway = Settings.from_config(launched).gateway
     judge = gateway.judge
     assert (judge.model, judge.url, judge.reasoning_effort) == ("launchers-judge", "http://launcher.invalid/v1", "low")
     assert (gateway.by_task["coser"].model, gateway.by_task["coser"].url) == ("another", judge.url)
@@ -80,7 +80,7 @@ def test_no_key_is_in_the_config(launched: DictConfig) -> None:
 
 
 def test_a_worker_has_the_launchers_keys_or_none(launched: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway = Settings.of(launched).gateway
+    gateway = Settings.from_config(launched).gateway
     judge_limits.replace_variables(gateway, {"THERE_KEY": KEY})
     assert gateway.roles["partner"].client().api_key == KEY
     with pytest.raises(MissingKey, match=r"launchers-judge.*OPENAI_API_KEY is not set"):
@@ -90,8 +90,8 @@ def test_a_worker_has_the_launchers_keys_or_none(launched: DictConfig, monkeypat
 def test_relative_paths_are_the_launchers(launched: DictConfig, tmp_path: Path) -> None:
     here = tmp_path / "launcher"
     rollout = launched.actor_rollout_ref.rollout
-    assert Settings.of(launched).run_dir == here / "out/run" == Path(launched.trainer.default_local_dir)
-    assert Settings.of(launched).gateway.policy.cache_dir == str(here / "cache")
+    assert Settings.from_config(launched).run_dir == here / "out/run" == Path(launched.trainer.default_local_dir)
+    assert Settings.from_config(launched).gateway.policy.cache_dir == str(here / "cache")
     assert launched.data.train_files == [str(here / "train.parquet"), "s3://b/x"]
     assert launched.data.val_files == str(here / "train.parquet")
     assert launched.actor_rollout_ref.model.path == str(here / "model")
@@ -116,5 +116,5 @@ def test_an_address_with_a_password_is_refused(
     if where != "OPENAI_BASE_URL":
         OmegaConf.update(config, where, url)
     with pytest.raises(BadConfig, match=r"judge\.invalid/v1 comes with a user and a password") as caught:
-        Settings.of(config)
+        Settings.from_config(config)
     assert "sentinel-password" not in str(caught.value)

@@ -38,8 +38,8 @@ def test_checkpoints_are_served_one_after_another_and_only_if_need_be(told, tmp_
     right = {i for i in range(8) if "<answer>A<" in example.oracle(example.row(i))([])}
     kept = pq.read_table(tmp_path / "out" / "train.parquet").to_pylist()
     assert {row["row"] for row in kept} == right and len(kept) == len(right) > 0
-    prints = {row["fingerprint"] for row in kept}
-    assert prints <= {
+    fingerprints = {row["fingerprint"] for row in kept}
+    assert fingerprints <= {
         json.loads(p.read_text())["policy"]["checkpoint"] for p in tmp_path.glob("out/samples/*/settings.json")
     }
     assert main([*words, "--val-share", "0", "--", "--seed", "7"]) == 0

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sft.distill.conversation import Unusable, digest, normalised, prints, trainable
+from sft.distill.conversation import Unusable, digest, normalised, seat_fingerprints, trainable
 from sft.distill.heldout import Unseen, fingerprints
 from soul import examples
 from soul.rows.task_files import parse_row
@@ -15,7 +15,7 @@ HEARD, SAID = {"role": "user", "content": "Go."}, {"role": "assistant", "content
 def test_what_came_after_the_last_turn_goes():
     assert trainable([HEARD, SAID, HEARD]) == [HEARD, SAID]
     assert trainable([HEARD, SAID, HEARD, SAID]) == [HEARD, SAID, HEARD, SAID]
-    assert prints("a", trainable([HEARD, SAID, HEARD])) == prints("a", [HEARD, SAID])
+    assert seat_fingerprints("a", trainable([HEARD, SAID, HEARD])) == seat_fingerprints("a", [HEARD, SAID])
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_what_cannot_be_trained_says_why(messages, reason):
 def test_who_says_what_matters():
     swapped = [{**HEARD, "role": "assistant"}, {**SAID, "role": "user"}, SAID]
     others = [[HEARD, SAID], [HEARD, HEARD, SAID], swapped, [{**HEARD, "content": "Stay."}, SAID]]
-    assert len({prints("a", messages).whole for messages in others}) == 4
-    assert prints("a", others[0]).said == prints("a", others[3]).said
+    assert len({seat_fingerprints("a", messages).whole for messages in others}) == 4
+    assert seat_fingerprints("a", others[0]).said == seat_fingerprints("a", others[3]).said
 
 
 def test_what_counts_as_the_same_text():

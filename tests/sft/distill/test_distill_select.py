@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sft.distill.conversation import Prints
-from sft.distill.sample import Place, Sample
+from sft.distill.conversation import Fingerprints
+from sft.distill.sample import ExpertSample, Place
 from sft.distill.select import Rule, choose
 from soul.errors import BadSettings
 from soul.task import Metric
@@ -26,11 +26,11 @@ SOURCE = Source()
 
 
 def made(number, task, row, reward=1.0, problem=None, seats=(("policy", "text"),), bar=None, heard=""):
-    found = tuple(Prints(seat, f"{row}:{seat}:{text}:{heard}", text) for seat, text in seats)
+    found = tuple(Fingerprints(seat, f"{row}:{seat}:{text}:{heard}", text) for seat, text in seats)
     place = Place(Path("samples.jsonl"), number)
     failed = problem is not None and problem.startswith("failed")
     value = None if failed else reward
-    return Sample(SOURCE, place, task, task, row, 0, number, value, problem, bar, found)
+    return ExpertSample(SOURCE, place, task, task, row, 0, number, value, problem, bar, found)
 
 
 @st.composite
@@ -144,8 +144,10 @@ def test_equal_answers_are_drawn_by_lot_and_the_seed_decides():
 
 
 def test_a_conversation_is_kept_once_whatever_row_it_stands_at():
-    seat = Prints("policy", "the same", "yes")
-    samples = [Sample(SOURCE, Place(Path("x"), i), "up", "up", f"row{i}", i, 0, 1.0, seats=(seat,)) for i in range(3)]
+    seat = Fingerprints("policy", "the same", "yes")
+    samples = [
+        ExpertSample(SOURCE, Place(Path("x"), i), "up", "up", f"row{i}", i, 0, 1.0, seats=(seat,)) for i in range(3)
+    ]
     assert sorted(choose(samples, Rule(), HEADLINES).fates) == ["duplicate", "duplicate", "kept"]
 
 

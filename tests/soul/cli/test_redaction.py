@@ -134,11 +134,11 @@ def test_what_looks_like_a_key_is_blanked_where_the_user_typed_it(text, shown):
 def test_a_key_in_an_address_is_refused_and_not_repeated(monkeypatch):
     url = f"https://x.org/v1?api_key={KEY}"
     with pytest.raises(BadSettings, match="judge.base_url.*api_key=.*api_key_env") as caught:
-        GatewaySettings.of({"judge": {"base_url": url}})
+        GatewaySettings.from_sections({"judge": {"base_url": url}})
     assert KEY not in str(caught.value)
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     with pytest.raises(BadSettings, match="OPENAI_BASE_URL") as caught:
-        GatewaySettings.of({})
+        GatewaySettings.from_sections({})
     assert KEY not in str(caught.value)
 
 

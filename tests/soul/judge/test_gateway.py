@@ -42,7 +42,7 @@ def counting(delay=0.0):
 def connected(fake, cache_dir=None, judge=None, **sections):
     with fake:
         settings = {"base_url": fake.url, "api_key_env": "none", "structured": "json_schema", **(judge or {})}
-        yield Gateway.connect(GatewaySettings.of({"judge": settings, **sections}), cache_dir=cache_dir)
+        yield Gateway.connect(GatewaySettings.from_sections({"judge": settings, **sections}), cache_dir=cache_dir)
 
 
 def run(gateway, *work):
@@ -202,7 +202,7 @@ def test_the_place_of_the_cache(tmp_path):
 def test_one_judge_for_every_role(tmp_path):
     fake = counting()
     judge = fake_judge(fake)
-    gateway = Gateway.of(judge)
+    gateway = Gateway.from_judge(judge)
     run(gateway, crowd(gateway, 1))
     assert gateway.judge is judge and {role: usage.calls for role, usage in gateway.usage().items()} == dict.fromkeys(
         ROLES, 1

@@ -19,7 +19,7 @@ from tenacity import wait_none
 import soul.judge.call.client
 from soul.errors import JudgeFailure
 from soul.judge import Contentless, Gateway, GatewaySettings
-from soul.judge.jury import MERGE_INSTRUCTIONS, agreement, deliberate
+from soul.judge.jury import MERGE_INSTRUCTIONS, agreement, judge_with_jury
 from soul.rows.task_files import parse_row
 from soul.session import RefineSettings, run_session
 from soul.task import Episode, Metric, Opinion, Row, Task, Verdict
@@ -77,8 +77,8 @@ def jury_of(members, merge=None, **judge):
     fake = FakeOpenAI(answer)
     names = [f"member-{n}" for n in range(len(members))]
     judges = tuple(fake_judge(fake, model=name, max_attempts=1, max_reasks=0) for name in names)
-    settings = GatewaySettings.of({"judge": {"jury": names, **judge}})
-    yield replace(Gateway.of(fake_judge(fake, model="nobody")), settings=settings, jury=judges), fake
+    settings = GatewaySettings.from_sections({"judge": {"jury": names, **judge}})
+    yield replace(Gateway.from_judge(fake_judge(fake, model="nobody")), settings=settings, jury=judges), fake
     assert not fake.errors
 
 
@@ -95,7 +95,7 @@ def run(gateway, work):
 def verdict_of(*members, merge=None, task=None, episode=EPISODE, **judge):
     """The jury's verdict, the merging call answered, and the models that were asked in this order."""
     with jury_of(members, merge, **judge) as (gateway, fake):
-        verdict = run(gateway, deliberate(task or Scored(), Row(index=0), episode, gateway))
+        verdict = run(gateway, judge_with_jury(task or Scored(), Row(index=0), episode, gateway))
     return verdict, sorted(request.body["model"] for request in fake.requests)
 
 
@@ -131,16 +131,16 @@ def test_a_metric_is_averaged_over_those_who_report_it():
 @pytest.mark.parametrize("jury", [["member-0"], None], ids=["a jury of one", "no jury"])
 def test_without_a_jury_the_judge_decides_alone(jury):
     with jury_of([says(3)], jury=jury) as (gateway, fake):
-        verdict = run(gateway, deliberate(Scored(), Row(index=0), EPISODE, gateway))
+        verdict = run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
     assert verdict == Verdict(3.0, {}, "warmer") and len(fake.requests) == 1
     with jury_of([Refusal()], jury=jury) as (gateway, fake), pytest.raises(JudgeFailure) as caught:
-        run(gateway, deliberate(Scored(), Row(index=0), EPISODE, gateway))
+        run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
     assert caught.value.cause == "refusal"
 
 
 def test_the_members_are_asked_at_the_same_time():
     with jury_of([says(3, delay=0.3)] * 3) as (gateway, fake):
-        run(gateway, deliberate(Scored(), Row(index=0), EPISODE, gateway))
+        run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
     assert fake.peak == 3
 
 
@@ -239,7 +239,7 @@ def test_a_bug_is_no_opinion_and_leaves_nobody_asking_behind_its_back():
     with jury_of([says(1), says(2, delay=0.2), says(3, delay=0.2)]) as (gateway, fake):
         scope = gateway.scope()
         with pytest.raises(ZeroDivisionError):
-            run(gateway, deliberate(Buggy(), Row(index=0), EPISODE, scope))
+            run(gateway, judge_with_jury(Buggy(), Row(index=0), EPISODE, scope))
     usage = scope.usage()["judge"]
     assert len(fake.requests) == usage.requests == 2
     assert usage.prompt_tokens == sum(len(request.text.split()) for request in fake.requests)  # paid, and counted
@@ -248,7 +248,7 @@ def test_a_bug_is_no_opinion_and_leaves_nobody_asking_behind_its_back():
 def test_contentless_is_raised_once_and_nobody_is_asked():
     silence = Episode({"policy": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Solution:"}]})
     with jury_of([says(9)] * 3) as (gateway, fake), pytest.raises(Contentless):
-        run(gateway, deliberate(Scored(), Row(index=0), silence, gateway))
+        run(gateway, judge_with_jury(Scored(), Row(index=0), silence, gateway))
     assert not fake.requests and gateway.usage() == {}
 
 
@@ -269,7 +269,7 @@ def test_different_critiques_are_merged_by_the_first_member():
         gateway,
         fake,
     ):
-        verdict = run(gateway, deliberate(Scored(), Row(index=0), EPISODE, gateway))
+        verdict = run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
     assert verdict.critique == "both" and len(fake.requests) == 4
     assert fake.requests[-1].body["model"] == "member-0"
     assert fake.requests[-1].data == {"critiques": ["warmer", "shorter"]}  # as data: a critic may quote the policy
@@ -286,7 +286,7 @@ def test_the_first_member_merges_even_where_it_gave_no_verdict():
 )
 def test_without_a_merged_critique_the_first_one_stands(fault, cause):
     with jury_of([says(1, "warmer"), says(2, "shorter"), says(3, "slower")], fault) as (gateway, fake):
-        verdict = run(gateway, deliberate(Scored(), Row(index=0), EPISODE, gateway))
+        verdict = run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
     assert (verdict.critique, verdict.reward) == ("warmer", 2.0)
     assert all(opinion.failure is None for opinion in verdict.jury)
     assert gateway.usage()["judge"].failures == {cause: 1}
@@ -303,7 +303,7 @@ def test_a_rule_scored_task_asks_no_jury():
     item = parse_row("hitom", HITOM)
     with jury_of([says(9)] * 3) as (gateway, fake):
         episode = run(gateway, item.task.play(item.row, scripted_players("<answer>B</answer>")(), None))
-        verdict = run(gateway, deliberate(item.task, item.row, episode, gateway))
+        verdict = run(gateway, judge_with_jury(item.task, item.row, episode, gateway))
     assert not fake.requests and gateway.usage() == {}
     assert (verdict.reward, verdict.critique) == (1.0, None)
 

@@ -20,5 +20,5 @@ def test_a_refused_key_has_a_remedy(variable: str, remedy: str, monkeypatch: pyt
     with FakeOpenAI(Unauthorized()) as fake:
         judge = {"model": "m", "base_url": fake.url, "api_key_env": variable}
         with pytest.raises(BadJudge, match=remedy) as refused:
-            asyncio.run(check(GatewaySettings.of({"judge": judge}), ["judge"]))
+            asyncio.run(check(GatewaySettings.from_sections({"judge": judge}), ["judge"]))
     assert "None" not in str(refused.value)

@@ -44,7 +44,7 @@ def _clean_environment(monkeypatch):
 
 
 def of(**sections):
-    return GatewaySettings.of(sections)
+    return GatewaySettings.from_sections(sections)
 
 
 # --- what is set nowhere
@@ -362,5 +362,5 @@ def test_equal_endpoints_are_one_line_and_different_ones_are_not():
 
 def test_a_key_where_its_name_belongs_is_refused_and_not_repeated():
     with pytest.raises(BadSettings, match="judge.api_key_env: is no name of an environment variable") as caught:
-        GatewaySettings.of({"judge": {"api_key_env": "sk-secret-0123"}})
+        GatewaySettings.from_sections({"judge": {"api_key_env": "sk-secret-0123"}})
     assert "sk-secret" not in str(caught.value) and caught.value.__suppress_context__

@@ -30,7 +30,7 @@ def value(metric, weights):
 
 
 def mean_of(values, name="mean"):
-    return Ratio.of(name, len(values), once(len(values)), [(value, 1.0) for value in values])
+    return Ratio.from_outcomes(name, len(values), once(len(values)), [(value, 1.0) for value in values])
 
 
 @given(st.lists(WORDS, min_size=2, max_size=8))
@@ -80,23 +80,25 @@ def test_a_ratio_is_the_weighted_mean(drawn):
 
 
 def test_a_metric_that_a_resample_leaves_undefined_keeps_its_value():
-    rare = Ratio.of("rare", 3, once(3), [(0.5, 1.0), None, None])
-    score = SetScore.of(3, [mean_of([0.0, 1.0, 1.0]), rare, Ratio.of("none", 3, once(3), [None] * 3)])
+    rare = Ratio.from_outcomes("rare", 3, once(3), [(0.5, 1.0), None, None])
+    score = SetScore.from_metrics(
+        3, [mean_of([0.0, 1.0, 1.0]), rare, Ratio.from_outcomes("none", 3, once(3), [None] * 3)]
+    )
     assert dict(score.parts) == {"mean": pytest.approx(2 / 3), "rare": 0.5}
     assert score.mean == pytest.approx((2 / 3 + 0.5) / 2)
     assert score.values(np.array([[0.0, 2.0, 1.0]])) == pytest.approx([(1 + 0.5) / 2])
-    assert score.only({"rare"}).mean == 0.5 and SetScore.of(3, []).mean is None
+    assert score.only({"rare"}).mean == 0.5 and SetScore.from_metrics(3, []).mean is None
 
 
 def test_the_bootstrap_of_a_mean_is_the_one_for_means():
     values = [random.Random(i).random() for i in range(150)]
-    score = SetScore.of(150, [mean_of(values)])
+    score = SetScore.from_metrics(150, [mean_of(values)])
     ours = percentile_interval(resampled_scores(score.values, 150, "x"))
     assert ours == pytest.approx(percentile_interval(resampled_means(values, "x")), abs=0.01)
 
 
 def test_resamples_are_seeded_by_seed_and_name():
-    score = SetScore.of(9, [mean_of([i / 9 for i in range(9)])])
+    score = SetScore.from_metrics(9, [mean_of([i / 9 for i in range(9)])])
     draws = [resampled_scores(score.values, 9, *which, resamples=50) for which in (("a",), ("a",), ("b",))]
     assert (draws[0] == draws[1]).all() and (draws[0] != draws[2]).any()
     assert (draws[0] != resampled_scores(score.values, 9, "a", seed=1, resamples=50)).any()
@@ -112,7 +114,7 @@ def test_the_interval_of_diversity_covers_the_truth():
     truth = value(jaccard_pairs("d", once(3000), drawn(3000)), [1] * 3000)
     for run in range(runs):
         metric = jaccard_pairs("d", once(n), drawn(n))
-        low, high = percentile_interval(resampled_scores(SetScore.of(n, [metric]).values, n, "d", seed=run))
+        low, high = percentile_interval(resampled_scores(SetScore.from_metrics(n, [metric]).values, n, "d", seed=run))
         hits += low <= truth <= high
     assert 0.88 <= hits / runs <= 0.99
 
@@ -122,5 +124,5 @@ def test_two_thousand_resamples_of_six_hundred_first_turns_take_less_than_ten_se
     vocabulary = [f"w{i}" for i in range(4000)]
     sets = [frozenset(rng.choices(vocabulary, k=rng.randint(3, 40))) for _ in range(600)]
     start = time.process_time()  # of this process alone: other work on the machine does not count
-    resampled_scores(SetScore.of(600, [jaccard_pairs("d", once(600), sets)]).values, 600, "d")
+    resampled_scores(SetScore.from_metrics(600, [jaccard_pairs("d", once(600), sets)]).values, 600, "d")
     assert time.process_time() - start < 10

@@ -4,25 +4,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soul.rows.parsing import bare_options, described, gold_letter, lettered, option_texts, parsed, seen, user_text
+from soul.rows.parsing import (
+    clean_text,
+    gold_letter,
+    option_texts,
+    options_by_letter,
+    parse_literal,
+    strip_option_letters,
+    to_prose,
+    user_text,
+)
 
 
 @pytest.mark.parametrize("value", [None, "", " \n", "\u200b", " \u200b\ufeff ", float("nan"), "nan", "NaN"])
 def test_what_nobody_sees(value):
-    assert seen(value) == ""
+    assert clean_text(value) == ""
 
 
 @pytest.mark.parametrize(
     "value, text", [(" x ", "x"), ("None", "None"), (0, "0"), (False, "False"), ("nanny", "nanny")]
 )
 def test_what_is_seen(value, text):
-    assert seen(value) == text
+    assert clean_text(value) == text
 
 
 def test_nothing_is_evaluated():
     for text in ("__import__('os').getcwd()", "[x for x in (1,)]", "1 + 1 +"):
         with pytest.raises(ValueError):
-            parsed(text)
+            parse_literal(text)
 
 
 @pytest.mark.parametrize(
@@ -38,24 +47,24 @@ def test_nothing_is_evaluated():
     ],
 )
 def test_bare_options(given_texts, bare):
-    assert bare_options(given_texts) == bare
+    assert strip_option_letters(given_texts) == bare
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.from_regex(r"[a-z]{3,8}", fullmatch=True), min_size=2, max_size=10, unique=True))
 def test_every_option_is_found_by_letter_and_by_text(texts):
-    options = lettered(option_texts(texts))
+    options = options_by_letter(option_texts(texts))
     for letter, text in options.items():
         assert gold_letter(letter, options) == gold_letter(text.upper(), options) == letter
         assert gold_letter(f"{letter}. {text}", options) == letter
 
 
 def test_described():
-    assert described({"Age": 31, "Likes": ["tea", "rain"], "Job": {"at": "mill", "since": None}, "x": ""}) == (
+    assert to_prose({"Age": 31, "Likes": ["tea", "rain"], "Job": {"at": "mill", "since": None}, "x": ""}) == (
         "Age: 31\nLikes: tea, rain\nJob: at: mill"
     )
-    assert described('{"Age": 31}') == "Age: 31" and described("{not} json") == "{not} json"
-    assert described(None) == described([]) == described({}) == ""
+    assert to_prose('{"Age": 31}') == "Age: 31" and to_prose("{not} json") == "{not} json"
+    assert to_prose(None) == to_prose([]) == to_prose({}) == ""
 
 
 def test_a_chat_ends_where_the_assistant_speaks():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soul.rows.truncation import MARK, fit
+from soul.rows.truncation import MARK, truncate_row
 from soul.task import Row
 
 
@@ -30,23 +30,23 @@ ROW = Biography(index=0, question="who is it", history=["one two", "three four"]
 
 
 def test_a_row_that_fits_stays_as_it_is() -> None:
-    assert fit(Reader(), ROW, words, 13).row is ROW  # type: ignore[union-attr]
+    assert truncate_row(Reader(), ROW, words, 13).row is ROW  # type: ignore[union-attr]
 
 
 def test_the_first_field_goes_first_and_the_end_of_a_history_stays() -> None:
-    cut = fit(Reader(), ROW, words, 11)
+    cut = truncate_row(Reader(), ROW, words, 11)
     assert cut and cut.fields == ("history",) and cut.length == 11
     assert cut.row.history == ["three four"] and cut.row.biography == ROW.biography
 
 
 def test_a_biography_keeps_its_start_and_a_mark() -> None:
-    cut = fit(Reader(), ROW, words, 6)
+    cut = truncate_row(Reader(), ROW, words, 6)
     assert cut and cut.fields == ("history", "biography")
     assert cut.row.history == [] and cut.row.biography == f"a b {MARK}"
 
 
 def test_what_no_cut_makes_fit_is_said_to_be_too_long() -> None:
-    assert fit(Reader(), ROW, words, 2) is None
+    assert truncate_row(Reader(), ROW, words, 2) is None
 
 
 @given(
@@ -58,7 +58,7 @@ def test_nothing_else_is_touched_and_as_much_as_possible_stays(
     history: list[str], biography: list[str], limit: int
 ) -> None:
     row = Biography(index=3, question="who is it", history=history, biography=" ".join(biography))
-    cut = fit(Reader(), row, words, limit)
+    cut = truncate_row(Reader(), row, words, limit)
     if cut is None:
         assert words(row.model_copy(update={"history": [], "biography": MARK if biography else ""})) > limit
         return

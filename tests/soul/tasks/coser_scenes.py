@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from soul.session import RefineSettings, run_session
 from soul.tasks.coser import MAX_ROUNDS, CoSER
 from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC
-from soul.tasks.coser_stage import END, ENVIRONMENT, Line, Scene
+from soul.tasks.coser_stage import END, ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Json, Text, fake_gateway, fake_judge, scripted_players
 
 LESSON = "Ada is too meek {braces} 100% <b>: let her bargain."
@@ -114,7 +114,7 @@ def instructions(name, feedback=None, row=None):
 
 
 def scene_of(turns, narrations=0, text="You will have to pay me for every single hour."):
-    lines = [Line(CAST[i % 2], text) for i in range(turns)] + [Line(ENVIRONMENT, "Rain.")] * narrations
+    lines = [SpokenLine(CAST[i % 2], text) for i in range(turns)] + [SpokenLine(ENVIRONMENT, "Rain.")] * narrations
     return Scene({"Ada": [{"role": "assistant", "content": text}]}, "closed", tuple(lines))
 
 

@@ -13,12 +13,12 @@ from soul.errors import JudgeFailure
 from soul.judge import Contentless
 from soul.metrics.ngram import bleu, rouge_l
 from soul.rows.leaks import redact
-from soul.rows.truncation import MARK, fit
+from soul.rows.truncation import MARK, truncate_row
 from soul.session import SAID_NOTHING
 from soul.task import Episode, Scored
 from soul.tasks.coser import MAX_ROUNDS, CoSER
 from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
-from soul.tasks.coser_stage import END, ENVIRONMENT, OPENING, Line
+from soul.tasks.coser_stage import END, ENVIRONMENT, OPENING, SpokenLine
 from soul.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_judge
 from tests.soul.tasks.coser_scenes import (
     CAST,
@@ -84,7 +84,7 @@ def test_names_and_motives_under_the_sources_other_keys():
         key_characters=[{"character": "Ada", "motivation": "Money."}],
         dialogues=[{"name": "Ada", "message": "Good evening to you."}],
     )
-    assert row.motivation("Ada") == "Money." and row.reference == (Line("Ada", "Good evening to you."),)
+    assert row.motivation("Ada") == "Money." and row.reference == (SpokenLine("Ada", "Good evening to you."),)
 
 
 def test_training_records_lack_the_lists_of_speakers():
@@ -163,7 +163,7 @@ def test_long_profiles_are_cut_at_their_ends_the_longest_first():
         return max(len(instructions(name, None, row).split()) for name in row.cast)
 
     whole, data = measure(row), judge_data(row)
-    fitted = fit(TASK, row, measure, whole - 150)
+    fitted = truncate_row(TASK, row, measure, whole - 150)
     assert fitted.fields == ("shown_profiles",) and whole - 155 < fitted.length <= whole - 150
     for name in ("Ada", "Captain Roe"):
         text = instructions(name, None, fitted.row)
@@ -172,7 +172,7 @@ def test_long_profiles_are_cut_at_their_ends_the_longest_first():
     assert instructions("Ada", None, fitted.row).count(MARK) == 1  # of her own profile: Roe's is whole
     assert judge_data(fitted.row) == data  # the judge reads all of them
     assert TASK.row_type.model_validate(fitted.row.model_dump(mode="json")) == fitted.row
-    assert fit(TASK, row, measure, 20) is None
+    assert truncate_row(TASK, row, measure, 20) is None
 
 
 # --- the verdict

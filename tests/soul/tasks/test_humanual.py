@@ -16,7 +16,7 @@ from soul.judge import Contentless
 from soul.rows.leaks import redact
 from soul.session import RefineSettings, run_session
 from soul.task import Episode
-from soul.tasks import LAUNCHES, humanual
+from soul.tasks import TASK_FILES, humanual
 from soul.tasks.humanual import DIMENSIONS, Humanual, HumanualRow, length_factor, quotations, response
 from soul.testing import Empty, FakeOpenAI, Json, Refusal, WrongSchema, fake_gateway, fake_judge, scripted_players
 
@@ -68,7 +68,7 @@ def judged(text, script=None, feedback=None, row=None):
 
 def test_every_launch_has_a_class_of_its_name():
     names = {task.name for task in SUBCLASSES}
-    assert names == {"humanual", *(item.task for item in LAUNCHES.values() if item.task.startswith("humanual"))}
+    assert names == {"humanual", *(item.task for item in TASK_FILES.values() if item.task.startswith("humanual"))}
     assert len(SUBCLASSES) == len(names) == 7
     prompts = {task().system(row_of()) for task in SUBCLASSES}
     assert len(prompts) == 7  # each set names its own kind of text

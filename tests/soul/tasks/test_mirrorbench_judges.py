@@ -198,7 +198,7 @@ def test_every_sample_is_a_call_of_its_own_also_with_a_cache(tmp_path):
     fake = FakeOpenAI(script)
     with fake:
         section = {"base_url": fake.url, "api_key_env": "none", "cache_dir": str(tmp_path)}
-        gateway = Gateway.connect(GatewaySettings.of({"judge": section}))
+        gateway = Gateway.connect(GatewaySettings.from_sections({"judge": section}))
 
         async def ask(samples):
             return await judgments(gateway.judge, REAL, SIMULATED, 0, samples)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
 from soul.rows.leaks import redact
-from soul.rows.truncation import MARK, fit
+from soul.rows.truncation import MARK, truncate_row
 from soul.session import RefineSettings, run_session
 from soul.task import Scored, Verdict
 from soul.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_gateway, fake_judge, scripted_players
@@ -197,7 +197,7 @@ def test_a_long_row_is_cut_where_nothing_of_the_question_goes(name):
     kinds = {field: sample.task.row_type.model_fields[field].annotation for field, _ in sample.task.cuts}
     texts = {f: filler["str" if kind is str else "list[str]"] for f, kind in kinds.items() if kind in (str, list[str])}
     short = words(sample.row.model_copy(update={field: "" if kinds[field] is str else [] for field in kinds}))
-    shortened = fit(sample.task, sample.row.model_copy(update=texts), words, short + 30)
+    shortened = truncate_row(sample.task, sample.row.model_copy(update=texts), words, short + 30)
     assert shortened is not None and shortened.length <= short + 30 and shortened.fields
     cut, whole = (sample.task.prompt(row)[0]["content"] for row in (shortened.row, sample.row))
     assert whole[whole.index("Question:") :] == cut[cut.index("Question:") :] and cut[:200] == whole[:200]

@@ -33,7 +33,7 @@ def sessions(task, rows, policy_of, fake, folder):
 
     async def run():
         section = {"base_url": fake.url, "api_key_env": "none", "cache_dir": str(folder)}
-        gateway = Gateway.connect(GatewaySettings.of({"judge": section}))
+        gateway = Gateway.connect(GatewaySettings.from_sections({"judge": section}))
         refine = RefineSettings(when="below:-1")  # drafts only
         try:
             asked = (run_session(task, row, scripted_players(policy_of(row)), gateway, refine) for row in rows)

@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from soul.rows.truncation import MARK, fit
+from soul.rows.truncation import MARK, truncate_row
 from soul.tasks.userllm import END, spoken
 from soul.testing import scripted_players
 from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECORDS, TASK, each_record, row_of
@@ -127,7 +127,7 @@ def test_the_seat_hears_the_feedback_and_its_base_does_not(name, feedback):
 
 def test_a_long_history_loses_its_beginning_alone():
     row = row_of(GOES_ON, conversation_history="User: first words\nAssistant: " + "word " * 300 + "last")
-    cut = fit(TASK, row, lambda r: len(TASK.prompt(r)[0]["content"].split()), 200)
+    cut = truncate_row(TASK, row, lambda r: len(TASK.prompt(r)[0]["content"].split()), 200)
     assert cut is not None and cut.fields == ("conversation_history",)
     history = cut.row.conversation_history
     assert history.startswith(MARK) and history.endswith("last") and "first words" not in history

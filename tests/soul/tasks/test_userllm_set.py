@@ -192,7 +192,7 @@ def test_runs_are_compared_by_the_score_of_the_rows_that_they_share(tmp_path):
 def test_any_task_may_score_a_set_as_a_whole(monkeypatch):
     def set_metrics(task, rows, outcomes):
         parts = [(0.0, 1.0) if one.scored == "worst" else (1.0, 1.0) for one in outcomes]
-        return [Ratio.of("answers", rows, outcomes, parts)]
+        return [Ratio.from_outcomes("answers", rows, outcomes, parts)]
 
     hitom = type(tasks.load("hitom"))
     plain = summarise(numbered([0.0, None, 0.5]), ["hitom"]).sets["hitom"]

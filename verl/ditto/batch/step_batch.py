@@ -42,7 +42,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LossPlan:
     """What the loss needs of every row of the (padded, ordered) batch.
 
     Attributes:
@@ -68,7 +68,7 @@ class StepBatch:
     layout: Layout | None = None
     rows_of: list[list[int]] = field(default_factory=list)  # the rows of each mini-batch
     columns: Columns | None = None  # there once the actor's log-probs are computed
-    planned: Plan | None = None
+    planned: LossPlan | None = None
     advantages: torch.Tensor | None = None  # jagged, one value a response token; 0 where the policy did not sample it
 
     @classmethod
@@ -137,7 +137,7 @@ class StepBatch:
         values[mask.offsets()[empty]] = 1
         return with_values(values, mask)
 
-    def plan(self, settings: Settings, *, normalize_std: bool, loss_agg_mode: str, tokens: Sequence[int]) -> Plan:
+    def plan(self, settings: Settings, *, normalize_std: bool, loss_agg_mode: str, tokens: Sequence[int]) -> LossPlan:
         """Advantages and loss weights of all rows.
 
         Args:
@@ -168,4 +168,4 @@ class StepBatch:
         for record, value in zip(self.records, advantages, strict=True):
             if record.valid:
                 advantage_of.setdefault(record.session, {})[record.kind] = value
-        return Plan(advantages, weights, [r.reward for r in self.records], advantage_of, counted)
+        return LossPlan(advantages, weights, [r.reward for r in self.records], advantage_of, counted)

@@ -18,7 +18,7 @@ import ray
 from soul.cli import logs
 from soul.judge import GatewaySettings
 from soul.judge.gateway import limits_of
-from soul.judge.throttle.local_gate import Port
+from soul.judge.throttle.local_gate import SyncLimits
 from soul.judge.throttle.shared_limits import Grant, Report
 
 NAME = "ditto_judge_limits"
@@ -90,7 +90,7 @@ def replace_variables(settings: GatewaySettings, given: dict[str, str]) -> None:
     os.environ.update(given)
 
 
-def port() -> Port:
+def port() -> SyncLimits:
     """A worker's way to the run's limits."""
     actor = ray.get_actor(NAME)
 

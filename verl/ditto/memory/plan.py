@@ -128,7 +128,7 @@ def plan(config: DictConfig) -> MemoryPlan:
         shape = read_shape(str(model.path), adapted(model), bool(model.get("trust_remote_code", False)))
     except NotDense as error:
         raise BadConfig(f"actor_rollout_ref.model.path: {error}.") from error
-    setup = Setup.of(config, sequences=len(Settings.of(config).objective.kinds))
+    setup = Setup.from_config(config, sequences=len(Settings.from_config(config).objective.kinds))
     machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
     return MemoryPlan(shape, compute(setup, shape, machine.gpu_bytes), machine)
 

@@ -85,7 +85,7 @@ class Setup:
     exports_model: bool
 
     @classmethod
-    def of(cls, config: DictConfig, sequences: int) -> Setup:
+    def from_config(cls, config: DictConfig, sequences: int) -> Setup:
         """Read a composed config.
 
         Args:

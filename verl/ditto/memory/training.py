@@ -65,7 +65,7 @@ def update_peak(shape: ModelShape, tokens: int, training: Training) -> Memory:
 
 def forward_peak(shape: ModelShape, tokens: int, training: Training, optimizer_on_gpu: bool) -> Memory:
     """The fullest moment of a pass without gradients (log-probabilities)."""
-    sizes = _Sizes.of(shape, training)
+    sizes = _Sizes.from_shape(shape, training)
     width = 4 * training.compute * (shape.hidden + shape.intermediate)
     optimizer = sizes.optimizer if optimizer_on_gpu else 0
     gathered = sizes.root + sizes.layer + max(sizes.layer, sizes.head)  # of the unit before, until the next has arrived
@@ -123,7 +123,7 @@ class _Sizes:
     kept: int  # gathered gradients of earlier micro-batches
 
     @classmethod
-    def of(cls, shape: ModelShape, training: Training) -> _Sizes:
+    def from_shape(cls, shape: ModelShape, training: Training) -> _Sizes:
         layer = shape.layer_weights + shape.layer_adapter(training.lora_rank)
         root, head = shape.root_weights * training.compute, 0 if shape.tied else shape.embedding * training.compute
         trained = trained_weights(shape, training)
@@ -152,7 +152,7 @@ def _in_head(sizes: _Sizes, training: Training) -> int:
 
 def _moments(shape: ModelShape, tokens: int, training: Training) -> Iterator[Memory]:
     """The moments of an update that can be the fullest, in their order."""
-    sizes, c = _Sizes.of(shape, training), training.compute
+    sizes, c = _Sizes.from_shape(shape, training), training.compute
     full = training.lora_rank == 0
     head_weights = shape.embedding if full else 0
     layer_trained = shape.layer_weights if full else shape.layer_adapter(training.lora_rank)

@@ -79,7 +79,7 @@ class SoulAgentLoop(AgentLoopBase):
         Returns:
             At least one output. At validation exactly one.
         """
-        settings = Settings.of(self.config)
+        settings = Settings.from_config(self.config)
         tasks.configure(settings.tasks)
         task_row = restore_row(kwargs["data_source"], kwargs["row"])
         step = int(kwargs["global_steps"])
@@ -107,7 +107,9 @@ class SoulAgentLoop(AgentLoopBase):
             step=step,
             refine=settings.objective.refines and not validate,
         )
-        return list(_Outputs(session, kwargs, settings, self.tokenizer.eos_token_id).build(validate, task_row.where))
+        return list(
+            _SequenceBuilder(session, kwargs, settings, self.tokenizer.eos_token_id).build(validate, task_row.where)
+        )
 
 
 def _trained(attempt: Attempt) -> Iterator[TokenSequence]:
@@ -117,7 +119,7 @@ def _trained(attempt: Attempt) -> Iterator[TokenSequence]:
         yield from seat.sequences
 
 
-class _Outputs:
+class _SequenceBuilder:
     """Turn a session into verl's outputs, one per sequence."""
 
     def __init__(self, session: Session, kwargs: dict[str, Any], settings: Settings, filler: int) -> None:
@@ -131,7 +133,7 @@ class _Outputs:
     def build(self, validate: bool, where: str) -> Iterator[AgentLoopOutput]:
         outputs = [self._output(*item) for item in self._sequences(("draft",) if validate else self.kinds)]
         if not outputs:
-            outputs = [self._nothing()]
+            outputs = [self._masked_placeholder()]
         if validate:
             outputs = outputs[-1:]
         version = max(output.extra_fields["max_global_steps"] for output in outputs)
@@ -175,7 +177,7 @@ class _Outputs:
             extra_fields={"ditto": asdict(record), "min_global_steps": low, "max_global_steps": high},
         )
 
-    def _nothing(self) -> AgentLoopOutput:
+    def _masked_placeholder(self) -> AgentLoopOutput:
         """A masked placeholder: the session is counted, nothing of it is trained."""
         record = SequenceRecord("none", self.prompt, self.id, self.id, 0.0, valid=False)
         return AgentLoopOutput(

@@ -16,7 +16,7 @@ from typing import Any
 
 from soul.errors import BadRow
 from soul.rows.task_files import TaskRow
-from soul.rows.truncation import fit
+from soul.rows.truncation import truncate_row
 from soul.task import Row, Task
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def check_lengths(
     cut: Counter[str] = Counter()
     for row in rows:
         measure = partial(prompt_tokens, row.task, tokenizer=tokenizer, template=template)
-        shortened = fit(row.task, row.row, measure, limit)
+        shortened = truncate_row(row.task, row.row, measure, limit)
         if shortened is not None:
             cut.update(f"{row.task.name}.{field}" for field in shortened.fields)
             kept.append(replace(row, row=shortened.row))

@@ -32,7 +32,7 @@ def train(config: DictConfig) -> None:
     from ditto.task_runner import remote_runner
     from soul.judge.ledger import Ledger
 
-    settings = Settings.of(config)
+    settings = Settings.from_config(config)
     started = time.time()
     with StopSignals() as signals:
         try:

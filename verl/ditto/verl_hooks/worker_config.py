@@ -23,7 +23,7 @@ _PATH = re.compile(r"(^|_)(path|files?)$")  # keys of what may be a path, a hub 
 
 def settle(config: DictConfig) -> None:
     """Write `gateway` in place of the sections of the roles, and absolute paths in place of relative ones."""
-    gateway = Settings.of(config).gateway.resolved()
+    gateway = Settings.from_config(config).gateway.resolved()
     with open_dict(config):
         for role in ROLES:
             config.pop(role, None)

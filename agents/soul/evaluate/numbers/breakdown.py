@@ -13,7 +13,7 @@ from typing import Any
 
 from soul import tasks
 from soul.evaluate.numbers.results import Results
-from soul.evaluate.numbers.row_result import RowResult, Sample
+from soul.evaluate.numbers.row_result import RowResult, ScoredSample
 from soul.evaluate.numbers.set_result import Interval, SetResult
 from soul.evaluate.numbers.set_score import set_scores
 from soul.evaluate.run.run_folder import EvaluationRun
@@ -57,9 +57,9 @@ def breakdown(samples: Iterable[Mapping[str, Any]], headline: Metric, seed: int 
         tell nothing.
     """
     lines = sorted(samples, key=lambda line: (line["number"], line["sample"]))
-    rows: dict[str, dict[str, dict[int, list[Sample]]]] = {}
+    rows: dict[str, dict[str, dict[int, list[ScoredSample]]]] = {}
     for line in lines:
-        read = Sample.of(line) if line["groups"] else None
+        read = ScoredSample.from_json(line) if line["groups"] else None
         for kind, value in line["groups"].items():
             assert read is not None
             rows.setdefault(kind, {}).setdefault(value, {}).setdefault(line["number"], []).append(read)
@@ -91,9 +91,9 @@ def natural(text: str) -> list[tuple[bool, float, str]]:
 
 
 def _group(
-    line: Mapping[str, Any], kind: str, value: str, rows: Sequence[Sequence[Sample]], headline: Metric, seed: int
+    line: Mapping[str, Any], kind: str, value: str, rows: Sequence[Sequence[ScoredSample]], headline: Metric, seed: int
 ) -> Group:
     # A group is a small set; its name enters the bootstrap's seed, so that groups are drawn independently.
     name, joint = f"{line['set']}: {kind} {value}", set_scores(tasks.load(line["task"]), rows)
-    of = SetResult(name, line["task"], headline, tuple(map(RowResult.of, rows)), joint, seed=seed)
+    of = SetResult(name, line["task"], headline, tuple(map(RowResult.from_samples, rows)), joint, seed=seed)
     return Group(value, of.rows, of.samples, of.mean, of.interval, of.invalid, of.bounds)

@@ -16,7 +16,7 @@ import numpy as np
 
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval
-from soul.evaluate.numbers.row_result import Sample
+from soul.evaluate.numbers.row_result import ScoredSample
 from soul.evaluate.numbers.set_result import Interval, SetResult, set_result
 from soul.one_turn import Voting
 from soul.task import Metric, Task
@@ -128,7 +128,9 @@ def _of_set(name: str, task: str | None, lines: Sequence[Mapping[str, Any]], see
             return SetResult(name, "", Metric("unknown"))
     loaded = tasks.load(task)
     several = {number for number, count in Counter(line["number"] for line in lines).items() if count > 1}
-    samples = [Sample.of(line, vote_of(loaded, line) if line["number"] in several else None) for line in lines]
+    samples = [
+        ScoredSample.from_json(line, vote_of(loaded, line) if line["number"] in several else None) for line in lines
+    ]
     return set_result(name, task, loaded, samples, seed)
 
 

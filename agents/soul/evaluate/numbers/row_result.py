@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from soul.task import Metric, Verdict
 
 
-class Sample(NamedTuple):
+class ScoredSample(NamedTuple):
     """What the numbers need of one line of the journal; `draft`, `record` and `usage` are as they stand there."""
 
     number: int
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     vote: str | None = None
 
     @classmethod
-    def of(cls, line: Mapping[str, Any], vote: str | None = None) -> Sample:
+    def from_json(cls, line: Mapping[str, Any], vote: str | None = None) -> ScoredSample:
         """Read one line of the journal; `vote` is the answer in it (`soul.one_turn.Voting`)."""
         draft = line["draft"]
         verdict = Verdict(draft["reward"], draft["metrics"] or {}) if draft["valid"] else None
@@ -59,7 +59,7 @@ class RowResult:
     votes: tuple[str | None, ...] | None = None
 
     @classmethod
-    def of(cls, samples: Sequence[Sample], voting: bool = False) -> RowResult:
+    def from_samples(cls, samples: Sequence[ScoredSample], voting: bool = False) -> RowResult:
         """The samples of one row, at least one; `voting` where their answers can be counted."""
         rewards = tuple(sample.verdict.reward for sample in samples if sample.verdict)
         votes = tuple(sample.vote for sample in samples if sample.verdict) if voting else None

@@ -20,7 +20,7 @@ from typing import Any
 
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
-from soul.evaluate.numbers.row_result import RowResult, Sample
+from soul.evaluate.numbers.row_result import RowResult, ScoredSample
 from soul.evaluate.numbers.set_score import SetScores, set_scores
 from soul.judge.call.usage import Usage
 from soul.judge.ledger import numbers
@@ -186,16 +186,16 @@ def total(counts: Iterable[Usage]) -> Usage:
     return found
 
 
-def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sample], seed: int = 0) -> SetResult:
+def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[ScoredSample], seed: int = 0) -> SetResult:
     """The numbers of one set from its samples, in any order."""
-    by_row: dict[int, list[Sample]] = {}
+    by_row: dict[int, list[ScoredSample]] = {}
     usage: dict[str, Usage] = {}
     seconds: dict[str, float] = {}
     ordered = sorted(samples, key=lambda sample: (sample.number, sample.sample))
     for sample in ordered:
         by_row.setdefault(sample.number, []).append(sample)
         for role, count in sample.usage.items():
-            usage.setdefault(role, Usage()).merge(Usage.of(count))
+            usage.setdefault(role, Usage()).merge(Usage.from_json(count))
         for stage, spent in sample.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
     metrics = task.summarize([task.saved(sample.draft) for sample in ordered if sample.verdict])
@@ -207,7 +207,7 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sam
         task=task_name,
         headline=task.set_headline or task.headline,
         joint=joint,
-        per_row=tuple(RowResult.of(of_row, isinstance(task, Voting)) for of_row in by_row.values()),
+        per_row=tuple(RowResult.from_samples(of_row, isinstance(task, Voting)) for of_row in by_row.values()),
         causes=dict(sorted(Counter(sample.cause for sample in ordered if sample.cause).items())),
         contentless=sum(sample.contentless for sample in ordered),
         # The headline is the mean; a second value of it, over samples and not over rows, would only confuse.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from soul.evaluate.numbers.row_result import Sample
+from soul.evaluate.numbers.row_result import ScoredSample
 from soul.metrics.set_metrics import Edge, Outcome, SetScore
 from soul.task import Task
 
@@ -24,7 +24,7 @@ class SetScores:
     best: SetScore
 
 
-def set_scores(task: Task[Any], by_row: Sequence[Sequence[Sample]]) -> SetScores | None:
+def set_scores(task: Task[Any], by_row: Sequence[Sequence[ScoredSample]]) -> SetScores | None:
     """The scores of a set from its samples, row by row; None if the task's score is the mean of its rewards."""
     if task.set_headline is None:
         return None
@@ -34,7 +34,7 @@ def set_scores(task: Task[Any], by_row: Sequence[Sequence[Sample]]) -> SetScores
     return SetScores(valid, score_of(task, by_row, "worst"), score_of(task, by_row, "best"))
 
 
-def score_of(task: Task[Any], by_row: Sequence[Sequence[Sample]], missing: Edge | None = None) -> SetScore:
+def score_of(task: Task[Any], by_row: Sequence[Sequence[ScoredSample]], missing: Edge | None = None) -> SetScore:
     """The score over the rows with a valid sample; with `missing`, over all rows, invalid samples counted as that."""
     kept = [[sample for sample in samples if sample.verdict or missing] for samples in by_row]
     rows = [samples for samples in kept if samples]
@@ -48,4 +48,4 @@ def score_of(task: Task[Any], by_row: Sequence[Sequence[Sample]], missing: Edge 
         for place, samples in enumerate(rows)
         for sample in samples
     ]
-    return SetScore.of(len(rows), task.set_metrics(len(rows), outcomes) if rows else ())
+    return SetScore.from_metrics(len(rows), task.set_metrics(len(rows), outcomes) if rows else ())

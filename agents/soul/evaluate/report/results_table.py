@@ -19,7 +19,7 @@ from soul.evaluate.report.interval_bar import USUAL, interval_bar, scale
 from soul.evaluate.report.markup import Markup, element, join
 from soul.evaluate.report.set_detail import set_detail
 from soul.evaluate.tables import table
-from soul.evaluate.tables.table import Line
+from soul.evaluate.tables.table import TableLine
 from soul.suites import published
 from soul.suites.published import Column
 
@@ -112,7 +112,7 @@ def _title(key: str, text: str) -> Markup:
     )
 
 
-def _rows(line: Line, results: Results, groups: Groups, columns: int, visible: Sequence[Column]) -> list[Markup]:
+def _rows(line: TableLine, results: Results, groups: Groups, columns: int, visible: Sequence[Column]) -> list[Markup]:
     """A line of the table with the first `columns` of the run's own columns; for a set also its opened detail."""
     name, shown, *others = line.cells[:columns]
     found = _behind(line, results)
@@ -147,7 +147,7 @@ def _number(name: str, text: str) -> Markup:
     return element("td", element(name, number), element("span", bracket + behind, class_="ends") if behind else None)
 
 
-def _behind(line: Line, results: Results) -> SetResult | Average:
+def _behind(line: TableLine, results: Results) -> SetResult | Average:
     """What a line is drawn from."""
     name = line.cells[0]
     if line.dimension != "average":

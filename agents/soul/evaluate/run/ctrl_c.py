@@ -11,7 +11,7 @@ from soul.errors import SoulError
 
 if TYPE_CHECKING:  # this module is imported before all slow ones: see `end_silently`
     from soul.evaluate.run.journal import Journal
-    from soul.evaluate.run.settings import Item
+    from soul.evaluate.run.settings import SampleRequest
 
 
 class Interrupted(SoulError):
@@ -31,7 +31,7 @@ def end_silently() -> None:
 
 
 @contextmanager
-def interruptible(wanted: Sequence[Item], journal: Journal) -> Iterator[None]:
+def interruptible(wanted: Sequence[SampleRequest], journal: Journal) -> Iterator[None]:
     """Wrap the work on a run's folder in this.
 
     Raises:

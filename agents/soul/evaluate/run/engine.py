@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from soul.errors import SYSTEMIC, Cause, SoulError
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.schedule import Capacity, Schedule
-from soul.evaluate.run.settings import EvaluationSettings, Item
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import ChatModel, Gateway, GatewaySettings
 from soul.judge.gateway import limits_of
 from soul.judge.throttle.local_gate import in_process
@@ -39,7 +39,7 @@ class Stopped(SoulError):
 
 async def evaluate(
     settings: EvaluationSettings,
-    todo: Sequence[Item],
+    todo: Sequence[SampleRequest],
     journal: Journal,
     folder: Path,
     on_sample: Listener,
@@ -57,20 +57,20 @@ async def evaluate(
     """
     policy = ChatModel.connect(settings.policy)
 
-    async def play(item: Item, gateway: Gateway) -> Sample:
-        return await take(item, settings, policy, gateway)
+    async def play(item: SampleRequest, gateway: Gateway) -> Sample:
+        return await run_sample(item, settings, policy, gateway)
 
     try:
         at_once = SESSIONS_PER_SLOT * settings.policy.concurrency
         schedule = Schedule(todo, at_once, Capacity(settings.gateway, settings.policy))
         on_schedule(schedule)
-        await take_all(play, schedule, settings.gateway, journal, folder, on_sample)
+        await run_samples(play, schedule, settings.gateway, journal, folder, on_sample)
     finally:
         await policy.close()
 
 
-async def take_all(
-    taken: Callable[[Item, Gateway], Awaitable[Sample]],
+async def run_samples(
+    taken: Callable[[SampleRequest, Gateway], Awaitable[Sample]],
     schedule: Schedule,
     settings: GatewaySettings,
     journal: Journal,
@@ -114,7 +114,7 @@ def journal_cost(sample: Mapping[str, Any]) -> float:
     return float(sum(usage["cost_usd"] for role, usage in sample["usage"].items() if role != "policy"))
 
 
-async def take(item: Item, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway) -> Sample:
+async def run_sample(item: SampleRequest, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway) -> Sample:
     """Take one sample.
 
     Returns:

@@ -44,7 +44,7 @@ class Failures:
     unplayed: int = 0
 
     @classmethod
-    def of(cls, run: EvaluationRun) -> Failures:
+    def from_run(cls, run: EvaluationRun) -> Failures:
         """The failures of a run."""
         failures = cls()
         failures.add(run.samples)

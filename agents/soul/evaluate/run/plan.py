@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soul.evaluate.run.engine import SESSIONS_PER_SLOT
-from soul.evaluate.run.settings import EvaluationSettings, Item
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import Endpoint
 from soul.judge.preflight import Load
 from soul.judge.roles import BY_TASK
@@ -64,7 +64,7 @@ class SetPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvaluationPlan:
     """What an evaluation will ask.
 
     Attributes:
@@ -102,22 +102,22 @@ class Plan:
 
 def plan(
     settings: EvaluationSettings,
-    todo: Sequence[Item],
+    todo: Sequence[SampleRequest],
     latencies: Mapping[str, float | None],
     thinking_tokens: int = 0,
-) -> Plan:
+) -> EvaluationPlan:
     """Estimate what these samples will ask.
 
     Args:
         latencies: section -> seconds of a short request, as the preflight measured it.
         thinking_tokens: how many tokens every model is expected to think before each answer.
     """
-    by_set: dict[str, list[Item]] = defaultdict(list)
+    by_set: dict[str, list[SampleRequest]] = defaultdict(list)
     for item in todo:
         by_set[item.set].append(item)
     sets = [_set_plan(settings, name, items, latencies, thinking_tokens) for name, items in by_set.items()]
     at_once = max(1, min(len(todo), SESSIONS_PER_SLOT * settings.policy.concurrency))
-    return Plan(sets, at_once, thinking_tokens)
+    return EvaluationPlan(sets, at_once, thinking_tokens)
 
 
 def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, float]:
@@ -139,7 +139,7 @@ def cost(loads: Sequence[Load]) -> float | None:
 def _set_plan(
     settings: EvaluationSettings,
     name: str,
-    items: Sequence[Item],
+    items: Sequence[SampleRequest],
     latencies: Mapping[str, float | None],
     thinking_tokens: int,
 ) -> SetPlan:

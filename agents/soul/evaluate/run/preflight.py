@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from soul.errors import JudgeFailure, MissingKey, SoulError
-from soul.evaluate.run.plan import ASSUMED, POLICY, Plan, SetPlan, cost, sections_asked
+from soul.evaluate.run.plan import ASSUMED, POLICY, EvaluationPlan, SetPlan, cost, sections_asked
 from soul.evaluate.run.progress import duration
-from soul.evaluate.run.settings import EvaluationSettings, Item
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import ChatModel, Endpoint
 from soul.judge import preflight as judges
 from soul.judge.preflight import Load
@@ -32,7 +32,7 @@ class BadPolicy(SoulError):
     """The model under test cannot be asked."""
 
 
-def check(settings: EvaluationSettings, todo: Sequence[Item], *, ask: bool = True) -> dict[str, float | None]:
+def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: bool = True) -> dict[str, float | None]:
     """Send one small request to every endpoint that these samples need: policy, judges, partners, environments.
 
     A policy that we serve ourselves is left out: `command.take_missing` asks it once its server has started.
@@ -110,7 +110,7 @@ def _require_policy_key(endpoint: Endpoint) -> None:
         )
 
 
-def show(console: Console, settings: EvaluationSettings, plan: Plan) -> None:
+def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -> None:
     """Print the plan."""
     samples = sum(of_set.samples for of_set in plan.sets)
     suite = f", suite {settings.suite}" if settings.suite else ""
@@ -132,7 +132,7 @@ def show(console: Console, settings: EvaluationSettings, plan: Plan) -> None:
         _say(console, f"Left out, because there is no file: {', '.join(settings.missing)}.")
 
 
-def _sets_table(plan: Plan, title: str) -> Table:
+def _sets_table(plan: EvaluationPlan, title: str) -> Table:
     view = Table(title=Text(title), title_justify="left")
     view.add_column("set")
     for name in ("rows", "samples"):
@@ -192,7 +192,7 @@ def _whole_price(loads: Sequence[Load]) -> str:
     return f"${known:,.2f}" + (f", plus that of {', '.join(unknown)}, whose prices are not set" if unknown else "")
 
 
-def _sets_by_section(settings: EvaluationSettings, todo: Sequence[Item]) -> Mapping[str, list[str]]:
+def _sets_by_section(settings: EvaluationSettings, todo: Sequence[SampleRequest]) -> Mapping[str, list[str]]:
     """Section -> the sets that need it."""
     tasks = {item.set: item.row.task for item in todo}
     found: dict[str, list[str]] = defaultdict(list)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from soul import tasks
-from soul.evaluate.run.engine import SESSIONS_PER_SLOT, Listener, Sample, take_all
+from soul.evaluate.run.engine import SESSIONS_PER_SLOT, Listener, Sample, run_samples
 from soul.evaluate.run.journal import FILE, Journal, Key
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.schedule import Capacity, Schedule
-from soul.evaluate.run.settings import EvaluationSettings, Item, stamp_of
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, stamp_of
 from soul.judge import Endpoint, Gateway, GatewaySettings
 from soul.policy import Players, Seat
 from soul.rows.task_files import parse_row
@@ -51,13 +51,13 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
     )
 
 
-def items(settings: EvaluationSettings, run: EvaluationRun) -> list[Item]:
+def items(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleRequest]:
     """The samples of the run as samples to be taken: the records are in the journal, the data files are not needed."""
     tasks.configure(settings.tasks)  # before the rows, which hold their tasks
     rescored = []
     for sample in run.samples:
         row = parse_row(sample["task"], sample["record"], str(run.folder / FILE), sample["number"])
-        rescored.append(Item(sample["set"], row, sample["sample"], stamp_of(row), tuple(sample["shortened"])))
+        rescored.append(SampleRequest(sample["set"], row, sample["sample"], stamp_of(row), tuple(sample["shortened"])))
     return rescored
 
 
@@ -69,7 +69,7 @@ def without_episode(run: EvaluationRun) -> frozenset[Key]:
 async def rescore(
     settings: EvaluationSettings,
     run: EvaluationRun,
-    todo: Sequence[Item],
+    todo: Sequence[SampleRequest],
     journal: Journal,
     folder: Path,
     on_sample: Listener,
@@ -82,16 +82,16 @@ async def rescore(
     """
     saved: Mapping[Key, Mapping[str, Any]] = {(s["set"], s["number"], s["sample"]): s for s in run.samples}
 
-    async def judged(item: Item, gateway: Gateway) -> Sample:
+    async def judged(item: SampleRequest, gateway: Gateway) -> Sample:
         return await judge_again(item, saved[item.key], gateway)
 
     at_once = SESSIONS_PER_SLOT * settings.gateway.judge.concurrency
     schedule = Schedule(todo, at_once, Capacity(settings.gateway))
     on_schedule(schedule)
-    await take_all(judged, schedule, settings.gateway, journal, folder, on_sample)
+    await run_samples(judged, schedule, settings.gateway, journal, folder, on_sample)
 
 
-async def judge_again(item: Item, saved: Mapping[str, Any], gateway: Gateway) -> Sample:
+async def judge_again(item: SampleRequest, saved: Mapping[str, Any], gateway: Gateway) -> Sample:
     """A journal line with a new verdict of the same episode."""
     draft, task = saved["draft"], item.row.task
     fresh: Sample = {**saved, "stamp": item.stamp, "prompts": [prompt.id for prompt in task.prompts], "usage": {}}

@@ -18,7 +18,7 @@ from typing import Any
 
 from soul.errors import SoulError
 from soul.evaluate.run.journal import FILE, Journal, Key, read_samples
-from soul.evaluate.run.settings import EvaluationSettings, Item
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.files.whole_file import write_whole
 
 _REMEDY = "The command that made the run writes the file again."
@@ -138,7 +138,7 @@ def _json(path: Path) -> dict[str, Any]:
     return value
 
 
-def generation(folder: Path, items: Sequence[Item]) -> Path:
+def resolve_run_folder(folder: Path, items: Sequence[SampleRequest]) -> Path:
     """The folder in which these samples are to be taken: the latest of its kind (`NAME-HASH`, `NAME-HASH.2`, ...).
 
     Where a record, a prompt or a task's version changed since, a new one is begun and the older stays as it is. The
@@ -173,7 +173,7 @@ def _latest(folder: Path) -> tuple[int, Path]:
     return number, latest
 
 
-def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[Item]) -> None:
+def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[SampleRequest]) -> None:
     """Say what a run is and which samples this start asks for."""
     write_whole(folder / "settings.json", json.dumps(settings.identity(), indent=1))
     samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)

@@ -32,15 +32,15 @@ from soul.evaluate.run.gc_tuning import seldom_collected
 from soul.evaluate.run.journal import Journal, Key, holds
 from soul.evaluate.run.plan import plan
 from soul.evaluate.run.progress import Progress
-from soul.evaluate.run.run_folder import EvaluationRun, generation, samples_there, write_choice
-from soul.evaluate.run.settings import EvaluationSettings, Item, find_sets, how_to_build, items
+from soul.evaluate.run.run_folder import EvaluationRun, resolve_run_folder, samples_there, write_choice
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, find_sets, how_to_build, items
 from soul.evaluate.tables import notes, table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
 from soul.judge import Endpoint, GatewaySettings
 from soul.suites.soul_v1 import ALIASES, SUITES, suite
 
-Prepare = Callable[[list[Item]], list[Item]]
+Prepare = Callable[[list[SampleRequest]], list[SampleRequest]]
 console = Console(width=max(120, Console().width))
 
 
@@ -159,7 +159,7 @@ def gateway_of(sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
     Raises:
         BadSettings: a key or a value is unknown, or `judge.by_task` names no task: that judge would be ignored.
     """
-    gateway = GatewaySettings.of(sections)
+    gateway = GatewaySettings.from_sections(sections)
     for task in gateway.by_task:
         try:
             tasks.load(task)
@@ -215,11 +215,11 @@ def run(
         return None
     preflight.check(settings, still_to_take(wanted, samples_there(folder), taking, source), ask=taking.ask_first)
     with alone_in(folder):
-        folder = generation(folder, wanted)
+        folder = resolve_run_folder(folder, wanted)
         with closing(Journal(folder)) as journal, interruptible(wanted, journal):
             write_choice(folder, settings, wanted)
             try:
-                take_missing(settings, wanted, journal, folder, taking, served, source)
+                run_missing(settings, wanted, journal, folder, taking, served, source)
             except OutOfSpace:
                 raise  # there is no room for results either
             except Exception:
@@ -227,7 +227,7 @@ def run(
                     results_of(folder, journal)  # of the samples so far
                 raise
             finished, results = results_of(folder, journal)
-    Failures.of(finished).require_verdict()
+    Failures.from_run(finished).require_verdict()
     for target, place in zip(targets, export(finished, results, targets, ExportOptions(step=given.step)), strict=True):
         console.print(f"{target}: {place}")
     return results
@@ -248,7 +248,7 @@ def alone_in(*folders: Path) -> Iterator[None]:
 
 def dry_run(
     settings: EvaluationSettings,
-    wanted: Sequence[Item],
+    wanted: Sequence[SampleRequest],
     folder: Path,
     taking: Taking,
     thinking_tokens: int = 0,
@@ -273,11 +273,11 @@ def dry_run(
 
 
 def still_to_take(
-    wanted: Sequence[Item],
+    wanted: Sequence[SampleRequest],
     there: Mapping[Key, Mapping[str, Any]],
     taking: Taking = Taking(),
     source: EvaluationRun | None = None,
-) -> list[Item]:
+) -> list[SampleRequest]:
     """The samples that are not there yet, and those that failed as far as they are to be taken again (`holds`).
 
     Args:
@@ -299,7 +299,7 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
 
 def show(run: EvaluationRun, results: Results) -> None:
     """Print the table of a run: the cause above where everything failed, judges above, warnings and failures below."""
-    failures = Failures.of(run)
+    failures = Failures.from_run(run)
     if cause := failures.cause():
         console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
     title = "\n".join(["Results", *notes.header(run, results)])
@@ -315,9 +315,9 @@ def show_failures(failures: Failures) -> None:
         console.print(Text(line, style="bold red"), soft_wrap=True)
 
 
-def take_missing(
+def run_missing(
     settings: EvaluationSettings,
-    wanted: Sequence[Item],
+    wanted: Sequence[SampleRequest],
     journal: Journal,
     folder: Path,
     taking: Taking,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from soul.evaluate.run.settings import Item
+from soul.evaluate.run.settings import SampleRequest
 from soul.judge import Endpoint, GatewaySettings
 
 FIRST = 2  # samples of each set that are taken before the longest sets go first
@@ -28,7 +28,7 @@ KEEP_S = 1.0  # an estimate is used again for this long
 LimitUse = Mapping[str, float]  # limit -> how much of it a sample uses
 
 
-def expected_calls(item: Item) -> float:
+def expected_calls(item: SampleRequest) -> float:
     """How many calls follow each other in a sample, as its task declares; it ranks sets that are not measured yet."""
     calls = item.row.task.calls_per_episode
     turns = calls.get("partner", 0.0) + calls.get("environment", 0.0)
@@ -87,7 +87,7 @@ class Capacity:
 @dataclass
 class _Set:
     calls: float
-    left: deque[Item] = field(default_factory=deque)
+    left: deque[SampleRequest] = field(default_factory=deque)
     started: int = 0
     running: dict[object, float] = field(default_factory=dict)  # sample -> its start
     ended: int = 0
@@ -116,7 +116,11 @@ class Schedule:
     """
 
     def __init__(
-        self, todo: Sequence[Item], at_once: int, capacity: Capacity, clock: Callable[[], float] = time.monotonic
+        self,
+        todo: Sequence[SampleRequest],
+        at_once: int,
+        capacity: Capacity,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.at_once, self._capacity, self._clock = at_once, capacity, clock
         self._sets: dict[str, _Set] = {}
@@ -125,7 +129,7 @@ class Schedule:
         for item in todo:
             self._sets.setdefault(item.set, _Set(expected_calls(item))).left.append(item)
 
-    def start(self) -> Item | None:
+    def start(self) -> SampleRequest | None:
         """The next sample, which starts now; None where none is left."""
         now = self._clock()
         waiting = [one for one in self._sets.values() if one.left]
@@ -142,7 +146,7 @@ class Schedule:
             chosen.running[item.key] = now
         return item
 
-    def end(self, item: Item, usage: Mapping[str, Mapping[str, Any]]) -> None:
+    def end(self, item: SampleRequest, usage: Mapping[str, Mapping[str, Any]]) -> None:
         """A sample has ended.
 
         Args:

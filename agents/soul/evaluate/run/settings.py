@@ -88,7 +88,7 @@ class EvaluationSettings(BaseModel):
 
 
 @dataclass(frozen=True)
-class Item:
+class SampleRequest:
     """One sample to be taken.
 
     Attributes:
@@ -113,7 +113,7 @@ class Item:
         return None if base is None else crc32(f"{base}:{self.key}:{seat}".encode()) >> 1
 
 
-def items(settings: EvaluationSettings) -> list[Item]:
+def items(settings: EvaluationSettings) -> list[SampleRequest]:
     """All samples of a run, set by set in turns, so that every set has results early.
 
     Raises:
@@ -121,14 +121,14 @@ def items(settings: EvaluationSettings) -> list[Item]:
         BadSettings: a file holds rows of several tasks.
     """
     tasks.configure(settings.tasks)  # before the rows, which hold their tasks
-    of_set: list[list[Item]] = []
+    of_set: list[list[SampleRequest]] = []
     for name, file in settings.sets.items():
         rows = read_rows([str(file)])
         if len({row.task.name for row in rows}) > 1:
             raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
         chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
         stamps = {i: stamp_of(rows[i]) for i in chosen}  # once for each row: all its samples have the same
-        of_set.append([Item(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
+        of_set.append([SampleRequest(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
     ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
 

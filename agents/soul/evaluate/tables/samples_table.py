@@ -124,7 +124,7 @@ def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBat
 def _row(model: str, line: Mapping[str, Any], answers: Answers, original: str | None = None) -> dict[str, Any]:
     """One line of the journal under the columns."""
     draft, failure = line["draft"], line["draft"]["failure"] or {}
-    usage = {role: Usage.of(count) for role, count in line["usage"].items()}
+    usage = {role: Usage.from_json(count) for role, count in line["usage"].items()}
     policy = [count for role, count in usage.items() if role == "policy"]
     judges = [count for role, count in usage.items() if role != "policy"]
     return {

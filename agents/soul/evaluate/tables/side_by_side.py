@@ -26,7 +26,7 @@ Marks = Mapping[str, Mapping[str, str]]  # model -> set -> the mark behind its s
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonLine:
     """One line of the table, as text.
 
     Attributes:
@@ -45,7 +45,7 @@ class Line:
         return (self.name, self.n, *self.scores)
 
 
-def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks | None = None) -> list[Line]:
+def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks | None = None) -> list[ComparisonLine]:
     """The lines of the table: the sets that any model has, AlignX's mean after its sets, the averages.
 
     Args:
@@ -59,21 +59,21 @@ def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks
         found = [" ".join(sorted({of[name] for name in names if name in of}, key=natural)) for of in by_model]
         return tuple(f"{cell} {mark}" if cell and mark else cell for cell, mark in zip(cells, found, strict=True))
 
-    def line(dimension: str, title: str, results: Sequence[SetResult | None]) -> Line:
+    def line(dimension: str, title: str, results: Sequence[SetResult | None]) -> ComparisonLine:
         cells = ("" if r is None else _cell(r, r.invalid, r.samples, intervals) for r in results)
         counts = _counts([None if r is None else r.samples for r in results])
-        return Line(dimension, title, counts, marked(cells, [title]))
+        return ComparisonLine(dimension, title, counts, marked(cells, [title]))
 
-    def averaged(dimension: str, title: str, names: Sequence[str]) -> Line:
+    def averaged(dimension: str, title: str, names: Sequence[str]) -> ComparisonLine:
         averages = [results.average(names) for results in models.values()]
         invalid = [sum(results.sets[name].invalid for name in names) for results in models.values()]
         samples = [sum(results.sets[name].samples for name in names) for results in models.values()]
         cells = (_cell(*each, intervals) for each in zip(averages, invalid, samples, strict=True))
-        return Line(dimension, title, _counts(samples), marked(cells, names))
+        return ComparisonLine(dimension, title, _counts(samples), marked(cells, names))
 
     dimensions = {name: row.dimension for row in rows("card") for name in row.sets}
     names = ordered(list(dict.fromkeys(name for results in models.values() for name in results.sets)))
-    found: list[Line] = []
+    found: list[ComparisonLine] = []
     for name in names:
         found.append(line(dimensions.get(name, ""), name, [results.sets.get(name) for results in models.values()]))
         if name == ordered(ALIGNX)[-1] and set(ALIGNX) <= set(shared(models)):
@@ -132,7 +132,7 @@ def markdown(models: Mapping[str, Results], *, marks: Marks | None = None, notes
     return "".join(f"{line}\n" for line in (*table_, *(f"\n{_escaped(note)}" for note in notes)))
 
 
-def _drawn(models: Mapping[str, Results], found: Sequence[Line], title: str) -> Table:
+def _drawn(models: Mapping[str, Results], found: Sequence[ComparisonLine], title: str) -> Table:
     view = Table(title=Text(title), title_justify="left", caption_justify="left")
     for name in (*TITLES, *models):
         view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold")

@@ -30,7 +30,7 @@ NONE = "-"
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One line of the table, as text.
 
     Attributes:
@@ -66,17 +66,17 @@ def titles(results: Results) -> tuple[str, ...]:
     return (*OWN[:2], f"best@{n}", *majority, *OWN[2:]) if n > 1 else OWN
 
 
-def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[Line]:
+def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine]:
     """The lines of the table: the sets, AlignX's mean after its sets, the averages."""
     dimensions = {name: row.dimension for row in rows("card") for name in row.sets}
-    found: list[Line] = []
+    found: list[TableLine] = []
     alignx = results.alignx
     names = ordered(list(results.sets))
     for name in names:
         result = results.sets[name]
         several = _of_several(results, [name])
         own = (name, score(result.mean, result.interval), *several, *_counts([result], result.bounds))
-        found.append(Line(dimensions.get(name, ""), own, tuple(_number(c.of(name)) for c in columns)))
+        found.append(TableLine(dimensions.get(name, ""), own, tuple(_number(c.of(name)) for c in columns)))
         if alignx is not None and name == ordered(ALIGNX)[-1]:
             published = [c.of("alignx") for c in columns]
             found.append(
@@ -195,10 +195,10 @@ def _averaged(
     names: Sequence[str],
     average: Average,
     published: Sequence[float | None],
-) -> Line:
+) -> TableLine:
     counts = _counts([results.sets[name] for name in names], average.bounds)
     own = (title, score(average.mean, average.interval), *_of_several(results, names), *counts)
-    return Line(dimension, own, tuple(map(_number, published)))
+    return TableLine(dimension, own, tuple(map(_number, published)))
 
 
 def _number(value: float | None) -> str:

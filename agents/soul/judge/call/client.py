@@ -25,7 +25,7 @@ from soul.judge.call.exchange import classify, exchange, was_sent, words_of
 from soul.judge.call.retry_after import retry_after
 from soul.judge.call.usage import Usage
 from soul.judge.throttle.circuit_breaker import OK
-from soul.judge.throttle.local_gate import Gate
+from soul.judge.throttle.local_gate import RequestGate
 from soul.judge.throttle.wait_notice import FailureNotice, Reason, WaitNotice, calls
 from soul.message import Message
 
@@ -65,7 +65,7 @@ class Deadline:
         return self.left() <= state.upcoming_sleep
 
 
-class Line:
+class EndpointClient:
     """The connection to one endpoint. Shared by everyone who asks it; counters are the caller's.
 
     The client is made with the first request, so that a role which nobody asks needs no key.
@@ -75,7 +75,7 @@ class Line:
         claimed: around waits for an answer that another process is asking for (judge.py).
     """
 
-    def __init__(self, endpoint: Endpoint, gate: Gate, client: openai.AsyncOpenAI | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, gate: RequestGate, client: openai.AsyncOpenAI | None = None) -> None:
         self.endpoint, self.gate = endpoint, gate
         self.mode: StructuredMode = MODES[0] if endpoint.structured == "auto" else endpoint.structured
         self.settled = endpoint.structured != "auto"

@@ -89,7 +89,7 @@ class Completion(BaseModel):
     usage: Annotated[Tokens | None, OrNone] = None
 
     @classmethod
-    def of(cls, answer: bytes) -> Completion:
+    def from_json(cls, answer: bytes) -> Completion:
         """Read an answer's body.
 
         Raises:

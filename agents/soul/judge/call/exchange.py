@@ -27,7 +27,7 @@ async def exchange(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) 
         answer = await client.post(path, body=body, cast_to=bytes)
     except UnicodeError as error:  # the aiohttp transport encodes the status line's reason, whatever bytes it holds
         raise JudgeFailure("connection", f"the answer's head is no text: {error}") from None
-    return Completion.of(answer)
+    return Completion.from_json(answer)
 
 
 def classify(error: BaseException) -> Cause | None:

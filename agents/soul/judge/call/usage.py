@@ -123,7 +123,7 @@ class Usage:
         return {**vars(self), "failures": dict(self.failures), "latency": buckets}
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Usage:
+    def from_json(cls, value: Mapping[str, Any]) -> Usage:
         """Read `to_json` back."""
         buckets = Counter({int(bucket): count for bucket, count in value["latency"].items()})
         return cls(**{**value, "failures": Counter(value["failures"]), "latency": buckets})

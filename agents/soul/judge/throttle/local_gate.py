@@ -17,17 +17,17 @@ from dataclasses import dataclass
 
 from soul.errors import JudgeFailure
 from soul.judge.throttle.circuit_breaker import OK
-from soul.judge.throttle.shared_limits import Grant, Limits, Report
+from soul.judge.throttle.shared_limits import Grant, Report, SharedLimits
 from soul.judge.throttle.wait_notice import Reason, WaitNotice, calls
 
 logger = logging.getLogger(__name__)
 
-Port = Callable[[Report], Awaitable[Grant]]
+SyncLimits = Callable[[Report], Awaitable[Grant]]
 LINGER_S = 0.05
 NOTHING = Grant(slots=0, requests=0.0, tokens=0.0, again_s=0.0)
 
 
-def in_process(limits: Limits) -> Port:
+def in_process(limits: SharedLimits) -> SyncLimits:
     """Limits that live in this process."""
 
     async def sync(report: Report) -> Grant:
@@ -45,10 +45,10 @@ class _Waiter:
     patience_s: float
 
 
-class Gate:
+class RequestGate:
     """One endpoint's gate in one process; all its users share an event loop."""
 
-    def __init__(self, line: str, process: str, port: Port) -> None:
+    def __init__(self, line: str, process: str, port: SyncLimits) -> None:
         self.line, self.process = line, process
         self._port = port
         self._grant = NOTHING

@@ -32,7 +32,7 @@ SILENT_S = 120.0  # a process that was not heard of for so long is gone, and its
 
 
 @dataclass(frozen=True)
-class LineSettings:
+class EndpointLimits:
     """The limits of one endpoint ("line": what goes over it is counted together)."""
 
     name: str  # for messages: model and address
@@ -114,8 +114,8 @@ class _Process:
     since: float = 0.0  # the time from which it has or lacks its turn
 
 
-class _Line:
-    def __init__(self, settings: LineSettings, now: float) -> None:
+class _EndpointState:
+    def __init__(self, settings: EndpointLimits, now: float) -> None:
         self.settings = settings
         self.throttle = Throttle(settings.concurrency, now)
         self.requests = Bucket(settings.requests_per_minute, now)
@@ -292,7 +292,7 @@ class _Line:
         return bucket.take(share)
 
 
-class Limits:
+class SharedLimits:
     """The run's limits. One object, asked by every process; not thread-safe, and it need not be: `sync` never waits.
 
     Args:
@@ -304,13 +304,13 @@ class Limits:
 
     def __init__(
         self,
-        lines: Mapping[str, LineSettings],
+        lines: Mapping[str, EndpointLimits],
         budget_usd: float | None = None,
         spent_usd: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
-        self._lines = {key: _Line(settings, clock()) for key, settings in lines.items()}
+        self._lines = {key: _EndpointState(settings, clock()) for key, settings in lines.items()}
         self.budget_usd = budget_usd
         self.spent_usd = spent_usd
 

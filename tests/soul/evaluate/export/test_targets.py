@@ -12,7 +12,7 @@ from soul.evaluate.export.targets import expected, expected_and_given
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.task import Episode
-from soul.tasks.coser_stage import ENVIRONMENT, Line, Scene
+from soul.tasks.coser_stage import ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Text
 from soul.testing.contract import played
 
@@ -98,9 +98,14 @@ def test_of_several_characters_the_answer_is_the_turn_that_was_spoken_last():
         "Jo": [turn("user", "begin"), turn("assistant", "one"), turn("user", "two"), turn("assistant", "three")],
         "Amy": [turn("user", "one"), turn("assistant", "two"), turn("user", "three")],
     }
-    lines = [Line("Jo", "one"), Line("Amy", "two"), Line("Jo", "three"), Line(ENVIRONMENT, "It rains.")]
+    lines = [
+        SpokenLine("Jo", "one"),
+        SpokenLine("Amy", "two"),
+        SpokenLine("Jo", "three"),
+        SpokenLine(ENVIRONMENT, "It rains."),
+    ]
     assert Scene(seats, lines=tuple(lines)).answer == "three"
-    assert Scene({}, lines=(Line(ENVIRONMENT, "It rains."),)).answer == ""
+    assert Scene({}, lines=(SpokenLine(ENVIRONMENT, "It rains."),)).answer == ""
 
 
 @pytest.mark.parametrize("name", ["sotopia", "coser", "sim_arena_math", "sim_arena_doc", "mirrorbench"])

@@ -44,7 +44,7 @@ def choose(folder, name):
 
 def settings_of(url, data, **changes):
     endpoint = {"base_url": url, "api_key_env": "none", "structured": "json_schema", "max_attempts": 1}
-    gateway = GatewaySettings.of({"judge": endpoint})
+    gateway = GatewaySettings.from_sections({"judge": endpoint})
     policy = gateway.judge.model_copy(update={"model": "under-test", "concurrency": 8})
     return EvaluationSettings(policy=policy, gateway=gateway, sets=choose_sets(list(SETS), data), **changes)
 
@@ -139,7 +139,7 @@ def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
         base = settings_of(fake.url, data, limit=limit)
         judge = {**base.gateway.judge.model_dump(exclude_none=True), "api_key_env": "none"}
         priced = {"price_in": 1000.0, "price_out": 1000.0, "budget_usd": budget}  # a dollar for a thousand tokens
-        settings = base.model_copy(update={"gateway": GatewaySettings.of({"judge": {**judge, **priced}})})
+        settings = base.model_copy(update={"gateway": GatewaySettings.from_sections({"judge": {**judge, **priced}})})
         journal = Journal(tmp_path / "run")
         try:
             todo = still_to_take(items(settings), journal.samples)

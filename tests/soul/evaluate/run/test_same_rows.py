@@ -22,7 +22,7 @@ import json, sys
 from pathlib import Path
 from soul.evaluate.run.settings import EvaluationSettings, items
 from soul.judge import GatewaySettings
-gateway = GatewaySettings.of({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
+gateway = GatewaySettings.from_sections({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
 policy = gateway.judge.model_copy(update={"model": sys.argv[1]})
 found = items(EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": Path(sys.argv[2])}, limit=7, seed=3))
 print(json.dumps([[item.row.number, item.row.row.question] for item in found]))
@@ -38,7 +38,7 @@ def files(tmp_path_factory):
 
 
 def drawn(files, model="a", **changes):
-    gateway = GatewaySettings.of({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
+    gateway = GatewaySettings.from_sections({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
     policy = gateway.judge.model_copy(update={"model": model})
     found = items(EvaluationSettings(policy=policy, gateway=gateway, sets=files, **changes))
     return {name: sorted({item.row.number for item in found if item.set == name}) for name in files}

@@ -41,7 +41,9 @@ def endpoint(**settings):
 
 
 def capacity(cap=8, judge=64, **policy):
-    gateway = GatewaySettings.of({"judge": {"base_url": "http://j/v1", "api_key_env": "none", "concurrency": judge}})
+    gateway = GatewaySettings.from_sections(
+        {"judge": {"base_url": "http://j/v1", "api_key_env": "none", "concurrency": judge}}
+    )
     return Capacity(gateway, endpoint(concurrency=cap, **policy))
 
 
@@ -205,8 +207,8 @@ def test_time_goes_by_between_two_computations_and_the_last_sample_is_not_expect
 
 def test_a_judge_of_its_own_and_a_jury_are_not_the_judges_load():
     judge = {"base_url": "http://j/v1", "api_key_env": "none", "concurrency": 2}
-    own = GatewaySettings.of({"judge": {**judge, "by_task": {"coser": {"model": "big", "concurrency": 1}}}})
-    jury = GatewaySettings.of({"judge": {**judge, "jury": ["a", "b", "c"]}})
+    own = GatewaySettings.from_sections({"judge": {**judge, "by_task": {"coser": {"model": "big", "concurrency": 1}}}})
+    jury = GatewaySettings.from_sections({"judge": {**judge, "jury": ["a", "b", "c"]}})
 
     def seconds(gateway, task):
         capacity = Capacity(gateway)

@@ -24,7 +24,7 @@ def _no_backoff(monkeypatch):
 
 
 def counts(usage, limit=None):
-    tokens = Completion.of(as_body(completion("x" * 300, usage=usage))).tokens(PROMPT, limit)
+    tokens = Completion.from_json(as_body(completion("x" * 300, usage=usage))).tokens(PROMPT, limit)
     return tokens.prompt_tokens, tokens.completion_tokens
 
 
@@ -55,7 +55,7 @@ def test_a_completion_far_above_its_limit_is_unknown():
 @pytest.mark.parametrize("cached", [-5, 1001, True, "7", 10**20])
 def test_cached_tokens_that_cannot_be_save_nothing(cached):
     usage = {"prompt_tokens": 1000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": cached}}
-    tokens = Completion.of(as_body(completion("x", usage=usage))).tokens(PROMPT, None)
+    tokens = Completion.from_json(as_body(completion("x", usage=usage))).tokens(PROMPT, None)
     assert tokens.prompt_tokens_details.cached_tokens is None
 
 
@@ -69,7 +69,7 @@ def asked(answer, budget=None, times=1, **settings):
         async with serving({"x": answer}) as server:
             judge = {"model": "m", "api_key_env": "none", "structured": "prompt", "max_attempts": 1, "max_reasks": 0}
             judge |= {"base_url": server.url("x"), **PRICES, "budget_usd": budget, **settings}
-            gateway = Gateway.connect(GatewaySettings.of({"judge": judge}))
+            gateway = Gateway.connect(GatewaySettings.from_sections({"judge": judge}))
             cause = None
             for number in range(times):
                 try:
@@ -131,7 +131,7 @@ def test_a_connection_that_was_refused_is_free(library, monkeypatch):
 def test_a_call_that_was_given_up_costs_its_prompt():
     async def run():
         async with serving({"x": _silence}) as server:
-            settings = GatewaySettings.of(
+            settings = GatewaySettings.from_sections(
                 {"judge": {"model": "m", "api_key_env": "none", "base_url": server.url("x"), **PRICES}}
             )
             gateway = Gateway.connect(settings)

@@ -85,8 +85,8 @@ def test_a_sum_shares_nothing_with_its_parts():
 @settings(deadline=None, max_examples=40)
 @given(COUNTERS)
 def test_usage_survives_json(usage):
-    assert Usage.of(json.loads(json.dumps(usage.to_json()))) == usage
-    assert merged(Usage.of(usage.to_json()), usage) == merged(usage, usage)
+    assert Usage.from_json(json.loads(json.dumps(usage.to_json()))) == usage
+    assert merged(Usage.from_json(usage.to_json()), usage) == merged(usage, usage)
 
 
 # --- latency

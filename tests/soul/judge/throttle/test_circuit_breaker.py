@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from soul.errors import CONTENT, PERMANENT, TRANSIENT
 from soul.judge.throttle.circuit_breaker import BreakerSettings, CircuitBreaker
-from soul.judge.throttle.shared_limits import Limits, LineSettings, Report
+from soul.judge.throttle.shared_limits import EndpointLimits, Report, SharedLimits
 
 FAILURES = sorted((TRANSIENT | PERMANENT) - {"rate_limit"})
 
@@ -176,12 +176,14 @@ def test_the_summary_says_share_causes_and_the_last_failure():
 
 
 def limits_of(clock, cap, **given_):
-    return Limits({"line": LineSettings("m at u", cap, breaker=BreakerSettings(**given_))}, clock=clock)
+    return SharedLimits({"line": EndpointLimits("m at u", cap, breaker=BreakerSettings(**given_))}, clock=clock)
 
 
 def test_the_budget_stops_all():
     clock = Clock()
-    limits = Limits({"a": LineSettings("x", 4), "b": LineSettings("y", 4)}, budget_usd=1.0, spent_usd=0.5, clock=clock)
+    limits = SharedLimits(
+        {"a": EndpointLimits("x", 4), "b": EndpointLimits("y", 4)}, budget_usd=1.0, spent_usd=0.5, clock=clock
+    )
     assert limits.sync(Report("a", "p", 0, 1, cost_usd=0.4)).stop is None
     for line in "ab":
         grant = limits.sync(Report(line, "q", 0, 1, cost_usd=0.1))
@@ -257,7 +259,7 @@ def test_outage_and_window_can_be_read():
 
 def test_the_breaker_of_one_line_leaves_the_others_alone():
     clock = Clock()
-    lines = {name: LineSettings(name, 4, breaker=BreakerSettings(min_requests=2, max_pauses=0)) for name in "ab"}
-    limits = Limits(lines, clock=clock)
+    lines = {name: EndpointLimits(name, 4, breaker=BreakerSettings(min_requests=2, max_pauses=0)) for name in "ab"}
+    limits = SharedLimits(lines, clock=clock)
     assert limits.sync(Report("a", "p", 0, 1, outcomes={"timeout": 5})).stop is not None
     assert limits.sync(Report("b", "p", 0, 1)).slots >= 1

@@ -16,8 +16,8 @@ import pytest
 
 from soul.errors import JudgeFailure
 from soul.judge.throttle.circuit_breaker import BreakerSettings
-from soul.judge.throttle.local_gate import Gate, in_process
-from soul.judge.throttle.shared_limits import POLL_S, Limits, LineSettings
+from soul.judge.throttle.local_gate import RequestGate, in_process
+from soul.judge.throttle.shared_limits import POLL_S, EndpointLimits, SharedLimits
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
@@ -71,9 +71,9 @@ class Fleet:
     def __init__(self, loop, cap, gates=1, port=None, seed=0, budget_usd=None, **line):
         self.loop, self.cap = loop, cap
         self.rng = random.Random(seed)
-        self.limits = Limits({"line": LineSettings("m at u", cap, **line)}, budget_usd, clock=loop.time)
+        self.limits = SharedLimits({"line": EndpointLimits("m at u", cap, **line)}, budget_usd, clock=loop.time)
         self.reports = 0
-        self.gates = [Gate("line", f"p{number}", self.counted(port or in_process)) for number in range(gates)]
+        self.gates = [RequestGate("line", f"p{number}", self.counted(port or in_process)) for number in range(gates)]
         self.flying, self.peak, self.outcomes = 0, 0, Counter()
 
     def counted(self, port):
@@ -283,8 +283,8 @@ def test_idle_gates_hold_nothing():
 
 
 def test_a_gate_serves_one_loop_after_another():
-    limits = Limits({"line": LineSettings("m at u", 2)})
-    gate = Gate("line", "p", in_process(limits))
+    limits = SharedLimits({"line": EndpointLimits("m at u", 2)})
+    gate = RequestGate("line", "p", in_process(limits))
 
     async def use():
         await gate.enter(1.0)

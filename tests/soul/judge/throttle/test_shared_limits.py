@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from soul.judge.throttle.circuit_breaker import BreakerSettings
-from soul.judge.throttle.local_gate import Gate
-from soul.judge.throttle.shared_limits import HEARTBEAT_S, SILENT_S, Limits, LineSettings, Report
+from soul.judge.throttle.local_gate import RequestGate
+from soul.judge.throttle.shared_limits import HEARTBEAT_S, SILENT_S, EndpointLimits, Report, SharedLimits
 
 NEVER = BreakerSettings(min_requests=10**9)
 
 
 def limits_of(clock, cap=8, budget_usd=None, **more):
-    return Limits({"line": LineSettings("m at u", cap, **{"breaker": NEVER, **more})}, budget_usd, clock=clock)
+    return SharedLimits({"line": EndpointLimits("m at u", cap, **{"breaker": NEVER, **more})}, budget_usd, clock=clock)
 
 
 class Clock:
@@ -319,7 +319,7 @@ class Cluster:
     def __init__(self, loop, processes, seed=0, **line):
         self.loop, self.rng = loop, random.Random(seed)
         self.limits = limits_of(loop.time, **line)
-        self.gates = [Gate("line", str(number), self.port(number)) for number in range(processes)]
+        self.gates = [RequestGate("line", str(number), self.port(number)) for number in range(processes)]
         self.dead, self.flying, self.peak = set(), Counter(), 0
         self.started = deque()  # (time, process, tokens)
 

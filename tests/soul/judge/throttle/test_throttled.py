@@ -18,8 +18,8 @@ import pytest
 
 from benchmarks.throttled_server import Limit, Limiter
 from soul.errors import JudgeFailure
-from soul.judge.throttle.local_gate import Gate, in_process
-from soul.judge.throttle.shared_limits import Limits, LineSettings
+from soul.judge.throttle.local_gate import RequestGate, in_process
+from soul.judge.throttle.shared_limits import EndpointLimits, SharedLimits
 from tests.soul.judge.throttle.test_local_gate import far, simulate
 
 FIVE = {
@@ -36,10 +36,10 @@ def play(limit, latency, calls=400, gates=1, patience_s=1e9, seed=1):
     rng = random.Random(seed)
 
     async def main(loop):
-        limits = Limits({"line": LineSettings("m at u", 64)}, clock=loop.time)
+        limits = SharedLimits({"line": EndpointLimits("m at u", 64)}, clock=loop.time)
         limits._lines["line"].throttle._rng = rng
         port = in_process(limits) if gates == 1 else far(limits, rng, 0.001, 0.005)
-        doors = [Gate("line", str(number), port) for number in range(gates)]
+        doors = [RequestGate("line", str(number), port) for number in range(gates)]
         limiter, outcomes = Limiter(limit), Counter()
 
         async def call(number):
