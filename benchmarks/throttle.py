@@ -2,7 +2,7 @@
 
     python -m benchmarks.throttle verdicts [--only a d] [--window sliding]   # 400 verdicts at each of five limits
     python -m benchmarks.throttle evaluation                               # 200 samples, the whole command
-    python -m benchmarks.throttle processes                                # two gateways that share one `Limits`
+    python -m benchmarks.throttle processes                                # two gateways that share one `SharedLimits`
     python -m benchmarks.throttle changes                                  # the limit changes during the run
     python -m benchmarks.throttle impossible                               # deadlines that cannot be kept
 
@@ -109,7 +109,7 @@ async def with_sdk(url: str, calls: int, concurrency: int) -> tuple[Counter[str]
 
 
 def connected(url: str, concurrency: int, gateways: int = 1, **settings: Any) -> list[Gateway]:
-    """Gateways with default settings that share one `Limits`."""
+    """Gateways with default settings that share one `SharedLimits`."""
     given = {"model": "fixed", "base_url": url, "api_key_env": "none", "concurrency": concurrency, **settings}
     of = GatewaySettings.from_sections({"judge": given})
     port = in_process(limits_of(of))
@@ -191,7 +191,7 @@ def run_evaluation(given: argparse.Namespace) -> None:
 
 
 def run_processes(given: argparse.Namespace) -> None:
-    """Two gateways that share one `Limits`."""
+    """Two gateways that share one `SharedLimits`."""
     table = table_of(f"{given.calls} verdicts, two gateways that share one Limits")
     for letter, (limit, latency) in limits(given.window).items():
         if letter not in given.only:

@@ -1,4 +1,4 @@
-"""The run's judge limits and keys in one Ray actor: every agent-loop worker, on every node, asks the same `Limits`.
+"""The run's judge limits and keys in one Ray actor: agent-loop workers on all nodes ask the same `SharedLimits`.
 
 The driver starts it before anything else. Trainer and workers find it by name within the run's Ray namespace.
 

@@ -35,7 +35,7 @@ class BadPolicy(SoulError):
 def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: bool = True) -> dict[str, float | None]:
     """Send one small request to every endpoint that these samples need: policy, judges, partners, environments.
 
-    A policy that we serve ourselves is left out: `command.take_missing` asks it once its server has started.
+    A policy that we serve ourselves is left out: `runner.run_missing` asks it once its server has started.
 
     Args:
         ask: False looks only whether every key is set; nothing is sent.

@@ -1,7 +1,7 @@
 """A process's door to one endpoint: calls wait here until the run's limits let them through.
 
-The gate admits on its own what the last `Grant` covers, and keeps in touch with `Limits` in the background while it has
-anything in flight or waiting. So a call costs no round trip, and the caps of the whole run hold (limits.py).
+The gate admits what the last `Grant` covers on its own, and keeps in touch with `SharedLimits` in the background while
+it has anything in flight or waiting. So a call costs no round trip, and the caps of the whole run hold.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Limits that are global to a run: many processes share one budget of concurrency, requests, tokens and money.
 
-Every process keeps a `Gate` (gate.py) per endpoint and reports to one `Limits` a few times a second, not once a call:
-what it has in flight, what waits, what came out. The answer grants it slots and allowances until the next report. A
-process may use what it was granted without asking, and what was granted never adds up to more than the cap, so the cap
-holds at every moment. In one process `Limits` is called directly; on a cluster it lives in a Ray actor
-(ditto/judging/limits.py). It never waits and does no I/O.
+Every process keeps a `RequestGate` per endpoint (`local_gate.py`) and reports to one `SharedLimits` a few times a
+second, not once a call: requests in flight, calls that wait, and outcomes. The answer grants slots and allowances until
+the next report. A process may use its grant without asking again, and all grants together never exceed the cap, so the
+cap holds at every moment. In one process `SharedLimits` is called directly; on a cluster it lives in a Ray actor
+(`ditto.judging.limits`). It never waits and does no I/O.
 """
 
 from __future__ import annotations
