@@ -24,24 +24,22 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 from tensordict import TensorDict
-from verl.protocol import DataProto
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
-from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
-from verl.workers.utils.padding import response_to_nested
 
 from ditto.batch import verl_metrics
-from ditto.batch.counted_loss import COUNTED, counted_column, counted_loss
-from ditto.batch.jagged import per_token, response_tokens, row_lengths, row_sums, with_values
+from ditto.batch.jagged import per_token, response_tokens, row_sums, with_values
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.batch.queue import KVBatchMeta, tq
+from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
+from ditto.objectives.losses import objective_loss
 from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run import stop_request
@@ -113,7 +111,7 @@ class DittoTrainer(PPOTrainer):
             self.judges.start()
             super().init()
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-        self.actor_rollout_wg.set_loss_fn(partial(counted_loss, config=actor))
+        self.actor_rollout_wg.set_loss_fn(partial(objective_loss, config=actor))
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
@@ -272,45 +270,13 @@ class DittoTrainer(PPOTrainer):
             loss_agg_mode=self.config.actor_rollout_ref.actor.loss_agg_mode,
             tokens=tokens,
         )
-        sampled = mask.values().float()
-        weights = per_token(plan.weights, mask) * sampled
-        correction = self._rollout_correction(step.columns, metrics)
+        refined = step.is_kind("refined_base")
+        correction = correction_weights(step.columns, refined, self.config.algorithm.get("rollout_correction"))
         if correction is not None:
-            weights = weights * correction
-        step.advantages = with_values(per_token(plan.advantages, mask) * sampled, mask)
-        # verl multiplies each token's loss by rollout_is_weights: the part's weight times the rollout correction.
-        columns = {"advantages": step.advantages, "rollout_is_weights": with_values(weights, mask)}
-        columns[COUNTED] = counted_column(plan.counted)
-        counted = step.counted_tokens(mask)
-        if counted is not mask:
-            columns |= {"response_mask": counted, "loss_mask": counted}
-        self._put(batch, **columns)
+            metrics.update(correction[1])
+        self._put(batch, **step.loss_columns(correction[0] if correction else None))
         self._report(step, plan.advantage_of, metrics)
         return batch
-
-    def _rollout_correction(self, columns: Columns, metrics: dict[str, Any]) -> torch.Tensor | None:
-        """verl's importance weights against the rollout engine, where configured: float32 of shape (all tokens,).
-
-        They are 1 for refined sequences in the base context, whose rollout log-probs belong to another context.
-        """
-        config, mask = self.config.algorithm.get("rollout_correction"), columns.mask
-        assert self._step_batch is not None
-        if not config or not config.get("rollout_is") or not mask.values().any():  # every session may have failed
-            return None
-        old = columns.old_log_probs
-        refined = per_token(self._step_batch.is_kind("refined_base"), mask)
-        rollout = with_values(torch.where(refined, old.values(), columns.rollout_log_probs.values()), mask)
-        padded = {
-            "old_log_probs": old.to_padded_tensor(0.0),
-            "rollout_log_probs": rollout.to_padded_tensor(0.0),
-            "response_mask": mask.to_padded_tensor(0),
-        }
-        corrected, numbers = compute_rollout_correction_and_add_to_batch(
-            DataProto(batch=TensorDict(padded, batch_size=len(row_lengths(mask)))), config
-        )
-        metrics.update(numbers)
-        weights: torch.Tensor = response_to_nested(corrected.batch["rollout_is_weights"], mask).values()
-        return weights
 
     def _report(self, step: StepBatch, advantage_of: dict[str, dict[str, float]], metrics: dict[str, Any]) -> None:
         traces = [trace | {"advantages": advantage_of.get(trace["session"], {})} for trace in step.traces]

@@ -115,6 +115,6 @@ def test_an_address_with_a_password_is_refused(
     config = copy.deepcopy(composed)
     if where != "OPENAI_BASE_URL":
         OmegaConf.update(config, where, url)
-    with pytest.raises(BadConfig, match=r"judge\.invalid/v1 comes with a user and a password") as caught:
+    with pytest.raises(BadConfig, match=r"judge\.invalid/v1 contains a user and a password") as caught:
         Settings.from_config(config)
     assert "sentinel-password" not in str(caught.value)

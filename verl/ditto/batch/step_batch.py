@@ -1,7 +1,8 @@
 """The sequences of one training step, as the trainer sees them: their records, their sessions' traces, their plan.
 
 `StepBatch.fetch` reads what the agent loops left in verl's queue, `arrange` follows the layout on ranks and
-mini-batches, `plan` turns records into one advantage and one loss weight per sequence.
+mini-batches, `plan` turns records into one advantage and one loss weight per sequence, and `loss_columns` turns those
+into the columns that the workers' loss reads.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any
 
 import torch
 
-from ditto.batch.jagged import row_sums, with_values
+from ditto.batch.jagged import per_token, row_sums, with_values
 from ditto.batch.minibatch_layout import Layout
 from ditto.batch.queue import KVBatchMeta, tq
-from ditto.objectives.advantages import group_advantages
+from ditto.objectives.advantages import part_advantages
 from ditto.objectives.loss_weights import counted_sequences, sequence_weights
+from ditto.objectives.losses import COUNTED, PLAIN, counted_column
+from ditto.objectives.spec import Part
 from ditto.rollout.agent_loop import SequenceRecord
 from ditto.settings import Settings
 
@@ -49,6 +52,7 @@ class LossPlan:
         advantages, weights, rewards: one value a row; 0 for invalid sequences and padding.
         advantage_of: session -> kind -> advantage, for the traces.
         counted: for each row, how many sequences of its mini-batch have a token that is counted.
+        plain: whether each row belongs to a part without clipping (loss "plain" or "nll").
     """
 
     advantages: list[float]
@@ -56,6 +60,7 @@ class LossPlan:
     rewards: list[float]
     advantage_of: dict[str, dict[str, float]]
     counted: list[int]
+    plain: list[bool]
 
 
 @dataclass
@@ -141,31 +146,72 @@ class StepBatch:
         """Advantages and loss weights of all rows.
 
         Args:
+            normalize_std: false leaves out the division by the spread in every part of the objective.
+            loss_agg_mode: verl's `actor.loss_agg_mode`.
             tokens: sampled tokens of each row (the sum of its response mask).
         """
         assert self.layout is not None
-        part_of: dict[str, str] = {kind: part.name for part in settings.objective.parts for kind in part.kinds}
-        parts = [part_of.get(r.kind) if r.valid else None for r in self.records]
-        advantages = group_advantages(
-            torch.tensor([r.reward for r in self.records], dtype=torch.float64),
-            [(part, r.prompt) for part, r in zip(parts, self.records, strict=True)],
-            [r.episode for r in self.records],
-            torch.tensor([part is not None for part in parts]),
-            normalize_std=normalize_std,
-        ).tolist()
+        parts = settings.objective.parts
+        part_of: dict[str, Part] = {kind: part for part in parts for kind in part.kinds}
+        part_of_row = [part_of.get(r.kind) if r.valid else None for r in self.records]
+        advantages = self._advantages(parts, part_of_row, normalize_std)
+        names = [part.name if part else None for part in part_of_row]
         weights, counted = [0.0] * len(self.records), [0] * len(self.records)
         for rows in self.rows_of:
-            of_rows = sequence_weights(
-                [parts[i] for i in rows],
-                [tokens[i] for i in rows],
-                settings.coefficients(),
-                loss_agg_mode,
-            )
-            number = counted_sequences([tokens[i] for i in rows])
-            for i, weight in zip(rows, of_rows, strict=True):
+            row_tokens = [tokens[i] for i in rows]
+            row_weights = sequence_weights([names[i] for i in rows], row_tokens, settings.part_weights(), loss_agg_mode)
+            number = counted_sequences(row_tokens)
+            for i, weight in zip(rows, row_weights, strict=True):
                 weights[i], counted[i] = weight, number
         advantage_of: dict[str, dict[str, float]] = {}
         for record, value in zip(self.records, advantages, strict=True):
             if record.valid:
                 advantage_of.setdefault(record.session, {})[record.kind] = value
-        return LossPlan(advantages, weights, [r.reward for r in self.records], advantage_of, counted)
+        plain = [part is not None and part.loss != "clipped" for part in part_of_row]
+        return LossPlan(advantages, weights, [r.reward for r in self.records], advantage_of, counted, plain)
+
+    def _advantages(
+        self, parts: Sequence[Part], part_of_row: Sequence[Part | None], normalize_std: bool
+    ) -> list[float]:
+        """Every row's advantage, by the rule of its part; 0 for rows of no part."""
+        drafts: dict[str, dict[str, float]] = {}  # prompt -> session -> reward: a draft with several rows counts once
+        for r in self.records:
+            if r.draft_reward is not None:
+                drafts.setdefault(r.prompt, {})[r.session] = r.draft_reward
+        draft_rewards = {prompt: list(rewards.values()) for prompt, rewards in drafts.items()}
+        rewards = torch.tensor([r.reward for r in self.records], dtype=torch.float64)
+        prompts, episodes = [r.prompt for r in self.records], [r.episode for r in self.records]
+        advantages = torch.zeros_like(rewards)
+        for part in parts:
+            trained = torch.tensor([row_part is part for row_part in part_of_row])
+            advantages += part_advantages(
+                part, rewards, prompts, episodes, trained, draft_rewards, normalize_std=normalize_std
+            )
+        values: list[float] = advantages.tolist()
+        return values
+
+    def loss_columns(self, correction: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """What `ditto.objectives.losses` reads of every row, jagged.
+
+        Args:
+            correction: further weights of all response tokens, of shape (all tokens,).
+        """
+        assert self.columns is not None and self.planned is not None
+        plan, mask = self.planned, self.columns.mask
+        sampled = mask.values().float()
+        weights, advantages = per_token(plan.weights, mask) * sampled, per_token(plan.advantages, mask) * sampled
+        if correction is not None:
+            weights = weights * correction
+        self.advantages = with_values(advantages, mask)
+        columns = {COUNTED: counted_column(plan.counted)}
+        if any(plan.plain):
+            plain = per_token(plan.plain, mask)
+            columns[PLAIN] = with_values((weights * advantages).masked_fill(~plain, 0.0), mask)
+            # verl's policy loss is for clipped parts alone. It takes ratios and metrics of the other rows too: 0 there.
+            weights, advantages = weights.masked_fill(plain, 0.0), advantages.masked_fill(plain, 0.0)
+        # verl multiplies each token's loss by rollout_is_weights: the part's weight times the rollout correction.
+        columns |= {"advantages": with_values(advantages, mask), "rollout_is_weights": with_values(weights, mask)}
+        counted = self.counted_tokens(mask)
+        if counted is not mask:
+            columns |= {"response_mask": counted, "loss_mask": counted}
+        return columns
