@@ -1,4 +1,4 @@
-"""The sequences of one training step, as the trainer sees them: their records, their sessions' traces, their plan.
+"""The sequences of one training step in the trainer: their records, their sessions' traces, their advantages.
 
 `StepBatch.fetch` reads what the agent loops left in verl's queue, `arrange` follows the layout on ranks and
 mini-batches, `plan` turns records into one advantage and one loss weight per sequence, and `loss_columns` turns those
@@ -31,12 +31,12 @@ PADDING = SequenceRecord("padding", "", "", "", 0.0, valid=False)
 
 @dataclass(frozen=True)
 class Columns:
-    """What the trainer holds of every row's response tokens, jagged, in the order of the batch.
+    """Values of every row's response tokens in the trainer, jagged, in the order of the batch.
 
     Attributes:
         mask: int64, 1 where the policy sampled the token.
-        old_log_probs: float32, by the actor before the step's first update, in the context that is trained.
-        rollout_log_probs: float32, by the rollout engine, in the context that was sampled in.
+        old_log_probs: float32, from the actor before the step's first update, in the context that is trained.
+        rollout_log_probs: float32, from the rollout engine, in the context in which the tokens were sampled.
     """
 
     mask: torch.Tensor
@@ -72,7 +72,7 @@ class StepBatch:
     order: list[int] = field(default_factory=list)
     layout: Layout | None = None
     rows_of: list[list[int]] = field(default_factory=list)  # the rows of each mini-batch
-    columns: Columns | None = None  # there once the actor's log-probs are computed
+    columns: Columns | None = None  # set once the actor's log-probs are computed
     planned: LossPlan | None = None
     advantages: torch.Tensor | None = None  # jagged, one value a response token; 0 where the policy did not sample it
 
@@ -95,7 +95,7 @@ class StepBatch:
         return [record.kind in kinds for record in self.records]
 
     def sort(self, seed: str) -> None:
-        """Bring the rows into an order that does not depend on which session finished first; `order` is it.
+        """Order the rows independently of which session finished first, and store that order in `order`.
 
         Prompts are sorted by task and row, then permuted by `seed` (say, the run's seed and the step). Without the
         permutation a mini-batch would hold the prompts of few tasks, and the last task of the alphabet would always
@@ -111,7 +111,7 @@ class StepBatch:
         self.records = [self.records[i] for i in self.order]
 
     def arrange(self, layout: Layout) -> None:
-        """Follow the layout: padding rows appended, then everything reordered."""
+        """Append padding rows and reorder everything as the layout says."""
         padded = self.records + [PADDING] * (len(layout.order) - len(self.records))
         self.records = [padded[i] for i in layout.order]
         self.rows_of = [[] for _ in range(layout.updates)]
@@ -128,11 +128,20 @@ class StepBatch:
                 numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(lengths)
         return numbers
 
+    def context_gap(self, columns: Columns) -> dict[str, float]:
+        """Mean of log pi(y' | x, f) - log pi(y' | x) over refined sequences in the base context, summed over tokens."""
+        refined = self.is_kind("refined_base")
+        if not any(refined):
+            return {}
+        gaps = columns.rollout_log_probs.values() - columns.old_log_probs.values()
+        trained = per_token(refined, columns.mask) & columns.mask.values().bool()
+        return {"ditto/context_logprob_gap": gaps[trained].sum().item() / sum(refined)}
+
     def counted_tokens(self, mask: torch.Tensor) -> torch.Tensor:
         """The response mask (jagged), with one token counted in a mini-batch that has none.
 
-        verl divides a mini-batch's loss by its tokens: where every session failed that would be 0/0. The token has
-        weight 0, so the update of such a mini-batch is exactly zero. Returns the mask itself where nothing is missing.
+        verl divides a mini-batch's loss by its tokens, which would be 0/0 if every session failed. The token has weight
+        0, so the update of such a mini-batch is exactly zero. Returns the mask itself if every mini-batch has a token.
         """
         tokens = row_sums(mask)
         empty = [rows[0] for rows in self.rows_of if not any(tokens[i] for i in rows)]
