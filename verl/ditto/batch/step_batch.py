@@ -216,7 +216,8 @@ class StepBatch:
         if any(plan.plain):
             plain = per_token(plan.plain, mask)
             columns[PLAIN] = with_values((weights * advantages).masked_fill(~plain, 0.0), mask)
-            # verl's policy loss is for clipped parts alone. It takes ratios and metrics of the other rows too: 0 there.
+            # verl's policy loss covers the clipped parts only. With 0 in both columns the other rows add nothing to it,
+            # nor to its clip fraction.
             weights, advantages = weights.masked_fill(plain, 0.0), advantages.masked_fill(plain, 0.0)
         # verl multiplies each token's loss by rollout_is_weights: the part's weight times the rollout correction.
         columns |= {"advantages": with_values(advantages, mask), "rollout_is_weights": with_values(weights, mask)}

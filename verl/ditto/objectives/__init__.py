@@ -14,7 +14,7 @@ from soul.errors import SoulError
 
 OBJECTIVES: dict[str, Objective] = {module.OBJECTIVE.name: module.OBJECTIVE for module in (grpo, ditto, rltf_sd)}
 
-# Values of `algorithm.agent_version`, the original's key for the objective.
+# Values of `algorithm.agent_version`, an older key that picks the objective.
 AGENT_VERSIONS: dict[str, str] = {"default": "grpo", "copy": "ditto"}
 
 
