@@ -46,7 +46,7 @@ def http_client(url: str, timeout_s: float, most_bytes: int) -> Any:
         "event_hooks": {"response": [bounded(most_bytes)]},
         "follow_redirects": False,
     }
-    # `concurrency` limits the connections. A pool with a limit would queue calls unseen, and close reusable connections.
+    # `concurrency` limits the connections. A smaller pool would queue calls unseen, and close reusable connections.
     # aiohttp refuses user and password in the URL together with a bearer key.
     if aiohttp is not None and urlsplit(url).username is None:
         client = openai.DefaultAioHttpClient(limits=new_limits(max_connections=0), **settings)
