@@ -93,7 +93,7 @@ class ChatModel:
         self.usage.calls += 1
         try:
             deadline = Deadline(self.endpoint.deadline_s)
-            return await self.endpoint_client.request(messages, self.usage, str, deadline, as_it_is=True, seed=seed)
+            return await self.endpoint_client.request(messages, self.usage, str, deadline, accept_any=True, seed=seed)
         except JudgeFailure as failure:
             self.usage.failed(failure.cause)
             raise

@@ -144,13 +144,13 @@ def lexical_score(turns: Sequence[str], human: Sequence[str], deviation: Lexis) 
     Returns:
         None if the human wrote fewer than `MIN_WORDS` words, which is too little for a comparison.
     """
-    theirs = words("\n".join(human))
-    if len(theirs) < MIN_WORDS:
+    human_words = words("\n".join(human))
+    if len(human_words) < MIN_WORDS:
         return None
     own, other = lexis(turns), lexis(human)
     if own is None or other is None:
         return 0.0
-    needed = max(MIN_WORDS, min(len(theirs), WINDOW) / 2)
+    needed = max(MIN_WORDS, min(len(human_words), WINDOW) / 2)
     return likeness(own, other, deviation) * min(1.0, len(words("\n".join(turns))) / needed)
 
 

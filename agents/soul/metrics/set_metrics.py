@@ -195,5 +195,5 @@ class SetScore:
 
 
 def _divided(top: Array, bottom: Array) -> Array:
-    """The quotient; NaN where it is undefined."""
+    """The quotient; NaN where the denominator is 0."""
     return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1), np.nan)

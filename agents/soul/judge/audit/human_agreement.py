@@ -121,7 +121,7 @@ async def _verdict(judge: Judge, label: Label, seed: int, sample: int) -> float 
 
 
 def _metric(judged: Sequence[_Judged], labelled: bool, seed: int) -> MetricAgreement:
-    """The agreement on one metric; `labelled`: its scores stand for labels (pairwise)."""
+    """The agreement on one metric; `labelled`: its scores are codes for labels (pairwise)."""
     kept = [pair for pair in judged if any(score is not None for score in pair.scores)]
     by_judge = [_given(pair.scores) for pair in kept]
     by_people = [_given(pair.label.scores) for pair in kept]

@@ -155,7 +155,7 @@ def _parse(record: Any, where: str, path: Path, slots: Mapping[Any, Any]) -> Lab
         if blind:
             record = _unblind(record, path, slots)
         label = record.get("human_label", record.get("human_score"))
-        first = next((one for one in _each_annotator(label) if one is not None), None)
+        first = next((each for each in _each_annotator(label) if each is not None), None)
         kind = PairwiseLabel if blind or isinstance(first, str) else GTEvalLabel
         return kind.model_validate(record)
     except ValidationError as error:

@@ -114,14 +114,14 @@ class EndpointClient:
         read: Callable[[str], T],
         deadline: Deadline,
         response_format: dict[str, Any] | None = None,
-        as_it_is: bool = False,
+        accept_any: bool = False,
         seed: int | None = None,
     ) -> T:
         """Request one chat completion, with retries after transient errors.
 
         Args:
             read: turns the answer's text into the result. An exception that it raises is the outcome of the request.
-            as_it_is: accept an empty, truncated or refusing answer: from a policy these are answers, and are judged.
+            accept_any: also accept an empty, truncated or refusing answer. A policy's answer is judged as it is.
             seed: for this request; None: the endpoint's, if it has one.
 
         Raises:
@@ -144,7 +144,7 @@ class EndpointClient:
             async for attempt in retrying:
                 with attempt:
                     usage.retries += attempt.retry_state.attempt_number > 1
-                    return await self._until_taken(body, usage, read, deadline, as_it_is)
+                    return await self._until_taken(body, usage, read, deadline, accept_any)
         except Exception as error:
             cause = classify(error)
             if cause is None:
@@ -179,7 +179,7 @@ class EndpointClient:
         return self._url
 
     async def _until_taken(
-        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
+        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, accept_any: bool
     ) -> T:
         """One attempt, in which the request is sent again until the endpoint stops answering 429.
 
@@ -188,7 +188,7 @@ class EndpointClient:
         """
         while True:
             try:
-                return await self._attempt(body, usage, read, deadline, as_it_is)
+                return await self._attempt(body, usage, read, deadline, accept_any)
             except openai.RateLimitError as error:
                 if classify(error) != "rate_limit":
                     raise
@@ -215,7 +215,7 @@ class EndpointClient:
             raise JudgeFailure(self._failed or "timeout", detail) from None
 
     async def _attempt(
-        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
+        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, accept_any: bool
     ) -> T:
         characters = sum(len(m["content"]) for m in body["messages"])
         prompt = characters / 4  # a rough estimate: English has about four characters per token
@@ -238,8 +238,8 @@ class EndpointClient:
             if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
                 used = float(tokens.prompt_tokens + tokens.completion_tokens)
                 self._completion_tokens += 0.1 * (tokens.completion_tokens - self._completion_tokens)
-            usage.cut_off += as_it_is and completion.cut_off
-            result = read(completion.text(as_it_is))
+            usage.cut_off += accept_any and completion.cut_off
+            result = read(completion.text(accept_any))
             outcome = OK
             return result
         except Exception as error:

@@ -141,11 +141,11 @@ class Completion(BaseModel):
         """Whether the answer was cut off at the token limit."""
         return bool(self.choices) and self.choices[0].finish_reason == "length"  # type: ignore[index]
 
-    def text(self, as_it_is: bool) -> str:
+    def text(self, accept_any: bool) -> str:
         """The text of the answer.
 
         Args:
-            as_it_is: accept an empty, truncated or refusing answer.
+            accept_any: also accept an empty, truncated or refusing answer.
 
         Raises:
             JudgeFailure: there is no usable text.
@@ -154,7 +154,7 @@ class Completion(BaseModel):
             raise JudgeFailure("invalid", "the endpoint's answer has no choices")
         choice = self.choices[0]
         content, refusal = choice.message.content or "", choice.message.refusal or ""
-        if as_it_is:
+        if accept_any:
             return content or refusal
         if refusal:
             raise JudgeFailure("refusal", refusal[:200])

@@ -1,4 +1,4 @@
-"""How long an endpoint asks to wait: the header Retry-After, or retry-after-ms where it is more exact."""
+"""How long an endpoint asks to wait: the header Retry-After, or the more exact retry-after-ms."""
 
 from __future__ import annotations
 
