@@ -142,6 +142,7 @@ class Cache:
         if not owner_lock.is_gone(self._owners, owner):
             self._seen_alive[owner] = now
             return True
+        logger.info("%s has ended without its answers: its claims in the judge's cache are free", owner)
         self._db.execute("DELETE FROM claims WHERE owner = ?", (owner,))
         return False
 

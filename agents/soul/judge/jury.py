@@ -73,6 +73,7 @@ async def _opinion(task: Task[Any], row: Row, episode: Episode, judge: Judge) ->
     try:
         verdict = await task.judge(row, episode, judge)
     except JudgeFailure as failure:
+        logger.debug("a member of the jury gave no verdict: %s", failure)
         return Opinion(judge.endpoint.name, None, failure.cause)
     if not math.isfinite(verdict.reward):
         return Opinion(judge.endpoint.name, None, "invalid")

@@ -6,6 +6,7 @@ they assume a length for answers, and a warm cache makes a run cheaper.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from soul.judge.call.endpoint import Endpoint, StructuredMode
 from soul.judge.gateway import Gateway
 from soul.judge.judge import Judge
 from soul.judge.roles import BY_TASK, GatewaySettings
+
+logger = logging.getLogger(__name__)
 
 _REMEDY = {
     "auth": "The key in {key} is not accepted or not set. Set it to a valid key.",
@@ -108,6 +111,7 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
                 judge.endpoint.client()  # raises MissingKey, whose message is better than that of a failed call
                 await _check_one(section, judge)
                 latency = judge.usage.percentile(0.5)
+                logger.info("%s: %s answers, %.2f s", section, judge.endpoint.name, latency or 0.0)
             client = judges[section].endpoint_client
             results[section] = Checked(latency, client.mode if client.settled else None)
     finally:

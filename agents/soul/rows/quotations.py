@@ -18,7 +18,7 @@ from soul.judge.call.untrusted import UNSPACED
 Span = tuple[int, int]
 SHARE = 0.6  # this share of an option's words is a quotation
 MOST = 0.75  # this share is a quotation even if it consists only of words such as "he does not"
-# In words: this many are always a quotation, and fewer than that never. (Options of one or two words are secrets.)
+# Five words in a row are always a quotation, fewer than three never. (Options of one or two words are secrets.)
 LONGEST_RUN, SHORTEST_RUN = 5, 3
 LONGEST_RUN_UNSPACED = 8  # the same in characters, for scripts without spaces between words
 
