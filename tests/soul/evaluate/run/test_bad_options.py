@@ -23,7 +23,7 @@ def rows(tmp_path, monkeypatch):
     ("words", "said"),
     [
         (["tasks.hitom=1"], "tasks.hitom=1"),
-        (["tasks.hitom=1", "tasks.hitom.strict_answers=true"], "has no keys"),
+        (["tasks.hitom=1", "tasks.hitom.strict_answers=true"], "cannot have keys"),
         (["policy.model=["], "is not valid YAML"),
         (["judge.jury=[a,b"], "is not valid YAML"),
         (["policy.temperature=.nan"], "policy.temperature"),
