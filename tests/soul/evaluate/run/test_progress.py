@@ -12,7 +12,9 @@ from soul.cli import logs
 from soul.evaluate.run.progress import Progress
 from tests.soul.evaluate.finished_samples import numbered
 
-WAITS = "500 calls wait for gpt-5.4 at https://api.openai.com/v1: no more than 64 at a time (concurrency), " + "x" * 60
+WAITS = (
+    "500 calls wait for gpt-5.4 at https://api.openai.com/v1: at most 64 requests at a time (concurrency), " + "x" * 60
+)
 
 
 class Left:
