@@ -80,7 +80,7 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
 
     calls_per_episode: ClassVar[Mapping[Role, float]] = {}
     calls_per_feedback: ClassVar[float] = 1.0
-    critic: ClassVar[Prompt] = load_prompt("choice/critique", 2)  # the instructions of the judge that writes it
+    critic: ClassVar[Prompt] = load_prompt("choice/critique", 3)  # the instructions of the judge that writes it
 
     @abstractmethod
     def render(self, row: RowT, feedback_block: str) -> str:

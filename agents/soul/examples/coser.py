@@ -144,7 +144,7 @@ class CoSERExample(Example[CoSERRow]):
 
 def _part(messages: Sequence[Message], row: CoSERRow) -> str:
     """Whose instructions these are."""
-    begins = "You are an actor, and your part is {} in a scene from"
+    begins = "You are an actor, and you play {} in a scene from"
     return next(name for name in row.cast if messages[0]["content"].startswith(begins.format(name)))
 
 
