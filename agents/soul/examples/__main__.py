@@ -42,9 +42,8 @@ def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
     for info in columns["extra_info"]:
         for key, value in info.items():
             types.setdefault(key, set()).add(type(value))
-    for info in columns[
-        "extra_info"
-    ]:  # a parquet column has one type, but FanToM's answers are indices, names and texts
+    # A parquet column has one type, but FanToM's answers are indices, names and texts.
+    for info in columns["extra_info"]:
         mixed = [key for key, value in info.items() if len(types[key]) > 1 and not isinstance(value, str)]
         info.update({key: json.dumps(info[key]) for key in mixed})
     out.parent.mkdir(parents=True, exist_ok=True)
