@@ -110,7 +110,7 @@ def _link(entry: Any) -> str:
 
 
 class BehaviorChain(LetterTask[BehaviorChainRow]):
-    """What does this man do now that he stands in front of the burning house?"""
+    """What does this man do when he comes home to a burning house?"""
 
     name = "behavior_chain"
     row_type = BehaviorChainRow

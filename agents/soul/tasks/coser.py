@@ -118,7 +118,7 @@ class CoSER(Task[CoSERRow]):
             raise ValueError("speaking_characters_w_env: only the Environment speaks")
         names = [same_name(name) for name in (*row.cast, ENVIRONMENT, END)]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise ValueError(f"speaking_characters_w_env: {twice[0]!r} stands for two speakers")
+            raise ValueError(f"speaking_characters_w_env: {twice[0]!r} names two speakers")
         if not row.reference:
             raise ValueError("dialogues: nobody says anything")
 

@@ -72,7 +72,7 @@ class FanToMRow(Row):
     question_type: str
     correct_answer: int | list[str] | str
     wrong_answer: list[str] | str = ""
-    answer_choices: list[str] = []  # absent where the question already lists them
+    answer_choices: list[str] = []  # absent if the question itself lists them
     tom_type: str = ""
     missed_info_accessibility: str = ""
     set_id: str = ""
@@ -108,7 +108,7 @@ class FanToMRow(Row):
                 if value is not None:
                     is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
                     names = listed(value) if is_literal else [n.strip() for n in value.split(",")]
-                    # An empty list of names may also be written as "" or as a list with a blank in it.
+                    # "No names" is written as "", as a list or as null; a blank is not a name.
                     record[key] = [n for n in names if str(n).strip()] if isinstance(names, list) else names
         return record
 

@@ -115,7 +115,7 @@ class MirrorBenchRow(Row):
     dataset: str = ""  # the subset, a key of HUMANS; other names get no z-scores
 
     conversation_id: Label = ""  # the source's id; Chatbot Arena adds "::MODEL"
-    group: Label = ""  # "topic-12" where the source has topics
+    group: Label = ""  # "topic-12" if the source has topics
 
     @field_validator("turns", mode="before")
     @classmethod

@@ -68,7 +68,7 @@ LESSON = """\
 ## What a coach told you
 You have been in this very situation before. A coach watched you and told you afterwards:
 {feedback}
-Go through it again with this in mind. Nobody else knows about the coach or about the other time."""
+Go through it again with this in mind. Nobody else knows about the coach or about the first time."""
 
 BEGINNING: Mapping[Position, str] = {
     "agent1": "(The conversation begins, and the first turn is yours.)",

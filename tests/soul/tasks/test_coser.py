@@ -105,8 +105,8 @@ def test_training_records_lack_the_lists_of_speakers():
         ({"scenario": "  "}, "scenario"),
         ({"book": None}, "book"),
         ({"speaking_characters_w_env": ["Environment"]}, "speaking_characters_w_env: only"),
-        ({"speaking_characters_w_env": ["Ada", "ADA "]}, "speaking_characters_w_env: 'ada' stands for two"),
-        ({"speaking_characters_w_env": ["Ada", "End Chat"]}, "'end chat' stands for two"),
+        ({"speaking_characters_w_env": ["Ada", "ADA "]}, "speaking_characters_w_env: 'ada' names two"),
+        ({"speaking_characters_w_env": ["Ada", "End Chat"]}, "'end chat' names two"),
         ({"character_profiles": {"Ada": 3}}, "character_profiles.Ada"),
     ],
 )
