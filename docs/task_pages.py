@@ -1,9 +1,9 @@
-"""Write docs/tasks: one page a task, made from the task's own code and its example (`soul.examples`).
+"""Generate docs/tasks: one page per task, made from the task's own code and its example (`soul.examples`).
 
     python docs/task_pages.py            # write the pages
-    python docs/task_pages.py --check    # exit code 1 where a page is not what the code says
+    python docs/task_pages.py --check    # write nothing; exit code 1 if a page is out of date
 
-Everything on a page is read or played, nothing is kept up by hand: a page cannot say what the code does not do.
+Each page is read from the code or played with it, so it always matches what the code does.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from soul.task import Task
 from soul.testing.contract import played
 
 FOLDER = Path(__file__).parent / "tasks"
-SHOWN_CHARS = 1600  # of a message or a value; what is longer is cut in its middle
-EXAMPLES = 20  # rows of an example that are looked at
+SHOWN_CHARS = 1600  # of a message or a value; the middle of a longer text is left out
+EXAMPLES = 20  # rows of an example that are checked for groups
 SHOWN_TURNS = 4  # of a seat, at each end
-LESSON = "(What the judge's critique says stands here.)"
+LESSON = "(The judge's critique.)"
 
 
 def text_block(text: str, kind: str = "text") -> str:
@@ -48,19 +48,21 @@ def text_block(text: str, kind: str = "text") -> str:
 
 
 def documentation(task: Task[Any]) -> str:
-    """What the task's module says of itself."""
+    """The docstring of the task's module."""
     return inspect.cleandoc(importlib.import_module(type(task).__module__).__doc__ or "")
 
 
 def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
-    """What there is to know at a glance."""
+    """The rows of the page's overview table: (label, value)."""
     launch = tasks.TASK_FILES[name]
     sets = (
-        [found for found, of in tasks.SETS.items() if of.task.split("_")[0] == "alignx"] if name == "alignx" else [name]
+        [set_name for set_name, part in tasks.SETS.items() if part.task.startswith("alignx_")]
+        if name == "alignx"
+        else [name]
     )
     yield "`data_source`", f"`{launch.task}`"
     yield "files of `run_rl.sh`", f"`sim_rl_data/{launch.train}.parquet`, `sim_eval_data/{launch.val}.parquet`"
-    yield "evaluation sets", ", ".join(f"`{found}`" for found in sets)
+    yield "evaluation sets", ", ".join(f"`{set_name}`" for set_name in sets)
     if task.set_headline is None:
         metrics = {"headline, the reward": task.headline}
     else:
@@ -71,15 +73,18 @@ def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
         yield "source", metric.source
     calls = [f"{count:.3g} by the {role}" for role, count in task.calls_per_episode.items()]
     calls += [f"{task.calls_per_feedback:.3g} for the feedback"] if task.calls_per_feedback else []
-    yield "calls an episode", ", ".join(calls) or "none"
+    yield "calls per episode", ", ".join(calls) or "none"
     yield "judge prompts", ", ".join(_prompt_link(prompt.id) for prompt in task.prompts) or "none"
     kinds = _kinds(name, task)
-    yield "evaluation broken down by", ", ".join(kinds) or "nothing: its records do not tell"
-    yield "shortened where too long", ", ".join(f"`{field}` (its {end} stays)" for field, end in task.cuts) or "nothing"
+    yield "evaluation broken down by", ", ".join(kinds) or "nothing"
+    yield (
+        "fields shortened if too long",
+        ", ".join(f"`{field}` (keeps its {end})" for field, end in task.cuts) or "none",
+    )
 
 
 def _kinds(name: str, task: Task[Any]) -> list[str]:
-    """What kinds of groups rows belong to, as far as invented rows show it."""
+    """The kinds of groups that invented rows belong to."""
     example = examples.load(tasks.TASK_FILES[name].task)
     return list(dict.fromkeys(kind for number in range(EXAMPLES) for kind in task.groups(example.row(number))))
 
@@ -90,7 +95,7 @@ def _prompt_link(id: str) -> str:
 
 def row_schema(task: Task[Any]) -> Iterator[str]:
     """The fields of a row."""
-    yield "| field | type | where it is absent | other names |"
+    yield "| field | type | if absent | other names |"
     yield "|---|---|---|---|"
     for name, field in task.row_type.model_fields.items():
         yield f"| `{name}` | {_type(field)} | {_absent(field)} | {_aliases(name, field)} |"
@@ -99,7 +104,7 @@ def row_schema(task: Task[Any]) -> Iterator[str]:
 def _type(field: FieldInfo) -> str:
     annotation = field.annotation
     plain = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
-    plain = re.sub(r"Annotated\[([\w.]+), .*?>\)\]", r"\1", plain)  # a check is no part of the type
+    plain = re.sub(r"Annotated\[([\w.]+), .*?>\)\]", r"\1", plain)  # a validator is not part of the type
     plain = re.sub(r"(?:[a-z_]\w*[.])+", "", plain)
     return f"`{plain}`".replace("|", "\\|")
 
@@ -113,18 +118,18 @@ def _absent(field: FieldInfo) -> str:
 
 def _aliases(name: str, field: FieldInfo) -> str:
     alias = field.validation_alias
-    found = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
-    return ", ".join(f"`{other}`" for other in found if other != name)
+    aliases = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
+    return ", ".join(f"`{other}`" for other in aliases if other != name)
 
 
 def prompt_section(task: Task[Any], row: Any) -> Iterator[str]:
-    """The first messages that a seat sees, and where feedback stands in them."""
+    """The first messages that a seat sees, and what feedback adds to them."""
     base = task.prompt(row)
     for message in base:
         yield f"**{message['role']}**\n\n{text_block(message['content'])}"
     changed = [i for i, message in enumerate(task.prompt(row, LESSON)) if message not in base]
     for i in changed:
-        yield f"In a refined episode the {base[i]['role']} message says as well:\n\n{text_block(_added(task, row, i))}"
+        yield f"In a refined episode the {base[i]['role']} message also says:\n\n{text_block(_added(task, row, i))}"
 
 
 def _added(task: Task[Any], row: Any, position: int) -> str:
@@ -147,8 +152,9 @@ def attempt_section(title: str, attempt: Attempt) -> Iterator[str]:
     yield f"### {title}"
     for seat, messages in attempt.episode.seats.items():
         first = next(i for i, message in enumerate(messages) if message["role"] == "assistant")
-        yield f"Seat `{seat}`, after its first prompt; the episode ended: {attempt.episode.ended}.\n\n" + conversation(
-            messages, first
+        yield (
+            f"Seat `{seat}`, after its first prompt. Why the episode ended: {attempt.episode.ended}.\n\n"
+            + conversation(messages, first)
         )
     numbers = {key: round(value, 4) for key, value in sorted(attempt.verdict.metrics.items())}
     verdict = {"reward": round(attempt.verdict.reward, 4), "metrics": numbers}
@@ -156,7 +162,7 @@ def attempt_section(title: str, attempt: Attempt) -> Iterator[str]:
 
 
 def example_session(example: Example[Any], row: Any) -> Session:
-    """A session whose draft is played at random, and whose refined episode is played as well as it can be."""
+    """A session whose draft comes from the random player and whose refined episode comes from the oracle."""
     session = asyncio.run(played(example, row, example.random(row, random.Random(3))))
     assert session.refined is not None, session.feedback_failure
     session.refined = asyncio.run(played(example, row, example.oracle(row), refine=False)).draft
@@ -164,7 +170,7 @@ def example_session(example: Example[Any], row: Any) -> Session:
 
 
 def page(name: str) -> str:
-    """The page of one launch."""
+    """The page of one task, named as in `run_rl.sh`."""
     launch = tasks.TASK_FILES[name]
     task, example = tasks.load(launch.task), examples.load(launch.task)
     row = example.row(0)
@@ -178,16 +184,15 @@ def page(name: str) -> str:
         "## Row",
         f"`extra_info` of a record, validated by `{task.row_type.__name__}`. An absent key and a null are the same.",
         "\n".join(row_schema(task)),
-        "## What the policy sees first",
+        "## First prompt of the policy",
         *prompt_section(task, row),
-        "## An example from start to end",
-        "The row and its players are invented (`agents/soul/examples`), the judge answers by rule: the numbers show "
-        "the "
-        "form and nothing about people.",
+        "## A complete example",
+        "The row and its players are invented (`agents/soul/examples`), and the judge answers by rule: the numbers "
+        "show the format and say nothing about people.",
         f"Record:\n\n{text_block(record, 'json')}",
-        *attempt_section("Draft, by somebody who answers at random", session.draft),
+        *attempt_section("Draft, by the random player", session.draft),
         f"### Feedback\n\n{text_block(session.feedback or '')}",
-        *attempt_section("Refined, by somebody who knows", session.refined),
+        *attempt_section("Refined, by the oracle", session.refined),
         f"## Run it\n\n{_commands(name)}",
     ]
     return "\n\n".join(parts) + "\n"
@@ -197,7 +202,7 @@ def _commands(name: str) -> str:
     task = tasks.TASK_FILES[name].task
     builder = task.split("-")[0].removesuffix("_math").removesuffix("_doc")
     known = (FOLDER.parents[1] / "data" / f"{builder}.py").exists()
-    real = f"   # real ones: python -m data.{builder} --help" if known else ""
+    real = f"   # real data: python -m data.{builder} --help" if known else ""
     return (
         f"```bash\npython -m soul.examples {task} --rows 64 --out rows.parquet{real}\n"
         "TRAIN_FILES=rows.parquet VAL_FILES=rows.parquet bash recipe/ditto/run_rl.sh "
@@ -209,9 +214,9 @@ def index() -> str:
     """The list of all pages."""
     lines = [
         "<!-- Made by docs/task_pages.py. -->\n\n# The tasks of SOUL",
-        "`bash run_rl.sh NAME` trains one of them; several with commas, `paper` (the paper's ten) or `all` are a "
-        "mixture.",
-        "| name | for instance | headline | range |\n|---|---|---|---|",
+        "`bash run_rl.sh NAME` trains on one of them; several names with commas, `paper` (the paper's ten) or `all` "
+        "train on a mixture.",
+        "| name | task | headline | range |\n|---|---|---|---|",
     ]
     rows = []
     for name, launch in tasks.TASK_FILES.items():
@@ -224,21 +229,21 @@ def index() -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every file of docs/tasks and what it should hold."""
+    """The files of docs/tasks and their content."""
     return {FOLDER / "README.md": index(), **{FOLDER / f"{name}.md": page(name) for name in tasks.TASK_FILES}}
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Write or check the pages; return the exit code."""
     parser = Parser(prog="python docs/task_pages.py", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page is old")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with code 1 if a page is out of date")
     check = parser.parse_args(arguments).check
     wanted = pages()
     old = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     extra = [path for path in FOLDER.glob("*.md") if path not in wanted]
     for path in old + extra:
-        state = "is of no task" if path in extra else "is old" if check else "written"
+        state = "belongs to no task" if path in extra else "is out of date" if check else "written"
         print(f"{path.relative_to(FOLDER.parents[1])}: {state}")
     if check:
         return int(bool(old or extra))

@@ -52,7 +52,7 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
 
     calls_per_episode: ClassVar[Mapping[Role, float]] = {}
     calls_per_feedback: ClassVar[float] = 1.0
-    critic: ClassVar[Prompt] = load_prompt("choice/critique", 2)  # instructions for the judge that writes the critique
+    critic: ClassVar[Prompt] = load_prompt("choice/critique", 3)  # instructions for the judge that writes the critique
 
     @abstractmethod
     def render(self, row: RowT, feedback_block: str) -> str:

@@ -165,7 +165,7 @@ def test_unusable_conversations_of_a_book_are_left_out_and_named(tmp_path, capsy
     assert [record["index"] for record in records] == [0]
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all("plot 0, conversation" in line for line in lines)
-    assert "dialogues.0.message" in lines[0] and "nobody but the Environment" in lines[1] and "scenario" in lines[2]
+    assert "dialogues.0.message" in lines[0] and "only the Environment speaks" in lines[1] and "scenario" in lines[2]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_unusable_conversations_of_a_book_are_left_out_and_named(tmp_path, capsy
         ([scene(), scene(scenario="")], r"source.json: scene 1: field 'scenario'"),
         ([scene(dialogues=[])], r"scene 0: field 'dialogues'"),
         ([scene(plot={"summary": 3})], r"scene 0: field 'plot_summary'"),
-        ([scene(speaking_characters_w_env=["Environment"])], r"scene 0: speaking_characters_w_env: nobody"),
+        ([scene(speaking_characters_w_env=["Environment"])], r"scene 0: speaking_characters_w_env: only"),
         (["text"], r"scene 0: expected an object, got str"),
         ({"pages": []}, r"expected a list of scenes, or a book"),
         (3, r"expected a list of scenes, or a book"),

@@ -43,4 +43,4 @@ def test_a_folder_for_named_tasks_holds_their_sets_only(tmp_path):
 def test_a_task_without_a_set_is_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["humanual", "--out", str(tmp_path)])
-    assert "humanual belongs to no evaluation set" in capsys.readouterr().err
+    assert "no evaluation set uses humanual" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Examples of every task: invented rows, and players who do well, badly, or anything at all on them.
+"""Examples of every task: invented rows, and players that answer them well, badly or at random.
 
     from soul import examples
     example = examples.load("lifechoices")
@@ -8,8 +8,8 @@
     python -m soul.examples lifechoices --rows 64 --out lifechoices.parquet
     python -m soul.examples all --out try               # a file for every set, where eval.sh finds it
 
-`example.py` says what an example is, `endpoint.py` stands in for all judges and partners. One's own task brings its
-own: entry-point group `soul.examples`.
+`example.py` defines what an example is; `endpoint.py` stands in for all judges and partners. Add an example for your
+own task with the entry-point group `soul.examples`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from soul.examples.example import Example
 _ALIGNX = ("demo", "pair", "ugc", "arbitrary", "history16")
 _HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 
-# Task -> "module:Class".
+# Task -> "module:Class"; imported only when it is asked for.
 _CLASSES: dict[str, str] = {
     "coser": "soul.examples.coser:CoSERExample",
     "sotopia": "soul.examples.sotopia:SotopiaExample",
@@ -62,10 +62,10 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> Example[Any]:
-    """The example of that task (`data_source`).
+    """The example of the task with that name (`data_source`).
 
     Raises:
-        KeyError: the task has none.
+        KeyError: the task has no example.
     """
     if name in _CLASSES:
         module, _, attribute = _CLASSES[name].partition(":")

@@ -1,12 +1,12 @@
-"""Write invented rows, so that you can try things out before you have the data.
+"""Write invented rows, so that you can try things out before you have real data.
 
     python -m soul.examples sotopia --rows 64 --out sotopia.parquet    # one file with the rows of the named tasks
     python -m soul.examples all --rows 64 --out try                    # a folder with a file for each set
     DATA_DIR=try bash recipe/ditto/eval.sh api                           # finds all 27 sets there
 
-The files have the form of real task files, but they teach nothing about people. A folder has the evaluation sets under
-`sim_eval_data/` and the training files under `sim_rl_data/`, with the names that the launchers look for. Some tasks
-have so few invented stories that both files share them: train with `data.allow_overlap=true`.
+The files have the format of real task files, but they teach nothing about people. In a folder, the evaluation sets are
+under `sim_eval_data/` and the training files under `sim_rl_data/`, with the names that the launchers look for. Some
+tasks have so few invented stories that both files share them: train with `data.allow_overlap=true`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from soul.cli.error_border import Parser, reports_errors
 
 
 def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
-    """Write `count` rows of each task to one file, beginning with number `first` of its example.
+    """Write `count` rows of each task to one parquet file, starting with number `first` of its example.
 
-    Values that are not plain, or differ in type between rows, are written as JSON.
+    Lists and objects are written as JSON, and so are values of a field whose type differs between rows.
     """
     columns: dict[str, list[Any]] = {"data_source": [], "prompt": [], "extra_info": []}
     for name in names:
@@ -42,7 +42,8 @@ def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
     for info in columns["extra_info"]:
         for key, value in info.items():
             types.setdefault(key, set()).add(type(value))
-    for info in columns["extra_info"]:  # a column has one type: FanToM's answers are indices, names and texts
+    # A parquet column has one type, but FanToM's answers are indices, names and texts.
+    for info in columns["extra_info"]:
         mixed = [key for key, value in info.items() if len(types[key]) > 1 and not isinstance(value, str)]
         info.update({key: json.dumps(info[key]) for key in mixed})
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -54,9 +55,9 @@ def _plain(value: Any) -> Any:
 
 
 def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
-    """Write the training files and the evaluation sets of these tasks below a folder; returns what was written.
+    """Write the training files and the evaluation sets of these tasks to a folder; return the files.
 
-    Training rows have other numbers than the rows of the sets.
+    Training rows start at number `count`, so that they differ from the rows of the sets.
     """
     sets = [(part.task, 0, f"sim_eval_data/{part.file}.parquet") for part in tasks.SETS.values()]
     training = [(launch.task, count, f"sim_rl_data/{launch.train}.parquet") for launch in tasks.TASK_FILES.values()]
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     written = write_sets(names, given.rows, given.out)
     if not written:
-        parser.error(f"{', '.join(names)} belongs to no evaluation set; name a file that ends in .parquet")
+        parser.error(f"no evaluation set uses {', '.join(names)}; name a file that ends in .parquet")
     print(f"{given.out}: {len(written)} files with {given.rows} invented rows each")
 
 

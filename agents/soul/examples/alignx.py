@@ -1,4 +1,4 @@
-"""AlignX: users with one firm taste in what they read; one example for each of the six sets."""
+"""AlignX: users with one firm taste in what they read; an example for the task and for each of its five sets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from soul.examples.example import LetterExample, pick
 from soul.tasks.alignx import AlignXRow
 
-# How the user is, what the user likes, a response to this taste and one that goes against it.
+# The user, their taste, a response that suits this taste and one that does not.
 _TASTES = (
     (
         "Young, works nights.",
@@ -38,10 +38,10 @@ _TOPICS = (
 
 
 class AlignXExample(LetterExample[AlignXRow]):
-    """Everything that can be known of a user, a little of each. Which response is A hangs on the row's index alone."""
+    """Rows with every kind of information about a user. The row's index alone decides which response is A."""
 
     name = "alignx"
-    told: ClassVar[tuple[str, ...]] = ("demographic", "profile", "icl_pairs", "ugc")
+    user_fields: ClassVar[tuple[str, ...]] = ("demographic", "profile", "icl_pairs", "ugc")
     entries: ClassVar[int] = 2  # earlier choices, and comments
 
     def record(self, number: int) -> dict[str, Any]:
@@ -54,13 +54,13 @@ class AlignXExample(LetterExample[AlignXRow]):
             "profile": f"Likes: {taste}",
             "icl_pairs": [
                 {
-                    "prompt": post.format(topic=said),
-                    "chosen": liked.format(topic=said),
-                    "rejected": disliked.format(topic=said),
+                    "prompt": post.format(topic=old),
+                    "chosen": liked.format(topic=old),
+                    "rejected": disliked.format(topic=old),
                 }
-                for said in earlier
+                for old in earlier
             ],
-            "ugc": [{"prompt": post.format(topic=said), "comment": liked.format(topic=said)} for said in earlier],
+            "ugc": [{"prompt": post.format(topic=old), "comment": liked.format(topic=old)} for old in earlier],
         }
         return {
             "raw_prompt": post.format(topic=topic),
@@ -70,43 +70,43 @@ class AlignXExample(LetterExample[AlignXRow]):
         }
 
     def fields(self, number: int) -> tuple[str, ...]:
-        """What the record tells of the user."""
-        return self.told
+        """The fields of the record that describe the user."""
+        return self.user_fields
 
 
 class AlignXDemoExample(AlignXExample):
-    """A self-description."""
+    """Rows with a self-description."""
 
     name = "alignx_demo"
-    told = ("demographic", "profile")
+    user_fields = ("demographic", "profile")
 
 
 class AlignXPairExample(AlignXExample):
-    """Earlier choices."""
+    """Rows with earlier choices."""
 
     name = "alignx_pair"
-    told = ("icl_pairs",)
+    user_fields = ("icl_pairs",)
 
 
 class AlignXUgcExample(AlignXExample):
-    """Comments of the user's own."""
+    """Rows with earlier comments by the user."""
 
     name = "alignx_ugc"
-    told = ("ugc",)
+    user_fields = ("ugc",)
 
 
 class AlignXArbitraryExample(AlignXExample):
-    """Another part of the user in every record."""
+    """Rows that describe the user in varying ways."""
 
     name = "alignx_arbitrary"
 
     def fields(self, number: int) -> tuple[str, ...]:
-        return self.told[number % len(self.told) :]
+        return self.user_fields[number % len(self.user_fields) :]
 
 
 class AlignXHistory16Example(AlignXExample):
-    """A history of sixteen entries."""
+    """Rows with a history of sixteen entries."""
 
     name = "alignx_history16"
-    told = ("icl_pairs", "ugc")
+    user_fields = ("icl_pairs", "ugc")
     entries = 8

@@ -1,4 +1,4 @@
-"""BehaviorChain: people whose every step follows from one trait."""
+"""BehaviorChain: people whose every action follows from one trait."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _THINGS = (
 
 
 class BehaviorChainExample(LetterExample[BehaviorChainRow]):
-    """The same trait, scene after scene."""
+    """A person who shows the same trait in every scene."""
 
     name = "behavior_chain"
     hidden = ("right_option_letter",)
@@ -59,7 +59,7 @@ class BehaviorChainExample(LetterExample[BehaviorChainRow]):
             "profile_text": f"{name} is {trait}. {deed}.",
             "history_truncated": [{"chapter_num": 1, "chapter_content": f"{name} comes to the village in spring."}],
             "prior_chain": [
-                {"context": _scene(name, said), "behavior": behaviour.format(name=name, thing=said)} for said in earlier
+                {"context": _scene(name, old), "behavior": behaviour.format(name=name, thing=old)} for old in earlier
             ],
             "current_context": _scene(name, thing),
             "options_dict": {

@@ -1,7 +1,7 @@
-"""CoSER: scenes of books that nobody has written; critic, next speaker and narrator by rule.
+"""CoSER: scenes of invented books, with critic, next speaker and narrator by rule.
 
-The critic counts words: how far each character says what the book lets it say, and which lines are an assistant's,
-said before, long-winded or nothing. What is missing comes as flaws, as many as cost that share of a dimension's points.
+The critic counts words: how much each character says of what they say in the book, and which lines sound like an
+assistant, repeat another line, are too long or empty. It lists as many flaws as cost the missing share of a dimension.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from soul.tasks.coser_row import CoSERRow
 from soul.tasks.coser_stage import END, ENVIRONMENT, SILENCE
 from soul.testing.replies import ChatRequest, Json, Reply, Text
 
-# Name, description, profile, what moves the character. No name stands in both lists.
+# Name, description, profile, motivation. No name occurs in both lists.
 _FIRST = (
     (
         "Ottilie",
@@ -58,7 +58,7 @@ _SECOND = (
 )
 _THINGS = ("the ledger", "the silver key", "the map of the marsh", "the blue lantern", "the unsigned will")
 _PLACES = ("the kitchen of the inn", "the bell tower", "the frozen harbour", "the chapel's cellar")
-# Who speaks (0 and 1 are the two characters, 2 is the narrator), and what the book has them say and think.
+# The speaker (0 and 1 are the two characters, 2 is the narrator), and what they say and think in the book.
 _SCENES: tuple[tuple[tuple[int, str], ...], ...] = (
     (
         (0, "[So it is gone.] You had no right to lay a hand on {thing} while my father lived in this house."),
@@ -80,11 +80,11 @@ _SCENES: tuple[tuple[tuple[int, str], ...], ...] = (
     ),
 )
 ASSISTANT = re.compile(r"\bas an ai\b|\blanguage model\b|\bhow (?:can|may) i (?:help|assist)\b", re.IGNORECASE)
-MOST_WORDS = 200  # of a line that nobody calls long-winded
+MOST_WORDS = 200  # a longer line counts as long-winded
 
 
 class CoSERExample(Example[CoSERRow]):
-    """Two people, a thing and a grudge."""
+    """Scenes in which two people both want one thing."""
 
     name = "coser"
     hidden = ("dialogues", "plot_summary")
@@ -111,7 +111,7 @@ class CoSERExample(Example[CoSERRow]):
         }
 
     def oracle(self, row: CoSERRow) -> Player:
-        """Every character says its lines of the book, in order, and then no more."""
+        """Every character says their lines of the book in order, then nothing."""
 
         def say(messages: Sequence[Message]) -> str:
             name = _part(messages, row)
@@ -123,7 +123,7 @@ class CoSERExample(Example[CoSERRow]):
         return say
 
     def contrarian(self, row: CoSERRow) -> Player:
-        """All characters are one and the same assistant, who says one and the same thing."""
+        """All characters say the same thing and sound like an assistant."""
         return always("[How nice.] As an AI language model I agree with everyone here. How can I help you today?")
 
     def random(self, row: CoSERRow, rng: random.Random) -> Player:
@@ -136,26 +136,26 @@ class CoSERExample(Example[CoSERRow]):
             if request.asks(critic):
                 return _review(request, dimension)
         if request.asks(CoSER.predictor):
-            return Json({"reasoning": "Whoever has said least.", "next_speaker": _next_speaker(request.data)})
+            return Json({"reasoning": "They have said least.", "next_speaker": _next_speaker(request.data)})
         if request.asks(CoSER.narrator):
             return Text(f"The wind turns, and a clock strikes {len(request.messages) // 2}.")
         return None
 
 
 def _part(messages: Sequence[Message], row: CoSERRow) -> str:
-    """Whose instructions these are."""
-    begins = "You are an actor, and your part is {} in a scene from"
+    """The character whose instructions start the messages."""
+    begins = "You are an actor, and you play {} in a scene from"
     return next(name for name in row.cast if messages[0]["content"].startswith(begins.format(name)))
 
 
 def _spoken(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Lines as the critic and the director get them: who spoke, and what; "" for silence."""
+    """(speaker, text) pairs of lines as the critic and the next-speaker predictor get them; "" for silence."""
     split = (line.partition(": ") for line in lines)
     return [(speaker, "" if text == SILENCE else text) for speaker, _, text in split]
 
 
 def _next_speaker(data: Mapping[str, Any]) -> str:
-    """Whoever has said least, of those who have not fallen silent; once all have, the scene ends as soon as it may."""
+    """The character who has spoken least and is not silent; if all are silent, the scene ends as soon as it may."""
     lines, candidates = _spoken(data["conversation"]), data["candidates"]
     last, counts = dict(lines), Counter(name for name, _ in lines)
     characters = [name for name in candidates if name not in (ENVIRONMENT, END)]
@@ -165,12 +165,12 @@ def _next_speaker(data: Mapping[str, Any]) -> str:
     on_stage = {name: text for name, text in last.items() if name != ENVIRONMENT}
     others = [name for name in (END, ENVIRONMENT) if name in candidates]
     if any(on_stage.values()):
-        others.reverse()  # who speaks now goes on when something has happened
+        others.reverse()  # prefer the narrator, after whom a character can go on
     return str([*others, *characters][0])
 
 
 def _merged_review(request: ChatRequest) -> Reply:
-    """Four lists of flaws."""
+    """The flaws of all four dimensions, and a critique."""
     quality, turns = _qualities(request.data)
     weakest = min(quality, key=lambda name: quality[name])
     flaws = {name: _flaws(q, turns) for name, q in quality.items()}
@@ -178,7 +178,7 @@ def _merged_review(request: ChatRequest) -> Reply:
 
 
 def _review(request: ChatRequest, dimension: str) -> Reply:
-    """The flaws of one dimension."""
+    """The flaws of one dimension, and a critique."""
     quality, turns = _qualities(request.data)
     flaws = _flaws(quality[dimension], turns)
     return filled(request, 0.5, flaws=flaws, critique=_advice(dimension) if flaws else "")
@@ -189,7 +189,7 @@ def _advice(dimension: str) -> str:
 
 
 def _qualities(data: Mapping[str, Any]) -> tuple[dict[str, float], int]:
-    """How good the scene is in each dimension, from the words of both conversations; and its length in turns."""
+    """The quality of the scene in each dimension, in [0, 1], by counting words; and its length in turns."""
     book = [line for line in _spoken(data["reference"]) if line[0] != ENVIRONMENT]
     played = [line for line in _spoken(data["simulation"]) if line[0] != ENVIRONMENT]
     majors = data.get("major_characters") or list(data["characters"])
@@ -211,7 +211,7 @@ def _words_of(lines: Sequence[tuple[str, str]], name: str | None = None) -> str:
 
 
 def _flaws(quality: float, turns: int) -> list[dict[str, Any]]:
-    """Flaws whose severities bring the dimension's score as near to the quality as whole numbers can."""
+    """Flaws whose severities bring the dimension's score as close to `quality` as whole numbers allow."""
     total = round(20 * (1 - quality) + 0.3 * turns) if quality < 1 else 0
     severities = [5] * (total // 5) + [total % 5] * (total % 5 > 0)
     return [{"flaw": f"It has {quality:.0%} of what it could have.", "severity": severity} for severity in severities]

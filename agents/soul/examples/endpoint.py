@@ -1,13 +1,13 @@
-"""A stand-in for every judge, partner and environment of SOUL, by rule: `FakeOpenAI(answer)`.
+"""A rule-based stand-in for every judge, partner and environment of SOUL: `FakeOpenAI(answer)`.
 
     with FakeOpenAI(soul.examples.endpoint.answer) as fake:
         ...  # OPENAI_BASE_URL=fake.url bash run_rl.sh sotopia
 
-On a command line it stands in for as long as a command runs:
+On the command line, it runs for as long as another command does:
 
     python -m soul.examples.endpoint bash run_rl.sh sotopia
 
-It rewards what the examples' oracles do. It is no judge of human behaviour, and no number of it means anything.
+It rewards what the oracles of the examples do. It does not judge human behaviour, and its numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTNER = "I see what you mean. Tell me more about it."
 
 
 def answer(request: ChatRequest) -> Reply:
-    """What the endpoint says: what the task's example says to it, else a critique, or a partner's next turn."""
+    """The endpoint's reply: that of the task's example, or else a critique or a partner's next turn."""
     for name in examples.names():
         reply = examples.load(name).reply(request)
         if reply is not None:
@@ -42,17 +42,17 @@ def answer(request: ChatRequest) -> Reply:
 
 
 class NoSuchCommand(SoulError):
-    """The command that the stand-in was to stand in for cannot be run."""
+    """The command to run with the stand-in cannot be started."""
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command that finds its judge here. Returns its exit code."""
+    """Run a command with the stand-in as its endpoint; return the command's exit code."""
     parser = Parser(prog="python -m soul.examples.endpoint", description=__doc__)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND ...")
     given = parser.parse_args(arguments)
     if not given.command:
-        parser.error("name the command that is to run")
+        parser.error("name the command to run")
     with FakeOpenAI(answer) as fake:
         environment = {**os.environ, "OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": "stand-in"}
         try:

@@ -1,7 +1,7 @@
-"""What an example of a task is: rows that nobody has to download, and people who play them well, badly or at random.
+"""An example of a task: rows that need no download, and players that answer them well, badly or at random.
 
-An example says what a task's class cannot: what a good answer looks like. It serves the tests that every task must pass
-(`soul.testing.contract`), the pages of docs/tasks, and whoever wants to see a task run before he has its data.
+An example says what a task's class cannot: what a good answer looks like. The tests that every task must pass
+(`soul.testing.contract`) and the pages in docs/tasks use it, and so can you to run a task before you have its data.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from soul.one_turn import LetterTask
 from soul.task import RowT, Task
 from soul.testing.replies import ChatRequest, Reply
 
-Player = Callable[[Sequence[Message]], str]  # what a seat says next, after the messages it has seen
+Player = Callable[[Sequence[Message]], str]  # the messages that a seat has seen -> its next turn
 Style = Literal["oracle", "contrarian", "random"]
 
-# Words that say something and fit nowhere in particular: what a random player talks with.
+# Ordinary words that fit no row in particular, for random players.
 WORDS = (
     "window river seldom bread yellow between carry Tuesday stone perhaps loud garden seven letter under ship morning "
     "paper slowly winter doctor apple corner music left green chair without mountain borrow"
@@ -32,8 +32,8 @@ class Example(ABC, Generic[RowT]):
 
     Attributes:
         name: the task's name (`data_source`).
-        full_marks: what the oracle gets at least, as a share of the headline's range: 1 but where a part of the score
-            is no matter of right and wrong.
+        full_marks: the oracle's lowest reward, as a share of the headline's range: 1 unless a part of the score has no
+            right answer.
         hidden: fields of the row that no seat's first prompt may depend on: the gold answer, a partner's secrets.
     """
 
@@ -47,24 +47,24 @@ class Example(ABC, Generic[RowT]):
         return tasks.load(self.name)
 
     def hidden_in(self, row: RowT) -> tuple[str, ...]:
-        """The fields of this row that are hidden: the same in every row, unless the seat at the table decides it."""
+        """The hidden fields of this row. Override this if they differ from row to row."""
         return self.hidden
 
     @abstractmethod
     def record(self, number: int) -> dict[str, Any]:
-        """The `number`-th record (`extra_info`), from 0. The same number gives the same record; others differ."""
+        """The `number`-th record (`extra_info`), from 0: the same for the same number, another for every other one."""
 
     @abstractmethod
     def oracle(self, row: RowT) -> Player:
-        """Plays as well as it can be done: gets full marks, or close to them."""
+        """A player that plays as well as possible and gets full marks, or close to them."""
 
     @abstractmethod
     def contrarian(self, row: RowT) -> Player:
-        """Answers in the right form, and as wrongly as it can be done."""
+        """A player that answers in the right format, and as wrongly as possible."""
 
     @abstractmethod
     def random(self, row: RowT, rng: random.Random) -> Player:
-        """Answers in the right form, without having read the row."""
+        """A player that answers in the right format without reading the row."""
 
     def player(self, style: Style, row: RowT, seed: int = 0) -> Player:
         """The player of that style."""
@@ -79,19 +79,19 @@ class Example(ABC, Generic[RowT]):
         return row
 
     def reply(self, request: ChatRequest) -> Reply | None:
-        """What this task's judge, partner or environment answers; None where the request is not about this task.
+        """The reply of this task's judge, partner or environment; None if the request belongs to another task.
 
-        Tasks that score by rule need none: whoever writes a critique is answered for in `endpoint.py`.
+        Tasks that score by rule need none, because `endpoint.py` writes critiques.
         """
         return None
 
 
 class LetterExample(Example[RowT], Generic[RowT]):
-    """An example of a task whose answer is one option's letter."""
+    """An example of a task whose answer is the letter of one option."""
 
     @property
     def letters(self) -> LetterTask[RowT]:
-        """The task, as what it is."""
+        """The task, with its precise type."""
         task = self.task
         assert isinstance(task, LetterTask), task
         return task
@@ -108,22 +108,22 @@ class LetterExample(Example[RowT], Generic[RowT]):
 
 
 def always(text: str) -> Player:
-    """A player who says the same, whatever he hears."""
+    """A player that always says the same."""
     return lambda messages: text
 
 
 def babble(rng: random.Random, words: int) -> str:
-    """That many words at random."""
+    """A text of that many random words."""
     return " ".join(rng.choice(WORDS) for _ in range(words))
 
 
 def pick(items: Sequence[Any], number: int, stride: int = 1) -> Any:
-    """The item for a record of that number; `stride` makes two lists turn at different speeds."""
+    """The item for a record of that number. Lists with different strides advance at different speeds."""
     return items[number // stride % len(items)]
 
 
 def shuffled(items: Mapping[str, Any] | Sequence[Any], number: int, salt: str) -> list[Any]:
     """The items in an order that depends on the record's number alone."""
-    found = list(items)
-    random.Random(f"{salt}:{number}").shuffle(found)
-    return found
+    order = list(items)
+    random.Random(f"{salt}:{number}").shuffle(order)
+    return order

@@ -1,4 +1,4 @@
-"""FanToM: a talk that one person leaves for a while; questions of all four kinds about it."""
+"""FanToM: conversations that one person leaves for a while, with questions of all four kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from soul.metrics.overlap import token_f1
 from soul.tasks.fantom import FanToMRow
 
 _CASTS = (("Ann", "Bob", "Carl"), ("Dora", "Emil", "Fay"), ("Gus", "Hana", "Ivo"), ("Kim", "Leo", "Mona"))
-# What the talk is about, a question about it, the answer, and another one that nobody gave.
+# The subject, a question about it, the answer, and a wrong answer that nobody gave.
 _TALKS = (
     ("my bees", "How many hives has {one}?", "seventeen hives behind the barn", "two hives on the roof"),
     ("my new job", "Where does {one} work now?", "at the ferry office downtown", "at a bank abroad"),
@@ -22,7 +22,7 @@ NOBODY = "nobody at all"
 
 
 class FanToMExample(Example[FanToMRow]):
-    """Two hear it, the third is out for coffee."""
+    """Two people hear the news while the third gets a coffee."""
 
     name = "fantom"
     hidden = ("correct_answer", "wrong_answer")
@@ -39,7 +39,7 @@ class FanToMExample(Example[FanToMRow]):
             f"{away}: Here I am again. What did I miss?",
             f"{two}: Nothing much.",
         ]
-        told = {"context": "\n".join(talk), "set_id": f"talk-{number // len(_KINDS)}"}
+        shared = {"context": "\n".join(talk), "set_id": f"talk-{number // len(_KINDS)}"}
         who = pick((away, two), number, 2 * len(_KINDS))
         kind = pick(_KINDS, number)
         if kind == "choice":
@@ -47,7 +47,7 @@ class FanToMExample(Example[FanToMRow]):
             beliefs.append(f"{who} does not know, having heard nothing of it.")
             shown = shuffled(beliefs, number, self.name)
             return {
-                **told,
+                **shared,
                 "question": f"What does {who} believe about this: {asked}",
                 "question_type": f"tom:belief:{'in' if who == away else ''}accessible:multiple-choice",
                 "tom_type": "first-order",
@@ -56,7 +56,7 @@ class FanToMExample(Example[FanToMRow]):
             }
         if kind == "list":
             return {
-                **told,
+                **shared,
                 "question": f"List all who know the answer to this: {asked}",
                 "question_type": "tom:answerability:list",
                 "correct_answer": [one, two],
@@ -64,12 +64,12 @@ class FanToMExample(Example[FanToMRow]):
             }
         if kind == "binary":
             return {
-                **told,
+                **shared,
                 "question": f"Does {who} know the answer to this? {asked} Answer yes or no.",
                 "question_type": "tom:answerability:binary",
                 "correct_answer": "no" if who == away else "yes",
             }
-        return {**told, "question": asked, "question_type": "fact", "correct_answer": fact}
+        return {**shared, "question": asked, "question_type": "fact", "correct_answer": fact}
 
     def oracle(self, row: FanToMRow) -> Player:
         return always(f"I followed who was there. <answer>{_right(row)}</answer>")
@@ -88,15 +88,15 @@ class FanToMExample(Example[FanToMRow]):
 
     def random(self, row: FanToMRow, rng: random.Random) -> Player:
         if row.kind == "choice":
-            said = rng.choice("ABCDEFGH"[: len(row.answer_choices) or 4])
+            answer = rng.choice("ABCDEFGH"[: len(row.answer_choices) or 4])
         elif row.kind == "binary":
-            said = rng.choice(("yes", "no"))
+            answer = rng.choice(("yes", "no"))
         elif row.kind == "list":
             names = sorted({*row.correct_answer, *row.wrong_answer})  # type: ignore[misc]
-            said = ", ".join(name for name in names if rng.random() < 0.5) or NOBODY
+            answer = ", ".join(name for name in names if rng.random() < 0.5) or NOBODY
         else:
-            said = f"{rng.choice(row.context.split())} {babble(rng, 2)}"
-        return always(f"<answer>{said}</answer>")
+            answer = f"{rng.choice(row.context.split())} {babble(rng, 2)}"
+        return always(f"<answer>{answer}</answer>")
 
 
 def _right(row: FanToMRow) -> str:

@@ -1,6 +1,6 @@
-"""Fill in the form that a judge was sent: a number within each range, true or false, a word or two.
+"""Fill in a judge's answer schema: a number within each range, true or false, a short text.
 
-So a stand-in for a judge needs to know how good an answer is, and not what the form looks like.
+A stand-in for a judge then needs to know only how good an answer is, not what the schema looks like.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ def schema_of(request: ChatRequest) -> dict[str, Any]:
     """The JSON schema that the request asks for.
 
     Raises:
-        ValueError: it asks for none (`structured` of the endpoint is json_schema or auto for a fake).
+        ValueError: it asks for none. Set `structured` of the endpoint to json_schema or auto.
     """
     form = request.body.get("response_format") or {}
     if form.get("type") != "json_schema":
-        raise ValueError(f"the request asks for {form.get('type', 'no form at all')}, not for a JSON schema")
+        raise ValueError(f"the request asks for {form.get('type', 'no format')}, not for a JSON schema")
     return dict(form["json_schema"]["schema"])
 
 
 def filled(request: ChatRequest, quality: float, **fields: Any) -> Json:
-    """An answer in the form that was asked for.
+    """An answer that fits the request's schema.
 
     Args:
-        quality: from 0 (every number the lowest of its range) to 1 (the highest).
-        fields: top-level fields that are given and not made up.
+        quality: from 0 (every number at the low end of its range) to 1 (at the high end).
+        fields: values of top-level fields; the others are made up.
     """
     schema = schema_of(request)
     properties = schema["properties"]
     unknown = sorted(set(fields) - set(properties))
     if unknown:
-        raise ValueError(f"the form has no field {unknown[0]!r}; it has {', '.join(properties)}")
-    made = {name: _value(part, schema, quality) for name, part in properties.items() if name not in fields}
-    return Json({name: fields.get(name, made.get(name)) for name in properties})
+        raise ValueError(f"the schema has no field {unknown[0]!r}; it has {', '.join(properties)}")
+    values = {name: _value(part, schema, quality) for name, part in properties.items() if name not in fields}
+    return Json({name: fields.get(name, values.get(name)) for name in properties})
 
 
 def _value(part: Mapping[str, Any], whole: Mapping[str, Any], quality: float) -> Any:

@@ -1,4 +1,4 @@
-"""HiToM: where somebody thinks that somebody thinks a thing is."""
+"""HiToM: stories with questions about where people think that others think a thing is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from soul.tasks.hitom import HiToMRow
 
 
 class HiToMExample(Example[HiToMRow]):
-    """One move, seen by one of two, and questions of order 0 to 4 about it."""
+    """Stories in which one of two people sees a thing being moved, with questions of order 0 to 4."""
 
     name = "hitom"
     hidden = ("correct_answer",)
@@ -20,7 +20,7 @@ class HiToMExample(Example[HiToMRow]):
     def record(self, number: int) -> dict[str, Any]:
         story = moved(number)
         order = number % 5
-        # The last of the chain is now the one who knows, now the one who does not.
+        # The last person of the chain alternates between the one who knows and the one who does not.
         ends = (story.leaver, story.mover) if number // 5 % 2 else (story.mover, story.leaver)
         chain = tuple(pick(ends, order - 1 - place) for place in range(order))
         thinks = "".join(f" {name} think" if place == 0 else f" {name} thinks" for place, name in enumerate(chain))

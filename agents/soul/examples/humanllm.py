@@ -1,4 +1,4 @@
-"""HumanLLM: readers who take the next volume of what they are reading."""
+"""HumanLLM: readers who pick the next volume of the series they are reading."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _READERS = ("a postman of 52", "a student of 19", "a widow who reads at night", 
 
 
 class HumanLLMExample(Example[HumanLLMRow]):
-    """Three volumes read; the fourth stands among nineteen first volumes."""
+    """A user who has read three volumes; the candidates are the fourth and the first volumes of other series."""
 
     name = "humanllm"
     hidden = ("answer_text", "answer_index", "answer_letter")
@@ -68,7 +68,7 @@ class HumanLLMExample(Example[HumanLLMRow]):
         return _ranking(rng.sample(letters, len(letters)))
 
     def _split(self, row: HumanLLMRow) -> tuple[str, list[str]]:
-        """The letter of what the user took, and the others."""
+        """The letter of the item that the user picked, and the other letters."""
         task = self.task
         assert isinstance(task, HumanLLM)
         gold = task.gold(row)

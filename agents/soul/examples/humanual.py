@@ -1,4 +1,4 @@
-"""Humanual: what a person wrote about what lies before them; one example for all kinds of texts."""
+"""Humanual: people with firm views on everyday topics; one example for all kinds of texts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ASSISTANT = "As an AI language model I see merit on all sides. In conclusion, ba
 
 
 class HumanualExample(Example[HumanualRow]):
-    """A person with a view, and the judge by rule: how much of the person's own words is there."""
+    """A person with a view. The rule-based judge scores how many of the person's own words the attempt has."""
 
     name = "humanual"
     hidden = ("completion",)

@@ -1,4 +1,4 @@
-"""LifeChoices: people at a turning point."""
+"""LifeChoices: people who face a decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIVES = (
 
 
 class LifeChoicesExample(LetterExample[LifeChoicesRow]):
-    """Decisions that follow from the one thing we are told about somebody."""
+    """Decisions that follow from the one thing that the story says about a person."""
 
     name = "lifechoices"
     hidden = ("correct_answer",)

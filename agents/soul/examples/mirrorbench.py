@@ -1,4 +1,4 @@
-"""MirrorBench: people who ask an assistant for something, in conversations of the shapes that its four subsets have."""
+"""MirrorBench: people who ask an assistant for something, in conversations shaped like those of the four subsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from soul.tasks.mirrorbench import MirrorBenchRow, user_turns
 from soul.tasks.mirrorbench_judges import GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS
 from soul.testing.replies import ChatRequest, Reply
 
-_CONCERNS = (  # the aim; what the user opens with, is asked back, says to that, gets, and asks at last
+_CONCERNS = (  # the aim; then, alternating: user, assistant, user, assistant, user
     ("to hang a hammock", "Good knot for a hammock?", "Rope?", "Rope, I have two metres.", "A bowline.", "Both ends?"),
     (
         "to rescue a salty stew",
@@ -58,7 +58,7 @@ _HANDS = (
 )
 _MOODS = ("is in a hurry", "has all evening", "has asked three others before", "does not expect much")
 _SUBSETS = ("oasst1", "qulac", "clariq", "chatbot_arena")
-_BRIEF = 20  # words a turn: nobody types more than that on average, the judges by rule hold
+_BRIEF = 20  # words per turn: for the rule-based judges, people type no more on average
 HELPFUL = (
     "Certainly! I would be delighted to provide you with a comprehensive and well structured overview of all relevant "
     "considerations, and I sincerely hope that this detailed message finds you well, as your satisfaction remains my "
@@ -67,17 +67,17 @@ HELPFUL = (
 
 
 class MirrorBenchExample(Example[MirrorBenchRow]):
-    """Real users are brief. Who says what they said is as human as they are: pairwise, that is a tie, worth a half."""
+    """Real users are brief. A player that repeats their words ties with them in the pairwise test, which scores 0.5."""
 
     name = "mirrorbench"
     full_marks = 0.875
-    hidden = ("dataset",)  # (Of `turns` the policy sees the first, where it is the assistant's.)
+    hidden = ("dataset",)  # (The policy sees the first of the `turns` if it is the assistant's.)
 
     def record(self, number: int) -> dict[str, Any]:
         aim, opening, back, answer, result, more = pick(_CONCERNS, number)
         hand, typed = pick(_HANDS, number)
         mood, subset = pick(_MOODS, number, len(_CONCERNS) * len(_HANDS)), pick(_SUBSETS, number)
-        lines = {  # user and assistant by turns; of qulac the assistant begins
+        lines = {  # user and assistant alternate; in qulac the assistant begins
             "oasst1": (typed(opening), back, typed(answer), result, typed(more), "Yes."),
             "qulac": (f"Are you trying {aim}? {back}", typed(answer)),
             "clariq": (typed(opening), back, typed(answer)),
@@ -101,7 +101,7 @@ class MirrorBenchExample(Example[MirrorBenchRow]):
 
     def reply(self, request: ChatRequest) -> Reply | None:
         if request.asks(GTEVAL_INSTRUCTIONS):
-            real, simulated = (_said(request.data[f"{who}_conversation"]) for who in ("real", "simulated"))
+            real, simulated = (_user_text(request.data[f"{who}_conversation"]) for who in ("real", "simulated"))
             return filled(request, token_f1(simulated, real))
         if request.asks(PAIRWISE_INSTRUCTIONS):
             first, second = (_length(request.data[slot]) for slot in "AB")
@@ -113,10 +113,10 @@ class MirrorBenchExample(Example[MirrorBenchRow]):
         return None
 
 
-def _said(turns: Sequence[Message]) -> str:
+def _user_text(turns: Sequence[Message]) -> str:
     return "\n".join(user_turns(turns))
 
 
 def _length(turns: Sequence[Message]) -> float:
-    """Words a turn of the user."""
-    return len(_said(turns).split()) / len(user_turns(turns))
+    """Words per user turn."""
+    return len(_user_text(turns).split()) / len(user_turns(turns))

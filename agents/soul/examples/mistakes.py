@@ -1,4 +1,4 @@
-"""Mistakes: sums that come out wrong in a way that can be told beforehand."""
+"""Mistakes: calculations that a misconception makes wrong in a predictable way."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class MistakesExample(LetterExample[MistakesRow]):
     hidden = ("target_option", "target_answer", "correct_option")
 
     def record(self, number: int) -> dict[str, Any]:
-        made = (_order_of_operations, _fractions, _decimals)[number % 3](number // 3)
-        texts = shuffled([made.wrong, made.right, *made.others], number, self.name)
+        task = (_order_of_operations, _fractions, _decimals)[number % 3](number // 3)
+        texts = shuffled([task.wrong, task.right, *task.others], number, self.name)
         letters = dict(zip(texts, "ABCD", strict=True))
         return {
-            "QuestionText": made.question,
+            "QuestionText": task.question,
             **{f"Answer{letter}Text": text for text, letter in letters.items()},
-            "MisconceptionName": made.misconception,
-            "TargetOption": letters[made.wrong],
-            "TargetAnswer": made.wrong,
-            "CorrectAnswer": letters[made.right],
+            "MisconceptionName": task.misconception,
+            "TargetOption": letters[task.wrong],
+            "TargetAnswer": task.wrong,
+            "CorrectAnswer": letters[task.right],
         }
 
 

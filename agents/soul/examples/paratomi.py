@@ -1,4 +1,4 @@
-"""ParaToMi: where somebody will look for a thing that was moved."""
+"""ParaToMi: stories with questions about where people look for a thing that was moved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from soul.tasks.paratomi import ParaToMiRow
 
 
 class ParaToMiExample(Example[ParaToMiRow]):
-    """One move, seen by one of two: where the thing is, was, and is looked for."""
+    """Stories in which one of two people sees a thing being moved: where is it, where was it, who looks where?"""
 
     name = "paratomi"
     hidden = ("correct_answer", "qType")
@@ -51,5 +51,5 @@ class ParaToMiExample(Example[ParaToMiRow]):
         return always(f"<answer>{rng.choice([row.correct_answer, *self._places(row)])}</answer>")
 
     def _places(self, row: ParaToMiRow) -> list[str]:
-        """The wrong candidates; where a row has none, words that are no place of its story."""
+        """The wrong candidates; if the row has none, words that are not a place of its story."""
         return [place for place in row.cands if place != row.correct_answer] or list(WORDS[:3])

@@ -1,4 +1,4 @@
-"""Stories in which one leaves and another moves a thing: what HiToM's and ParaToMi's examples are made of."""
+"""Stories for HiToM and ParaToMi: one person leaves a room, and another one then moves a thing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _CONTAINERS = ("green_box", "red_crate", "tin", "oak_chest", "basket")
 
 @dataclass(frozen=True)
 class Moved:
-    """Two people and a thing: `leaver` sees where it lies and goes, `mover` then puts it elsewhere."""
+    """Two people and a thing: `leaver` sees where it is and leaves, then `mover` puts it elsewhere."""
 
     leaver: str
     mover: str
     room: str
     thing: str
-    containers: tuple[str, ...]  # where it lay, where it lies now, and two more
+    containers: tuple[str, ...]  # where it was, where it is now, and two more
 
     @property
     def sentences(self) -> list[str]:
-        """The story, a sentence each."""
+        """The sentences of the story."""
         before, after = self.containers[:2]
         return [
             f"{self.leaver} and {self.mover} entered the {self.room}.",
@@ -34,7 +34,7 @@ class Moved:
         ]
 
     def believed(self, chain: tuple[str, ...]) -> str:
-        """Where the first of the chain thinks that the second thinks ... the thing is: the last place all have seen."""
+        """Where the first person thinks that the second thinks ... the thing is: the last place that all have seen."""
         return self.containers[self.leaver not in chain]
 
 

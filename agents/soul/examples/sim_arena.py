@@ -1,4 +1,4 @@
-"""SimulatorArena: students with their tutor, and people who have a text written by an assistant who does as told."""
+"""SimulatorArena: students with a tutor, and people whose text an obedient assistant writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from soul.testing.replies import ChatRequest, Json, Reply, Text
 
 RowT = TypeVar("RowT", bound=SimArenaRow)
 
-_PROBLEMS = (  # the text, and what is to be found; {x} is the answer
+_PROBLEMS = (  # the text, and what to find; {x} is the answer
     ("Two numbers differ by {b} and add up to {total}. What is the larger one?", "larger number"),
     ("A rectangle is {b} wide and has an area of {area}. How long is it?", "length"),
     ("{b} weeks of saving the same amount make {area} coins. How many are saved a week?", "coins a week"),
@@ -60,13 +60,13 @@ _OBLIGING = (
 
 
 class SimArenaExample(Example[RowT]):
-    """What both kinds share: who says the real person's messages, and as many of them, is taken for that person."""
+    """The common part of both kinds. The more a player's messages match the real person's, the higher the scores."""
 
     prefixes: ClassVar[Sequence[str]]
     instructions: ClassVar[str]  # of the judge
 
     def says(self, turn: int, text: str, leaves: bool) -> str:
-        """A message in the task's form."""
+        """A message in the format of the task."""
         prefix = self.prefixes[min(turn, len(self.prefixes) - 1)]
         return f"{prefix}: {text}" + ("\nterminate conversation" if leaves else "")
 
@@ -81,7 +81,7 @@ class SimArenaExample(Example[RowT]):
         return self._talker([babble(rng, rng.randint(2, 9)) for _ in range(rng.randint(1, TURNS))])
 
     def _talker(self, lines: Sequence[str]) -> Player:
-        """Says one line after the other, and leaves with the last."""
+        """A player that says one line after the other and leaves with the last one."""
 
         def say(messages: Sequence[Message]) -> str:
             turn = min(sum(message["role"] == "assistant" for message in messages), len(lines) - 1)
@@ -93,17 +93,17 @@ class SimArenaExample(Example[RowT]):
         if not request.asks(self.instructions):
             return None
         data = request.data
-        said, real = data["messages_of_the_attempt"], data["messages_of_the_real_person"]
-        written = _parts(request, token_f1("\n".join(said), "\n".join(real)))
-        taken_part = _parts(request, _pace(len(said), len(real)))
-        found = {part: taken_part[part] if part.startswith("interaction") else written[part] for part in written}
-        if "document" in found:
-            found["document"] = _parts(request, _met(data["preferences"], data["final_document"]))["document"]
-        return Json(found)
+        attempt, real = data["messages_of_the_attempt"], data["messages_of_the_real_person"]
+        writing = _parts(request, token_f1("\n".join(attempt), "\n".join(real)))
+        interaction = _parts(request, _pace(len(attempt), len(real)))
+        scores = {part: interaction[part] if part.startswith("interaction") else writing[part] for part in writing}
+        if "document" in scores:
+            scores["document"] = _parts(request, _met(data["preferences"], data["final_document"]))["document"]
+        return Json(scores)
 
 
 class SimArenaMathExample(SimArenaExample[SimMathRow]):
-    """A number is sought."""
+    """Students who look for a number."""
 
     name = "sim_arena_math"
     hidden = ("human_user_queries", "human_public_conversation", "target_interaction_style_features")
@@ -113,19 +113,19 @@ class SimArenaMathExample(SimArenaExample[SimMathRow]):
         (problem, what), (profile, lines) = pick(_PROBLEMS, number), pick(_STUDENTS, number)
         x, b = 7 + number, 2 + number % 4
         given = {"x": x, "b": b, "total": 2 * x - b, "area": b * x, "low": x - b, "high": x + b, "what": what}
-        said = [line.format_map(given) for line in lines]
+        queries = [line.format_map(given) for line in lines]
         return {
             "problem": problem.format_map(given),
             "topic": "Algebra, Level 1. Concepts: equations",
             "user_profile_text": profile,
-            "human_user_queries": said,
-            "human_public_conversation": _between(said, "What have you tried so far?"),
+            "human_user_queries": queries,
+            "human_public_conversation": _between(queries, "What have you tried so far?"),
             "target_interaction_style_features": [_HEDGING, _WORK][: 1 + number % 2],
         }
 
 
 class SimArenaDocExample(SimArenaExample[SimDocRow]):
-    """A text is wanted, of a tone and a length that the assistant learns only if it is told."""
+    """People who want a text. The assistant learns its tone and length only if they mention them."""
 
     name = "sim_arena_doc"
     hidden = (
@@ -139,14 +139,14 @@ class SimArenaDocExample(SimArenaExample[SimDocRow]):
     def record(self, number: int) -> dict[str, Any]:
         kind, topic, (profile, lines) = pick(_KINDS, number), pick(_TOPICS, number), pick(_WRITERS, number)
         tone, length = pick(_TONES, number, 5), pick(_LENGTHS, number)
-        said = [line.format(kind=kind, topic=topic, tone=tone, length=length) for line in lines]
+        queries = [line.format(kind=kind, topic=topic, tone=tone, length=length) for line in lines]
         return {
             "document_type": kind,
             "intent": f"It is about {topic}.",
             "pre_writing_materials_text": f"- Who will read it?\n  {pick(('Neighbours.', 'Family.'), number)}",
             "user_profile_text": profile,
-            "human_user_queries": said,
-            "human_public_conversation": _between(said, "Here is a draft."),
+            "human_user_queries": queries,
+            "human_public_conversation": _between(queries, "Here is a draft."),
             "target_writing_style_features": [{"name": "Mood", "question": "Which mood shows?", "answer": profile}],
             "target_document_preferences": [
                 {"name": "Tone", "question": "Which tone?", "answer": tone},
@@ -162,12 +162,12 @@ class SimArenaDocExample(SimArenaExample[SimDocRow]):
 
 
 def _pace(turns: int, real: int) -> float:
-    """How alike two numbers of messages are."""
+    """How similar two numbers of messages are, in [0, 1]."""
     return min(turns, real) / max(turns, real)
 
 
 def _met(preferences: Sequence[Mapping[str, str]], document: str) -> float:
-    """The share of the preferences of which most words that carry content stand in the document."""
+    """The share of preferences most of whose content words occur in the document."""
     there = set(content_words(document))
     wanted = [content_words(preference["answer"]) for preference in preferences]
     return sum(2 * sum(word in there for word in words) > len(words) for words in wanted) / len(wanted)
@@ -177,7 +177,7 @@ def _parts(request: ChatRequest, quality: float) -> dict[str, Any]:
     return dict(filled(request, quality).value)
 
 
-def _between(said: Sequence[str], reply: str) -> list[dict[str, str]]:
-    """The conversation of the real person, whom the other side answers with this."""
+def _between(queries: Sequence[str], reply: str) -> list[dict[str, str]]:
+    """The conversation of the real person, in which the other side always gives this reply."""
     other = {"role": "assistant", "content": reply}
-    return [turn for text in said for turn in ({"role": "user", "content": text}, other)][:-1]
+    return [turn for text in queries for turn in ({"role": "user", "content": text}, other)][:-1]

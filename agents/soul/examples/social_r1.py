@@ -1,4 +1,4 @@
-"""Social-R1: what people feel and mean when they say something else."""
+"""Social-R1: people who do not say what they feel or mean."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _SCENES = (
         ("Praise the weather", "Leave at once", "Sing"),
     ),
 )
-# As the sources write them: a line each with a dot, with brackets, or all in one line.
+# The formats of the sources: one option per line with a dot or with brackets, or all on one line.
 _FORMS = ("{letter}. {text}\n", "({letter}) {text}\n", "{letter}. {text}  ")
 
 
 class SocialR1Example(LetterExample[SocialR1Row]):
-    """Small scenes in which the words say less than what is meant."""
+    """Short scenes in which people mean more than they say."""
 
     name = "social_r1"
     hidden = ("answer_letter", "answer_text")
@@ -70,5 +70,5 @@ class SocialR1Example(LetterExample[SocialR1Row]):
         return always(f"<answer>{rng.choice(self._offered(row))}</answer>")
 
     def _offered(self, row: SocialR1Row) -> list[str]:
-        """The letters of the options; of a text in which none can be read, the usual four."""
+        """The letters of the options; A to D if none can be parsed from the text."""
         return list(self.letters.options(row)) or list("ABCD")

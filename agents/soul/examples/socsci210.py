@@ -1,4 +1,4 @@
-"""SocSci210: people with firm views, who answer on all three kinds of scales."""
+"""SocSci210: people with firm views who answer on all three kinds of scales."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from soul.examples.example import Example, Player, always, pick
 from soul.tasks.socsci210 import SocSci210Row
 
-# A person, and how much he or she is in favour of things in general: from 0 to 1.
+# A person, and how much they favour plans in general, from 0 to 1.
 _PEOPLE = (
     ("You are a farmer of 61 who is against whatever is new.", 0.0),
     ("You are a nurse of 34; most things leave you cold.", 0.5),
@@ -35,7 +35,7 @@ _SCALES = {"ordinal": (1, 7), "binary": (0, 1), "categorical": (1, 3)}
 
 
 class SocSci210Example(Example[SocSci210Row]):
-    """The answer follows from who is asked."""
+    """Participants whose answers follow from who they are."""
 
     name = "socsci210"
     hidden = ("response",)

@@ -1,8 +1,8 @@
-"""Sotopia: two people who want something of each other; partner and judge by rule.
+"""Sotopia: two people who want something from each other, with partner and judge by rule.
 
-The partner tells a part of what it wants whenever it is asked. The judge counts words: how much of the own goal was put
-on the table, how much of the other's was found out, how much of the own secret slipped; who is kind, rude, repeats
-himself or talks as an assistant.
+The partner says a part of what they want whenever they are asked. The judge counts words: how much of their own goal
+the person stated, how much of the other's goal they learned, how much of their secret they revealed, and whether they
+are kind or rude, repeat themselves or talk like an assistant.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from soul.tasks.sotopia import ACTIONS, RANGES, Sotopia
 from soul.tasks.sotopia_row import POSITIONS, SotopiaRow
 from soul.testing.replies import ChatRequest, Json, Reply
 
-# Name, background, secret. Who comes and who receives; no name stands in both lists.
+# Name, background, secret of visitors and hosts. No name occurs in both lists.
 _VISITORS = (
     ("Ruth Adler", "Ruth Adler is a piano tuner of 52 who counts every coin.", "She lost her hearing on one side."),
     ("Ivo Brandt", "Ivo Brandt, 31, repairs bicycles and hates a quarrel.", "He has never learned how to swim."),
@@ -57,15 +57,15 @@ _MATTERS = (
         5,
     ),
 )
-PARTS = 3  # in so many turns a goal is told; in more where it is long
-PART_WORDS = 150  # in one turn at most
+PARTS = 3  # number of turns in which a goal is stated; more if it is long
+PART_WORDS = 150  # at most, in one turn
 KIND = frozenset("please thank thanks glad sorry kind welcome".split())
 RUDE = frozenset("fool idiot liar stupid".split())
 ASSISTANT = re.compile(r"\bas an ai\b|\blanguage model\b|\bhow can i (?:help|assist)\b", re.IGNORECASE)
 
 
 class SotopiaExample(Example[SotopiaRow]):
-    """People with goals, limits and secrets; the policy plays the visitor and the host in turns."""
+    """People with goals, limits and secrets. The policy plays the visitor in one row and the host in the next."""
 
     name = "sotopia"
 
@@ -93,7 +93,7 @@ class SotopiaExample(Example[SotopiaRow]):
         }
 
     def oracle(self, row: SotopiaRow) -> Player:
-        """Says bit by bit what the goal holds, asks back, is kind, and goes when all is said."""
+        """States the goal bit by bit, asks for the other's wishes, is kind, and leaves when everything is said."""
         parts = _parts(row.of(row.eval_position, "goal"))
 
         def say(messages: Sequence[Message]) -> str:
@@ -105,7 +105,7 @@ class SotopiaExample(Example[SotopiaRow]):
         return say
 
     def contrarian(self, row: SotopiaRow) -> Player:
-        """Says the same again and again: it is rude, gives the own secret away, and has no goal."""
+        """Repeats one line that is rude, reveals the secret and says nothing about the goal."""
         secret = row.of(row.eval_position, "secret")
         return always(_turn("speak", f"You fool, I am a language model. {secret}"))
 
@@ -123,14 +123,14 @@ def _turn(kind: str, argument: str) -> str:
 
 
 def _parts(goal: str) -> list[str]:
-    """A goal in the parts in which somebody tells it."""
+    """The goal, divided into the parts that a person states one by one."""
     words = goal.split()
     size = min(PART_WORDS, math.ceil(len(words) / PARTS))
     return [" ".join(words[start : start + size]) for start in range(0, len(words), size)]
 
 
 def _partner(request: ChatRequest) -> dict[str, str]:
-    """The partner's turn: the next part of its goal where it was asked something, else a word of politeness."""
+    """The partner's turn: the next part of their goal if they were asked something, else a polite phrase."""
     goal = re.search(r"^## Your goal\n(.*?)(?=\n\n## )", request.messages[0]["content"], re.MULTILINE | re.DOTALL)
     heard = [message["content"] for message in request.messages[1:] if message["role"] == "user"]
     parts, asked = _parts(goal.group(1) if goal else ""), sum("?" in turn for turn in heard)
@@ -140,7 +140,7 @@ def _partner(request: ChatRequest) -> dict[str, str]:
 
 
 def _review(request: ChatRequest) -> Reply:
-    """The seven dimensions, from the words of the transcript."""
+    """Score the seven dimensions by counting words of the transcript."""
     data = request.data
     me, known, other = (
         data["person_to_be_judged"],
@@ -149,15 +149,15 @@ def _review(request: ChatRequest) -> Reply:
     )
     own = [turn["text"] for turn in data["transcript"] if turn["by"] == me and turn["text"]]
     others = [turn["text"] for turn in data["transcript"] if turn["by"] != me]
-    goal = _share_told(known["goal"], own)
+    goal = _share_mentioned(known["goal"], own)
     public = " ".join((known["goal"], known["situation"], known["background"], known["relationship"]))
     kind, rude = (sum(bool(words & {*normalized_tokens(text)}) for text in own) / len(own) for words in (KIND, RUDE))
     odd = sum(bool(ASSISTANT.search(text)) or text in own[:number] for number, text in enumerate(own)) / len(own)
     quality = {
         "believability": 1 - odd,
         "relationship": (1 + kind - rude) / 2,
-        "knowledge": _share_told(other["goal"], others),
-        "secret": 1 - _share_told(known["secret"], own, public),
+        "knowledge": _share_mentioned(other["goal"], others),
+        "secret": 1 - _share_mentioned(known["secret"], own, public),
         "social_rules": 1 - rude,
         "financial_and_material_benefits": goal,
         "goal": goal,
@@ -169,12 +169,12 @@ def _review(request: ChatRequest) -> Reply:
     return filled(request, 0.5, **judged, critique=critique)
 
 
-def _share_told(text: str, turns: Sequence[str], public: str = "") -> float:
-    """Which share of a text's telling words was said in the turns, those left out that everybody may say."""
-    words = _telling(text) - _telling(public)
-    return len(words & _telling(" ".join(turns))) / len(words) if words else 0.0
+def _share_mentioned(text: str, turns: Sequence[str], public: str = "") -> float:
+    """The share of a text's informative words that the turns mention, ignoring words of the public text."""
+    words = _informative(text) - _informative(public)
+    return len(words & _informative(" ".join(turns))) / len(words) if words else 0.0
 
 
-def _telling(text: str) -> set[str]:
-    """The words that are numbers, or longer than those that stand in every sentence."""
+def _informative(text: str) -> set[str]:
+    """The informative words: those with a digit, and those with more than four letters."""
     return {word for word in normalized_tokens(text) if len(word) > 4 or any(map(str.isdigit, word))}

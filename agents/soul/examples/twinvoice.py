@@ -1,4 +1,4 @@
-"""TwinVoice: five people who take every piece of news in their own way."""
+"""TwinVoice: five people who comment on everything in their own way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from soul.examples.example import LetterExample, pick, shuffled
 from soul.tasks.twinvoice import TwinVoiceRow
 
-# Who it is, what is known of him or her, and what this person says to anything.
+# Name, description, and what this person says about anything.
 _VOICES = (
     ("Ada", "Tired, and no friend of change.", "ugh, {thing}. nope nope nope."),
     ("Maud", "Brought up to be charming.", "How perfectly delightful, {thing}! I shall tell my cousin at once."),
@@ -33,7 +33,7 @@ _THINGS = (
 
 
 class TwinVoiceExample(LetterExample[TwinVoiceRow]):
-    """One reply in the person's own voice, three in the voices of others."""
+    """One reply in the person's own voice, three in other people's voices."""
 
     name = "twinvoice"
     hidden = ("answer_idx",)
@@ -45,8 +45,8 @@ class TwinVoiceExample(LetterExample[TwinVoiceRow]):
         others = [voice for _, _, voice in _VOICES if voice != own]
         voices = shuffled([own, *shuffled(others, number, "others")[:3]], number, speaker)
         return {
-            "conversation_history": [own.format(thing=said) for said in earlier],
-            "anchor_post": f"Everybody talks of {thing}. What do you say?",
+            "conversation_history": [own.format(thing=old) for old in earlier],
+            "anchor_post": f"Everybody is talking about {thing}. What do you say?",
             "answer_choices": [voice.format(thing=thing) for voice in voices],
             "answer_idx": voices.index(own),
             "dimension": str(1 + number % 3),

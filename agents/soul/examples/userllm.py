@@ -1,4 +1,4 @@
-"""UserLLM: the three kinds of rows by turns, conversations of PRISM at their start and in their middle."""
+"""UserLLM: all three kinds of rows, with PRISM conversations at their start and in their middle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QUESTIONS = (
     "when did the last tram leave okton",
 )
 _PROPOSALS = ("Shall I tell you about the town?", "How about a riddle?", "Would a list of sights please you?")
-_INTENTS = (  # what the person is after, how it is opened, what the assistant says to it
+_INTENTS = (  # the intent, the opening message, the assistant's reply
     ("Understand how bees choose a new home.", "do swarms vote or something", "Scouts dance for a hollow they like."),
     ("Settle a quarrel about borrowed money.", "my cousin owes me 40 euros", "You could name a date in writing."),
     ("Plan a silent birthday party.", "party but the neighbours are asleep", "Try headphones and card games."),
@@ -40,11 +40,11 @@ _INTENTS = (  # what the person is after, how it is opened, what the assistant s
     ("Get over the fear of diving.", "i freeze at the pool edge", "Kneeling first makes the drop smaller."),
     ("Discuss if borders make sense.", "why do we draw lines on maps", "Rivers, taxes and old treaties mostly."),
 )
-_LONG = 40  # words: nobody types that much here, the judge by rule holds
+_LONG = 40  # words: for the rule-based judge, people type less than this
 
 
 class UserLLMExample(Example[UserLLMRow]):
-    """Questions, proposals and open talk; whoever is brief, and speaks to what was said, passes for a person."""
+    """Questions, proposals and open conversations. Brief turns that refer to the last one pass as human."""
 
     name = "userllm"
     hidden = ("is_last_turn", "choices")
@@ -66,12 +66,12 @@ class UserLLMExample(Example[UserLLMRow]):
         return _record("prism", wish, f"User: {opening}\nAssistant: {answer}", is_last_turn=place % 2 == 0)
 
     def oracle(self, row: UserLLMRow) -> Player:
-        if row.source == "commonsense_qa":  # to name all options is to repeat the question
+        if row.source == "commonsense_qa":  # naming all options repeats the question
             return always(f"yes but which one? {', '.join(row.choices)}")
         if row.source == "natural_questions":
             return always(f"no thanks. {row.question or row.intent}")
-        told = row.conversation.rpartition("Assistant:")[2]
-        own = [word for word in content_words(told) if word not in words(row.intent)]
+        reply = row.conversation.rpartition("Assistant:")[2]
+        own = [word for word in content_words(reply) if word not in words(row.intent)]
         turn = f"and what about {max(own, key=len)}?" if own else "so what would one do about this then?"
         return always(f"{turn} {END}" if row.is_last_turn else turn)
 
@@ -94,9 +94,9 @@ class UserLLMExample(Example[UserLLMRow]):
             return filled(request, 1.0, outcome="refused" if again else "accepted")
         if request.asks(LIKENESS):
             data = request.data
-            said = words(data["user_turn"])
-            brief = min(1.0, max(0.0, 2 - 2 * len(said) / _LONG))
-            follows = not data["conversation"] or not {*content_words(data["conversation"])}.isdisjoint(said)
+            turn = words(data["user_turn"])
+            brief = min(1.0, max(0.0, 2 - 2 * len(turn) / _LONG))
+            follows = not data["conversation"] or not {*content_words(data["conversation"])}.isdisjoint(turn)
             return filled(request, brief if follows else brief / 2)
         return None
 

@@ -1,9 +1,9 @@
 """AlignX: which of two responses does this user prefer? (Li et al., 2025)
 
-The user is known by a self-description, by a profile of preferences, by earlier choices between two responses, by own
-comments, or by several of these. One turn, A or B in `<answer>`, exact match; which response is A is drawn by the
-row's index. Row schema: original code base, section 4.15. The five evaluation sets differ in what their rows hold and
-have one class each, as metrics are counted by name.
+A row describes the user by a self-description, a profile of preferences, earlier choices between two responses, earlier
+comments, or several of these. One turn: A or B in `<answer>`, exact match. The row's index decides which response is A.
+The five evaluation sets differ in what their rows contain. Each has its own class, because metrics are reported by task
+name.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from soul.rows.parsing import Label, clean_text, drop_empty_groups, option_refer
 from soul.task import Metric, NotBlank, Row
 
 RULES = """\
-You get to know a user of the internet. Then you see a post and two responses to it. Say which of the two this user \
-likes better. Judge with this user's taste: what the user is like, wants, chose or wrote before decides, not which \
-response is better in general or suits you."""
+You learn about an internet user. Then you see a post and two responses to it. Say which of the two this user \
+prefers. Judge by this user's taste: what counts is what the user is like, wants, chose or wrote before, not which \
+response is better in general or which one you prefer."""
 
 FORM = (
-    "Think step by step about what this user cares for, then give the letter of the response in this form: "
+    "Think step by step about what matters to this user, then give the letter of the response in this format: "
     "<answer>A</answer> or <answer>B</answer>"
 )
 
 _NOUNS = ("one", "option", "response", "reply", "answer", "comment", "choice")
-# With two responses, to point at one is to tell the answer.
+# With only two responses, pointing at either one gives the answer away.
 _POINTERS = (
     *(f"{place} {noun}" for place in ("first", "second") for noun in _NOUNS),
     *option_references(("response", "reply", "comment"), "AB"),
@@ -38,7 +38,7 @@ _POINTERS = (
 
 
 class AlignXRow(Row):
-    """One post with two responses, and what is known of the user."""
+    """One post with two responses, and what is known about the user."""
 
     raw_prompt: NotBlank = Field(validation_alias=AliasChoices("raw_prompt", "prompt"))
     chosen: NotBlank
@@ -51,7 +51,7 @@ class AlignXRow(Row):
     ugc: list[dict[str, str]] = Field(default=[], validation_alias=AliasChoices("ugc", "User-Generated Content"))
     n_icl: int | None = Field(default=None, ge=0)
     n_ugc: int | None = Field(default=None, ge=0)
-    source: Label = ""  # "P-Soups_student_phd:12", file and record
+    source: Label = ""  # file and record, as in "P-Soups_student_phd:12"
 
     @field_validator("demographic", "profile", mode="before")
     @classmethod
@@ -70,7 +70,7 @@ class AlignXRow(Row):
 
 
 def _complete(value: Any, needed: tuple[str, ...]) -> list[dict[str, str]]:
-    """The entries that have every needed text: in the source some are a character that prints nothing."""
+    """The entries that have every needed text. In some source files a text is a single invisible character."""
     entries = parse_literal(value)
     if not isinstance(entries, list | tuple):
         raise ValueError(f"expected a list, got {type(entries).__name__}")
@@ -83,18 +83,18 @@ def _complete(value: Any, needed: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 class AlignX(LetterTask[AlignXRow]):
-    """Somebody who likes short and blunt words: this response or that one?"""
+    """Which of two responses would somebody with a taste for blunt words prefer?"""
 
     name = "alignx"
     row_type = AlignXRow
     headline = Metric("accuracy", source="model card (AlignX)")
     cuts = (("ugc", "start"), ("icl_pairs", "start"), ("demographic", "start"), ("profile", "start"))
-    critic = load_prompt("alignx/critique", 2)
-    shown: ClassVar[int] = 2  # earlier choices and comments that the policy sees, where the row does not say
+    critic = load_prompt("alignx/critique", 3)
+    shown: ClassVar[int] = 2  # earlier choices, and comments, that the policy sees if the row does not say how many
 
     def render(self, row: AlignXRow, feedback_block: str) -> str:
         parts = {
-            "The user in words": row.demographic.strip(),
+            "About the user": row.demographic.strip(),
             "What the user prefers": row.profile.strip(),
             "What the user chose before": "\n\n".join(_pair(pair) for pair in self.pairs(row)),
             "What the user wrote before": "\n\n".join(_comment(comment) for comment in self.comments(row)),
@@ -111,7 +111,7 @@ class AlignX(LetterTask[AlignXRow]):
         return row.icl_pairs[: self.shown if row.n_icl is None else row.n_icl]
 
     def comments(self, row: AlignXRow) -> Sequence[Mapping[str, str]]:
-        """The user's own comments that the policy sees."""
+        """The earlier comments of the user that the policy sees."""
         return row.ugc[: self.shown if row.n_ugc is None else row.n_ugc]
 
     def options(self, row: AlignXRow) -> Mapping[str, str]:
@@ -127,7 +127,7 @@ class AlignX(LetterTask[AlignXRow]):
             "choices": self.pairs(row),
             "comments": self.comments(row),
         }
-        by = ", ".join(what for what, there in known.items() if there)
+        by = ", ".join(what for what, value in known.items() if value)
         return drop_empty_groups({"source": row.source.rpartition(":")[0], "user known by": by})
 
     def secrets(self, row: AlignXRow) -> Sequence[str]:
@@ -145,31 +145,31 @@ def _comment(comment: Mapping[str, str]) -> str:
 
 
 class AlignXDemo(AlignX):
-    """The user is known by a self-description."""
+    """Rows with a self-description of the user."""
 
     name = "alignx_demo"
 
 
 class AlignXPair(AlignX):
-    """The user is known by earlier choices."""
+    """Rows with earlier choices of the user."""
 
     name = "alignx_pair"
 
 
 class AlignXUGC(AlignX):
-    """The user is known by own comments."""
+    """Rows with earlier comments by the user."""
 
     name = "alignx_ugc"
 
 
 class AlignXArbitrary(AlignX):
-    """The user is known by any of these, mixed."""
+    """Rows with any mix of these."""
 
     name = "alignx_arbitrary"
 
 
 class AlignXHistory16(AlignX):
-    """The user is known by a history of sixteen entries."""
+    """Rows with a history of sixteen entries."""
 
     name = "alignx_history16"
     shown = 16

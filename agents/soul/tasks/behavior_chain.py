@@ -1,7 +1,7 @@
 """BehaviorChain: what a character does next, one link of a chain of behaviours (Li et al., 2025).
 
-One turn, a letter in `<answer>` outside of the thinking, exact match. Row schema: original code base, section 4.12: one
-link a row, as a JSON object in `raw`, or its fields flat.
+One turn: a letter in `<answer>` after the thinking, exact match. A row is one link of a chain, either as a JSON object
+in the field `raw` or as separate fields.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from soul.rows.parsing import gold_letter, option_texts, options_by_letter, pars
 from soul.task import Metric, NotBlank, Row
 
 RULES = """\
-You get to know a person by a profile, by what happened so far, and by what the person did in the scenes before this \
-one. Then comes the next scene. Say what this person does in it: what follows from the person's character, from \
-earlier behaviour and from the scene, not what most people would do."""
+You learn about a person: their profile, what has happened so far, and what they did in earlier scenes. Then comes the \
+next scene. Say what this person does in it. Decide by the person's character, their earlier behaviour and the scene, \
+not by what most people would do."""
 
 FORM = (
-    "Think step by step about what moves this person here, then give the letter of the behaviour in this form: "
+    "Think step by step about what drives this person here, then give the letter of the behaviour in this format: "
     "<answer>LETTER</answer>"
 )
 
@@ -38,7 +38,7 @@ class BehaviorChainRow(Row):
     current_context: NotBlank
     options: list[str] = Field(validation_alias=AliasChoices("options_dict", "options"))
     right_option_letter: NotBlank
-    earlier_scenes: int | None = None  # how many; None where they come in one text
+    earlier_scenes: int | None = None  # how many; None if they come as one text
 
     @model_validator(mode="before")
     @classmethod
@@ -49,10 +49,10 @@ class BehaviorChainRow(Row):
         if not isinstance(raw, Mapping):
             raise ValueError(f"raw: expected an object, got {type(raw).__name__}")
         outer = {key: value for key, value in record.items() if value is not None}
-        found = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
-        found.setdefault("earlier_scenes", _count(found.get("prior_chain_text") or found.get("prior_chain")))
-        # Of a field's two names one may be there and blank.
-        return {key: value for key, value in found.items() if not (isinstance(value, str) and not value.strip())}
+        merged = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
+        merged.setdefault("earlier_scenes", _count(merged.get("prior_chain_text") or merged.get("prior_chain")))
+        # Drop blanks: one name of a field may be present but blank while its other name has the text.
+        return {key: value for key, value in merged.items() if not (isinstance(value, str) and not value.strip())}
 
     @field_validator("profile", mode="before")
     @classmethod
@@ -76,7 +76,7 @@ class BehaviorChainRow(Row):
 
 
 def _count(chain: Any) -> int | None:
-    """How many scenes a chain has; None of a text, which does not tell where one ends."""
+    """How many scenes a chain has; None for plain text, in which the scenes cannot be told apart."""
     if isinstance(chain, str) and chain.lstrip()[:1] == "[":
         with suppress(ValueError):
             chain = parse_literal(chain)
@@ -87,9 +87,9 @@ def _count(chain: Any) -> int | None:
 
 
 def _each(value: Any, write: Callable[[Any], str]) -> list[str]:
-    """The entries of a list in words; a text is one entry."""
+    """The entries of a list as prose; a plain text is one entry."""
     if isinstance(value, str) and value.lstrip()[:1] == "[":
-        with suppress(ValueError):  # a text that starts with a bracket stays one
+        with suppress(ValueError):  # a text that only starts with a bracket stays a text
             value = parse_literal(value)
     entries = value if isinstance(value, list | tuple) else [value]
     return [text for text in (write(entry) for entry in entries) if text]
@@ -110,13 +110,13 @@ def _link(entry: Any) -> str:
 
 
 class BehaviorChain(LetterTask[BehaviorChainRow]):
-    """He stands before the burning house: what does he do now?"""
+    """What does this man do when he comes home to a burning house?"""
 
     name = "behavior_chain"
     row_type = BehaviorChainRow
     headline = Metric("accuracy", source="model card (BehaviorChain)")
     cuts = (("history", "end"), ("prior_chain", "end"), ("profile", "start"))
-    critic = load_prompt("behavior_chain/critique", 2)
+    critic = load_prompt("behavior_chain/critique", 3)
 
     def render(self, row: BehaviorChainRow, feedback_block: str) -> str:
         chain = "\n\n".join(f"{number}. {link}" for number, link in enumerate(row.prior_chain, start=1))

@@ -1,13 +1,13 @@
-"""CoSER: characters of a book act a scene of it (Wang et al., 2026, given-circumstance acting).
+"""CoSER: the characters of a book act one of its scenes (Wang et al., 2026, given-circumstance acting).
 
-The policy plays every character, one seat each. After each turn an environment model says who speaks next, and tells
-what happens around the characters. No scene ends before the characters have had six turns between them. A judge
-compares the scene with the book's own and lists flaws with severities from 1 to 5 in four dimensions, one call each.
-Protocol and score: paper, appendix C.7; row schema: original code base, section 4.2.
+The policy plays every character, one seat each. After each turn an environment model decides who speaks next, and it
+narrates what happens around the characters. No scene ends before the characters have had six turns in total. A judge
+compares the scene with the one in the book and lists flaws with severities from 1 to 5 in four dimensions, one call
+each (protocol and score: paper, appendix C.7).
 
 `CoSER(merged_dimensions=True)` (in a run: `tasks.coser.merged_dimensions=true`) asks about all four dimensions in one
-call. It costs a quarter and agrees less well with people, so it is for cheap training runs; its scores cannot be
-compared with published ones.
+call. It costs a quarter and agrees less well with people. Use it for cheap training runs; its scores cannot be compared
+with published ones.
 
 Two metrics need no judge. Both equal the values of CoSER's public code, which keeps the speakers' names in the
 reference but not in the simulation: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the
@@ -48,58 +48,58 @@ from soul.tasks.coser_stage import (
     stand_in,
 )
 
-MAX_ROUNDS = 20  # turns of anybody, the narrator's included
+MAX_ROUNDS = 20  # turns of a scene, including the narrator's
 # Turns of characters before a scene may end: the paper's scenes have 6 to 20 of them. Its "minimum of 5 rounds" is
-# `i_round >= 5` in CoSER's public code, counted from 0, so it means six turns too (there the narrator's count as well).
+# `i_round >= 5` in CoSER's public code, counted from 0, so that means six turns too (but includes the narrator's).
 MIN_TURNS = 6
-MIN_WORDS = 10  # a cast that says less in a whole scene says nothing
-QUOTE_WORDS = 5  # so many words of the book's conversation in a row are a quotation of it
+MIN_WORDS = 10  # a cast that says less in a whole scene counts as silent
+QUOTE_WORDS = 5  # this many words in a row of the book's conversation count as a quotation
 
 HOW_TO_ACT = """\
-## How you act
-Give {name}'s next turn and nothing else. It begins with what {name} thinks, in square brackets, which nobody hears. \
-Then comes what {name} says; what {name} visibly does stands in round brackets. For example:
+## How to act
+Write {name}'s next turn and nothing else. Begin with what {name} thinks, in square brackets; nobody hears it. Then \
+write what {name} says. Put what {name} visibly does in round brackets. For example:
 [He must not see that it hurts me.] It is nothing, sir. (turns to the window)
-Write English, and 60 words at most. Put no name in front, and never speak or act for anybody else. Answer to what was \
-said last, say nothing twice, and let the scene move on."""
+Write in English, 60 words at most. Do not put a name in front, and never speak or act for anyone else. Respond to \
+what was said last, do not repeat anything, and keep the scene moving."""
 
 REHEARSAL = """\
 ## The last rehearsal
 The scene was rehearsed before. A critic wrote to the whole cast:
 {feedback}
-Act the scene anew with this in mind: take what concerns {name}, and leave the other parts to the others. Nobody on \
-stage knows of critic or rehearsal."""
+Act the scene again with this in mind. Take what concerns {name}, and leave the rest to the others. Nobody in the \
+scene knows about the critic or the rehearsal."""
 
 _CLAUSE_ENDS = re.compile(r"[.!?;:()\"\u201c\u201d\u2026\u2014]+")
 
 
 class NextSpeaker(BaseModel):
-    """What the next-speaker predictor is asked for."""
+    """The next-speaker predictor's answer."""
 
     reasoning: str
     next_speaker: str = Field(min_length=1)
 
 
 class CoSER(Task[CoSERRow]):
-    """Mr Bennet has called Elizabeth into his study; act it.
+    """Act the scene in which Mr Bennet calls Elizabeth into his study.
 
     Args:
         merged_dimensions: ask the judge about all four dimensions in one call instead of four.
     """
 
     name = "coser"
-    version = 2
+    version = 3  # 3: reworded prompts, of the narrator too
     row_type = CoSERRow
     episode_type = Scene
     headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
     strata = Strata("books")
-    # The paper counts 14.2 turns of characters a scene: a next speaker after each, and a few turns of the narrator.
+    # The paper reports 14.2 turns of characters per scene: one choice of speaker after each, and a few narrator turns.
     calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}  # type: ignore[misc]  # of an instance
     cheaper = {"merged_dimensions=true": {"judge": 1.0, "environment": 18.0}}
     cuts = (("shown_profiles", "start"),)
     policy_turns = 14.2
-    predictor = load_prompt("coser/next_speaker")
-    narrator = load_prompt("coser/environment")
+    predictor = load_prompt("coser/next_speaker", 2)
+    narrator = load_prompt("coser/environment", 2)
 
     def __init__(self, *, merged_dimensions: bool = False) -> None:
         if not isinstance(merged_dimensions, bool):
@@ -115,12 +115,12 @@ class CoSER(Task[CoSERRow]):
 
     def check(self, row: CoSERRow) -> None:
         if not row.cast:
-            raise ValueError("speaking_characters_w_env: nobody but the Environment speaks")
+            raise ValueError("speaking_characters_w_env: only the Environment speaks")
         names = [same_name(name) for name in (*row.cast, ENVIRONMENT, END)]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise ValueError(f"speaking_characters_w_env: {twice[0]!r} stands for two speakers")
+            raise ValueError(f"speaking_characters_w_env: {twice[0]!r} names two speakers")
         if not row.reference:
-            raise ValueError("dialogues: nobody says a word")
+            raise ValueError("dialogues: nobody says anything")
 
     def groups(self, row: CoSERRow) -> Mapping[str, str]:
         return drop_empty_groups({"books": row.tag})
@@ -134,7 +134,7 @@ class CoSER(Task[CoSERRow]):
         ]
 
     def held_out_keys(self, row: CoSERRow) -> Sequence[GroupKey]:
-        # Other plots of an in-distribution book are training data. An out-of-distribution book is held out as a whole.
+        # Other plots of an in-distribution book are training data. An out-of-distribution book is held out entirely.
         return [key for key in self.group_keys(row) if key.kind != BOOK or row.tag.casefold() == "ood"]
 
     def prompt(self, row: CoSERRow, feedback: str | None = None) -> list[Message]:
@@ -145,34 +145,33 @@ class CoSER(Task[CoSERRow]):
         return "\n".join(str(line) for line in row.reference)
 
     def secrets(self, row: CoSERRow) -> Sequence[str]:
-        found: dict[str, None] = {}
+        quotations: dict[str, None] = {}  # a set that keeps its order
         for clause in (words.split() for line in row.reference for words in _CLAUSE_ENDS.split(line.text)):
             if len(clause) >= QUOTE_WORDS:
-                found[" ".join(clause)] = None
+                quotations[" ".join(clause)] = None
             for run in runs(clause, QUOTE_WORDS):  # half a clause is a quotation too
-                found[" ".join(run)] = None
-        return tuple(found)
+                quotations[" ".join(run)] = None
+        return tuple(quotations)
 
     def _instructions(self, row: CoSERRow, name: str, feedback: str | None) -> Message:
-        """What a character knows. The plot's summary is not among it: it tells how the scene ends."""
+        """What a character knows. The plot summary is left out, because it reveals how the scene ends."""
         others = [(other, row.portrait(other, shown=True)) for other in row.cast if other != name]
-        company = "\n\n".join(f"### {other}\n{text or '(You know no more than the name.)'}" for other, text in others)
+        company = "\n\n".join(f"### {other}\n{text or '(You know only the name.)'}" for other, text in others)
         sections = [
-            f'You are an actor, and your part is {name} in a scene from "{row.book}". Think, feel and speak as {name} '
-            f"does, with what {name} can know at this moment; never as an assistant, a narrator or an author.",
-            _section(f"{name}, your part", row.portrait(name, shown=True)),
+            f'You are an actor, and you play {name} in a scene from "{row.book}". Think, feel and speak as {name} '
+            f"does, using only what {name} can know at this moment; never as an assistant, a narrator or an author.",
+            _section(f"Your character: {name}", row.portrait(name, shown=True)),
             _section("The scene", row.scenario),
-            _section("Who else is there", company),
-            _section(f"What moves {name} now, known to nobody else", row.motivation(name)),
+            _section("The other characters", company),
+            _section(f"What drives {name} now (nobody else knows this)", row.motivation(name)),
             HOW_TO_ACT.format(name=name),
             REHEARSAL.format(name=name, feedback=feedback) if feedback is not None else "",
         ]
         return {"role": "system", "content": "\n\n".join(section for section in sections if section)}
 
     def _narration(self, row: CoSERRow) -> Message:
-        played = ", ".join(row.cast)
-        text = f"{self.narrator}\n\n{_section('The scene', row.scenario)}\n\n{_section('Played by others', played)}"
-        return {"role": "system", "content": text}
+        cast = _section("Characters that others play", ", ".join(row.cast))
+        return {"role": "system", "content": f"{self.narrator}\n\n{_section('The scene', row.scenario)}\n\n{cast}"}
 
     async def play(self, row: CoSERRow, players: Players, feedback: str | None) -> Scene:
         parts: dict[str, Part] = {}
@@ -201,7 +200,7 @@ class CoSER(Task[CoSERRow]):
     async def _next_speaker(
         self, row: CoSERRow, lines: Sequence[SpokenLine], others: list[str], environment: Judge
     ) -> str:
-        """Who speaks after these lines, or `END`. Nobody speaks twice in a row."""
+        """The speaker after these lines, or `END`. Nobody speaks twice in a row."""
         candidates = [*others, END] if character_turns(lines) >= MIN_TURNS else others
         data = {
             "scenario": row.scenario,
@@ -218,7 +217,7 @@ class CoSER(Task[CoSERRow]):
 
     async def judge(self, row: CoSERRow, episode: Episode, judge: Judge) -> Verdict:
         if not isinstance(episode, Scene):
-            raise TypeError(f"a CoSER episode is a Scene, as its play makes it, not a {type(episode).__name__}")
+            raise TypeError(f"CoSER judges a Scene, as its `play` returns it, not a {type(episode).__name__}")
         require_content([line.text for line in episode.lines if line.speaker != ENVIRONMENT], MIN_WORDS)
         reference = [str(line) for line in row.reference]
         context = {
@@ -230,14 +229,14 @@ class CoSER(Task[CoSERRow]):
             "simulation": [str(line) for line in episode.lines],
         }
         ask = merged_review if self.merged_dimensions else review
-        found = await ask(judge, context, row.majors)
-        scores = found.scores(episode.turns)
-        # Joined as in the public code: only the reference has the speakers' names.
+        scene_review = await ask(judge, context, row.majors)
+        scores = scene_review.scores(episode.turns)
+        # As in CoSER's public code, only the reference has the speakers' names.
         simulated, book = "\n\n".join(line.text for line in episode.lines), "\n\n".join(reference)
         overlap = {"bleu": bleu(simulated, book), "rouge_l": rouge_l(simulated, book)}
         reward = statistics.fmean(scores.values())
         metrics = {self.headline.name: reward, **scores, **overlap, "turns": float(episode.turns)}
-        return Verdict(reward, metrics, found.critique)
+        return Verdict(reward, metrics, scene_review.critique)
 
     async def feedback(self, row: CoSERRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique

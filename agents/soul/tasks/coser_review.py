@@ -1,4 +1,4 @@
-"""What the judge is asked about a CoSER scene, and the points that its flaws cost (paper, appendix C.7).
+"""The judge's review of a CoSER scene, and the points that flaws cost (paper, appendix C.7).
 
 There are four dimensions, each with its own criteria and its own call, as in CoSER's public code. A single call for all
 four costs a quarter and agrees less well with people (paper, C.7, "Human validation").
@@ -18,7 +18,7 @@ from soul.prompts import Prompt, load_prompt
 
 DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")
 CRITICS: Mapping[str, Prompt] = {name: load_prompt(f"coser/{name}") for name in DIMENSIONS}
-MERGED_CRITIC = load_prompt("coser/judge")
+MERGED_CRITIC = load_prompt("coser/judge", 2)
 MAJORS_ONLY = "character_fidelity"  # the dimension in which only the major characters are judged
 
 
@@ -30,7 +30,7 @@ class Flaw(BaseModel):
 
 
 class DimensionReview(BaseModel):
-    """What the judge is asked for in one dimension."""
+    """The judge's answer for one dimension."""
 
     flaws: list[Flaw]
     critique: str
@@ -43,7 +43,7 @@ class DimensionReview(BaseModel):
 
 
 class MergedReview(BaseModel):
-    """What the judge is asked for if one call covers all four dimensions."""
+    """The judge's answer if one call covers all four dimensions."""
 
     storyline_consistency: list[Flaw]
     anthropomorphism: list[Flaw]
@@ -54,13 +54,13 @@ class MergedReview(BaseModel):
 
 @dataclass(frozen=True)
 class Review:
-    """The flaws of a scene by dimension, in the order of `DIMENSIONS`, and advice for the cast if there is any."""
+    """The flaws of a scene by dimension, in the order of `DIMENSIONS`, and advice for the cast, if any."""
 
     flaws: Mapping[str, Sequence[Flaw]]
     critique: str | None
 
     def scores(self, turns: int) -> dict[str, float]:
-        """The score of each dimension in [0, 1]; `turns`: how many turns the characters had."""
+        """The score of each dimension in [0, 1]; `turns` is the number of turns that the characters had."""
         return {name: dimension_score((flaw.severity for flaw in flaws), turns) for name, flaws in self.flaws.items()}
 
 
@@ -68,23 +68,23 @@ def dimension_score(severities: Iterable[int], turns: int) -> float:
     """The score of one dimension in [0, 1]: clip(100 - 5 * (sum of severities - 0.3 * turns), 0, 100) / 100.
 
     Args:
-        turns: how many turns the characters had. A longer scene may have more slips.
+        turns: the number of turns that the characters had. A longer scene is allowed more slips.
     """
     points = 100 - 5 * sum(severities) + 1.5 * turns
     return min(max(points, 0.0), 100.0) / 100
 
 
 async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
-    """Ask about each dimension in a call of its own, all at the same time.
+    """Ask about each dimension in its own call, all concurrently.
 
     Args:
-        context: what every call gets: book, plot summary, scenario, characters, reference and simulation.
+        context: the data of every call: book, plot summary, scenario, characters, reference and simulation.
         majors: the characters whose fidelity is judged; only the call about fidelity names them.
 
     Raises:
         JudgeFailure: one of the calls gave no review.
     """
-    asked = [
+    calls = [
         judge.ask(
             DimensionReview,
             CRITICS[name],
@@ -92,7 +92,7 @@ async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]
         )
         for name in DIMENSIONS
     ]
-    reviews = dict(zip(DIMENSIONS, await all_answers(*asked), strict=True))
+    reviews = dict(zip(DIMENSIONS, await all_answers(*calls), strict=True))
     advice = [
         f"{name.replace('_', ' ').capitalize()}: {one.critique.strip()}"
         for name, one in reviews.items()
@@ -102,10 +102,10 @@ async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]
 
 
 async def merged_review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
-    """Ask about the four dimensions in one call.
+    """Ask about all four dimensions in one call.
 
     Raises:
-        JudgeFailure: it gave no review.
+        JudgeFailure: the call gave no review.
     """
     answer = await judge.ask(MergedReview, MERGED_CRITIC, {**context, "major_characters": list(majors)})
     return Review({name: getattr(answer, name) for name in DIMENSIONS}, answer.critique)

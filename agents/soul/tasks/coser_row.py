@@ -1,6 +1,6 @@
 """The rows of CoSER: one scene of a book, its characters, and the book's own conversation as the reference.
 
-Row schema: original code base, section 4.2. The nested record of the source (`circumstance`) becomes flat fields.
+CoSER's public files nest a scene in the object `circumstance`; here its fields are flat.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _OBJECTS = frozenset({"plot", "plot_characters", "key_characters", "character_pr
 _NAMES = frozenset({"speaking_characters_w_env", "major_characters"})
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?])(?=\s)|(?=\n)")
 
-# Profiles in sentences, each with its character's name; the characters take turns.
+# The profiles as (character, sentence) pairs, in which the characters take turns.
 Sentences = tuple[tuple[str, str], ...]
 
 
 class _Inner(BaseModel):
-    """A part of a record; as in the record itself, an absent key and a null are the same thing."""
+    """A part of a record. As in the record itself, an absent key and a null are the same."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -46,7 +46,7 @@ class Described(_Inner):
 
 
 class Motivated(_Inner):
-    """A character of the scene, and what it wants."""
+    """A character of the scene, and what they want."""
 
     name: NotBlank = Field(validation_alias=AliasChoices("name", "character"))
     motivation: str = Field(default="", validation_alias=AliasChoices("motivation", "thought"))
@@ -72,10 +72,10 @@ class CoSERRow(Row):
     key_characters: tuple[Motivated, ...] = ()
     character_profiles: dict[str, str] = {}
     dialogues: Annotated[tuple[Utterance, ...], Field(min_length=1)]  # the reference
-    speaking_characters_w_env: tuple[NotBlank, ...] = ()  # absent in training data: who speaks most comes first
-    major_characters: tuple[str, ...] = ()  # absent in training data: who has a profile
-    tag: Label = ""  # of the test set: "id" where the book is one of the training data, else "ood"
-    # What the prompts show of the profiles: this may be cut, and the judge's `character_profiles` stay whole.
+    speaking_characters_w_env: tuple[NotBlank, ...] = ()  # absent in training data: then by number of lines
+    major_characters: tuple[str, ...] = ()  # absent in training data: then those with a profile
+    tag: Label = ""  # in the test set: "id" if the book is in the training data, else "ood"
+    # The profiles as the prompts show them: these may be cut, while the judge sees the whole `character_profiles`.
     shown_profiles: Sentences = ()
 
     @model_validator(mode="before")
@@ -88,8 +88,8 @@ class CoSERRow(Row):
         fields = {key: _parsed(key, value) for key, value in fields.items()}
         plot = fields.pop("plot", None)
         if isinstance(plot, Mapping):
-            named_so = {"plot_summary": plot.get("summary"), "plot_characters": plot.get("key_characters")}
-            fields = {**_without_nulls(named_so), **fields}
+            renamed = {"plot_summary": plot.get("summary"), "plot_characters": plot.get("key_characters")}
+            fields = {**_without_nulls(renamed), **fields}
         if isinstance(fields.get("character_profiles"), Mapping):
             profiles = fields["character_profiles"] = _without_nulls(fields["character_profiles"])
             sentences = _dealt({str(name): text for name, text in profiles.items() if isinstance(text, str)})
@@ -98,7 +98,7 @@ class CoSERRow(Row):
 
     @property
     def speakers(self) -> tuple[str, ...]:
-        """Who speaks, in the order of the source; the first one opens the scene."""
+        """The speakers, in the order of the source; the first one opens the scene."""
         counts = Counter(line.character for line in self.dialogues)
         by_lines = sorted(counts, key=lambda name: -counts[name])
         names = self.speaking_characters_w_env or by_lines
@@ -117,18 +117,18 @@ class CoSERRow(Row):
 
     @property
     def reference(self) -> tuple[SpokenLine, ...]:
-        """The book's own conversation without the thoughts."""
+        """The book's own conversation, without thoughts."""
         lines = (
             SpokenLine(line.character, " ".join(without_thoughts(line.message).split())) for line in self.dialogues
         )
         return tuple(line for line in lines if line.text)
 
     def motivation(self, name: str) -> str:
-        """What the character wants; "" where the source does not say."""
+        """What the character wants; "" if the source does not say."""
         return next((one.motivation.strip() for one in self.key_characters if one.name == name), "")
 
     def portrait(self, name: str, shown: bool = False) -> str:
-        """Who the character is: description and profile; `shown`: the profile as far as prompts show it."""
+        """The character's description and profile; with `shown`, the profile as the prompts show it."""
         profile = whole = self.character_profiles.get(name, "").strip()
         if shown:
             profile = "".join(text for who, text in self.shown_profiles if who == name).strip()
@@ -142,14 +142,14 @@ def _without_nulls(value: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _circumstance(value: Any) -> dict[Any, Any]:
-    found = _json("circumstance", value)
-    if not isinstance(found, Mapping):
+    scene = _json("circumstance", value)
+    if not isinstance(scene, Mapping):
         raise ValueError("circumstance is not a JSON object")
-    return _without_nulls(found)
+    return _without_nulls(scene)
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """A field's value, read where it arrives as JSON."""
+    """A field's value, parsed if it is JSON text."""
     if name in _NAMES:
         return as_list(value)
     return _json(name, value) if name in _OBJECTS else value
@@ -163,6 +163,6 @@ def _json(name: str, value: Any) -> Any:
 
 
 def _dealt(profiles: Mapping[str, str]) -> Sentences:
-    """The profiles' sentences: the first of everybody, then the second of everybody. A cut takes from the longest."""
+    """The profiles' sentences: everybody's first, then everybody's second, so that a cut shortens the longest ones."""
     rows = [[(name, text) for text in _SENTENCE_ENDS.split(profile) if text] for name, profile in profiles.items()]
     return tuple(sentence for turn in zip_longest(*rows) for sentence in turn if sentence is not None)

@@ -1,7 +1,7 @@
-"""The stage of a CoSER scene: what the others get of a turn, what each participant knows, who may speak next.
+"""The stage of a CoSER scene: what others hear of a turn, what each participant knows, and who may speak next.
 
-A turn is `[thought] speech (action)`. Thoughts are private: nobody hears them, neither the other characters nor
-narrator, next-speaker predictor and judge.
+A turn is `[thought] speech (action)`. Thoughts are private: the other characters, the narrator, the next-speaker
+predictor and the judge do not see them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ END = "<END CHAT>"
 SILENCE = "(says nothing)"
 NO_CHANGE = "(Nothing changes.)"
 OPENING = "(The scene opens, and the first turn is yours.)"
-# Turns are asked for with 60 words at most. What goes far beyond is not carried into the prompts of everybody else.
+# The instructions ask for 60 words at most. A turn far beyond that must not fill everybody else's prompts.
 HEARD_WORDS = 200
 
 _BRACKETS = re.compile(r"([\[\]])")
@@ -29,7 +29,7 @@ _BRACKETS = re.compile(r"([\[\]])")
 
 @dataclass(frozen=True)
 class SpokenLine:
-    """One turn as the others got it; `text` is "" where nothing was said or done."""
+    """One turn as the others hear it; `text` is "" if nothing was said or done."""
 
     speaker: str
     text: str
@@ -40,7 +40,7 @@ class SpokenLine:
 
 @dataclass(frozen=True)
 class Scene(Episode):
-    """An episode of CoSER: `seats` hold what each character's seat saw, `lines` what was heard on stage."""
+    """An episode of CoSER: `seats` has what each character's seat saw, `lines` what was heard on stage."""
 
     lines: tuple[SpokenLine, ...] = ()
 
@@ -53,29 +53,29 @@ class Scene(Episode):
 
     @property
     def answer(self) -> str:
-        """The last turn of a character; "" where only the narrator spoke."""
+        """The last turn of a character; "" if only the narrator spoke."""
         speaker = next((line.speaker for line in reversed(self.lines) if line.speaker != ENVIRONMENT), None)
-        said = self.seats[speaker] if speaker is not None else ()
-        return next((message["content"] for message in reversed(said) if message["role"] == "assistant"), "")
+        messages = self.seats[speaker] if speaker is not None else ()
+        return next((message["content"] for message in reversed(messages) if message["role"] == "assistant"), "")
 
     @property
     def turns(self) -> int:
-        """How many turns the characters had; the narrator's do not count."""
+        """The number of turns that the characters had, without the narrator's."""
         return character_turns(self.lines)
 
 
 def character_turns(lines: Sequence[SpokenLine]) -> int:
-    """How many of the lines are turns of characters; the narrator's are not."""
+    """The number of lines that are turns of characters and not of the narrator."""
     return sum(line.speaker != ENVIRONMENT for line in lines)
 
 
 def without_thoughts(text: str) -> str:
     """The text outside of square brackets.
 
-    In doubt it is a thought, as a private note must not get out: an unclosed bracket takes the rest with it, a lone
-    closing one what stands before it.
+    Unbalanced brackets are read as thoughts, because a private note must not get out: an unclosed bracket removes the
+    rest of the text, a lone closing bracket removes what precedes it.
     """
-    said: list[str] = []
+    spoken: list[str] = []
     depth = 0
     for piece in _BRACKETS.split(text):
         if piece == "[":
@@ -83,16 +83,16 @@ def without_thoughts(text: str) -> str:
         elif piece == "]" and depth:
             depth -= 1
         elif piece == "]":
-            said.pop()
+            spoken.pop()
         elif not depth:
-            said.append(piece)
-    return "".join(said)
+            spoken.append(piece)
+    return "".join(spoken)
 
 
 def audible(turn: str, speaker: str, others: Sequence[str]) -> str:
     """What the others hear and see of a turn: no thinking, no thoughts, no name in front, no control tokens.
 
-    It ends where the speaker goes on to speak for somebody else, and after `HEARD_WORDS` words. "" is silence.
+    The text is cut where the speaker starts to speak for somebody else, and after `HEARD_WORDS` words. "" is silence.
     """
     text = neutral(without_thoughts(without_thinking(turn)))
     text = _label((speaker,)).sub("", text)
@@ -103,19 +103,19 @@ def audible(turn: str, speaker: str, others: Sequence[str]) -> str:
 
 
 def _label(names: Sequence[str]) -> re.Pattern[str]:
-    """A line's beginning that names its speaker: "Jo March:", also in Markdown's bold face."""
+    """Matches the name of a speaker at the start of a line: "Jo March:", also in Markdown's bold face."""
     either = "|".join(re.escape(name) for name in names)
     return re.compile(rf"^[ \t>*_#]*(?:{either})[ \t*_]*:[ \t*_]*", re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass
 class Part:
-    """What one participant knows of the scene: instructions, then in turn what it heard and what it said.
+    """What one participant knows of the scene: instructions, then alternately what they heard and what they said.
 
     Attributes:
         messages: the conversation as the participant sees it.
-        base: the same with the instructions that hold no feedback.
-        heard: how many lines of the scene it has taken in.
+        base: the same conversation with instructions that contain no feedback.
+        heard: the number of lines of the scene that the participant has heard.
     """
 
     name: str
@@ -124,13 +124,13 @@ class Part:
     heard: int = 0
 
     def listen(self, lines: Sequence[SpokenLine]) -> None:
-        """Take in what was said since the last time, as one message."""
+        """Add the lines since the last call, as one message."""
         news = [str(line) for line in lines[self.heard :] if line.speaker != self.name]
         self.heard = len(lines)
         self._add("user", "\n\n".join(news) or OPENING)
 
     def speak(self, turn: str) -> None:
-        """Keep the own turn, as it was sampled."""
+        """Add the participant's own turn, as it was sampled."""
         self._add("assistant", turn)
 
     def _add(self, role: str, content: str) -> None:
@@ -139,15 +139,15 @@ class Part:
 
 
 def same_name(name: str) -> str:
-    """The form in which names are compared: case, blanks, quotes and Markdown do not count."""
+    """The form in which names are compared: case, spaces, quotes and Markdown do not matter."""
     return " ".join(name.split()).strip("\"'`*_<>.: ").casefold()
 
 
 def named(answer: str, candidates: Sequence[str]) -> str | None:
-    """The candidate that an answer names; None where it names none of them, and nothing else counts."""
+    """The candidate that an answer names; None unless the answer is exactly one candidate's name."""
     return next((name for name in candidates if same_name(name) == same_name(answer)), None)
 
 
 def stand_in(candidates: Sequence[str], index: int, round_: int) -> str:
-    """Who speaks where the predictor named nobody who may: by chance, the same whenever the row is played again."""
+    """A random speaker if the predictor named no valid candidate; the same every time the row is played."""
     return random.Random(f"coser:{index}:{round_}").choice(list(candidates))

@@ -1,13 +1,13 @@
 """FanToM: who knows what in a conversation that people join and leave (Kim et al., 2023).
 
-One turn, an answer in `<answer>`, scored by rule as the benchmark's own code scores it:
+One turn: an answer in `<answer>`, scored by rule in the same way as in the benchmark's own code:
 
-    choice   a belief, first or second order: the letter of the right one
-    list     who can answer a question, or has a piece of information: all the right names and no other
+    choice   a first- or second-order belief: the letter of the right one
+    list     who can answer a question, or has a piece of information: all the right names and no others
     yes/no   the same for one person
-    fact     token F1; the official evaluation reports these questions apart, and the builder makes no rows of them
+    fact     token F1; the official evaluation reports these questions separately, and the builder makes no rows of them
 
-Row schema: original code base, section 4.6. `extra_info` holds what a list or yes/no question is about.
+The field `extra_info` holds what a list or yes/no question is about.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 Kind = Literal["choice", "list", "binary", "fact"]
 
 RULES = """\
-Read the conversation and answer the question at its end. People join and leave while it goes on. Whoever is away \
-hears nothing of what is said meanwhile, unless somebody repeats it later in their presence."""
+Read the conversation and answer the question after it. People join and leave during the conversation. Someone who is \
+away does not hear what is said in the meantime, unless somebody repeats it later in their presence."""
 
 FORMS: dict[Kind, str] = {
-    "choice": "Think step by step, then give the letter alone in this form: <answer>LETTER</answer>",
-    "list": "Think step by step, then give all the names and no others in this form: <answer>NAME, NAME</answer>",
+    "choice": "Think step by step, then give only the letter in this format: <answer>LETTER</answer>",
+    "list": "Think step by step, then give all the names and no others in this format: <answer>NAME, NAME</answer>",
     "binary": "Think step by step, then answer with yes or no: <answer>yes</answer> or <answer>no</answer>",
-    "fact": "Think step by step, then give a short answer in this form: <answer>ANSWER</answer>",
+    "fact": "Think step by step, then give a short answer in this format: <answer>ANSWER</answer>",
 }
 
 
-UNLISTED_CHOICES = 4  # of a question that lists its choices itself
+UNLISTED_CHOICES = 4  # how many choices a question has if its own text lists them
 # Characters. Short lines ("Absolutely, Jaiden!") occur in several conversations; lines this long occur in one only.
 TELLING_LINE = 60
 _OFFICIAL_ID = re.compile(r"(\d+)-\d+(?:-\d+)*")  # conversation, part, set: "12-0-1"
-_ACCESS = ("accessible", "inaccessible")  # to the person asked about; a part of the types of belief questions
+_ACCESS = ("accessible", "inaccessible")  # parts of the types of belief questions
 
 
 def kind_of(question_type: str) -> Kind:
@@ -60,19 +60,19 @@ def kind_of(question_type: str) -> Kind:
     last = question_type.rsplit(":", 1)[-1]
     kinds: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary": "binary"}
     if last not in kinds:
-        raise ValueError(f"question_type: {question_type!r} is none of fact, *:multiple-choice, *:list, *:binary")
+        raise ValueError(f"question_type: {question_type!r} is not fact, *:multiple-choice, *:list or *:binary")
     return kinds[last]
 
 
 class FanToMRow(Row):
-    """One question about one conversation. `correct_answer` is an index, names, yes/no or a text, by the kind."""
+    """One question about one conversation. The kind decides what `correct_answer` is: index, names, yes/no or text."""
 
     context: NotBlank
     question: NotBlank = Field(validation_alias=AliasChoices("complete_question", "question"))
     question_type: str
     correct_answer: int | list[str] | str
     wrong_answer: list[str] | str = ""
-    answer_choices: list[str] = []  # absent where the question already lists them
+    answer_choices: list[str] = []  # absent if the question itself lists them
     tom_type: str = ""
     missed_info_accessibility: str = ""
     set_id: str = ""
@@ -91,7 +91,7 @@ class FanToMRow(Row):
     @model_validator(mode="before")
     @classmethod
     def _index(cls, record: Any) -> Any:
-        # In a file that mixes the kinds the column is text, the index of a choice too.
+        # In a file that mixes kinds the whole column is text, so the index of a choice is text too.
         if isinstance(record, dict) and str(record.get("question_type", "")).endswith(":multiple-choice"):
             gold = record.get("correct_answer")
             if isinstance(gold, str) and re.fullmatch(r"\s*[0-9]{1,2}\s*", gold):
@@ -108,7 +108,7 @@ class FanToMRow(Row):
                 if value is not None:
                     is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
                     names = as_list(value) if is_literal else [n.strip() for n in value.split(",")]
-                    # Nobody is written as "", as a list or as none; a blank is no name.
+                    # "No names" is written as "", as a list or as null; a blank is not a name.
                     record[key] = [n for n in names if str(n).strip()] if isinstance(names, list) else names
         return record
 
@@ -124,7 +124,7 @@ class FanToM(AnswerTask[FanToMRow]):
     row_type = FanToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
     strata = Strata("question")
-    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
+    critic = load_prompt("choice/critique_of_a_mind_reader", 3)
 
     def render(self, row: FanToMRow, feedback_block: str) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
@@ -138,7 +138,7 @@ class FanToM(AnswerTask[FanToMRow]):
         if row.kind == "choice" and row.answer_choices:
             return row.answer_choices[int(row.correct_answer)]  # type: ignore[arg-type]
         gold = row.correct_answer
-        if row.kind == "choice":  # the question lists the options itself; `check` has seen the index
+        if row.kind == "choice":  # the question itself lists the options; `check` has validated the index
             return f"option {chr(ord('A') + int(gold))}"  # type: ignore[arg-type]
         return ", ".join(gold) if isinstance(gold, list) else str(gold)
 
@@ -167,7 +167,7 @@ class FanToM(AnswerTask[FanToMRow]):
         elif row.kind == "list" and (not isinstance(gold, list) or not gold):
             raise ValueError(f"correct_answer: {gold!r} is not a list of names")
         elif row.kind == "fact" and not re.search(r"\w", str(gold)):
-            raise ValueError(f"correct_answer: {gold!r} holds no word")
+            raise ValueError(f"correct_answer: {gold!r} contains no word")
 
     def secrets(self, row: FanToMRow) -> Sequence[str]:
         if row.kind == "choice":
@@ -177,10 +177,10 @@ class FanToM(AnswerTask[FanToMRow]):
         return ("yes", "no") if row.kind == "binary" else (str(row.correct_answer),)
 
     def group_keys(self, row: FanToMRow) -> Sequence[GroupKey]:
-        # Excerpts of one conversation start and end at different lines, so every long line is a key of its own.
+        # Excerpts of one conversation start and end at different lines, so each long line is a key.
         official = _OFFICIAL_ID.fullmatch(row.set_id)
         lines = [line for line in row.context.split("\n") if len(line) >= TELLING_LINE] or [row.context]
-        # Questions about beliefs name people and subject; "Does Ann know this?" stands in many conversations.
+        # A belief question names people and a subject; "Does Ann know this?" occurs in many conversations.
         belief = [GroupKey.from_text("question", row.question)] if row.question_type.startswith("tom:belief") else []
         return [
             *([GroupKey("conversation", official[1])] if official else []),
@@ -192,9 +192,9 @@ class FanToM(AnswerTask[FanToMRow]):
         return self.shown_choices(row, _options(row)) if row.kind == "choice" else None
 
     def groups(self, row: FanToMRow) -> Mapping[str, str]:
-        named_so = row.question_type.split(":")
-        access = row.missed_info_accessibility or next((part for part in named_so if part in _ACCESS), "")
-        question = " ".join(part for part in named_so if part not in ("tom", *_ACCESS))
+        parts = row.question_type.split(":")
+        access = row.missed_info_accessibility or next((part for part in parts if part in _ACCESS), "")
+        question = " ".join(part for part in parts if part not in ("tom", *_ACCESS))
         return drop_empty_groups({"question": question, "access": access, "order": row.tom_type})
 
     def read(self, row: FanToMRow, text: str, strict: bool) -> str | None:
@@ -220,13 +220,13 @@ class FanToM(AnswerTask[FanToMRow]):
 
 
 def _options(row: FanToMRow) -> dict[str, str]:
-    """Letter -> text; "" where the question lists its choices itself."""
+    """Letter -> text; the texts are "" if the question itself lists its choices."""
     texts = row.answer_choices or [""] * UNLISTED_CHOICES
     return dict(zip(string.ascii_uppercase, texts, strict=False))
 
 
 def _polarity(text: str) -> bool | None:
-    """True for yes, False for no; None if the text says neither, both or "not yes". "Nobody" is not a no."""
+    """True for yes, False for no; None if the text says neither, both or "not yes". "Nobody" does not count as no."""
     yes, no = (re.search(rf"(?<!\bnot )\b{word}\b", text, re.IGNORECASE) is not None for word in ("yes", "no"))
     return yes if yes != no else None
 
@@ -238,7 +238,7 @@ def _listed_names(row: FanToMRow) -> set[str]:
 
 
 def _score(row: FanToMRow, answer: str) -> float:
-    """What an answer earns, as `FanToM.read` gives it."""
+    """The score, in [0, 1], of an answer as `FanToM.read` returns it."""
     gold = row.correct_answer
     if row.kind == "choice":
         return float(ord(answer) - ord("A") == gold)

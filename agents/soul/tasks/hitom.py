@@ -1,6 +1,6 @@
-"""HiToM: nested beliefs (orders 0 to 4) in stories with deception, public and private talk (He et al., 2024).
+"""HiToM: nested beliefs (orders 0 to 4) in stories with deception and with public and private talk (He et al., 2024).
 
-One turn, a letter in `<answer>`, exact match. Row schema: original code base, section 4.7.
+One turn: a letter in `<answer>`, exact match.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from soul.rows.quotations import Choices
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
-Read the story and answer the question at its end. These rules hold in every story. A character sees everything that \
-happens in a room while being in it, and nothing after leaving it. A character who was in the room knows who else was \
-there, who left before and who stayed longer. Characters may lie when they speak. What is said in private reaches only \
-the one it is said to, what is said in public reaches all. A character who left the room later than the speaker \
-trusts the own eyes and not the speaker; one who left earlier believes what is said. Everybody takes these rules for \
-granted when thinking about the thoughts of others."""
+Read the story and answer the question after it. These rules hold in every story. A character sees everything that \
+happens in a room while they are in it, and nothing after they leave it. A character who was in the room knows who \
+else was there, who left before them and who stayed longer. Characters may lie when they speak. Only the listener \
+hears what is said in private; everyone hears what is said in public. A character who left the room later than the \
+speaker trusts their own eyes rather than the speaker. A character who left earlier than the speaker believes what the \
+speaker says. Everyone takes these rules for granted when they think about the thoughts of others."""
 
-FORM = "Think step by step, then give the letter of your choice in this form: <answer>LETTER</answer>"
+FORM = "Think step by step, then give the letter of your choice in this format: <answer>LETTER</answer>"
 
 
 class HiToMRow(Row):
@@ -39,12 +39,12 @@ class HiToMRow(Row):
 
 
 class HiToM(AnswerTask[HiToMRow]):
-    """Where does A think B thinks the tomato is?"""
+    """Where does Ava think that Ben thinks the tomato is?"""
 
     name = "hitom"
     row_type = HiToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
-    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
+    critic = load_prompt("choice/critique_of_a_mind_reader", 3)
     rules = RULES
     form = FORM
 
@@ -83,8 +83,8 @@ class HiToM(AnswerTask[HiToMRow]):
 
     def groups(self, row: HiToMRow) -> Mapping[str, str]:
         known = {"order": row.question_order, "chapters": row.story_length}
-        deceives = {None: {}, True: {"deception": "yes"}, False: {"deception": "no"}}[row.deception]
-        return {**{kind: str(value) for kind, value in known.items() if value is not None}, **deceives}
+        deception = {None: {}, True: {"deception": "yes"}, False: {"deception": "no"}}[row.deception]
+        return {**{kind: str(value) for kind, value in known.items() if value is not None}, **deception}
 
     def read(self, row: HiToMRow, text: str, strict: bool) -> str | None:
         options = parse_options(row.choices)

@@ -1,7 +1,7 @@
-"""HumanLLM, item selection: which of twenty items does this user take next?
+"""HumanLLM, item selection: which of twenty items does this user pick next?
 
-One turn: five letters in `<answer>`, the likeliest first. The reward is 1 / rank of the item that the user took, 0
-where it is not among the five. Row schema and formula: original code base, section 4.17.
+One turn: five letters in `<answer>`, most likely first. The reward is 1 / rank of the item that the user picked, or 0
+if it is not among the five.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from soul.rows.quotations import Choices
 from soul.task import Episode, Metric, NotBlank, Row, Verdict
 
 RANKS = 5
-_BETWEEN = re.compile(r"[\s,;>/|]+")  # the letters of an answer
+_BETWEEN = re.compile(r"[\s,;>/|]+")  # separates the letters of an answer
 _LONGEST_ANSWER = 200  # characters; a longer text in the tag is an essay
 
 RULES = """\
-You get to know a user by what stands below: the user's person and what the user took before. Then you see a list of \
-items, of which the user took one next. Say which, as this user would choose: by taste and habit, by what was taken \
-last and what it leads to."""
+You learn about a user: who they are and which items they picked before. Then you see a list of items, one of which \
+the user picked next. Say which one. Choose as this user would: by their tastes and habits, by what they picked most \
+recently, and by where that leads."""
 
 FORM = (
-    "Whatever form of answer the text above asks for: think step by step, then give the letters of the {ranks} items "
-    "that this user most likely took, the likeliest first, {ranks} different letters with commas between them and "
-    "nothing else, in this form: <answer>{example}</answer>"
+    "Whatever answer format the text above asks for, think step by step, then give the letters of the {ranks} items "
+    "that this user most likely picked, most likely first: {ranks} different letters, separated by commas, and nothing "
+    "else, in this format: <answer>{example}</answer>"
 )
 
 _ENUMERATOR = re.compile(r"^\s*[-*•]?\s*(?:[(\[]?(?:\d{1,3}|[A-Za-z])[)\].:]+)?\s*")
@@ -67,9 +67,9 @@ class HumanLLMRow(Row):
 
 
 def without_candidates(text: str, candidates: Sequence[str]) -> str:
-    """The text without the block of lines that lists the candidates, if it holds one; they are shown with new letters.
+    """Remove the block of lines that lists all candidates, if there is one; the prompt lists them with new letters.
 
-    A history may well name a candidate: only a block of them all goes.
+    A line elsewhere in the history that names a candidate stays.
     """
     wanted = {_plain(candidate) for candidate in candidates}
     lines = text.split("\n")
@@ -94,27 +94,27 @@ def _plain(text: str) -> str:
 
 
 class HumanLLM(AnswerTask[HumanLLMRow]):
-    """After two thrillers and a cookbook: which of these twenty books?"""
+    """Which of these twenty books does a reader pick after two thrillers and a cookbook?"""
 
     name = "humanllm"
     row_type = HumanLLMRow
-    headline = Metric("mrr@5", source="model card (HumanLLM); original code base, section 4.17")
+    headline = Metric("mrr@5", source="model card (HumanLLM)")
     cuts = (("history", "end"),)
-    critic = load_prompt("humanllm/critique", 2)
+    critic = load_prompt("humanllm/critique", 3)
 
     def render(self, row: HumanLLMRow, feedback_block: str) -> str:
         ranks = min(RANKS, len(row.candidates))
         example = ",".join(list(options_by_letter(row.candidates))[:ranks])
         return (
-            f"{RULES}\n\nThe user:\n{row.history}\n\n{feedback_block}Question: Which of these items did the user take "
+            f"{RULES}\n\nThe user:\n{row.history}\n\n{feedback_block}Question: Which of these items did the user pick "
             f"next?\n{letter_options(row.candidates)}\n\n{FORM.format(ranks=ranks, example=example)}"
         )
 
     def gold(self, row: HumanLLMRow) -> str:
-        """The letter of the item that the user took: by its text, else by its index from 0, else by its letter.
+        """The letter of the item that the user picked: found by its text, else by its index from 0, else by its letter.
 
         Raises:
-            ValueError: none of them names a candidate.
+            ValueError: none of the three names a candidate.
         """
         options = options_by_letter(row.candidates)
         spellings = {_plain(row.answer_text), _plain(_ENUMERATOR.sub("", row.answer_text))} - {""}
@@ -130,7 +130,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
             self.gold(row)
         except ValueError as error:
             raise ValueError(
-                f"answer_text: {row.answer_text!r} names no candidate, answer_index none, and answer_letter: {error}"
+                f"answer_text: {row.answer_text!r} names no candidate, answer_index is none, and answer_letter: {error}"
             ) from error
 
     def reference(self, row: HumanLLMRow) -> str:
@@ -149,7 +149,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         return self.shown_choices(row, options_by_letter(row.candidates))
 
     def read(self, row: HumanLLMRow, text: str, strict: bool) -> str | None:
-        """The letters of an answer, the likeliest first; None where they are not five different ones of the list."""
+        """The letters of an answer, most likely first; None if they are not five different letters of the list."""
         answer = tagged_answer(text) or ""
         if strict:
             letters = [letter.strip().upper() for letter in answer.rstrip(".").split(",")]
@@ -162,7 +162,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         return ",".join(letters) if valid else None
 
     def ranked(self, row: HumanLLMRow, episode: Episode) -> list[str]:
-        """The letters that an episode ranked, the likeliest first; none where no answer could be read."""
+        """The letters that an episode ranked, most likely first; an empty list if no answer could be read."""
         answer = self.answer_of(row, episode)
         return answer.split(",") if answer else []
 

@@ -1,8 +1,8 @@
-"""Humanual: write what one particular person wrote (Wu et al., 2026, HumanLM): reviews, chats, e-mails, comments.
+"""Humanual: write what a particular person would write (Wu et al., 2026, HumanLM): reviews, chats, e-mails, comments.
 
-One turn, a text in `<response>`. A judge compares it with what the person really wrote, on six dimensions; a text far
-shorter than the real one earns less. Draft and refined text meet this same judge. Not among the paper's ten tasks: row
-schema and formula are the original code base's, section 4.14.
+One turn: a text in `<response>`. A judge compares it with what the person really wrote, on six dimensions. The reward
+is the mean of the six scores, times a factor below 1 for texts far shorter than the real one. The same judge scores the
+draft and the refined text. Not among the paper's ten tasks.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from soul.rows.parsing import drop_empty_groups
 from soul.task import Episode, Metric, NotBlank, Row, Verdict
 
 DIMENSIONS = ("stance", "emotion", "belief", "value", "goal", "communication")
-LONG_GOLD = 20  # words; only a gold text of that length says how long a text should be
-ENOUGH = 0.3  # of the gold text's words: a text of that length is not too short
+LONG_GOLD = 20  # words; a shorter gold text does not tell how long a text should be
+ENOUGH = 0.3  # share of the gold text's words from which a text is long enough
 
 _RESPONSE = re.compile(r"<response>((?:(?!<response>).)*?)</response>", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
@@ -33,21 +33,21 @@ _SENTENCE_END = re.compile(r"(?<=[.!?\u2026])\s+|\n+")
 _RUN = 6  # words in a row that feedback must not repeat
 
 PRINCIPLES = """\
-You are a real person, not an assistant. Below you read who you are and what lies before you. Write what you would \
-really write there: {medium}.
+You are a real person, not an assistant. You are given a situation. Write what you would really write in it: {medium}.
 
-- Take your own side. Say what you think and feel, even where it is unfair, odd or of no use to anybody.
-- Care about what you would care about, and pass over the rest. Real people do not cover every point.
-- Write in your own words, length, tone and spelling. No headings, no summary, no balanced view unless that is you."""
+- Take your own side. Say what you think and feel, even if it is unfair, odd or of no use to anybody.
+- Care about what you would care about, and ignore the rest. Real people do not cover every point.
+- Write in your own words, and at your own length, in your own tone and spelling. No headings, no summary and no \
+balanced view, unless that is how you write."""
 
 FORM = """\
 Think first if you like. Then put your text, and nothing else, between the tags: <response>your text</response>"""
 
 
 class HumanualRow(Row):
-    """One text to react to, the person, and what the person wrote."""
+    """A situation, a person, and what the person wrote in it."""
 
-    prompt: NotBlank  # what lies before the person: a text, or messages (a list or its JSON)
+    prompt: NotBlank  # the situation: a text, or messages (a list or its JSON)
     persona: str = ""
     completion: NotBlank
     dataset: str = ""
@@ -71,14 +71,14 @@ class HumanualRow(Row):
 
 
 class Judged(BaseModel):
-    """One dimension."""
+    """The judge's answer for one dimension."""
 
     thought: str = Field(min_length=1)
     score: float = Field(ge=0.0, le=1.0)
 
 
 class Comparison(BaseModel):
-    """What the judge is asked for."""
+    """The judge's answer."""
 
     stance: Judged
     emotion: Judged
@@ -99,7 +99,7 @@ class Humanual(OneTurnTask[HumanualRow]):
     calls_per_feedback = 0.0
     cuts = (("persona", "start"), ("prompt", "end"))
     medium: ClassVar[str] = "your answer to it"
-    critic = load_prompt("humanual/judge")
+    critic = load_prompt("humanual/judge", 2)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -110,7 +110,7 @@ class Humanual(OneTurnTask[HumanualRow]):
         return f"{PRINCIPLES.format(medium=self.medium)}{persona}\n\n{FORM}"
 
     def render(self, row: HumanualRow, feedback_block: str) -> str:
-        return f"{feedback_block}What lies before you:\n{row.prompt}"
+        return f"{feedback_block}The situation:\n{row.prompt}"
 
     def reference(self, row: HumanualRow) -> str:
         return row.completion
@@ -125,7 +125,7 @@ class Humanual(OneTurnTask[HumanualRow]):
         return quotations(row.completion)
 
     def groups(self, row: HumanualRow) -> Mapping[str, str]:
-        # The six sets name themselves in every row: that tells nothing.
+        # A row of the six sets names its own set as dataset, which does not divide the set.
         dataset = row.dataset if row.dataset != self.name else ""
         return drop_empty_groups({"dataset": dataset, "category": row.category})
 
@@ -137,8 +137,8 @@ class Humanual(OneTurnTask[HumanualRow]):
             "what_the_person_wrote": row.completion,
             "attempt": text,
         }
-        found = await judge.ask(Comparison, self.critic, data, said=[text])
-        scores = {name: float(getattr(found, name).score) for name in DIMENSIONS}
+        comparison = await judge.ask(Comparison, self.critic, data, said=[text])
+        scores = {name: float(getattr(comparison, name).score) for name in DIMENSIONS}
         mean, factor = statistics.fmean(scores.values()), length_factor(text, row.completion)
         reward = mean * factor
         metrics = {
@@ -148,7 +148,7 @@ class Humanual(OneTurnTask[HumanualRow]):
             "length_factor": factor,
             "lexical_f1": token_f1(text, row.completion),
         }
-        return Verdict(reward, metrics, found.critique)
+        return Verdict(reward, metrics, comparison.critique)
 
     async def feedback(self, row: HumanualRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return verdict.critique
@@ -197,22 +197,22 @@ class HumanualPolitics(Humanual):
 
 
 def response(text: str) -> str | None:
-    """The text of the last `<response>` tag after thinking; None where there is no such tag, or nothing in it."""
-    found = _RESPONSE.findall(without_thinking(text))
-    return found[-1].strip() or None if found else None
+    """The text of the last `<response>` tag after the thinking; None if there is no such tag, or nothing in it."""
+    texts = _RESPONSE.findall(without_thinking(text))
+    return texts[-1].strip() or None if texts else None
 
 
 def length_factor(text: str, gold: str) -> float:
-    """min(1, words / (0.3 * words of the gold text)); 1 where the gold text is too short to tell."""
+    """min(1, words / (0.3 * words of the gold text)); 1 if the gold text is too short to tell."""
     wanted = len(_WORD.findall(gold))
     return min(1.0, len(_WORD.findall(text)) / (ENOUGH * wanted)) if wanted >= LONG_GOLD else 1.0
 
 
 def quotations(text: str) -> tuple[str, ...]:
-    """What a critique could quote of a text: all of it, its sentences, and runs of six words.
+    """The parts of a text that a critique must not quote: all of it, its sentences, and runs of six words.
 
-    A run starts at every third word, so that no eight words in a row slip through. Sentences of one to three words are
-    left out: "I agree" stands in many a critique.
+    A run starts at every third word, so eight words in a row always contain one. Sentences of one to three words are
+    left out, because a critique may well say "I agree" by itself.
     """
     sentences = [sentence for sentence in _SENTENCE_END.split(text) if len(sentence.split()) > 3]
     words = text.split()
@@ -221,14 +221,14 @@ def quotations(text: str) -> tuple[str, ...]:
 
 
 def _messages(value: Any) -> list[tuple[str, str]] | None:
-    """(speaker, text) of a list of chat messages or of its JSON; None where the value is something else."""
+    """(speaker, text) pairs of a list of chat messages or of its JSON; None if the value is something else."""
     if isinstance(value, str):
         if not value.lstrip().startswith("["):
             return None
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            return None  # a text that begins with a bracket
+            return None  # a text that only starts with a bracket
     if not hasattr(value, "__iter__"):
         return None
     messages = list(value)

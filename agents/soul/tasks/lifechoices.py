@@ -1,7 +1,6 @@
-"""LifeChoices: what a character of a novel decides, told by the life up to that point (Xu et al., 2024).
+"""LifeChoices: what a character of a novel decides, given their life up to that point (Xu et al., 2024).
 
-One turn, a letter in `<answer>`, exact match. Row schema: original code base, section 4.3. Its parser took the first
-A to D of any text for an answer; here the tag counts and nothing else.
+One turn: a letter in `<answer>`, exact match. Letters outside the tag do not count as an answer.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from soul.rows.parsing import gold_letter, option_texts, options_by_letter, pars
 from soul.task import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
-You get to know a character of a book by what happened so far, and then you stand where this character stood. Decide \
-as this person would, from the traits, experiences, ties and aims that the story shows: not what would be wisest or \
-kindest, and not what you yourself would do."""
+You learn about a character of a book from what has happened so far. Then you face the decision that this character \
+faced. Decide as this person would, based on the traits, experiences, relationships and aims that the story shows: not \
+what would be wisest or kindest, and not what you would do yourself."""
 
 FORM = (
-    "Think step by step about who this person is and what weighs most at this moment, then give the letter of your "
-    "choice in this form: <answer>LETTER</answer>"
+    "Think step by step about who this person is and what matters most at this moment, then give the letter of your "
+    "choice in this format: <answer>LETTER</answer>"
 )
 
 _NESTED = {"Scenario": "scenario", "Question": "question", "Options": "options", "Correct Answer": "correct_answer"}
 
 
 class LifeChoicesRow(Row):
-    """One decision of one character. The original nests the question in "Multiple Choice Question"."""
+    """One decision of one character. Public files nest the question in the field "Multiple Choice Question"."""
 
     character_name: NotBlank
     book: str = ""
@@ -49,8 +48,8 @@ class LifeChoicesRow(Row):
         nested = parse_literal(nested)
         if not isinstance(nested, Mapping):
             raise ValueError(f"Multiple Choice Question: expected an object, got {type(nested).__name__}")
-        found = {name: nested[key] for key, name in _NESTED.items() if nested.get(key) is not None}
-        return {**record, **found}
+        fields = {name: nested[key] for key, name in _NESTED.items() if nested.get(key) is not None}
+        return {**record, **fields}
 
     @field_validator("options", mode="before")
     @classmethod
@@ -65,7 +64,7 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
     row_type = LifeChoicesRow
     headline = Metric("accuracy", source="paper, section 4 (Character Role Play) and appendix C.8")
     cuts = (("input_text", "start"),)
-    critic = load_prompt("lifechoices/critique", 2)
+    critic = load_prompt("lifechoices/critique", 3)
 
     def render(self, row: LifeChoicesRow, feedback_block: str) -> str:
         book = f" (from {row.book.strip()})" if row.book.strip() else ""

@@ -1,35 +1,37 @@
 """MirrorBench: play the user of an AI assistant so that nobody can tell it from a person (Hathidara et al., 2026).
 
-The policy gets a description of what a real user wanted and writes all the user turns. The assistant's turns are those
-of the real conversation (paper, C.9, "Our adaptation"), or a model's, which knows the real conversation
-(`MirrorBench(assistant="model")`, the benchmark's own way). Reward: the mean of three judgments (GTEval, pairwise
-indistinguishability, rubric-and-reason) and of a lexical score.
+The policy gets a description of what a real user wanted and writes all the user turns. The assistant's turns are
+replayed from the real conversation (paper, C.9, "Our adaptation"). With `MirrorBench(assistant="model")`, the
+benchmark's own setting, a model that sees the real conversation writes them. Reward: the mean of three judgments
+(GTEval, pairwise indistinguishability, rubric-and-reason) and a lexical score.
 
-A judgment is the mean of several samples, each a call of its own: one of GTEval, three of pairwise, in which A and B
-change places, and two of rubric-and-reason, as in the benchmark's published runs. `MirrorBench(judge_samples=1)` (in a
-run: `tasks.mirrorbench.judge_samples=1`) asks once for each, which halves the price. The paper contradicts itself about
-the judge: section 5 has gpt-5-nano for every task but CoSER, section C.9 has GPT-5.4 for MirrorBench. Here it is
+Each judgment is the mean of several samples, one call each: one of GTEval, three of pairwise (A and B alternate) and
+two of rubric-and-reason, as in the benchmark's published runs. `MirrorBench(judge_samples=1)` (in a run:
+`tasks.mirrorbench.judge_samples=1`) takes one sample of each, which halves the price. The paper contradicts itself
+about the judge: section 5 names gpt-5-nano for every task but CoSER, section C.9 names GPT-5.4 for MirrorBench. We use
 gpt-5-nano.
 
-The lexical score compares the policy's turns with the real user's of the same conversation in MATTR, HD-D and Yule's K,
-in units of the standard deviation over MirrorBench's real users: within one is full marks, three apart is nothing
-(`soul.metrics.lexical.likeness`). This is the difference of their z-scores, from which the mean cancels. The mean of
-the set alone would be the wrong mark: a real user far from it would lose points against themselves. The deviation is
-that of all four subsets together, because almost no QuLAC answer repeats a word, and a unit that small would measure
-length. With this reading the paper's four examples have the overall rewards that the paper prints; with a deviation or
-a mean a subset they do not. The benchmark's own z-scores, a subset each, are reported as metrics.
+The lexical score compares the policy's turns with the real user's turns of the same conversation in MATTR, HD-D and
+Yule's K. The unit is the standard deviation over MirrorBench's real users: a difference within one deviation gets full
+marks, three deviations get nothing (`soul.metrics.lexical.likeness`). This equals the difference of the two z-scores,
+in which the mean cancels. Comparing with the mean of the set instead would be wrong: a real user far from the mean
+would lose points against themselves. The deviation covers all four subsets together, because QuLAC answers almost never
+repeat a word, and a unit that small would measure length. With this reading the paper's four examples get the overall
+rewards that the paper prints; with a deviation or a mean per subset they do not. The benchmark's own z-scores, computed
+per subset, are reported as metrics.
 
-The lexical score has a blind spot: it measures how varied the words are, not what they say. Every text that repeats no
-word has full diversity, so without a guard a lone word such as "ok" scores 0.87 in Chatbot Arena, 0.51 in ClariQ,
-0.87 in OASST1 and 0.99 in QuLAC. Two rules guard it (`soul.metrics.lexical.lexical_score`). A text of less than half
-the human's length gets a share in proportion, and one word never gets more than a fifth: the same word scores 0.12,
-0.04, 0.08 and 0.18. Where the human wrote fewer than five words (34 of 547 conversations) there is no lexical score,
-and the reward is the mean of the three judgments. The rest of the blind spot stays: a fixed answer of five different
-words scores 0.91 in QuLAC, where people answer in eight words. Only the three judgments can tell it from a real answer.
-(A policy that says nothing but "ok" gets 0 and is not judged: the judge gateway counts "ok" as an empty answer.)
+The lexical score has a blind spot: it measures how varied the words are, not what they say. Every text without a
+repeated word has full diversity, so without a guard a single word such as "ok" would score 0.87 in Chatbot Arena, 0.51
+in ClariQ, 0.87 in OASST1 and 0.99 in QuLAC. Two rules guard against this (`soul.metrics.lexical.lexical_score`): a text
+of less than half the human's length is scaled down in proportion, and a single word never gets more than a fifth. With
+them, the same word scores 0.12, 0.04, 0.08 and 0.18. If the human wrote fewer than five words (34 of 547
+conversations), there is no lexical score, and the reward is the mean of the three judgments. One gap remains: a fixed
+answer of five different words scores 0.91 in QuLAC, where people answer in eight words. Only the three judgments can
+tell it from a real answer. (A policy that says nothing but "ok" gets 0 without a judgment, because the judge gateway
+counts "ok" as an empty answer.)
 
-The last assistant turn of a record has no user turn after it; nobody gets to see it. It answers the real user, and
-would only tell the judge which conversation is real.
+Neither the policy nor the judge sees an assistant turn at the end of a record. No user turn follows it, and it would
+only tell the judge which conversation is real.
 """
 
 from __future__ import annotations
@@ -68,17 +70,18 @@ from soul.tasks.mirrorbench_judges import (
 Assistant = Literal["record", "model"]
 
 RULES = """\
-You play a person who writes to an AI assistant. You write this person's messages; the messages you get are the \
-assistant's. Answer each with the person's next message and with nothing else: no name before it, no quotation marks \
-around it, no remarks on it. Write the way this person would type, in length, wording, spelling and tone, and tell no \
-more at a time than this person would. Never answer, help or explain: that is the assistant's part."""
+You play a person who writes to an AI assistant. You write this person's messages; the messages you receive are the \
+assistant's. Answer each one with the person's next message and nothing else: no name in front of it, no quotation \
+marks around it, no comments on it. Write the way this person would type, in length, wording, spelling and tone, and \
+do not reveal more at a time than this person would. Never answer, help or explain: that is the assistant's job."""
 
 OPENING = "(The conversation begins here. Write your first message to the assistant.)"
-BEGUN = "(The user opens the conversation.)"  # to a model as assistant, where the record's assistant speaks first
-SILENCE = "..."  # what a model as assistant hears of a turn that says nothing
+# Sent to the model that plays the assistant if the record starts with an assistant turn.
+BEGUN = "(The user opens the conversation.)"
+SILENCE = "..."  # stands for an empty turn, which an endpoint may refuse
 
-# Real users of MirrorBench: the deviation over all, and mean and deviation a subset. From 547 published conversations
-# (135, 148, 127, 137); the test of data.mirrorbench computes them anew.
+# Real users of MirrorBench: the deviation over all of them, and mean and deviation per subset. Computed from the 547
+# published conversations (135, 148, 127, 137); the test of data.mirrorbench recomputes them.
 DEVIATION = Lexis(mattr=0.13450, hdd=0.12977, yules_k=127.027)
 HUMANS: Mapping[str, tuple[Lexis, Lexis]] = MappingProxyType(
     {
@@ -92,11 +95,11 @@ HUMANS: Mapping[str, tuple[Lexis, Lexis]] = MappingProxyType(
 _LABEL = re.compile(r"\s*(?:\*\*)?(?:user|human)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
 _QUOTES = "\"'`\u2018\u2019\u201c\u201d"
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
-_QUOTED_WORDS = 4  # so many words in a row are a quotation
+_QUOTED_WORDS = 4  # this many words in a row count as a quotation
 
 
 class Turn(BaseModel):
-    """One turn of the real conversation; what else the record says of it stays unread."""
+    """One turn of the real conversation. Other fields of the record are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -109,10 +112,10 @@ class MirrorBenchRow(Row):
 
     task_description: NotBlank
     turns: tuple[Turn, ...] = Field(validation_alias=AliasChoices("turns", "conversation"))
-    dataset: str = ""  # the subset, a key of HUMANS; another has no z-scores
+    dataset: str = ""  # the subset, a key of HUMANS; other names get no z-scores
 
     conversation_id: Label = ""  # the source's id; Chatbot Arena adds "::MODEL"
-    group: Label = ""  # "topic-12" where the source has topics
+    group: Label = ""  # "topic-12" if the source has topics
 
     @field_validator("turns", mode="before")
     @classmethod
@@ -121,7 +124,7 @@ class MirrorBenchRow(Row):
 
     @property
     def conversation(self) -> list[Message]:
-        """The real conversation up to the last user turn, turns of one role in a row made one."""
+        """The real conversation up to the last user turn; consecutive turns of one role are joined."""
         merged: list[Message] = []
         for turn in self.turns:
             if merged and merged[-1]["role"] == turn.role:
@@ -137,11 +140,11 @@ class MirrorBenchRow(Row):
 
 
 class MirrorBench(Task[MirrorBenchRow]):
-    """Ask for directions to the library as somebody in a hurry did.
+    """Ask an assistant for directions to the library as a person in a hurry would.
 
     Args:
-        assistant: who speaks the assistant's turns: the "record", or a "model" (the partner of the players).
-        judge_samples: how often to ask for each of the three judgments; None: as often as in the published runs.
+        assistant: where the assistant's turns come from: the "record", or a "model" (the partner of the players).
+        judge_samples: samples of each of the three judgments; None: as many as in the published runs.
     """
 
     name = "mirrorbench"
@@ -150,8 +153,8 @@ class MirrorBench(Task[MirrorBenchRow]):
     headline = Metric("overall", source="paper, section C.9, overall reward of the examples")
     strata = Strata("dataset")
     calls_per_episode: Mapping[Role, float] = {"judge": sum(PUBLISHED_SAMPLES)}  # type: ignore[misc]  # of an instance
-    policy_turns = 2.1  # user turns of a published conversation
-    substitute = load_prompt("mirrorbench/assistant")  # instructions of a model as assistant
+    policy_turns = 2.1  # mean number of user turns in a published conversation
+    substitute = load_prompt("mirrorbench/assistant", 2)  # instructions of the model that plays the assistant
 
     def __init__(self, *, assistant: str = "record", judge_samples: int | None = None) -> None:
         if assistant not in get_args(Assistant):
@@ -160,7 +163,7 @@ class MirrorBench(Task[MirrorBenchRow]):
             raise ValueError(f"judge_samples={judge_samples!r}: use a whole number of at least 1, or null")
         self.assistant = assistant
         self.samples = PUBLISHED_SAMPLES if judge_samples is None else Samples(*[judge_samples] * len(Samples._fields))
-        # A model as assistant is asked between user turns: 1.1 times in a published conversation.
+        # The model that plays the assistant is called between user turns: 1.1 times per published conversation.
         others: dict[Role, float] = {"partner": 1.1} if assistant == "model" else {}
         self.calls_per_episode = {"judge": float(sum(self.samples)), **others}
         if judge_samples != 1:
@@ -176,13 +179,13 @@ class MirrorBench(Task[MirrorBenchRow]):
             raise ValueError("turns: no turn has the role user, so there is nobody to play")
 
     def secrets(self, row: MirrorBenchRow) -> Sequence[str]:
-        return [turn for turn in row.user_turns if len(turn.split()) > 1]  # parts of them: `without_quotations`
+        return [turn for turn in row.user_turns if len(turn.split()) > 1]  # `without_quotations` handles parts of them
 
     def human_answer(self, row: MirrorBenchRow) -> str:
         return "\n\n".join(row.user_turns)
 
     def prompt(self, row: MirrorBenchRow, feedback: str | None = None) -> list[Message]:
-        instructions = f"{RULES}\n\nWhat this person wants, and how:\n{row.task_description}"
+        instructions = f"{RULES}\n\nWhat this person wants, and how they go about it:\n{row.task_description}"
         advice = feedback_paragraph(feedback).rstrip()
         first = row.conversation[0]
         return [
@@ -201,22 +204,22 @@ class MirrorBench(Task[MirrorBenchRow]):
                     reply = await self._reply(row, messages, players)
                 for seen in (messages, base):
                     seen.append({"role": "user", "content": reply})
-            said = await seat.say(list(messages), base=list(base))
+            turn = await seat.say(list(messages), base=list(base))
             for seen in (messages, base):
-                seen.append({"role": "assistant", "content": said})
+                seen.append({"role": "assistant", "content": turn})
         return Episode({"policy": messages}, ended="record_over")
 
     async def _reply(self, row: MirrorBenchRow, messages: Sequence[Message], players: Players) -> str:
-        """The next assistant turn of a model that sees what was said, and the real conversation."""
-        # (Neutral: control tokens must not reach the other side's chat template, and half a surrogate cannot be sent.)
-        said: list[Message] = [
+        """The next assistant turn, by a model that sees the conversation so far and the real conversation."""
+        # `neutral`: control tokens must not reach the model's chat template, and half a surrogate cannot be sent.
+        turns: list[Message] = [
             {"role": turn["role"], "content": neutral(turn["content"]).strip() or SILENCE}
             for turn in conversation(messages)
         ]
-        if said[0]["role"] == "assistant":
-            said.insert(0, {"role": "user", "content": BEGUN})
+        if turns[0]["role"] == "assistant":
+            turns.insert(0, {"role": "user", "content": BEGUN})
         instructions = self.substitute.fill({"reference": as_json({"turns": row.conversation})})
-        reply = await players.partner.chat([{"role": "system", "content": instructions}, *said])
+        reply = await players.partner.chat([{"role": "system", "content": instructions}, *turns])
         return without_thinking(reply).strip() or SILENCE
 
     def groups(self, row: MirrorBenchRow) -> Mapping[str, str]:
@@ -232,23 +235,23 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     async def judge(self, row: MirrorBenchRow, episode: Episode, judge: Judge) -> Verdict:
         simulated = conversation(episode.seats["policy"])
-        said = user_turns(simulated)
-        require_content(said, 1)
-        found = await judgments(judge, row.conversation, simulated, row.index, self.samples)
-        scores = found.scores
-        lexical = lexical_score(said, row.user_turns, DEVIATION)
+        texts = user_turns(simulated)
+        require_content(texts, 1)
+        judged = await judgments(judge, row.conversation, simulated, row.index, self.samples)
+        scores = judged.scores
+        lexical = lexical_score(texts, row.user_turns, DEVIATION)
         if lexical is not None:
             scores["lexical"] = lexical
         reward = statistics.fmean(scores.values())
-        metrics = {self.headline.name: reward, **scores, **_measures(row, lexis(said))}
-        return Verdict(reward, metrics, _critique(found))
+        metrics = {self.headline.name: reward, **scores, **_measures(row, lexis(texts))}
+        return Verdict(reward, metrics, _critique(judged))
 
     async def feedback(self, row: MirrorBenchRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
         return without_quotations(verdict.critique, row.user_turns) if verdict.critique else None
 
 
 def conversation(messages: Sequence[Message]) -> list[Message]:
-    """What was said, the policy as the user: without instructions, cue, think blocks and labels."""
+    """The conversation with the policy as the user, without instructions, opening cue, think blocks and labels."""
     turns = [message for message in messages if message["role"] != "system"]
     if turns and turns[0] == {"role": "user", "content": OPENING}:
         del turns[0]
@@ -261,24 +264,24 @@ def conversation(messages: Sequence[Message]) -> list[Message]:
 
 
 def spoken(text: str) -> str:
-    """What others hear of a turn of the policy: no think block, no "User:" before it."""
-    said = without_thinking(text).strip()
-    label = _LABEL.match(said)
-    return said[label.end() :] if label else said
+    """The text of a policy's turn that others see: no think block, no "User:" in front."""
+    turn = without_thinking(text).strip()
+    label = _LABEL.match(turn)
+    return turn[label.end() :] if label else turn
 
 
 def user_turns(turns: Conversation) -> list[str]:
-    """What the user of a conversation wrote."""
+    """The user's texts in a conversation."""
     return [turn["content"] for turn in turns if turn["role"] == "user"]
 
 
 async def human_control(row: MirrorBenchRow, judge: Judge) -> dict[str, float]:
-    """HH: the real conversation against itself. A sound judge gives GTEval 1, and pairwise 0.5 over many rows."""
+    """HH control: the real conversation against itself. A sound judge gives GTEval 1, and pairwise 0.5 on average."""
     return (await judgments(judge, row.conversation, row.conversation, row.index)).scores
 
 
 async def proxy_control(row: MirrorBenchRow, episode: Episode, judge: Judge) -> dict[str, float]:
-    """PP: the simulated conversation against itself; as `human_control`, on texts of the policy's kind.
+    """PP control: the simulated conversation against itself; like `human_control`, but on the policy's texts.
 
     Raises:
         Contentless: the policy said nothing.
@@ -299,30 +302,32 @@ def _measures(row: MirrorBenchRow, values: Lexis | None) -> dict[str, float]:
     return measures
 
 
-def _critique(found: Judgments) -> str | None:
-    """What two judges wrote, the first sample of each. The third compared A with B, which says nothing to one who saw
-    neither."""
+def _critique(judged: Judgments) -> str | None:
+    """The reasoning of two judgments, the first sample of each. The pairwise one is about A and B, which mean nothing
+    to the policy."""
     notes = [
-        ("Compared with the real user's messages, yours (the simulated user's): ", found.gteval[0].reasoning),
-        ("Of your messages alone, whether a person could have typed them: ", found.rubric_and_reason[0].reasoning),
+        ("Your messages (the simulated user's) compared with the real user's: ", judged.gteval[0].reasoning),
+        ("Whether a person could have typed your messages: ", judged.rubric_and_reason[0].reasoning),
     ]
     return "\n".join(intro + text.strip() for intro, text in notes if text.strip()) or None
 
 
 def without_quotations(text: str, turns: Sequence[str]) -> str:
-    """The text with everything withheld that a turn has too: four words in a row, all words of a shorter turn, and of a
-    turn of one word that word in quotation marks."""
+    """Replace every quotation of the turns in the text by a mark.
+
+    A quotation is four words in a row, all words of a shorter turn, or the word of a one-word turn in quotation marks.
+    """
     spans = [match.span() for match in _WORD.finditer(text)]
     spoken_words = [_word(text[start:end]) for start, end in spans]
     quoted: set[int] = set()
     for turn in turns:
-        told = [_word(word) for word in _WORD.findall(turn)]
-        if len(told) == 1:
+        turn_words = [_word(word) for word in _WORD.findall(turn)]
+        if len(turn_words) == 1:
             marked = [text[start - 1 : start] in _QUOTES and start > 0 for start, _ in spans]
-            quoted |= {at for at, word in enumerate(spoken_words) if word == told[0] and marked[at]}
+            quoted |= {at for at, word in enumerate(spoken_words) if word == turn_words[0] and marked[at]}
             continue
-        size = min(_QUOTED_WORDS, len(told))
-        parts = set(runs(told, size)) if told else set()
+        size = min(_QUOTED_WORDS, len(turn_words))
+        parts = set(runs(turn_words, size)) if turn_words else set()
         for at, run in enumerate(runs(spoken_words, size)):
             if run in parts:
                 quoted.update(range(at, at + size))

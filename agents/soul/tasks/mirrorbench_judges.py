@@ -1,16 +1,16 @@
-"""How human does a simulated user sound? MirrorBench's three ways of asking a judge.
+"""MirrorBench's three judgments of how human a simulated user sounds.
 
-GTEval and pairwise indistinguishability set the simulated user beside the real one, and were checked against people's
-judgment; rubric-and-reason looks at the simulated user alone.
+GTEval and pairwise indistinguishability compare the simulated user with the real one; both were validated against human
+judgments. Rubric-and-reason judges the simulated user alone.
 
-Only roles and texts reach the judge: the records of real conversations carry metadata (languages, ids, topics) that
-would give them away, and everything a user wrote travels as data, never in the instructions. Which conversation is A is
-drawn from the seed and the conversations themselves, so that one seed for a whole file still mixes the order; further
-samples of the same pair alternate.
+The judge receives only roles and texts: records of real conversations have metadata (languages, ids, topics) that would
+identify them. Everything a user wrote is passed as data, never in the instructions. The seed and the conversations
+decide which conversation is A, so one seed for a whole file still mixes the order. Further samples of the same pair
+alternate.
 
-The judge is asked several times (self-consistency; paper, section C.9), and the mean of its samples counts. The numbers
-are those of MirrorBench's public repository (github.com/SAP/mirrorbench, scripts/model_configs.py and the configs of
-its published runs): once for GTEval, three times for pairwise, twice for rubric-and-reason.
+Each judgment is sampled several times (self-consistency; paper, section C.9), and the mean counts. The numbers of
+samples are those of MirrorBench's public repository (github.com/SAP/mirrorbench, scripts/model_configs.py and the
+configs of its published runs): one for GTEval, three for pairwise, two for rubric-and-reason.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ Conversation = Sequence[Message]
 Slot = Literal["A", "B"]
 Taken = Literal["real", "simulated", "tie"]  # which conversation's user was taken for the human
 
-# What a choice is worth: the share of wins of the simulated user, 0.5 where nobody can tell the two apart.
+# The score of a choice: the simulated user's share of wins, 0.5 if the judge cannot tell the two apart.
 WIN: dict[Taken, float] = {"real": 0.0, "tie": 0.5, "simulated": 1.0}
 
 GTEVAL_INSTRUCTIONS = load_prompt("mirrorbench/gteval", 2)
-PAIRWISE_INSTRUCTIONS = load_prompt("mirrorbench/pairwise")
-RUBRIC_INSTRUCTIONS = load_prompt("mirrorbench/rubric_and_reason")
+PAIRWISE_INSTRUCTIONS = load_prompt("mirrorbench/pairwise", 2)
+RUBRIC_INSTRUCTIONS = load_prompt("mirrorbench/rubric_and_reason", 2)
 
 
 class Samples(NamedTuple):
-    """How many samples are taken of each of the three judgments."""
+    """The number of samples of each judgment."""
 
     gteval: int
     pairwise: int
@@ -56,21 +56,21 @@ PUBLISHED_SAMPLES = Samples(gteval=1, pairwise=3, rubric_and_reason=2)
 
 
 class GTEval(BaseModel):
-    """How closely the simulated user's turns resemble the real user's. The reasoning comes first, the score from it."""
+    """How closely the simulated user's turns resemble the real user's. The judge reasons first, then scores."""
 
     reasoning: str
     score: float = Field(ge=0, le=1, allow_inf_nan=False)
 
 
 class PairwiseChoice(BaseModel):
-    """What the judge answers: the slot whose user it takes for the human."""
+    """The judge's answer: the slot whose user it takes for the human."""
 
     reasoning: str
     human: Literal["A", "B", "tie"]
 
 
 class RubricAndReason(BaseModel):
-    """Whether the user of one conversation sounds like a person, by a rubric. The reasoning comes first."""
+    """Whether the user of one conversation sounds like a person, by a rubric. The judge reasons first."""
 
     reasoning: str
     human: Literal["YES", "NO"]
@@ -82,11 +82,11 @@ class RubricAndReason(BaseModel):
 
 @dataclass(frozen=True)
 class Pairwise:
-    """A choice mapped back from the slots.
+    """A pairwise choice, mapped back from the slots A and B.
 
     Attributes:
         taken: the conversation whose user was taken for the human.
-        simulated_slot: where the simulated user stood; over many pairs it shows a judge that prefers a slot.
+        simulated_slot: the slot of the simulated user; over many pairs it reveals a judge that prefers one slot.
     """
 
     taken: Taken
@@ -95,7 +95,7 @@ class Pairwise:
 
     @property
     def score(self) -> float:
-        """1.0 the simulated user was taken for the human, 0.5 a tie, 0.0 the real one was recognised."""
+        """1.0 if the simulated user was taken for the human, 0.5 for a tie, 0.0 if the real one was recognised."""
         return WIN[self.taken]
 
 
@@ -106,7 +106,7 @@ async def gteval(judge: Judge, real: Conversation, simulated: Conversation, samp
         sample: which of several judgments of the same pair this is (self-consistency); the prompt does not change.
 
     Raises:
-        JudgeFailure: no verdict.
+        JudgeFailure: the judge gave no verdict.
     """
     data = {"real_conversation": _plain(real), "simulated_conversation": _plain(simulated)}
     return await judge.ask(GTEval, GTEVAL_INSTRUCTIONS, data, sample=sample)
@@ -118,10 +118,10 @@ async def pairwise(judge: Judge, real: Conversation, simulated: Conversation, se
     Args:
         seed: fixes which conversation is A, together with the two conversations.
         sample: which of several judgments of the same pair this is (self-consistency). Even samples have the order that
-            the seed fixes, odd ones the other.
+            the seed fixes, odd ones the reverse.
 
     Raises:
-        JudgeFailure: no verdict.
+        JudgeFailure: the judge gave no verdict.
     """
     slot = simulated_slot(real, simulated, seed, sample)
     real, simulated = _plain(real), _plain(simulated)
@@ -138,7 +138,7 @@ async def rubric_and_reason(judge: Judge, simulated: Conversation, sample: int =
         sample: which of several judgments of the same conversation this is (self-consistency).
 
     Raises:
-        JudgeFailure: no verdict.
+        JudgeFailure: the judge gave no verdict.
     """
     data = {"conversation": _plain(simulated)}
     return await judge.ask(RubricAndReason, RUBRIC_INSTRUCTIONS, data, sample=sample)
@@ -165,13 +165,13 @@ class Judgments:
 async def judgments(
     judge: Judge, real: Conversation, simulated: Conversation, seed: int, samples: Samples = PUBLISHED_SAMPLES
 ) -> Judgments:
-    """Every sample of the three judgments, all asked for at the same time.
+    """Take all samples of the three judgments concurrently.
 
     Args:
-        seed: of the order of A and B.
+        seed: fixes the order of A and B.
 
     Raises:
-        JudgeFailure: one of the samples was not given.
+        JudgeFailure: the judge gave no verdict for one of the samples.
     """
     similarities = [gteval(judge, real, simulated, i) for i in range(samples.gteval)]
     choices = [pairwise(judge, real, simulated, seed, i) for i in range(samples.pairwise)]
@@ -185,9 +185,9 @@ async def judgments(
 
 
 def simulated_slot(real: Conversation, simulated: Conversation, seed: int, sample: int = 0) -> Slot:
-    """Where the simulated conversation stands: a fair coin of the seed and the texts, the same on every machine.
+    """The slot of the simulated conversation: a fair coin from the seed and the texts, the same on every machine.
 
-    The samples of one pair alternate from there, so that a judge's preference for one slot cancels out.
+    The samples of one pair alternate, so that a judge's preference for one slot cancels out.
     """
     text = json.dumps([seed, _plain(real), _plain(simulated)])
     coin = hashlib.sha256(text.encode()).digest()[0]

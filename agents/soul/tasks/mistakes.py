@@ -1,9 +1,8 @@
 """Mistakes: the wrong answer that a student with a given misconception chooses (Ross and Andreas, 2025).
 
-One turn, a letter in `<answer>`, exact match with the option that the misconception leads to. If it leads to several
-options of a question, `AcceptedOptions` names them all, and each of them is right. Row schema: original code base,
-section 4.9; `CorrectAnswer` and `AcceptedOptions` are ours. The original showed the gold option to the writer of its
-hints and the hints to the policy; here the critique coaches the student's thinking and keeps the option back.
+One turn: a letter in `<answer>`, exact match with the option that the misconception leads to. If it leads to several
+options, `AcceptedOptions` names them all, and each of them is right. The critique coaches the student's thinking and
+does not reveal the option. `CorrectAnswer` and `AcceptedOptions` are optional fields that our builder adds.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
-You play a student who holds the misconception below and does not know it. Work the problem just as this student \
-would: hold on to the misconception wherever it bears on a step, do all the rest as the student would, and choose what \
-comes out of that. The student is sure of it. What is right in mathematics is not this student's answer."""
+You play a student who has the misconception below and does not know it. Work through the problem exactly as this \
+student would: apply the misconception wherever it affects a step, do everything else as the student would, and choose \
+the option that results. The student is sure of it. The mathematically correct answer is not this student's answer."""
 
 FORM = (
-    "Think step by step as the student thinks, then give the letter of the student's choice in this form: "
+    "Think step by step as the student would, then give the letter of the student's choice in this format: "
     "<answer>LETTER</answer>"
 )
 
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-IMAGE = re.compile(r"!\[.*?\]\([^)]*\)", re.DOTALL)  # "![A graph of a line]()": Eedi's files hold the description alone
+IMAGE = re.compile(r"!\[.*?\]\([^)]*\)", re.DOTALL)  # "![A graph of a line]()": Eedi's files have only the description
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
 
 
@@ -47,7 +46,7 @@ class MistakesRow(Row):
     target_answer: str = Field(default="", validation_alias=AliasChoices("TargetAnswer", "target_answer"))
     accepted_options: list[str] = Field(
         default=[], validation_alias=AliasChoices("AcceptedOptions", "accepted_options")
-    )  # letters of all right options; absent: the target alone
+    )  # letters of all right options; if absent, only the target is right
     correct_option: str = Field(default="", validation_alias=AliasChoices("CorrectAnswer", "correct_option"))
 
     @model_validator(mode="before")
@@ -70,12 +69,12 @@ class MistakesRow(Row):
 
 
 class Mistakes(LetterTask[MistakesRow]):
-    """What does a student answer who adds before multiplying?"""
+    """Which answer does a student choose who adds before multiplying?"""
 
     name = "mistakes"
     row_type = MistakesRow
     headline = Metric("accuracy", source="paper, section 4 (Learner Simulation) and appendix C.4")
-    critic = load_prompt("mistakes/critique", 2)
+    critic = load_prompt("mistakes/critique", 3)
 
     def render(self, row: MistakesRow, feedback_block: str) -> str:
         return (
@@ -95,12 +94,12 @@ class Mistakes(LetterTask[MistakesRow]):
         except ValueError as error:
             raise ValueError(f"target_option: {error}") from error
         if gold == row.correct_option.strip().upper():
-            raise ValueError(f"target_option: {gold} is the correct answer, which no misconception leads to")
+            raise ValueError(f"target_option: {gold} is the correct answer, so no misconception leads to it")
         others = {letter.strip().upper() for letter in row.accepted_options}
         if others and gold not in others:
-            raise ValueError(f"accepted_options: {sorted(others)} must hold the target, {gold}")
+            raise ValueError(f"accepted_options: {sorted(others)} must contain the target, {gold}")
         if wrong := sorted(letter for letter in others if letter not in self.options(row)):
-            raise ValueError(f"accepted_options: {wrong[0]!r} is no option")
+            raise ValueError(f"accepted_options: {wrong[0]!r} is not an option")
         if row.correct_option.strip().upper() in others:
             raise ValueError(f"accepted_options: {row.correct_option} is the correct answer")
 
@@ -129,13 +128,13 @@ class Mistakes(LetterTask[MistakesRow]):
         correct = row.correct_option.strip().upper()
         if correct not in self.options(row):
             return verdict
-        # How often the student's part is forgotten for the mathematician's.
+        # Counts how often the policy forgets its role and solves the problem correctly.
         slipped = float(self.answer_of(row, episode) == correct)
         return Verdict(verdict.reward, {**verdict.metrics, "right_in_mathematics": slipped})
 
 
 def _spellings(option: str) -> list[str]:
-    """The option as it stands, without its delimiters, and without LaTeX."""
+    """The option as it is, without math delimiters, and without LaTeX."""
     bare = _DELIMITERS.sub("", option).strip()
     plain = re.sub(r"\\([%$#&_])", r"\1", _FRACTION.sub(r"\1/\2", bare))
     return [form for form in (option, bare, plain) if form]

@@ -1,7 +1,7 @@
-"""ParaToMi: false-belief stories in paraphrased words (Nematzadeh et al., 2018; Sclar et al., 2023).
+"""ParaToMi: paraphrased false-belief stories (Nematzadeh et al., 2018; Sclar et al., 2023).
 
-One turn, a short answer in `<answer>`: right when the gold place is named as a whole word and no other candidate is.
-Draft and refined answer meet this same rule. Row schema: original code base, section 4.8.
+One turn: a short answer in `<answer>`. It is right if it names the gold place as a whole word and no other candidate.
+The same rule scores the draft and the refined answer.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 from soul.tasks.paratomi_story import story_key
 
 RULES = """\
-You watch the scene from outside and see all of it. The characters see only what happens in the room where they are. \
-Read the story and answer the question with the most detailed place that fits: a container rather than a room, where \
-both would be right."""
+You watch the scene from outside and see everything. The characters see only what happens in the room they are in. \
+Read the story and answer the question with the most specific place that fits: a container rather than a room if both \
+would be right."""
 
-FORM = "Think step by step, then give the place, in the story's own words, in this form: <answer>PLACE</answer>"
+FORM = "Think step by step, then give the place, in the story's own words, in this format: <answer>PLACE</answer>"
 
 
 class ParaToMiRow(Row):
@@ -46,7 +46,7 @@ class ParaToMiRow(Row):
     @classmethod
     def _not_empty(cls, story: list[str]) -> list[str]:
         if not story:
-            raise ValueError("holds no sentence")
+            raise ValueError("contains no sentence")
         return story
 
 
@@ -56,7 +56,7 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
     name = "paratomi"
     row_type = ParaToMiRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
-    critic = load_prompt("choice/critique_of_a_mind_reader", 2)
+    critic = load_prompt("choice/critique_of_a_mind_reader", 3)
 
     def render(self, row: ParaToMiRow, feedback_block: str) -> str:
         story = "\n".join(sentence.strip() for sentence in row.story)
@@ -77,7 +77,7 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
         return [GroupKey("story", story_key(row.story, row.question))]
 
     def groups(self, row: ParaToMiRow) -> Mapping[str, str]:
-        # Which of the two agents is asked about ("first_order_0_no_tom") makes no type.
+        # Drop the number of the agent: "first_order_0_no_tom" and "first_order_1_no_tom" are one type.
         return drop_empty_groups({"question": re.sub(r"_[01](?=_)", "", row.qType)})
 
     def read(self, row: ParaToMiRow, text: str, strict: bool) -> str | None:
@@ -86,8 +86,8 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
             return None
         places = names_given(answer, {row.correct_answer, *row.cands}, strict=strict)
         if row.cands or (strict and places):
-            return places.pop() if len(places) == 1 else None  # an answer with two places does not say where
-        # The right place is the only one known, so the answer must be that place and say no more.
+            return places.pop() if len(places) == 1 else None  # an answer that names two places does not say where
+        # Only the right place is known, so the answer must be that place and nothing more.
         place = folded_place(answer)
         return row.correct_answer if place == folded_place(row.correct_answer) else place or None
 

@@ -1,8 +1,8 @@
-"""Tell whether two ParaToMi stories are the same story in other words, by the people and places in each sentence.
+"""Recognise ParaToMi stories that paraphrase each other, by the people and places in each sentence.
 
-A paraphrase changes verbs and the order of words ("stepped into", "arrived at") but keeps the order of the sentences,
-and the people, rooms and containers in each of them. So the key is their sequence and the object that the question asks
-about. ToMi draws rooms and containers from fixed lists.
+A paraphrase changes verbs and word order ("stepped into", "arrived at") but keeps the order of the sentences and the
+people, rooms and containers in each of them. So the key of a story is the sequence of these, plus the object that the
+question asks about. ToMi draws rooms and containers from fixed lists.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ROOMS = (
     "garden hall hallway kitchen laundry living_room lounge master_bedroom office pantry patio playroom porch "
     "staircase study sunroom workshop"
 ).split()
-# Longest first and whole words only: "master_bedroom" is not a bedroom. Percept-ToMi writes blanks for underscores.
+# Longest first and whole words only: "master_bedroom" is not a bedroom. Percept-ToMi writes spaces for underscores.
 _KINDS = "|".join(sorted({*CONTAINERS, *ROOMS}, key=len, reverse=True)).replace("_", "[_ ]")
-# Stories made after Hi-ToM have coloured containers: a red_box is another place than a blue_box.
+# Stories in the style of Hi-ToM have coloured containers: a red_box and a blue_box are different places.
 _PLACE = re.compile(rf"(?<![\w-])((?:[a-z]+_)?(?:{_KINDS}))(?![\w-])")
 # ToMi's names are the only other capitalised words.
 _NAME = re.compile(r"\b(?!(?:The|There|In|Inside|On|At|A|An|It|Where|TV)\b)[A-Z][a-z]+\b")
@@ -33,16 +33,16 @@ def places(story: Sequence[str]) -> list[str]:
 
 
 def story_key(story: Sequence[str], question: str) -> str:
-    """A key that all questions about a story and its paraphrases share; the story's own words if it names nobody."""
+    """A key that a story, its paraphrases and all questions about them share; the story's text if it names nobody."""
     text = "\n".join(story)
-    asked = _OBJECT.search(question)
-    thing = asked[1].replace(" ", "_") if asked else ""
+    match = _OBJECT.search(question)
+    thing = match[1].replace(" ", "_") if match else ""
     # "Gloves lie in the crate": an object may begin a sentence.
     names = {name for name in _NAME.findall(text) if name.lower() not in {thing, *text.split()}}
-    told = [", ".join(sorted(_named(sentence, names))) for sentence in story]
-    return " | ".join(filter(None, [thing, *told])) if any(told) else " ".join(text.casefold().split())
+    sentences = [", ".join(sorted(_named(sentence, names))) for sentence in story]
+    return " | ".join(filter(None, [thing, *sentences])) if any(sentences) else " ".join(text.casefold().split())
 
 
 def _named(sentence: str, names: set[str]) -> set[str]:
-    """The people and the places of a sentence, in one spelling: "dining_room" for "dining room"."""
+    """The people and places in a sentence, in one spelling: "dining_room" for "dining room"."""
     return names.intersection(re.findall(r"\w+", sentence)) | {place.replace(" ", "_") for place in places([sentence])}

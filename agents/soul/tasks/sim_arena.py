@@ -1,13 +1,12 @@
 """SimulatorArena: play the human side of a tutoring session or of a writing session (Dou et al., 2025).
 
-The policy is a student with a math problem, or somebody who has a document written; a partner model is the tutor or
-the writing assistant. Up to eight turns. A judge compares the messages with those of the real person: writing style,
-interaction style, fulfilled style features, and how well the final document meets the person's preferences. Not among
-the paper's ten tasks: row schema is the original code base's, section 4.13.
+The policy is a student with a math problem, or a person who has a document written; a partner model is the tutor or the
+writing assistant. The policy has up to eight turns. A judge compares its messages with those of the real person:
+writing style, interaction style, fulfilled style features, and how well the final document meets the person's
+preferences. Not among the paper's ten tasks.
 
-Reward: the mean of the parts that a row has, each rescaled to 0..1, so that the worst Likert score is 0. (The original
-divided by the maximum, and counted parts that a row does not have as 0.) `original_scale` is the mean of the parts
-divided by their maximum, for comparison with the model card.
+Reward: the mean of the parts that a row has, each rescaled to [0, 1], so that the worst Likert score is 0. For
+comparison with the model card, the metric `original_scale` divides each part by its maximum instead.
 """
 
 from __future__ import annotations
@@ -33,43 +32,43 @@ from soul.rows.parsing import drop_empty_groups
 from soul.task import Episode, Message, Metric, Task, Verdict
 from soul.tasks.sim_arena_rows import SimArenaRow, SimDocRow, SimMathRow, Trait
 
-TURNS = 8  # messages of the policy
-SHOWN_CHARS = 1500  # of one turn of a conversation, for the judge: a tutor's turns can be pages
+TURNS = 8  # messages of the policy at most
+SHOWN_CHARS = 1500  # characters of one turn that the judge sees; a tutor's turns can be pages long
 _LIKERT, _RATING = (1, 5), (1, 10)  # ranges of the judge's scores
 
-_SUBJECT = re.compile(r"([^,.:]+), (Level \d)\b")  # how a topic begins: a subject and a level of the MATH data set
+_SUBJECT = re.compile(r"([^,.:]+), (Level \d)\b")  # the start of a topic: a subject and a level of the MATH data set
 
 STUDENT = """\
-You play a student who asks a tutor for help with a math problem. You are the person described below and not an \
+You play a student who asks a tutor for help with a math problem. You are the person described below, not an \
 assistant. Know no more than this person knows, get wrong what this person would get wrong, and write as this person \
 writes: same length, same spelling, same tone. You write at most {turns} messages."""
 STUDENT_FORM = """\
-Think first if you like. Then begin your first message with "Query:" and every later one with "Response:"; only what \
+Think first if you like. Then start your first message with "Query:" and every later one with "Response:". Only what \
 follows that word is sent. {leave}"""
 WRITER = """\
-You play somebody who has a text written by an AI writing assistant. You are the person described below and not an \
-assistant: you say what you want, piece by piece as people do, look at what you get and ask for changes. The assistant \
+You play a person who asks an AI writing assistant to write a text. You are the person described below, not an \
+assistant: you say what you want bit by bit, as people do, look at what you get and ask for changes. The assistant \
 knows only what you tell it. Write as this person writes: same length, same spelling, same tone. You write at most \
 {turns} messages."""
-WRITER_FORM = 'Think first if you like. Then begin your message with "Message:"; only what follows is sent. {leave}'
+WRITER_FORM = 'Think first if you like. Then start your message with "Message:". Only what follows is sent. {leave}'
 LEAVE = """\
-At the point where this person would stop, write the statement "terminate conversation" on a line of its own, alone or \
-after your last message."""
+When this person would stop, write "terminate conversation" on a line of its own, either alone or after your last \
+message."""
 
 TUTOR = """\
-You are a tutor in mathematics. Help the student who writes to you with the problem below. Go step by step, one or two \
-steps at a time, ask what the student thinks, and put right what is wrong. You need not hold back the solution from a \
-student who cannot find it."""
+You are a mathematics tutor. Help the student who writes to you with the problem below. Go step by step, one or two \
+steps at a time, ask what the student thinks, and correct what is wrong. If the student cannot find the solution, you \
+may give it."""
 ASSISTANT = """\
-You are a writing assistant. The user wants a text of this kind: {kind}. Write it with the user: ask where something \
-important is missing, show the whole text whenever it changes, and do what the user asks for."""
+You are a writing assistant. The user wants a text of this kind: {kind}. Write it together with the user: ask when \
+something important is missing, show the whole text whenever it changes, and do what the user asks for."""
 FINAL_DOCUMENT = """\
-The conversation ends here. Give the final version of the whole text as it stands after all wishes so far: the text \
-alone, without a word before or after it."""
+The conversation ends here. Give the final version of the whole text, with everything the user has asked for so far: \
+only the text, without a word before or after it."""
 
 
 class Style(BaseModel):
-    """How alike two ways of writing, or of taking part in a conversation, are."""
+    """How similar two ways of writing, or of taking part in a conversation, are."""
 
     key_differences: list[str]
     similarity: int = Field(ge=_LIKERT[0], le=_LIKERT[1])
@@ -90,7 +89,7 @@ class DocumentRating(BaseModel):
 
 
 class Heard(NamedTuple):
-    """What of a turn reaches the other side, and whether the person leaves."""
+    """The part of a turn that the other side receives, and whether the person leaves."""
 
     message: str
     leaves: bool
@@ -100,10 +99,11 @@ RowT = TypeVar("RowT", bound=SimArenaRow)
 
 
 class SimArena(Task[RowT], Generic[RowT]):
-    """What the two kinds of session share."""
+    """The common part of both kinds of session."""
 
-    prefixes: ClassVar[tuple[str, ...]]  # what stands before a message
-    opening: ClassVar[str]  # the first user message: chat templates want one before the first turn of the policy
+    version = 2  # 2: reworded prompts, of the partner too
+    prefixes: ClassVar[tuple[str, ...]]  # the words that introduce a message
+    opening: ClassVar[str]  # the first user message: chat templates need one before the first turn of the policy
     judge_prompt: ClassVar[Prompt]
     calls_per_feedback = 0.0
 
@@ -117,14 +117,14 @@ class SimArena(Task[RowT], Generic[RowT]):
 
     @abstractmethod
     def partner_instructions(self, row: RowT) -> str:
-        """The system message of the tutor or assistant: nothing about the person."""
+        """The system message of the tutor or assistant, which says nothing about the person."""
 
     @abstractmethod
     def situation(self, row: RowT) -> dict[str, Any]:
-        """What the judge needs to know of the task."""
+        """What the judge needs to know about the session: JSON fields of its data."""
 
     def preferences(self, row: RowT) -> Sequence[Trait]:
-        """What the final document is held against; none where no document is written."""
+        """The preferences that the final document should meet; none if no document is written."""
         return ()
 
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
@@ -155,33 +155,35 @@ class SimArena(Task[RowT], Generic[RowT]):
 
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
         conversation = self._conversation(episode)
-        said = [turn["text"] for turn in conversation if turn["by"] == "person"]
+        texts = [turn["text"] for turn in conversation if turn["by"] == "person"]
         writing = _keyed(row.target_writing_style_features)
         interaction = _keyed(row.target_interaction_style_features)
         data: dict[str, Any] = {
             **self.situation(row),
             "messages_of_the_real_person": list(row.human_user_queries),
             "conversation_of_the_real_person": _shortened(row.human_public_conversation),
-            "messages_of_the_attempt": said,
+            "messages_of_the_attempt": texts,
             "conversation_of_the_attempt": _shortened(conversation),
         }
         for name, traits in (("writing_features", writing), ("interaction_features", interaction)):
             if traits:
                 data[name] = {key: trait.model_dump() for key, trait in traits.items()}
         rated = bool(self.preferences(row))
-        if rated and said:
+        if rated and texts:
             if not (document := _document(episode)):
-                raise ValueError("the row has preferences but the episode no final document: play it with this task")
+                raise ValueError(
+                    "the row has preferences but the episode has no final document: play the row with this task"
+                )
             data["preferences"] = [trait.model_dump() for trait in self.preferences(row)]
             data["final_document"] = document
         schema = verdict_schema(tuple(writing), tuple(interaction), rated)
-        found = (await judge.ask(schema, self.judge_prompt, data, said=said, min_words=2)).model_dump()
-        reward, parts = _scores(found)
-        course = {"turns": float(len(said)), "left": float(episode.ended == "left")}
-        return Verdict(reward, {self.headline.name: reward, **parts, **course}, found["critique"])
+        answer = (await judge.ask(schema, self.judge_prompt, data, said=texts, min_words=2)).model_dump()
+        reward, parts = _scores(answer)
+        course = {"turns": float(len(texts)), "left": float(episode.ended == "left")}
+        return Verdict(reward, {self.headline.name: reward, **parts, **course}, answer["critique"])
 
     def _conversation(self, episode: Episode) -> list[dict[str, str]]:
-        """Who said what, as it was heard; without the final document."""
+        """The turns as the other side received them, each with its speaker, without the final document."""
         (messages,) = episode.seats.values()
         turns = []
         for message in messages[2 : -1 if _document(episode) else None]:  # after the instructions and the opening
@@ -198,13 +200,13 @@ class SimArena(Task[RowT], Generic[RowT]):
         return "\n\n".join(row.human_user_queries)
 
     def secrets(self, row: RowT) -> Sequence[str]:
-        """The real person's messages and their sentences; not those of one to three words, which anybody writes."""
+        """The real person's messages and their sentences, except those of one to three words, which anybody writes."""
         texts = [part for query in row.human_user_queries for part in (query, *re.split(r"(?<=[.!?])\s+|\n+", query))]
         return tuple(dict.fromkeys(text.strip() for text in texts if len(text.split()) > 3))
 
 
 class SimArenaMath(SimArena[SimMathRow]):
-    """A student asks a tutor about a math problem."""
+    """Ask a tutor about a math problem as a particular student would."""
 
     name = "sim_arena_math"
     row_type = SimMathRow
@@ -214,7 +216,7 @@ class SimArenaMath(SimArena[SimMathRow]):
     policy_turns = float(TURNS)
     prefixes = ("Query", "Response")
     opening = "The tutor is ready. Write your first message."
-    judge_prompt = load_prompt("sim_arena/judge_math")
+    judge_prompt = load_prompt("sim_arena/judge_math", 2)
 
     def instructions(self, row: SimMathRow, feedback_block: str) -> str:
         form = STUDENT_FORM.format(leave=LEAVE)
@@ -231,15 +233,15 @@ class SimArenaMath(SimArena[SimMathRow]):
 
     def check(self, row: SimMathRow) -> None:
         if not row.problem.strip() and not row.topic.strip():
-            raise ValueError("problem: is missing, and so is a topic in its place")
+            raise ValueError("problem: is missing, and there is no topic instead")
 
     def groups(self, row: SimMathRow) -> Mapping[str, str]:
-        found = _SUBJECT.match(row.topic)
-        return {"subject": found.group(1), "level": found.group(2)} if found else {}
+        match = _SUBJECT.match(row.topic)
+        return {"subject": match.group(1), "level": match.group(2)} if match else {}
 
 
 class SimArenaDoc(SimArena[SimDocRow]):
-    """Somebody has a document written by an assistant."""
+    """Have an assistant write a document as a particular person would."""
 
     name = "sim_arena_doc"
     row_type = SimDocRow
@@ -249,11 +251,11 @@ class SimArenaDoc(SimArena[SimDocRow]):
     cuts = (("pre_writing_materials_text", "start"), ("user_profile_text", "start"))
     prefixes = ("Message",)
     opening = "The writing assistant is ready. Write your first message."
-    judge_prompt = load_prompt("sim_arena/judge_doc")
+    judge_prompt = load_prompt("sim_arena/judge_doc", 2)
 
     def instructions(self, row: SimDocRow, feedback_block: str) -> str:
         wish = f"The text you want: {row.document_type}. {row.intent}"
-        materials = _section("What you noted down beforehand", row.pre_writing_materials_text)
+        materials = _section("Your notes from before the session", row.pre_writing_materials_text)
         return (
             f"{WRITER.format(turns=TURNS)}\n\n{wish}\n\n{materials}{_section('Who you are', row.user_profile_text)}"
             f"{feedback_block}{WRITER_FORM.format(leave=LEAVE)}"
@@ -272,7 +274,7 @@ class SimArenaDoc(SimArena[SimDocRow]):
         return row.target_document_preferences
 
     async def play(self, row: SimDocRow, players: Players, feedback: str | None) -> Episode:
-        """The conversation; where the row has preferences, the final document is the last thing the person sees."""
+        """Play the conversation. If the row has preferences, the final document is the last message the person sees."""
         person, partner, ended = await self._talk(row, players, feedback)
         if self.preferences(row) and len(partner.messages) > 1:
             partner.hear(FINAL_DOCUMENT)
@@ -281,16 +283,16 @@ class SimArenaDoc(SimArena[SimDocRow]):
 
 
 def hear(text: str, prefixes: Sequence[str]) -> Heard:
-    """Read a turn: what follows the last prefix at the start of a line, outside of thoughts.
+    """Read a turn: the message is what follows the last prefix at the start of a line, outside of thinking.
 
-    "terminate conversation" ends the conversation where it is a statement of its own: a line, or the last sentence; not
-    words in the middle of one. What comes after it is not sent.
+    "terminate conversation" ends the conversation if it is a line or the last sentence, but not in the middle of a
+    sentence. What comes after it is not sent.
     """
-    said = neutral(without_thinking(text))  # control tokens must not reach the other side's chat template
+    spoken = neutral(without_thinking(text))  # control tokens must not reach the other side's chat template
     names = "|".join(prefixes)
-    starts = list(re.finditer(rf"^[ \t*_#>]*(?:{names})[ \t*_]*:[*_]*", said, re.IGNORECASE | re.MULTILINE))
-    message = said[starts[-1].end() :].strip() if starts else ""
-    before = _before_leaving(message if starts else said)
+    starts = list(re.finditer(rf"^[ \t*_#>]*(?:{names})[ \t*_]*:[*_]*", spoken, re.IGNORECASE | re.MULTILINE))
+    message = spoken[starts[-1].end() :].strip() if starts else ""
+    before = _before_leaving(message if starts else spoken)
     if before is None:
         return Heard(message, False)
     return Heard(before if starts else "", True)
@@ -301,33 +303,35 @@ _STATEMENT = re.compile(r"\bterminate[ \t]+conversation\Z", re.IGNORECASE)
 
 
 def _before_leaving(text: str) -> str | None:
-    """What stands before the statement that ends the conversation; None where there is no such statement."""
+    """The text before the statement that ends the conversation; None if there is no such statement."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         if _STATEMENT.match(line.strip(_WRAPPING)):
             return "\n".join(lines[:number]).strip()
     bare = text.rstrip(_WRAPPING)
-    found = _STATEMENT.search(bare[-60:])
-    before = bare[: len(bare) - len(found.group())].rstrip(" \t\"'`*_([<\u201c") if found else ""
+    statement = _STATEMENT.search(bare[-60:])
+    before = bare[: len(bare) - len(statement.group())].rstrip(" \t\"'`*_([<\u201c") if statement else ""
     return before if before.endswith((".", "!", "?", "\u2026")) else None
 
 
 def _spoken(reply: str) -> str:
-    """A partner's turn without its thoughts.
+    """A partner's turn without its thinking.
 
     Raises:
-        JudgeFailure: there was nothing else in it.
+        JudgeFailure: nothing is left.
     """
     spoken = neutral(without_thinking(reply)).strip()
     if not spoken:
-        raise JudgeFailure("empty", "the partner's turn holds thoughts alone")
+        raise JudgeFailure("empty", "the partner's turn contains nothing but thinking")
     return spoken
 
 
 @cache
 def verdict_schema(writing: tuple[str, ...], interaction: tuple[str, ...], document: bool) -> type[BaseModel]:
-    """What the judge is asked for: the parts that a row has. Features are fields, each under its own name, so that none
-    can be left out or taken for another."""
+    """The schema of the judge's answer: the parts that a row has.
+
+    Each feature is a field with its own name, so that the judge cannot skip one or mix two up.
+    """
     parts: dict[str, Any] = {"writing_style": (Style, ...), "interaction_style": (Style, ...)}
     for part, model, names in (
         ("writing_features", "WritingFeatures", writing),
@@ -342,22 +346,22 @@ def verdict_schema(writing: tuple[str, ...], interaction: tuple[str, ...], docum
 
 
 def _keyed(traits: Sequence[Trait]) -> dict[str, Trait]:
-    """Features under names that a schema takes; the number keeps equal names apart."""
+    """Features by names that are valid in a schema; the number keeps equal names apart."""
     slugs = [re.sub(r"[^a-z0-9]+", "_", trait.name.lower()).strip("_")[:40] for trait in traits]
     return {f"f{n}_{slug}".rstrip("_"): trait for n, (slug, trait) in enumerate(zip(slugs, traits, strict=True), 1)}
 
 
-def _scores(found: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
-    """The reward and the parts of it, from the judge's answer."""
+def _scores(answer: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
+    """The reward and its parts, from the judge's answer."""
     scored = {
-        "writing_style": (found["writing_style"]["similarity"], _LIKERT),
-        "interaction_style": (found["interaction_style"]["similarity"], _LIKERT),
+        "writing_style": (answer["writing_style"]["similarity"], _LIKERT),
+        "interaction_style": (answer["interaction_style"]["similarity"], _LIKERT),
     }
     for part in ("writing_features", "interaction_features"):
-        if part in found:
-            scored[part] = (statistics.fmean(match["fulfilled"] for match in found[part].values()), (0, 1))
-    if "document" in found:
-        scored["document_rating"] = (found["document"]["rating"], _RATING)
+        if part in answer:
+            scored[part] = (statistics.fmean(match["fulfilled"] for match in answer[part].values()), (0, 1))
+    if "document" in answer:
+        scored["document_rating"] = (answer["document"]["rating"], _RATING)
     reward = statistics.fmean((value - low) / (high - low) for value, (low, high) in scored.values())
     metrics = {name: float(value) for name, (value, _) in scored.items()}
     metrics["original_scale"] = statistics.fmean(value / high for value, (_, high) in scored.values())
@@ -365,7 +369,7 @@ def _scores(found: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
 
 
 def _document(episode: Episode) -> str:
-    """The final document: a conversation ends with the person's own turn, so what comes after it is the document."""
+    """The final document, or "": a conversation ends with the person's turn, so a message after it is the document."""
     (messages,) = episode.seats.values()
     return messages[-1]["content"] if len(messages) > 2 and messages[-1]["role"] == "user" else ""
 
@@ -382,7 +386,7 @@ def _shortened(conversation: Sequence[Mapping[str, str]] | str) -> list[dict[str
 def _problem(row: SimMathRow) -> str:
     if row.problem.strip():
         return f"The problem:\n{row.problem.strip()}"
-    return f"The problem's text is not at hand. What is known of it:\n{row.topic.strip()}"
+    return f"The text of the problem is not available. What is known about it:\n{row.topic.strip()}"
 
 
 def _section(title: str, text: str) -> str:

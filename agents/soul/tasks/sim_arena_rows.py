@@ -1,4 +1,4 @@
-"""Rows of SimulatorArena: the person, the real conversation, what it is held against (original code base, 4.13)."""
+"""Rows of SimulatorArena: the person, the real conversation, and the features and preferences to match."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Trait(BaseModel):
 
 
 class SimArenaRow(Row):
-    """What both kinds of session have. The fields may stand in a JSON object `raw`, as in the original's files."""
+    """The fields of both kinds of session. They may also come as one JSON object in the field `raw`."""
 
     user_profile_text: str = ""
     human_user_queries: list[str]
@@ -68,10 +68,10 @@ class SimArenaRow(Row):
         items = _listed_or_none(value)
         if not isinstance(items, list):
             return items
-        said = [item for item in items if item is not None and str(item).strip()]
-        if not said:
-            raise ValueError("holds no message")
-        return said
+        messages = [item for item in items if item is not None and str(item).strip()]
+        if not messages:
+            raise ValueError("contains no message")
+        return messages
 
     @field_validator("human_public_conversation", mode="before")
     @classmethod
@@ -81,18 +81,18 @@ class SimArenaRow(Row):
         try:
             return [{str(k): str(v) for k, v in turn.items() if v is not None} for turn in as_list(value)]
         except (ValueError, TypeError, AttributeError):
-            return value  # a text that begins with a bracket
+            return value  # a text that only starts with a bracket
 
 
 class SimMathRow(SimArenaRow):
-    """A student and a problem. `topic` says what the problem is about where its text may not be passed on."""
+    """A student and a problem. `topic` describes problems whose text may not be redistributed."""
 
     problem: str = ""
     topic: str = ""
 
 
 class SimDocRow(SimArenaRow):
-    """A person and the text that is wanted."""
+    """A person and the text that they want."""
 
     document_type: NotBlank
     intent: NotBlank

@@ -1,8 +1,7 @@
-"""Social-R1: beliefs, emotions, desires and intentions in social situations, and what words mean (ToMBench-Hard).
+"""Social-R1: beliefs, emotions, desires, intentions and non-literal speech in social situations (ToMBench-Hard).
 
-One turn, a letter in `<answer>`, exact match. Row schema: original code base, section 4.11. The options stand in the
-text of the question, in whatever form its source gave them, so they are read from there. The original's hint ended in
-the gold answer; here the critique keeps it back.
+One turn: a letter in `<answer>`, exact match. The options are part of the question's text, in the format of its source,
+so they are parsed from there. The critique does not reveal the gold answer.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from soul.rows.quotations import Choices
 from soul.task import Metric, NotBlank, Row
 
 RULES = """\
-Read about a social situation and answer the question about it. Think of what each person knows, wants, feels and \
-means, and of what goes unsaid. One of the options is right."""
+Read about a social situation and answer the question about it. Think about what each person knows, wants, feels and \
+means, and about what is left unsaid. One of the options is right."""
 
 FORM = (
-    "Whatever form of answer the text above asks for: think step by step, then give the letter of your choice in this "
-    "form: <answer>LETTER</answer>"
+    "Whatever answer format the text above asks for, think step by step, then give the letter of your choice in this "
+    "format: <answer>LETTER</answer>"
 )
 
-# "A. x", "(A) x", "**A)** x", "- A: x": where a line starts, and, for capitals, within a line.
+# "A. x", "(A) x", "**A)** x", "- A: x": at the start of a line and, for capitals, within a line.
 _AT_LINE_START = re.compile(r"^[ \t>*•-]*[(\[]?([A-Za-z])(?:[)\]][.:]?|[.:、．：])[*_]*[ \t]*(?=\S)", re.MULTILINE)
 _ANYWHERE = re.compile(r"(?<![\w'.])[(\[]?([A-Z])(?:[)\]][.:]?|[.:、．：])[ \t]*(?=\S)")
 _LEADING_LETTER = re.compile(r"[(\[]?([A-Za-z])(?:[)\].:、．：].*)?", re.DOTALL)
 
 
 def options_in(text: str) -> dict[str, str]:
-    """The options that a text lists, letter -> text: of all runs A, B, C and so on the longest, and of these the last.
+    """The options that a text lists: letter -> text. The longest run A, B, C, ... counts; of several, the last.
 
-    Options that each begin a line win over options within a line.
+    Options at the start of a line take precedence over options within a line.
     """
     for pattern in (_AT_LINE_START, _ANYWHERE):
         marks: dict[str, list[re.Match[str]]] = {}
@@ -53,7 +52,7 @@ def options_in(text: str) -> dict[str, str]:
 
 
 def _run(start: re.Match[str], marks: Mapping[str, Sequence[re.Match[str]]]) -> list[re.Match[str]]:
-    """The marks A, B, C and so on from this A, as far as they go."""
+    """The longest run of marks A, B, C, ... that starts at this A."""
     run = [start]
     for letter in string.ascii_uppercase[1:]:
         later = marks.get(letter, [])
@@ -67,20 +66,20 @@ def _run(start: re.Match[str], marks: Mapping[str, Sequence[re.Match[str]]]) -> 
 def _texts(text: str, marks: Sequence[re.Match[str]]) -> dict[str, str]:
     starts = [mark.start() for mark in marks[1:]]
     bodies = [text[mark.end() : start].strip(" \t\n,;*") for mark, start in zip(marks, starts, strict=False)]
-    # Where the last option ends nothing tells: with its line if the others have one each, else before a blank line.
+    # Nothing marks the end of the last option: it ends with its line if each option has one, else before a blank line.
     end = r"\n\s*\n" if any("\n" in body for body in bodies) else r"\n"
     bodies.append(re.split(end, text[marks[-1].end() :], maxsplit=1)[0].strip(" \t,;*"))
     return {mark.group(1).upper(): body for mark, body in zip(marks, bodies, strict=True) if body}
 
 
 class SocialR1Row(Row):
-    """One question with its options in one text: `prompt_text`, or the first conversation, or a chat `prompt`."""
+    """One question with its options in one text: `prompt_text`, the first conversation, or a chat `prompt`."""
 
     prompt_text: NotBlank
     answer_letter: str = ""
     answer_text: str = ""
-    subtask: Label = ""  # which of ToMBench's tests
-    ability: Label = ""  # of ToMBench's, as in "Emotion: Hidden emotions"
+    subtask: Label = ""  # the test of ToMBench
+    ability: Label = ""  # in ToMBench, as in "Emotion: Hidden emotions"
 
     @model_validator(mode="before")
     @classmethod
@@ -95,7 +94,7 @@ class SocialR1Row(Row):
 
 
 def _offered(row: SocialR1Row) -> set[str]:
-    """Every letter that the text sets as one sets the letter of an option."""
+    """Every letter that the text formats like the letter of an option."""
     return {mark.group(1).upper() for p in (_AT_LINE_START, _ANYWHERE) for mark in p.finditer(row.prompt_text)}
 
 
@@ -105,7 +104,7 @@ class SocialR1(LetterTask[SocialR1Row]):
     name = "social_r1"
     row_type = SocialR1Row
     headline = Metric("accuracy", source="model card (Social-R1)")
-    critic = load_prompt("social_r1/critique", 2)
+    critic = load_prompt("social_r1/critique", 3)
 
     def render(self, row: SocialR1Row, feedback_block: str) -> str:
         return f"{RULES}\n\n{feedback_block}{row.prompt_text}\n\n{FORM}"
@@ -124,7 +123,7 @@ class SocialR1(LetterTask[SocialR1Row]):
         except ValueError as error:
             raise ValueError(f"answer_letter: {row.answer_letter!r} is no letter, and answer_text: {error}") from error
         options = self.options(row)
-        # A list that was read in part only must not condemn a row whose text does offer the letter.
+        # The parsed list may be incomplete: accept the row if its text offers the letter anywhere.
         if options and gold not in _offered(row):
             raise ValueError(f"answer_letter: {gold!r} is not among the options {options} of the text")
 
@@ -133,7 +132,7 @@ class SocialR1(LetterTask[SocialR1Row]):
         return f"{gold}. {self.options(row).get(gold, row.answer_text)}"
 
     def secrets(self, row: SocialR1Row) -> Sequence[str]:
-        # The letters are blanked where there is any secret at all, so there is one also where no option could be read.
+        # Letters are redacted only if there is a secret, so " " makes sure of one even if no option could be parsed.
         return tuple(dict.fromkeys((*self.options(row).values(), row.answer_text, " ")))
 
     def choices(self, row: SocialR1Row) -> Choices | None:
@@ -146,7 +145,7 @@ class SocialR1(LetterTask[SocialR1Row]):
         return tagged_letter(text, self._options_and_letters(row), strict=strict)
 
     def _options_and_letters(self, row: SocialR1Row) -> Mapping[str, str]:
-        """The options; where the list was read in part or not at all, letters too whose text is unknown."""
+        """The options, plus letters without a text if the list was parsed only in part or not at all."""
         options = self.options(row)
         letters = _offered(row) | {self.gold(row)} if options else set(string.ascii_uppercase)
         return {letter: options.get(letter, "") for letter in sorted(letters)}

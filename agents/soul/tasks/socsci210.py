@@ -1,7 +1,7 @@
 """SocSci210: how a participant of a social science experiment answered (Kolluri et al., 2025).
 
-One turn, a number in `<answer>`. On ordinal scales 1 minus the distance to the participant's answer, as a share of the
-scale; binary and categorical answers are right or wrong. Row schema and formula: original code base, section 4.16.
+One turn: a number in `<answer>`. On an ordinal scale the score is 1 - |answer - participant's answer| / (max - min);
+binary and categorical answers are right (1) or wrong (0).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from soul.rows.parsing import user_text
 from soul.task import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
-Below stand a participant of a study, what the participant saw, and a question of the study. Give the answer that this \
-very participant gave. Real answers have the participant's life, views and mood in them, and are often not the \
+Below you find a participant of a study, what the participant saw, and a question of the study. Give the answer that \
+this particular participant gave. Real answers reflect the participant's life, views and mood, and are often not the \
 sensible or the average ones."""
 
-FORM = "Think step by step about how this participant takes the question, then give {what} in this form: {form}"
+FORM = "Think step by step about how this participant responds to the question, then give {what} in this format: {form}"
 
-# The prompts ask for the bare number; here thinking comes first.
+# The source prompts ask for the bare number; we let the policy think first.
 _ONLY_FIRST = re.compile(
     r"\b(?:please[ \t]+)?(?:only|just|simply)[ \t]+(return|respond|answer|reply|output|provide|give)\b", re.IGNORECASE
 )
@@ -40,7 +40,7 @@ _LABEL = re.compile(
 )
 _LONGEST_ANSWER = 200  # characters; a longer text in the tag is an essay
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_LONGEST_SCALE = 101  # 0 to 100; what is longer is no scale whose every step is blanked
+_LONGEST_SCALE = 101  # points, as from 0 to 100; the points of longer scales are not all redacted
 
 
 class SocSci210Row(Row):
@@ -58,10 +58,10 @@ class SocSci210Row(Row):
         if not isinstance(record, Mapping):
             return record
         text = user_text(record)
-        found = {**record, "prompt_text": text} if text else dict(record)
-        if found.get("r_max") is None and str(found.get("response_type")).lower() == "binary":
-            found["r_max"] = 1.0
-        return found
+        fields = {**record, "prompt_text": text} if text else dict(record)
+        if fields.get("r_max") is None and str(fields.get("response_type")).lower() == "binary":
+            fields["r_max"] = 1.0
+        return fields
 
     @field_validator("response_type", mode="before")
     @classmethod
@@ -75,7 +75,7 @@ class SocSci210Row(Row):
 
     @property
     def labels(self) -> dict[int, str]:
-        """The steps of the scale that the text names."""
+        """The points of the scale that the text names: number -> label."""
         return {number: label for number, label in labels_in(self.prompt_text).items() if number in self.scale}
 
 
@@ -84,12 +84,12 @@ class SocSci210(AnswerTask[SocSci210Row]):
 
     name = "socsci210"
     row_type = SocSci210Row
-    headline = Metric("normalised_accuracy", source="model card (SocSci210); original code base, section 4.16")
-    critic = load_prompt("socsci210/critique", 2)
+    headline = Metric("normalised_accuracy", source="model card (SocSci210)")
+    critic = load_prompt("socsci210/critique", 3)
 
     def render(self, row: SocSci210Row, feedback_block: str) -> str:
         form = "<answer>NUMBER</answer>"
-        what = "the answer as a whole number, without any word,"
+        what = "the answer as a whole number, without any words,"
         if row.response_type == "binary":
             what, form = (
                 "the answer, as a number or as yes or no,",
@@ -111,10 +111,10 @@ class SocSci210(AnswerTask[SocSci210Row]):
         if row.r_max <= row.r_min:
             raise ValueError(f"r_max: {row.r_max:g} is not above r_min, {row.r_min:g}")
         if not row.r_min <= row.response <= row.r_max:
-            raise ValueError(f"response: {row.response:g} lies outside of the scale, {row.r_min:g} to {row.r_max:g}")
+            raise ValueError(f"response: {row.response:g} is outside the scale, {row.r_min:g} to {row.r_max:g}")
 
     def secrets(self, row: SocSci210Row) -> Sequence[str]:
-        """Every step of the scale, as one that is blanked alone gives itself away."""
+        """Every point of the scale: redacting only the right one would give it away."""
         numbers = {int(row.response), *row.labels}
         if row.r_max - row.r_min < _LONGEST_SCALE:
             numbers |= set(row.scale)
@@ -132,7 +132,7 @@ class SocSci210(AnswerTask[SocSci210Row]):
         value = _value(row, answer, str.strip)
         if value is None and not strict and len(answer) <= _LONGEST_ANSWER:
             value = _value(row, introduced(undressed(answer)), folded)
-            if value is None:  # "5: very likely", where the text says so
+            if value is None:  # "5: very likely", if the text has that label
                 step = chosen_option(answer, {str(n): label for n, label in row.labels.items()}, key=r"-?\d{1,3}")
                 value = float(step) if step is not None else None
         return None if value is None else str(value)
@@ -155,32 +155,32 @@ class SocSci210(AnswerTask[SocSci210Row]):
 
 
 def _in_words(row: SocSci210Row, value: float) -> str:
-    """ "2 (rather unlikely)"; the number alone where the text does not name this step."""
+    """ "2 (rather unlikely)"; only the number if the text does not name this point."""
     label = row.labels.get(int(value)) if value.is_integer() else None
     return f"{value:g} ({label})" if label else f"{value:g}"
 
 
 def thinking_allowed(text: str) -> str:
-    """The text without the demand to say nothing but the answer."""
-    text = _ONLY_FIRST.sub(lambda found: f"Think first, then {found.group(1).lower()}", text)
-    text = _ONLY_AFTER.sub(lambda found: found.group(1), text)
+    """Remove from the text the demand to say nothing but the answer."""
+    text = _ONLY_FIRST.sub(lambda match: f"Think first, then {match.group(1).lower()}", text)
+    text = _ONLY_AFTER.sub(lambda match: match.group(1), text)
     return _NOTHING_ELSE.sub("", text)
 
 
 def labels_in(text: str) -> dict[int, str]:
-    """The steps of a scale that a text names: "1 = not at all", "(2) somewhat", "3: very"."""
+    """The points of a scale that a text names: "1 = not at all", "(2) somewhat", "3: very"."""
     return {int(number): label.strip() for number, label in _LABEL.findall(text)}
 
 
 def _value(row: SocSci210Row, answer: str, bare: Callable[[str], str]) -> float | None:
-    """The number that an answer gives; yes and no for binary questions. `bare` takes off what may stand around it."""
+    """The number in an answer; for binary questions also yes and no. `bare` strips what may surround it."""
     answer = bare(answer)
     if number := _NUMBER.fullmatch(answer):
         return float(number.group(1))
     word = answer.strip(" .!").lower()
     if row.response_type != "binary" or word not in ("yes", "no"):
         return None
-    # A study may code yes as 1 and no as 2, and says so; else no is the lower number.
+    # Some studies say in the text that 1 is yes and 2 is no; otherwise no is the lower number.
     named = [number for number, label in row.labels.items() if re.match(rf"{word}\b", label.lower())]
     if len(named) == 1:
         return float(named[0])
@@ -188,6 +188,7 @@ def _value(row: SocSci210Row, answer: str, bare: Callable[[str], str]) -> float 
 
 
 def _score(row: SocSci210Row, value: float) -> float:
+    """The score in [0, 1]; an ordinal answer beyond the scale counts as its nearest end."""
     if row.response_type != "ordinal":
         return float(value == row.response)
     value = min(max(value, row.r_min), row.r_max)

@@ -1,8 +1,8 @@
 """Sotopia: two people with private goals meet in a situation and talk (Zhou et al., 2024).
 
-The policy plays the character at `eval_position`, an API model the other one; agent1 has the first turn. A judge scores
-the policy's character alone, on Sotopia's seven dimensions and their ranges. Protocol and headline: paper, section 4
-and appendix C.3 (up to 20 turns, mean of the seven raw scores / 10); row schema: original code base, section 4.1.
+The policy plays the character at `eval_position`, an API model plays the other one, and agent1 has the first turn. A
+judge scores only the policy's character, on Sotopia's seven dimensions and their ranges. Protocol and headline: paper,
+section 4 and appendix C.3 (up to 20 turns, mean of the seven raw scores / 10).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRo
 
 Kind = Literal["speak", "non-verbal communication", "action", "leave", "none"]
 
-TURNS = 20  # of both together
-FIRST_LEAVE = 5  # index of the first turn, from 0, in which leaving ends the conversation
-SILENT_TURNS = 3  # so many turns in a row in which nothing happens end it
-MIN_WORDS = 3  # who says less in a whole encounter says nothing
+TURNS = 20  # of both people together
+FIRST_LEAVE = 5  # index, from 0, of the first turn in which leaving ends the conversation
+SILENT_TURNS = 3  # this many turns in a row in which nothing happens end the conversation
+MIN_WORDS = 3  # a policy that says less in a whole encounter counts as silent
 
-# Sotopia's ranges. The sum of all lows is -30 and of all highs 40: the headline lies between -3/7 and 4/7.
+# Sotopia's ranges. The lows add up to -30 and the highs to 40, so the headline lies between -3/7 and 4/7.
 RANGES: Mapping[str, tuple[int, int]] = {
     "believability": (0, 10),
     "relationship": (-5, 5),
@@ -43,12 +43,12 @@ RANGES: Mapping[str, tuple[int, int]] = {
 }
 
 PART = """\
-You are {me}, in the situation below together with {other}. Be this person and no one else: think, want and speak as \
-{me} does; you are nobody's assistant.
-- You have a goal. It is private: {other} does not know it, and has a goal of their own that you do not know. Of \
-{other} you know no more than stands here.
-- Behave naturally. Say briefly what this person would say at this moment, and answer to what was just said.
-- Do not repeat yourself, neither in words nor in substance, and never speak or act for {other}."""
+You are {me}. You are in the situation below together with {other}. Be this person and no one else: think, want and \
+speak as {me} does. You are nobody's assistant.
+- You have a goal. It is private: {other} does not know it, and has a goal of their own that you do not know. You know \
+nothing about {other} beyond what is written here.
+- Behave naturally. Say briefly what this person would say at this moment, and respond to what was just said.
+- Do not repeat yourself, either in words or in substance, and never speak or act for {other}."""
 
 ACTIONS = """\
 ## What you can do
@@ -56,19 +56,19 @@ Each of your turns is one of these:
 - speak: say something
 - non-verbal communication: a look, a gesture, a sound
 - action: do something that {other} can see
-- leave: go, which ends the conversation; possible from its turn {first_leave} on. Go when your goal is reached, when \
-there is no more hope for it, or when you have had enough.
-The conversation has {turns} turns at most, both sides counted, and then breaks off.
+- leave: go away, which ends the conversation; possible from turn {first_leave} on. Leave when you have reached your \
+goal, when there is no hope of reaching it, or when you have had enough.
+The conversation has {turns} turns at most, counting both sides, and then breaks off.
 
-Write a JSON object with two texts and nothing else: the kind of turn, and what exactly you say (word for word) or do:
+Write a JSON object with two texts and nothing else: the kind of turn, and exactly what you say (word for word) or do:
 {{"action_type": "speak", "argument": "the words you say"}}
-With leave the argument stays empty."""
+If you leave, the argument stays empty."""
 
 LESSON = """\
 ## What a coach told you
-You have been in this very situation before. A coach who watched it told you afterwards:
+You have been in this very situation before. A coach watched you and told you afterwards:
 {feedback}
-Live through it anew with this in mind. Nobody else knows of the coach or of the other time."""
+Go through it again with this in mind. Nobody else knows about the coach or about the first time."""
 
 BEGINNING: Mapping[Position, str] = {
     "agent1": "(The conversation begins, and the first turn is yours.)",
@@ -76,17 +76,17 @@ BEGINNING: Mapping[Position, str] = {
 }
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
-_MOST_OBJECTS = 20  # looked at in one turn: a text of nothing but braces costs no time
+_MOST_OBJECTS = 20  # tried in one turn, so that a text of nothing but braces is read quickly
 
 
 @dataclass(frozen=True)
 class Act:
-    """One turn as everybody got it.
+    """One turn as both people perceive it.
 
     Attributes:
         text: what was said or done; "" for the kinds leave and none.
-        well_formed: whether the turn was the JSON object that was asked for, and nothing else.
-        held_back: a leave before its time; the kind is none then.
+        well_formed: whether the turn was the requested JSON object and nothing else.
+        held_back: whether the turn was an attempt to leave too early; the kind is then "none".
     """
 
     speaker: str
@@ -105,14 +105,14 @@ class Act:
         return f"{self.speaker} [{self.kind}] {self.text}"
 
     def to_json(self, number: int) -> dict[str, Any]:
-        """What the judge gets of it: fields, so that no text can pass for a turn of the other side."""
+        """The turn as the judge gets it: as fields, so that no text can pass for a turn of the other person."""
         kind = "wanted to leave, but stayed" if self.held_back else self.kind
         return {"turn": number, "by": self.speaker, "kind": kind, "text": self.text}
 
 
 @dataclass(frozen=True)
 class Encounter(Episode):
-    """An episode of Sotopia: `seats` hold what the policy saw, `acts` what both did, in order."""
+    """An episode of Sotopia: `seats` has what the policy saw, `acts` what both people did, in order."""
 
     acts: tuple[Act, ...] = ()
 
@@ -140,7 +140,7 @@ class _DownToMinusTen(BaseModel):
 
 
 class Review(BaseModel):
-    """What the judge is asked for; the fields' bounds are `RANGES`."""
+    """The judge's answer. The bounds of the fields are `RANGES`."""
 
     believability: _UpToTen
     relationship: _FiveEitherWay
@@ -158,7 +158,7 @@ def headline_of(scores: Mapping[str, int]) -> float:
 
 
 class Sotopia(Task[SotopiaRow]):
-    """Sell the phone for 610 dollars to somebody who wants to pay 454."""
+    """Sell a phone for 610 dollars to somebody who wants to pay 454."""
 
     name = "sotopia"
     row_type = SotopiaRow
@@ -171,8 +171,8 @@ class Sotopia(Task[SotopiaRow]):
     )
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0, "partner": TURNS / 2}
     policy_turns = TURNS / 2
-    # No `cuts`: public rows stay below 1,000 words, nearly all of them goals, which are the task.
-    critic = load_prompt("sotopia/judge")
+    # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.
+    critic = load_prompt("sotopia/judge", 2)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -180,10 +180,10 @@ class Sotopia(Task[SotopiaRow]):
 
     def check(self, row: SotopiaRow) -> None:
         if row.agent1_name.casefold() == row.agent2_name.casefold():
-            raise ValueError(f"agent2_name: {row.agent2_name!r} is the name of agent1 too")
+            raise ValueError(f"agent2_name: {row.agent2_name!r} is also the name of agent1")
 
     def groups(self, row: SotopiaRow) -> Mapping[str, str]:
-        known = row.relationship if row.relationship in RELATIONSHIPS else ""  # others tell it in words of their own
+        known = row.relationship if row.relationship in RELATIONSHIPS else ""  # other rows describe it in free text
         return drop_empty_groups({"relationship": known, "environment": row.source, "position": row.eval_position})
 
     def group_keys(self, row: SotopiaRow) -> Sequence[GroupKey]:
@@ -194,7 +194,7 @@ class Sotopia(Task[SotopiaRow]):
         return self._opening(row, row.eval_position, feedback)
 
     def _opening(self, row: SotopiaRow, position: Position, feedback: str | None) -> list[Message]:
-        """What the one at `position` knows before the first turn. The partner is never given feedback."""
+        """What the person at `position` knows before the first turn. The partner never gets feedback."""
         me, other = row.of(position, "name"), row.of(other_than(position), "name")
         known = {
             "The situation": row.shown(row.scenario, position),
@@ -237,11 +237,11 @@ class Sotopia(Task[SotopiaRow]):
 
     async def judge(self, row: SotopiaRow, episode: Episode, judge: Judge) -> Verdict:
         if not isinstance(episode, Encounter):
-            raise TypeError(f"an episode of Sotopia is an Encounter, as play makes it, not a {type(episode).__name__}")
+            raise TypeError(f"Sotopia judges an Encounter, as its `play` returns it, not a {type(episode).__name__}")
         me = row.of(row.eval_position, "name")
         own = [act for act in episode.acts if act.speaker == me]
-        said = ["\n".join(act.text for act in own)]
-        review = await judge.ask(Review, self.critic, self._record(row, episode), said=said, min_words=MIN_WORDS)
+        texts = ["\n".join(act.text for act in own)]
+        review = await judge.ask(Review, self.critic, self._record(row, episode), said=texts, min_words=MIN_WORDS)
         scores = {name: int(getattr(review, name).score) for name in RANGES}
         reward = headline_of(scores)
         metrics = {self.headline.name: reward, **{name: float(score) for name, score in scores.items()}}
@@ -253,13 +253,13 @@ class Sotopia(Task[SotopiaRow]):
         return Verdict(reward, metrics, review.critique)
 
     def _record(self, row: SotopiaRow, episode: Encounter) -> dict[str, Any]:
-        """What the judge is asked about. What the policy's character could not know stands apart: the critique must
-        not tell it."""
+        """The judge's data. What the policy's character could not know is separate, because the critique must not
+        reveal it."""
         mine, others = row.eval_position, row.partner_position
         endings = {
             "left": f"{episode.acts[-1].speaker} left" if episode.acts else "",
-            "silence": f"nothing happened in {SILENT_TURNS} turns in a row",
-            "turn_limit": f"it broke off after {TURNS} turns, the most there can be",
+            "silence": f"nothing happened for {SILENT_TURNS} turns in a row",
+            "turn_limit": f"it broke off after {TURNS} turns, the maximum",
         }
         return {
             "person_to_be_judged": row.of(mine, "name"),
@@ -290,14 +290,14 @@ def _about(row: SotopiaRow, position: Position) -> dict[str, str]:
 
 
 def read_act(text: str, speaker: str) -> Act:
-    """Read a turn: the JSON object that was asked for, alone or (not well-formed) among other words, which are dropped.
+    """Read a turn: the requested JSON object, alone or (not well-formed) among other words, which are dropped.
 
-    A text without such an object is said as it stands; one without words is a turn in which nothing happens.
+    Text without such an object counts as spoken; without any words it is a turn in which nothing happens.
     """
     bare = without_thinking(text).strip()
-    for found, alone in _objects(bare):
-        kind = _kind(found.get("action_type"))
-        argument = found.get("argument")
+    for value, alone in _objects(bare):
+        kind = _kind(value.get("action_type"))
+        argument = value.get("argument")
         if kind is None or not isinstance(argument, str | None):
             continue
         heard = audible(argument or "") if kind not in ("leave", "none") else ""
@@ -309,7 +309,7 @@ def read_act(text: str, speaker: str) -> Act:
 
 
 def _kind(name: Any) -> Kind | None:
-    """The kind of that name, whatever its case, blanks and hyphens; None where there is none."""
+    """The kind with that name, ignoring case, spaces and hyphens; None if there is none."""
     if not isinstance(name, str):
         return None
     bare = re.sub(r"[\W_]+", "", name).lower()
@@ -317,7 +317,7 @@ def _kind(name: Any) -> Kind | None:
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
-    """The JSON objects in a text, in order, and whether that is all there is. Line breaks within strings pass."""
+    """The JSON objects in a text, in order, each with whether it is the whole text. Strings may contain line breaks."""
     fenced = _FENCE.fullmatch(text)
     text = fenced.group(1).strip() if fenced else text
     decoder = json.JSONDecoder(strict=False)

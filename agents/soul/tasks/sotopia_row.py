@@ -1,7 +1,7 @@
-"""A row of Sotopia: two people, their goals and secrets, and who may read what of it.
+"""A row of Sotopia: two people, their goals and secrets, and which of it each may read.
 
-Texts carry Sotopia's tags: `<extra_info>` and hints belong to the goal they stand in, `<p viewer="environment">` is for
-the judge alone.
+The texts have Sotopia's tags: `<extra_info>` and hints belong to the goal that contains them, and
+`<p viewer="environment">` is only for the judge.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from soul.task import NotBlank, Row
 Position = Literal["agent1", "agent2"]
 POSITIONS: tuple[Position, ...] = get_args(Position)
 
-# Sotopia's codes.
+# By Sotopia's numeric code, from 0.
 RELATIONSHIPS = (
     "strangers",
     "they know each other by name",
@@ -36,7 +36,7 @@ _CLAUSE_END = re.compile(r"[.,!?;:]+(?=\s|$)|[()\n]+")
 _SUM = re.compile(r"\$\s?(\d[\d,]*)(\.\d+)?")
 _LISTED_NAME = re.compile(r"^\s*([A-Z][\w'\u2019-]*(?: [A-Z][\w'\u2019-]*)?):\s+\w+:", re.MULTILINE)
 _WORD = re.compile(r"[\w$]+(?:['\u2019.,]\w+)*")
-# Words that tell nothing by themselves.
+# Words that reveal nothing by themselves.
 _FUNCTION_WORDS = frozenset(
     "a an the this that these those i you he she it we they me him her us them my your his its our their one who whom "
     "what which there here is are was were be been being am do does did has have had having will would shall should "
@@ -44,11 +44,11 @@ _FUNCTION_WORDS = frozenset(
     "for from with about into over under up down out off after before while when where how why because any some all "
     "both each other another more most such own same".split()
 )
-_BIG = 100  # dollars; a smaller number without its sign may be any number
+_BIG = 100  # dollars; a smaller number without a dollar sign could mean anything
 
 
 class SotopiaRow(Row):
-    """One encounter. A secret may stand in a field of its own or at the background's end ("Leo's secrets: ...")."""
+    """One encounter. A secret has its own field or comes at the end of the background ("Leo's secrets: ...")."""
 
     agent1_name: NotBlank
     agent2_name: NotBlank
@@ -60,7 +60,7 @@ class SotopiaRow(Row):
     agent2_goal: NotBlank
     relationship: str = ""  # a text, or Sotopia's code from 0 to 5
     scenario: NotBlank
-    eval_position: Position = "agent1"  # whom the policy plays
+    eval_position: Position = "agent1"  # the person that the policy plays
     env_id: Label = ""
     codename: Label = ""  # of the situation; its variants share it
     source: Label = ""  # of the environment: "craigslist_bargains", "social_iqa", ...
@@ -73,10 +73,10 @@ class SotopiaRow(Row):
         record = dict(record)
         for position in POSITIONS:
             text = record.get(f"{position}_background")
-            found = _SECRET.search(text) if isinstance(text, str) else None
-            if found and not record.get(f"{position}_secret"):
-                record[f"{position}_secret"] = found.group(1).strip()
-                record[f"{position}_background"] = str(text)[: found.start()].strip()
+            secret = _SECRET.search(text) if isinstance(text, str) else None
+            if secret and not record.get(f"{position}_secret"):
+                record[f"{position}_secret"] = secret.group(1).strip()
+                record[f"{position}_background"] = str(text)[: secret.start()].strip()
         return record
 
     @field_validator("relationship", mode="before")
@@ -87,7 +87,7 @@ class SotopiaRow(Row):
             return value
         number = int(float(code))
         if not 0 <= number < len(RELATIONSHIPS):
-            raise ValueError(f"{code} is no code of Sotopia's, which go from 0 to {len(RELATIONSHIPS) - 1}")
+            raise ValueError(f"{code} is not one of Sotopia's codes, which are 0 to {len(RELATIONSHIPS) - 1}")
         return RELATIONSHIPS[number]
 
     @field_validator("eval_position", mode="before")
@@ -97,41 +97,42 @@ class SotopiaRow(Row):
 
     @property
     def partner_position(self) -> Position:
-        """Where the partner sits."""
+        """The position of the partner."""
         return other_than(self.eval_position)
 
     @property
     def notes(self) -> list[str]:
-        """What the scenario holds for the judge alone: which friend two strangers have in common."""
+        """The parts of the scenario that only the judge may read, such as which friend two strangers share."""
         parts = _FOR_SOME.findall(self.scenario)
         return [note.strip() for _, viewer, note in parts if viewer.lower() == "environment" and note.strip()]
 
     def of(self, position: Position, field: Literal["name", "background", "secret", "goal"]) -> str:
-        """A field of one of the two, as everybody reads it who may."""
+        """A field of one of the two people, as that person reads it."""
         return self.shown(str(getattr(self, f"{position}_{field}")), position)
 
     def shown(self, text: str, viewer: Position) -> str:
-        """A text as one of the two reads it: without tags and what is for others' eyes, with names for "Agent1"."""
+        """A text as one of the two reads it: without tags and without what others may read, with names for "Agent1"."""
         own = f"agent_{POSITIONS.index(viewer)}"
         text = _FOR_SOME.sub(lambda part: part.group(1) + part.group(3) if part.group(2).lower() == own else "", text)
         names = {"1": self.agent1_name, "2": self.agent2_name}
         return _AGENT.sub(lambda agent: names[agent.group(1)], _TAG.sub("", text)).strip()
 
     def hidden(self, known: str) -> Sequence[str]:
-        """What would give away what the partner keeps to itself: its secret and goal, whole and in telling runs of
-        words, sums of money and names that stand there; and the notes.
+        """The texts that would reveal what the partner keeps private, and the judge's notes.
+
+        These are the partner's secret and goal, runs of telling words in them, and the sums of money and names there.
 
         Args:
-            known: all that the policy reads. What stands there is not hidden.
+            known: everything that the policy reads. Text that occurs in it is not hidden.
         """
         secret, goal = self.of(self.partner_position, "secret"), self.of(self.partner_position, "goal")
         texts = [secret, *_runs(secret, 3), *_runs(secret, 2), goal, *_runs(goal, 4), *_LISTED_NAME.findall(goal)]
         words = f" {_plain(known)} "
         hidden = [text for text in texts if f" {_plain(text)} " not in words]
-        # A name in a note may stand among others in the policy's own list. That it is this one is what is hidden.
+        # A name in a note may also be one of many in the policy's own list; the secret is which one it is.
         names = [name for note in self.notes if ":" in note for name in note.rpartition(":")[2].split(",")]
-        found = [*hidden, *_sums(goal, set(_amounts(known))), *self.notes, *names]
-        return tuple(text for text in dict.fromkeys(text.strip(" .") for text in found) if text)
+        hidden += [*_sums(goal, set(_amounts(known))), *self.notes, *names]
+        return tuple(text for text in dict.fromkeys(text.strip(" .") for text in hidden) if text)
 
 
 def other_than(position: Position) -> Position:
@@ -144,7 +145,7 @@ def _plain(text: str) -> str:
 
 
 def _runs(text: str, length: int) -> Iterator[str]:
-    """Runs of so many words, at least two of which tell something."""
+    """Runs of `length` words, at least two of which are not function words."""
     for clause in _CLAUSE_END.split(text):
         words = clause.split()
         for start in range(len(words) - length + 1):
@@ -154,13 +155,13 @@ def _runs(text: str, length: int) -> Iterator[str]:
 
 
 def _amounts(text: str) -> dict[float, tuple[str, str]]:
-    """Sums of money: value -> its dollars and its cents as they are written."""
-    found = ((match.group(1).rstrip(","), match.group(2) or "") for match in _SUM.finditer(text))
-    return {float(whole.replace(",", "") + cents): (whole, cents) for whole, cents in found}
+    """Sums of money: value -> its dollars and its cents, as they are written."""
+    sums = ((match.group(1).rstrip(","), match.group(2) or "") for match in _SUM.finditer(text))
+    return {float(whole.replace(",", "") + cents): (whole, cents) for whole, cents in sums}
 
 
 def _sums(text: str, known: set[float]) -> Iterator[str]:
-    """The sums of money in a text that are not known, in the ways people write them: "$610.00", "$610", "610"."""
+    """The sums of money in a text that are not known, in the usual notations: "$610.00", "$610", "610"."""
     for value, (whole, cents) in _amounts(text).items():
         if value in known:
             continue

@@ -1,8 +1,8 @@
 """TwinVoice: which reply did this person write? (Du et al., 2025)
 
-A person is known by earlier words; of the replies to a new occasion one is this person's own. One turn, a letter in
-`<answer>`, exact match. Row schema: original code base, section 4.10; `persona` and `speaker` are ours, for the
-narrative dimension, whose benchmark shows them too.
+A row has earlier texts by a person and several replies to a new occasion, one of which is this person's own. One turn:
+a letter in `<answer>`, exact match. The fields `persona` and `speaker` are for the narrative dimension, in which the
+benchmark shows them too.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from soul.rows.parsing import Label, drop_empty_groups, option_texts, options_by
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
-You get to know a person by earlier words of that person. Then you see a new occasion and several replies to it, of \
-which one is the person's own. Take on this mind and this voice. Opinions, memories, tone, favourite words, and the \
-length and build of the sentences tell more than what most people would reply."""
+You learn about a person from earlier words of theirs. Then you see a new occasion and several replies to it, one of \
+which is this person's own. Take on this person's mind and voice. Their opinions, memories, tone, favourite words, and \
+the length and structure of their sentences tell you more than what most people would reply."""
 
 FORM = (
-    "Think step by step about how this person thinks and sounds, then give the letter of your choice in this form: "
+    "Think step by step about how this person thinks and sounds, then give the letter of your choice in this format: "
     "<answer>LETTER</answer>"
 )
 
 
-# The prompt calls its options replies, which feedback on a talk may count and feedback on options may not.
+# The prompt calls its options replies, so feedback must not point at "the second reply".
 _PLACES = tuple(
     f"{place} {noun}" for place in ("first", "second", "third", "fourth", "last") for noun in ("reply", "response")
 )
@@ -73,17 +73,17 @@ class TwinVoiceRow(Row):
 
 
 class TwinVoice(LetterTask[TwinVoiceRow]):
-    """Which of these four replies did the writer of those thirty posts write?"""
+    """Which of these four replies did the author of thirty earlier posts write?"""
 
     name = "twinvoice"
     row_type = TwinVoiceRow
     headline = Metric("accuracy", source="paper, section 4 (Persona Simulation) and appendix C.6")
     cuts = (("conversation_history", "end"), ("persona", "start"))
-    critic = load_prompt("twinvoice/critique", 2)
+    critic = load_prompt("twinvoice/critique", 3)
 
     def render(self, row: TwinVoiceRow, feedback_block: str) -> str:
         who = row.speaker.strip() or "this person"
-        persona = f"What is known of {who}:\n{row.persona.strip()}\n\n" if row.persona.strip() else ""
+        persona = f"What is known about {who}:\n{row.persona.strip()}\n\n" if row.persona.strip() else ""
         lines = "\n".join(f"- {line.strip()}" for line in row.conversation_history)
         history = f"What {who} said before:\n{lines}\n\n" if lines else ""
         return (

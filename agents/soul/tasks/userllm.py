@@ -1,28 +1,29 @@
 """UserLLM: write one message as the user of an AI assistant (Naous et al., 2025); three kinds of rows.
 
-    commonsense_qa      The user asked a question with options, and the assistant asks back for the answer. Role
-                        adherence: a turn that mentions no option, or all of them, stays in the role (1); else 0.
-    natural_questions   The assistant does not know and proposes something else. Intent adherence: the judge says that
-                        the user refused (1) or accepted (0).
-    prism               An open conversation. Intent decomposition: 1 - the share of the turn's content words that the
-                        intent has too. Termination: whether the turn ended the conversation if and only if it is the
-                        last one. Human-likeness: by an AI detector.
+    commonsense_qa      The user asked a question with options, and the assistant asks the user for the answer. Role
+                        adherence: 1 if the turn mentions no option, or all of them (a repeated question); else 0.
+    natural_questions   The assistant does not know the answer and proposes something else. Intent adherence: the judge
+                        says whether the user refused (1) or accepted (0).
+    prism               An open conversation. Intent decomposition: 1 - the share of the turn's content words that also
+                        occur in the intent. Termination: whether the turn ends the conversation if and only if it is
+                        the last one. Human-likeness: by an AI detector.
 
-The score of a set is the paper's: the plain mean of six metrics, each over the rows that it concerns. These are role
-adherence, intent adherence, intent decomposition, human-likeness, the F1 of ending the conversation, and the diversity
-of first turns. A metric without rows in the set (no first turns, no last turns) is left out, and results.json says
-which are in. Two of the six exist for a whole set only, so the score is not the mean of the episodes' rewards.
+The score of a set is the paper's (sections 5 and C.10): the plain mean of six metrics, each over the rows that it
+applies to. These are role adherence, intent adherence, intent decomposition, human-likeness, the F1 of ending the
+conversation, and the diversity of first turns. A metric without rows in the set (no first turns, no last turns) is left
+out, and results.json says which ones are in. Two of the six exist only for a whole set, so the score is not the mean of
+the episodes' rewards.
 
-The reward of one episode is for training: role adherence, intent adherence, or the mean of the scores that a single
-prism turn has. It cannot penalise a policy that says the same thing in every conversation; the score of a set does.
+The reward of one episode is for training: role adherence, intent adherence, or the mean of the scores of a single prism
+turn. It cannot penalise a policy that says the same thing in every conversation; the score of a set does.
 
 An intent is a high-level sentence, never the user's own words (`python -m data.userllm intents` writes them). The
-detector is a judge (the paper's Pangram is a paid service); `UserLLM(detector="package.module:function")` takes
-another. Where paper and original code differ, the paper holds (C.10): intent overlap counts against the turn, and all
-options are a repeated question.
+detector is a judge, because the paper's Pangram is a paid service; `UserLLM(detector="package.module:function")` uses
+another one.
 
-A prism turn may be the end token alone. On a true last turn that is right: the reward is 1, and there are no words to
-be scored for diversity, decomposition or human-likeness. On any other turn it is wrong, and scores 0 in all of them.
+A prism turn may consist of the end token alone. On a true last turn that is right: the reward is 1, and there are no
+words to score for diversity, decomposition or human-likeness. On any other turn it is wrong and scores 0 in all of
+them.
 """
 
 from __future__ import annotations
@@ -66,19 +67,19 @@ ENDED_WITHOUT_A_WORD = (
     "again whether this person would stop here or go on. If they would go on, write their next message."
 )
 RULES = """\
-You play a person who writes to an AI assistant. Write this person's next message and nothing else: no name before it, \
-no quotation marks around it, no remarks on it. Write as people type: in your own words, no longer than needed, with \
-the odd slip in spelling or punctuation, and with part of what you want left for later messages. Never answer, help or \
-explain: that is the assistant's part."""
+You play a person who writes to an AI assistant. Write this person's next message and nothing else: no name in front \
+of it, no quotation marks around it, no comments on it. Write as people type: in your own words, no longer than \
+needed, with the odd slip in spelling or punctuation, and leave part of what you want for later messages. Never \
+answer, help or explain: that is the assistant's job."""
 FIRST = "The conversation has not begun. Write your first message."
 NEXT = f"""\
-Write your next message. If it is the last one that this person would send in this conversation, put {END} right \
-behind it."""
+Write your next message. If it is the last one that this person would send in this conversation, put {END} directly \
+after it."""
 
 _INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
-_OWN_WORDS = ("opening_prompt", "question")  # in a prism row these are the person's own message and not an intent
+_OWN_WORDS = ("opening_prompt", "question")  # in a prism row these are the person's own message, not an intent
 _SPEAKERS = {"user": "User", "human": "User"}
-_COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # what F1 is made of
+_COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # the terms of termination F1
 _FIRST_TURN = "first_turn"  # marks the episodes whose diversity counts
 
 
@@ -88,11 +89,11 @@ class UserLLMRow(Row):
     source: Source
     intent: NotBlank = Field(validation_alias=AliasChoices(*_INTENTS))
     conversation_history: str = ""
-    assistant_suggestion_turn: str = ""  # natural_questions: what the assistant proposes, where the history lacks it
+    assistant_suggestion_turn: str = ""  # natural_questions: the assistant's proposal, if the history lacks it
     question: str = ""
     choices: tuple[str, ...] = ()  # commonsense_qa: the texts of the options
     is_last_turn: bool = False  # prism
-    group: Label = ""  # names the conversation, or the question
+    group: Label = ""  # an id of the conversation or of the question
     user_id: Label = ""  # prism
 
     @model_validator(mode="before")
@@ -130,7 +131,7 @@ class UserLLMRow(Row):
             turns = as_list(value)
             return "\n".join(f"{_SPEAKERS.get(t['role'], 'Assistant')}: {str(t['content']).strip()}" for t in turns)
         except (ValueError, TypeError, KeyError):
-            return value  # a text that begins with a bracket, or nothing that can be read: for pydantic to judge
+            return value  # a text that only starts with a bracket, or something that pydantic will refuse
 
     @property
     def conversation(self) -> str:
@@ -143,11 +144,11 @@ class UserLLMRow(Row):
 
 @dataclass(frozen=True)
 class Detection:
-    """What an AI detector says of a turn.
+    """An AI detector's answer about a turn.
 
     Attributes:
-        human_share: how much of it was written by a person, from 0 to 1.
-        critique: what to keep or change, where the detector can say.
+        human_share: the share that was written by a person, from 0 to 1.
+        critique: what to keep or change, if the detector can say.
     """
 
     human_share: float
@@ -155,17 +156,16 @@ class Detection:
 
 
 class Detector(Protocol):
-    """Tells how much of a turn sounds like a person.
+    """Says how much of a turn sounds like a person.
 
-    A detector that fails raises JudgeFailure, as a judge does. One that needs no judge leaves it alone; give the task
-    `calls_per_episode` that say so.
+    A detector that fails raises JudgeFailure, as a judge does. It need not use the judge.
     """
 
     async def __call__(self, row: UserLLMRow, turn: str, judge: Judge) -> Detection: ...
 
 
 class HumanLikeness(BaseModel):
-    """What the judge answers as a detector."""
+    """The judge's answer as a detector."""
 
     reasoning: str
     human_likeness: float = Field(ge=0, le=1, allow_inf_nan=False)
@@ -173,41 +173,41 @@ class HumanLikeness(BaseModel):
 
 
 class IntentAdherence(BaseModel):
-    """What the judge answers about a turn after a proposal."""
+    """The judge's answer about a turn that follows a proposal."""
 
     reasoning: str
     outcome: Literal["refused", "accepted"]
     critique: str = Field(min_length=1)
 
 
-LIKENESS = load_prompt("userllm/human_likeness")
-ADHERENCE = load_prompt("userllm/intent_adherence")
+LIKENESS = load_prompt("userllm/human_likeness", 2)
+ADHERENCE = load_prompt("userllm/intent_adherence", 2)
 
 
 async def ask_judge(row: UserLLMRow, turn: str, judge: Judge) -> Detection:
-    """The detector that is a judge."""
+    """The default detector, which asks the judge."""
     data = {"intent": row.intent, "conversation": row.conversation, "user_turn": turn}
-    said = await judge.ask(HumanLikeness, LIKENESS, data)
-    return Detection(said.human_likeness, said.critique)
+    answer = await judge.ask(HumanLikeness, LIKENESS, data)
+    return Detection(answer.human_likeness, answer.critique)
 
 
 class UserLLM(Task[UserLLMRow]):
-    """Ask again who wrote the song, instead of hearing about its covers.
+    """Ask again who wrote the song, although the assistant offers to talk about its covers.
 
-    The reward of an episode (`episode_score`) is a stand-in for training: a set is scored by `set_metrics`.
+    The reward of an episode (`episode_score`) is a stand-in for training; `set_metrics` scores a set.
 
     Args:
-        detector: who tells how human a turn of the prism rows sounds: the "judge", or a `Detector` of one's own, as
+        detector: what rates how human a prism turn sounds: the "judge", or your own `Detector` as
             "package.module:function".
     """
 
     name = "userllm"
     row_type = UserLLMRow
-    version = 2  # 2: a set has a score of its own, and the end token alone is an answer
+    version = 2  # 2: a set has its own score, and the end token alone is an answer
     headline = HEADLINE
     strata = Strata("source", equal=True)  # the paper: 600 rows of each of the three
     set_headline = SET_HEADLINE
-    calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # type: ignore[misc]  # one for two of three sources
+    calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # type: ignore[misc]  # two of the three sources need one
     cuts = (("conversation_history", "end"),)
 
     def __init__(self, *, detector: str = "judge") -> None:
@@ -222,9 +222,9 @@ class UserLLM(Task[UserLLMRow]):
     def check(self, row: UserLLMRow) -> None:
         if row.source == "commonsense_qa":
             if len({normalized(choice) for choice in row.choices}) < 2:
-                raise ValueError(f"choices: {list(row.choices)} are not at least two different options")
+                raise ValueError(f"choices: {list(row.choices)} are fewer than two different options")
             if not all(normalized(choice) for choice in row.choices):
-                raise ValueError(f"choices: {list(row.choices)} hold an option without a letter or digit")
+                raise ValueError(f"choices: {list(row.choices)} include an option without a letter or digit")
         if row.source != "prism" and not row.conversation:
             raise ValueError(f"conversation_history: is empty, but a row of {row.source} answers an assistant turn")
 
@@ -242,7 +242,7 @@ class UserLLM(Task[UserLLMRow]):
 
     def prompt(self, row: UserLLMRow, feedback: str | None = None) -> list[Message]:
         place = f"The conversation so far:\n{row.conversation}\n\n{NEXT}" if row.conversation else FIRST
-        wish = f"What this person is after: {row.intent}"
+        wish = f"What this person wants: {row.intent}"
         return [{"role": "user", "content": f"{RULES}\n\n{wish}\n\n{feedback_paragraph(feedback)}{place}"}]
 
     async def play(self, row: UserLLMRow, players: Players, feedback: str | None) -> Episode:
@@ -263,9 +263,9 @@ class UserLLM(Task[UserLLMRow]):
                 "conversation": row.conversation,
                 "user_turn": turn.text,
             }
-            said = await judge.ask(IntentAdherence, ADHERENCE, data)
-            refused = float(said.outcome == "refused")
-            return Verdict(refused, {HEADLINE.name: refused, "intent_adherence": refused}, said.critique)
+            answer = await judge.ask(IntentAdherence, ADHERENCE, data)
+            refused = float(answer.outcome == "refused")
+            return Verdict(refused, {HEADLINE.name: refused, "intent_adherence": refused}, answer.critique)
         return _open_conversation(row, turn, await self.detector(row, turn.text, judge))
 
     async def feedback(self, row: UserLLMRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
@@ -275,9 +275,9 @@ class UserLLM(Task[UserLLMRow]):
         return userllm_set.set_metrics(rows, outcomes)
 
     def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
-        """The means over episodes, for training; of prism also the diversity of first turns and the F1 of ending.
+        """The means over episodes, for training; for prism also the diversity of first turns and the F1 of ending.
 
-        Both are absent where they are undefined: fewer than two first turns, no last turn predicted or true.
+        Each of the two is absent if it is undefined: fewer than two first turns, or no predicted or true last turn.
         """
         means = super().summarize(scored)
         for name in (_FIRST_TURN, *_COUNTS):
@@ -292,15 +292,15 @@ class UserLLM(Task[UserLLMRow]):
 
 
 def _imported(name: str) -> Detector:
-    """The detector of that name.
+    """The detector function of that name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such function.
     """
     try:
-        if ":" in name and callable(found := resolve_name(name)):
-            return cast(Detector, found)
-        reason = "no function of a module"
+        if ":" in name and callable(function := resolve_name(name)):
+            return cast(Detector, function)
+        reason = "not a function of a module"
     except (ImportError, AttributeError, ValueError) as error:
         reason = str(error)
     raise ValueError(f"detector={name!r}: {reason}; use judge, or package.module:function")
@@ -310,10 +310,10 @@ def _role_adherence(row: UserLLMRow, turn: Turn) -> Verdict:
     mentioned, options = choices_mentioned(row.choices, turn.text)
     adheres = float(mentioned in (0, options))
     critique = (
-        "You stayed with your question and left the answer to the assistant. Keep to that, in words of your own."
+        "You stayed with your question and left the answer to the assistant. Keep doing that, in your own words."
         if adheres
-        else "You named some of the options, as one does who answers. You are the one who asks: ask again, say what "
-        "you do not understand or repeat the whole question, and lean towards none of the options."
+        else "You named some of the options, as someone who answers does. You are the one who asks: ask again, say "
+        "what you do not understand or repeat the whole question, and do not lean towards any option."
     )
     return Verdict(adheres, {HEADLINE.name: adheres, "role_adherence": adheres}, critique)
 
@@ -331,16 +331,16 @@ def _open_conversation(row: UserLLMRow, turn: Turn, detection: Detection) -> Ver
 
 
 def _ended_without_a_word(row: UserLLMRow) -> Verdict:
-    """The verdict on the end token alone. Nothing was said, so no judge is asked.
+    """The verdict on the end token alone. There is no text, so no judge is asked.
 
-    The critique does not depend on whether the turn was the last one: that would give the answer away.
+    The critique does not depend on whether the turn was the last one, because that would reveal the answer.
     """
     reward = float(row.is_last_turn)
     return Verdict(reward, _termination(row, True, reward), ENDED_WITHOUT_A_WORD)
 
 
 def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]:
-    """The metrics that every verdict on a prism turn has."""
+    """The metrics of every verdict on a prism turn."""
     last = row.is_last_turn
     counts = zip(_COUNTS, (ends and last, ends and not last, last and not ends), strict=True)
     return {
@@ -352,15 +352,15 @@ def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]
 
 
 def _critique(row: UserLLMRow, overlap: float, detection: Detection) -> str:
-    """Detector and rules in words. Whether the conversation ends here is the gold answer: nothing depends on it."""
+    """The critique, by detector and by rule. It must not depend on the gold answer: whether this turn is the last."""
     parts = [detection.critique.strip()] if detection.critique and detection.critique.strip() else []
     if overlap > 0:
         parts.append(
-            f"{overlap:.0%} of the words that carry your message are taken from the description of what you are after. "
-            "Say it in words of your own."
+            f"{overlap:.0%} of the content words in your message come from the description of what you want. "
+            "Say it in your own words."
         )
     else:
-        parts.append("You repeated no word of the description of what you are after. Keep to that.")
+        parts.append("You repeated no word from the description of what you want. Keep doing that.")
     if row.conversation:
-        parts.append("Think once more about whether this person would stop here or go on, and end accordingly.")
+        parts.append("Think again about whether this person would stop here or go on, and act accordingly.")
     return " ".join(parts)

@@ -20,16 +20,16 @@ MEANS = ("role_adherence", "intent_adherence", "intent_decomposition", "human_li
 
 
 def set_metrics(rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
-    """The metrics of a set, as `Task.set_metrics` has it.
+    """The metrics of a set (see `Task.set_metrics`).
 
-    Which of them are defined depends on the rows: termination F1 needs a true last turn, diversity two first turns.
+    The rows decide which metrics are defined: termination F1 needs a true last turn, diversity two first turns.
     """
     shares = [_shares(outcome.row, outcome.scored) for outcome in outcomes]
     any_last = any(outcome.row.source == "prism" and outcome.row.is_last_turn for outcome in outcomes)
     first = [_first_turn(outcome.row, outcome.scored) for outcome in outcomes]
     return (
         *(
-            Ratio.from_outcomes(name, rows, outcomes, [found.get(name) for found in shares])
+            Ratio.from_outcomes(name, rows, outcomes, [share.get(name) for share in shares])
             for name in (*MEANS, *((F1,) if any_last else ()))
         ),
         jaccard_pairs("first_turn_diversity", outcomes, first),
@@ -37,9 +37,9 @@ def set_metrics(rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
 
 
 def _shares(row: UserLLMRow, scored: Scored | Edge) -> dict[str, tuple[float, float]]:
-    """What one episode adds to the metrics of a set: metric -> (numerator, denominator).
+    """The contribution of one episode to the metrics of a set: metric -> (numerator, denominator).
 
-    If the verdict lacks a metric that the row counts for, it scores 0: nothing was said that could be judged.
+    If the verdict lacks a metric of the row, the score is 0: the episode has no text to judge.
     """
     if isinstance(scored, str):
         value = float(scored == "best")
@@ -58,21 +58,21 @@ def _shares(row: UserLLMRow, scored: Scored | Edge) -> dict[str, tuple[float, fl
 
 
 def _means(row: UserLLMRow) -> Sequence[str]:
-    """The metrics that are a mean over rows like this one."""
+    """The metrics that average over rows like this one."""
     if row.source == "prism":
         return ("intent_decomposition", "human_likeness")
     return ("role_adherence",) if row.source == "commonsense_qa" else ("intent_adherence",)
 
 
 def _f1(row: UserLLMRow, ends: bool) -> dict[str, tuple[float, float]]:
-    """The share of a prism row in F1 = 2 tp / (2 tp + fp + fn), as (numerator, denominator)."""
+    """The terms of a prism row in F1 = 2 tp / (2 tp + fp + fn), as (numerator, denominator)."""
     if row.source != "prism":
         return {}
     return {F1: (2.0 * (ends and row.is_last_turn), float(ends + row.is_last_turn))}
 
 
 def _first_turn(row: UserLLMRow, scored: Scored | Edge) -> AbstractSet[str] | Edge | None:
-    """The words of a first turn of prism, an empty set if it says nothing; None if the row has no such turn."""
+    """The words of a first turn of prism, an empty set if it has no text; None if the row has no such turn."""
     if row.source != "prism" or row.conversation:
         return None
     if isinstance(scored, str):
@@ -84,5 +84,5 @@ def _first_turn(row: UserLLMRow, scored: Scored | Edge) -> AbstractSet[str] | Ed
 
 
 def _rightly_silent(row: UserLLMRow, turn: Turn) -> bool:
-    """Whether the turn only ends a conversation of prism, on its true last turn."""
+    """Whether the turn is the end token alone, on the true last turn of a prism conversation."""
     return row.is_last_turn and turn.only_ends

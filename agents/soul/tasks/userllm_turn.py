@@ -1,4 +1,4 @@
-"""A turn of UserLLM: its text without thoughts, label and end token, and the counts that the metrics need."""
+"""A turn of UserLLM: its text without thinking, label and end token, and the counts that the metrics need."""
 
 from __future__ import annotations
 
@@ -16,38 +16,40 @@ _END = re.compile(re.escape(END), re.IGNORECASE)
 
 
 class Turn(NamedTuple):
-    """What the policy said, and whether it ended the conversation with it."""
+    """The text of a turn, and whether the turn ends the conversation."""
 
     text: str
     ends: bool
 
     @property
     def only_ends(self) -> bool:
-        """Whether it ends the conversation and says nothing."""
+        """Whether the turn ends the conversation and has no text."""
         return self.ends and contentless(self.text)
 
 
 def spoken(text: str) -> Turn:
     """The policy's turn without think block, label and end token."""
-    said = without_thinking(text).strip()
-    label = _LABEL.match(said)
-    said = said[label.end() :] if label else said
-    return Turn(_END.sub(" ", said).strip(), _END.search(said) is not None)
+    turn = without_thinking(text).strip()
+    label = _LABEL.match(turn)
+    turn = turn[label.end() :] if label else turn
+    return Turn(_END.sub(" ", turn).strip(), _END.search(turn) is not None)
 
 
 def intent_overlap(intent: str, turn: str) -> float:
-    """The share of the turn's content words that the intent has too; 0 of a turn without any."""
-    of_intent, of_turn = set(content_words(intent)), content_words(turn)
-    return sum(word in of_intent for word in of_turn) / len(of_turn) if of_turn else 0.0
+    """The share of the turn's content words that also occur in the intent; 0 for a turn without content words."""
+    intent_words, turn_words = set(content_words(intent)), content_words(turn)
+    return sum(word in intent_words for word in turn_words) / len(turn_words) if turn_words else 0.0
 
 
 def choices_mentioned(choices: Sequence[str], turn: str) -> tuple[int, int]:
-    """How many of the different options a turn mentions as substrings, case and punctuation aside; and how many there
-    are."""
-    options, said = {normalized(choice) for choice in choices}, normalized(turn)
-    return sum(option in said for option in options), len(options)
+    """The number of different options that a turn mentions, and the number of different options.
+
+    An option is mentioned if it is a substring of the turn, ignoring case and punctuation.
+    """
+    options, text = {normalized(choice) for choice in choices}, normalized(turn)
+    return sum(option in text for option in options), len(options)
 
 
 def normalized(text: str) -> str:
-    """The text in the form in which options are compared: lower case, no punctuation, single blanks."""
+    """The text as options are compared: lower case, no punctuation, single spaces."""
     return " ".join(re.sub(r"[^\w\s]|_", "", text.lower()).split())

@@ -83,7 +83,7 @@ def test_a_row_keeps_the_expert_s_right_answer_and_says_where_it_is_from(tmp_pat
             "expert",
         )
         assert row["expert"] == f"endpoint:expert-a@{url}" and row["fingerprint"] == f"expert-a at {url}"
-        assert row["judge"] is None and row["prompts"] == ["choice/critique_of_a_mind_reader.v2"]  # scored by rule
+        assert row["judge"] is None and row["prompts"] == ["choice/critique_of_a_mind_reader.v3"]  # scored by rule
         assert row["file"] == str(file) and row["context"] == "base"
     found = report_of(out, "hitom")
     right = sum(sample["draft"]["reward"] for sample in samples)

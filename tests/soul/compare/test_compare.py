@@ -192,10 +192,10 @@ def test_scores_of_another_protocol_are_called_not_comparable_and_are_in_no_aver
 def test_other_judge_prompts_are_not_comparable_where_a_judge_scored(tmp_path):
     base, other = judged([0.1, 0.2]) + by_rule([1.0]), judged([0.1, 0.2]) + by_rule([1.0])
     for line in other:
-        line["prompts"] = ["sotopia/judge.v2" if line["set"] == "sotopia" else "choice/critique.v2"]
+        line["prompts"] = ["sotopia/judge.v3" if line["set"] == "sotopia" else "choice/critique.v2"]
     found = two(tmp_path, base, other)
     assert not found.sets["sotopia"].comparable and found.sets[TOM].comparable
-    assert "judge prompts: sotopia/judge.v1 and sotopia/judge.v2" in said(found)
+    assert "judge prompts: sotopia/judge.v2 and sotopia/judge.v3" in said(found)
 
 
 def test_the_same_judge_at_another_address_is_a_note(tmp_path):

@@ -92,7 +92,7 @@ def company(speakers, review=FLAWLESS, narration="Thunder rolls."):
 
 def in_turn(messages):
     """A policy that tells its part and the number of its turn, and keeps a secret."""
-    name = re.search(r"your part is (.+?) in a scene", messages[0]["content"]).group(1)
+    name = re.search(r"you play (.+?) in a scene", messages[0]["content"]).group(1)
     number = sum(message["role"] == "assistant" for message in messages) + 1
     return f"<think>plan of {name}</think>[secret of {name}] Words {number} of {name}. (nods)"
 

@@ -91,7 +91,7 @@ def test_fields_of_another_kind(fields):
 
 def test_a_user_of_whom_nothing_is_known():
     row = AlignXRow.model_validate({key: ALIGNX[key] for key in ("index", "raw_prompt", "chosen", "rejected")})
-    assert "The user in words" not in TASK.prompt(row)[0]["content"]
+    assert "About the user" not in TASK.prompt(row)[0]["content"]
 
 
 @pytest.mark.parametrize(

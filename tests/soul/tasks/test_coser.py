@@ -98,15 +98,15 @@ def test_training_records_lack_the_lists_of_speakers():
     [
         ({"dialogues": None}, "dialogues"),
         ({"dialogues": []}, "dialogues"),
-        ({"dialogues": [{"character": "Ada", "message": "[God help me.]"}]}, "dialogues: nobody says a word"),
+        ({"dialogues": [{"character": "Ada", "message": "[God help me.]"}]}, "dialogues: nobody says anything"),
         ({"dialogues": [{"character": "Ada"}]}, "dialogues.0.message"),
         ({"dialogues": "[{"}, "dialogues is not valid JSON"),
         ({"dialogues": "__import__('os').getcwd()"}, "dialogues is not valid JSON"),
         ({"scenario": "  "}, "scenario"),
         ({"book": None}, "book"),
-        ({"speaking_characters_w_env": ["Environment"]}, "speaking_characters_w_env: nobody but"),
-        ({"speaking_characters_w_env": ["Ada", "ADA "]}, "speaking_characters_w_env: 'ada' stands for two"),
-        ({"speaking_characters_w_env": ["Ada", "End Chat"]}, "'end chat' stands for two"),
+        ({"speaking_characters_w_env": ["Environment"]}, "speaking_characters_w_env: only"),
+        ({"speaking_characters_w_env": ["Ada", "ADA "]}, "speaking_characters_w_env: 'ada' names two"),
+        ({"speaking_characters_w_env": ["Ada", "End Chat"]}, "'end chat' names two"),
         ({"character_profiles": {"Ada": 3}}, "character_profiles.Ada"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_seat_knows_its_part_and_of_the_others_what_is_public():
         assert known in text
     assert "ashamed of it" in text and "must land before dawn" not in text  # motives are private
     assert "drown" not in text  # neither the plot's summary nor what will happen to her
-    assert "your part is Sailors" in instructions("Sailors") and "What moves" not in instructions("Sailors")
+    assert "you play Sailors" in instructions("Sailors") and "What drives" not in instructions("Sailors")
 
 
 def test_no_prompt_holds_the_books_conversation():
@@ -411,7 +411,7 @@ def test_a_whole_session():
         assert all("Bargain." in messages[0]["content"] for messages, _ in refined[name].heard)
         assert [base for _, base in refined[name].heard] == [messages for messages, _ in drafted[name].heard]
     critics = tuple(f"coser/{name}.v1" for name in DIMENSIONS)
-    assert session.prompts == (*critics, "coser/next_speaker.v1", "coser/environment.v1")
+    assert session.prompts == (*critics, "coser/next_speaker.v2", "coser/environment.v2")
     assert (session.usage["judge"].calls, session.usage["environment"].calls) == (2 * 4, 2 * (MAX_ROUNDS - 1))
     json.dumps(session.to_json())
 

@@ -247,7 +247,7 @@ def test_the_feedback_is_what_the_judges_found_without_the_real_users_words():
     text = asyncio.run(TASK.feedback(row, play(row, SIMULATED)[0], verdict, fake_judge(Refusal())))
     compared, alone = text.split("\n")
     assert compared == (
-        "Compared with the real user's messages, yours (the simulated user's): "
+        "Your messages (the simulated user's) compared with the real user's: "
         'The real user types "[withheld]" and just "[withheld]." where the simulated user goes on; '
         "the real one closes with: [withheld], in lower case, so yes, shorter. A good knot is good."
     )
@@ -295,7 +295,7 @@ def test_a_session_drafts_refines_and_tells_what_was_asked():
     assert "counterpart wrote: [withheld]?" in done.feedback
     assert done.feedback in done.refined.episode.seats["policy"][0]["content"]
     assert done.usage["judge"].calls == 2 * 6 and set(done.usage) == {"judge"}
-    assert done.prompts == ("mirrorbench/gteval.v2", "mirrorbench/pairwise.v1", "mirrorbench/rubric_and_reason.v1")
+    assert done.prompts == ("mirrorbench/gteval.v2", "mirrorbench/pairwise.v2", "mirrorbench/rubric_and_reason.v2")
     assert TASK.summarize([Scored(done.draft.episode, done.draft.verdict)])["gteval"] == 0.4
     json.dumps(done.to_json())
 

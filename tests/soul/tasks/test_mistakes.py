@@ -80,7 +80,11 @@ def test_a_report_shows_the_option_that_was_chosen(said, given):
 
 @pytest.mark.parametrize(
     "accepted, message",
-    [(["C"], "must hold the target, B"), (["B", "E"], "'E' is no option"), (["B", "A"], "A is the correct answer")],
+    [
+        (["C"], "must contain the target, B"),
+        (["B", "E"], "'E' is not an option"),
+        (["B", "A"], "A is the correct answer"),
+    ],
 )
 def test_accepted_options_that_cannot_be(accepted, message):
     with pytest.raises(ValueError, match=f"^accepted_options: .*{message}"):

@@ -236,10 +236,10 @@ def test_each_critic_is_told_to_keep_the_answer_back():
     assert len(prompts) == 8
     for name, prompt in prompts.items():
         said = " ".join(prompt.split())
-        assert name.endswith(".v2") and "for you alone" in said and "without the old attempt at hand" in said
-        assert '{"critique": "..."}' in said and "the form of the answer was wrong" in said
+        assert name.endswith(".v3") and "for your eyes only" in said and "without seeing the old attempt" in said
+        assert '{"critique": "..."}' in said and "the format of the answer was wrong" in said
         if not name.startswith("socsci210"):  # its answers are numbers
-            assert "Do not mention any" in said and "no letter, no number, no place in the list" in said
+            assert "Do not mention any" in said and "no letter, no number, no position in the list" in said
             assert "Do not quote or paraphrase any" in said
 
 

@@ -72,7 +72,7 @@ def test_queries_that_are_no_text_are_left_out():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"human_user_queries": []}, "holds no message"),
+        ({"human_user_queries": []}, "contains no message"),
         ({"human_user_queries": "__import__('os')"}, "neither a list"),
         ({"target_interaction_style_features": [{"Feature Question": "?"}]}, "name"),
         ({"target_interaction_style_features": [{"Feature Name": " "}]}, "is blank"),
@@ -118,7 +118,7 @@ def test_without_its_text_a_problem_is_named_by_its_topic():
     row = row_of("math", problem=None, topic="Number theory, Level 2")
     task = TASKS["math"][0]
     assert "Number theory, Level 2" in task.prompt(row)[0]["content"]
-    assert "not at hand" in task.partner_instructions(row)
+    assert "is not available" in task.partner_instructions(row)
     assert "topic" not in json.dumps(task.prompt(row_of("math", topic="Algebra")))
 
 

@@ -353,7 +353,7 @@ def test_the_whole_session():
     assert len(judge_calls) == 2 and len(fake.requests) == 2 + 2 * TURNS // 2  # no call for the feedback
     assert done.feedback in done.refined.players.seats["policy"].heard[0][0][0]["content"]
     assert not any(done.feedback in request.text for request in fake.requests)
-    assert done.prompts == ("sotopia/judge.v1",)
+    assert done.prompts == ("sotopia/judge.v2",)
     json.dumps(done.to_json())
 
 

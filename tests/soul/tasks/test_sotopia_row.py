@@ -95,7 +95,7 @@ def test_each_side_reads_its_own_and_nothing_of_the_other(position, me):
     text = system(eval_position=position)
     own = {"agent1": ("$480", "read music", "beekeeper"), "agent2": ("$455.50", "gambled", "sings bass", "deep sound")}
     other = own["agent2" if position == "agent1" else "agent1"]
-    assert text.startswith(f"You are {me},")
+    assert text.startswith(f"You are {me}.")
     assert all(part in text for part in own[position]) and not any(part in text for part in other)
     assert "acquaintances" in text and "Ada Voss visits Ben Okri" in text
 

@@ -50,7 +50,7 @@ def test_a_row_without_history_is_asked_all_the_same():
 
 def test_a_character_with_name_and_traits():
     text = TASK.prompt(row_with(speaker="Nydia", persona={"Traits": ["loyal", "jealous"]}))[0]["content"]
-    assert "What is known of Nydia:\nTraits: loyal, jealous\n" in text and "What Nydia said before:" in text
+    assert "What is known about Nydia:\nTraits: loyal, jealous\n" in text and "What Nydia said before:" in text
     assert "Question: Which of these does Nydia say?" in text
 
 

@@ -149,7 +149,7 @@ def test_another_detector_takes_the_judges_place():
     assert SEEN == [(OPENS["intent"], "how do they know where to go?")]
     assert verdict.reward == pytest.approx((1 + 0 + 0.25) / 3) and verdict.metrics["human_likeness"] == 0.25
     assert task.calls_per_episode == {"judge": 1 / 3} and TASK.calls_per_episode == {"judge": 2 / 3}
-    assert [p.id for p in task.prompts] == ["userllm/intent_adherence.v1"] and len(TASK.prompts) == 2
+    assert [p.id for p in task.prompts] == ["userllm/intent_adherence.v2"] and len(TASK.prompts) == 2
 
 
 @pytest.mark.parametrize("name", ["", "pangram", "no.such:detector", "json:nothing", "json:__doc__", "json:"])

@@ -113,7 +113,7 @@ def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(pla
     from soul import tasks
 
     task = tasks.load("humanual-opinion")
-    newer = tuple(Prompt(prompt, prompt.id.replace(".v1", ".v2")) for prompt in task.prompts)
+    newer = tuple(Prompt(prompt, prompt.id.replace(".v2", ".v3")) for prompt in task.prompts)
     words = [str(tmp_path / "opinions.parquet"), "policy.model=under-test", "--limit", "5"]
     write(["hitom"], 3, tmp_path / "stories.parquet")
     with FakeOpenAI(
