@@ -157,7 +157,7 @@ class DittoTrainer(PPOTrainer):
 
     def _build_replay_buffer(self) -> Any:
         sampler = self.config.trainer.v1.sampler.custom_sampler
-        if sampler.path == "pkg://ditto.replay" and self.base_mode != "sync":
+        if sampler.path == "pkg://ditto.rollout.replay_buffer" and self.base_mode != "sync":
             sampler.name = "PromptReplayBufferAsync"
         return super()._build_replay_buffer()
 

@@ -96,7 +96,7 @@ def test_relative_paths_are_the_launchers(launched: DictConfig, tmp_path: Path) 
     assert launched.data.val_files == str(here / "train.parquet")
     assert launched.actor_rollout_ref.model.path == str(here / "model")
     assert launched.actor_rollout_ref.model.tokenizer_path == "Qwen/Qwen3-8B"
-    assert launched.data.custom_cls.path == "pkg://ditto.dataset"
+    assert launched.data.custom_cls.path == "pkg://ditto.rows.dataset"
     assert rollout.agent.agent_loop_config_path == str(here / "loops.yaml")
     assert rollout.name == "vllm" and launched.actor_rollout_ref.rollout.profiler.save_path.startswith(str(here))
 
