@@ -1,9 +1,9 @@
-"""Train with GRPO, DITTO or another objective: a thin Hydra entry over verl's V1 trainer.
+"""Train with GRPO, DITTO or another objective: a thin Hydra entry point over verl's V1 trainer.
 
     python train_ppo.py data.train_files=[a.parquet] data.val_files=[b.parquet] actor_rollout_ref.model.path=MODEL
     python train_ppo.py ... +dry_run=true        # check everything, print the plan, start nothing
 
-run_rl.sh and recipe/ditto/run_rl.sh are launchers around it. The config is verl/ditto/config/trainer.yaml.
+run_rl.sh and recipe/ditto/run_rl.sh launch this script. The config is verl/ditto/config/trainer.yaml.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from soul.cli.error_border import run_command
 
 
 def train() -> int:
-    """Imports the launcher behind the error border, because the import takes seconds."""
+    """Import the launcher inside the error border: the import takes seconds, and Ctrl-C can arrive during it."""
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(__doc__)
         return 0

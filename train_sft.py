@@ -1,9 +1,11 @@
-"""Supervised training: a thin Hydra entry over verl's SFT trainer. Checks everything, then starts a process a device.
+"""Supervised training: a thin Hydra entry point over verl's SFT trainer.
+
+Checks everything first, then starts one process per device.
 
     python train_sft.py data.train_files=[a.parquet] model.path=MODEL trainer.n_gpus_per_node=2
     python train_sft.py ... +dry_run=true        # check everything, tokenise the corpus, print the plan, train nothing
 
-run_sft.sh is the launcher around it. The config is sft/config/sft.yaml.
+run_sft.sh launches this script. The config is sft/config/sft.yaml.
 """
 
 from __future__ import annotations

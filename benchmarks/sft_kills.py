@@ -118,12 +118,12 @@ def check(run: Path) -> tuple[int, int]:
     Raises:
         AssertionError: a step is missing or twice, or a saved step lacks its metrics or validation.
     """
-    from ditto.run.checkpoint import newest_whole
+    from ditto.run.checkpoint import newest_complete
 
     known = lines(run)
     assert [line["step"] for line in known] == list(range(1, len(known) + 1)), [line["step"] for line in known]
-    choice = newest_whole(run)
-    assert not choice.left_aside, choice.left_aside
+    choice = newest_complete(run)
+    assert not choice.skipped, choice.skipped
     assert choice.step <= len(known), f"step {choice.step} is saved and has no metrics"
     assert all("val/loss" in known[step - 1] for step in range(3, choice.step + 1, 3))
     return len(known), choice.step

@@ -53,7 +53,7 @@ def _launch(words: list[str]) -> int:
     from sft.config_checks import check_config
 
     check_config(config)
-    from ditto.run.checkpoint import set_aside
+    from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder
     from sft.preflight import check
     from sft.run.checkpoints import choose
@@ -70,7 +70,7 @@ def _launch(words: list[str]) -> int:
         if config.get("dry_run"):
             return 0
         if choice:
-            set_aside(root, choice)
+            rename_damaged(root, choice)
             RunFolder(Path(config.run.dir)).rewind(choice.step)
         program = [str(PROGRAM), WORKER, *words]
         return run_ranks(config, program, choice.folder if choice else None)

@@ -18,7 +18,7 @@ from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
-from ditto.run.checkpoint import Choice
+from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
 from sft.corpus.settings import SftDataSettings
@@ -66,7 +66,7 @@ def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
     return train, open_corpus(settings, tokenizer, "val", context)
 
 
-def check(config: DictConfig, choice: Choice | None) -> str:
+def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     """Check everything but the values of the config (`config_checks.check_config`) and the checkpoint.
 
     Args:
@@ -106,12 +106,12 @@ def check(config: DictConfig, choice: Choice | None) -> str:
     return "\n".join([*lines, *memory, _table(train, "train"), *([_table(val, "val")] if val else [])])
 
 
-def _begin(choice: Choice | None) -> str:
+def _begin(choice: ResumeChoice | None) -> str:
     """Where the run goes on, and what it leaves aside."""
     if choice is None:
         return "goes on where the first node says"
     begin = f"goes on after step {choice.step}" if choice.folder else "from the beginning"
-    return "".join([begin, *(f"\nleft aside: {path} ({reason})" for path, reason in choice.left_aside.items())])
+    return "".join([begin, *(f"\nleft aside: {path} ({reason})" for path, reason in choice.skipped.items())])
 
 
 def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:

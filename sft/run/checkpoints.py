@@ -111,7 +111,7 @@ def _local_bytes(value: Any) -> int:
     return int(tensor.nbytes) if isinstance(tensor, torch.Tensor) else 0
 
 
-def choose(config: DictConfig) -> checkpoint.Choice:
+def choose(config: DictConfig) -> checkpoint.ResumeChoice:
     """Where a run goes on. Changes nothing.
 
     Raises:
@@ -124,13 +124,13 @@ def choose(config: DictConfig) -> checkpoint.Choice:
     root = Path(trainer.default_local_dir).absolute()
     if trainer.resume_mode == "disable":
         _refuse_existing({Path(config.run.dir).absolute(), root})
-        return checkpoint.Choice(None, {})
+        return checkpoint.ResumeChoice(None, {})
     if trainer.resume_mode == "resume_path":
         folder = named_checkpoint(str(trainer.resume_from_path), root)
         written_by(folder)
-        choice = checkpoint.Choice(folder, {})
+        choice = checkpoint.ResumeChoice(folder, {})
     else:
-        choice = checkpoint.newest_whole(root)
+        choice = checkpoint.newest_complete(root)
     ranks = trainer.n_gpus_per_node * trainer.nnodes
     if choice.folder and (written := written_by(choice.folder)) != ranks and config.engine.strategy != "fsdp2":
         raise BadCheckpoint(

@@ -22,7 +22,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, E
 from torch.distributed.run import parse_args, run
 
 from ditto.run import checkpoint
-from ditto.run.stop_signals import heard, name_of
+from ditto.run.stop_signals import handled_signals, signal_name
 from ditto.settings import BadConfig
 from sft.run import stop
 from sft.run.checkpoints import RESUME_VARIABLE
@@ -100,7 +100,7 @@ class _Signals:
         self._file, self._save_s = file, save_s
 
     def __enter__(self) -> _Signals:
-        numbers = (*heard(), signal.SIGALRM)
+        numbers = (*handled_signals(), signal.SIGALRM)
         self._before = {number: signal.signal(number, self._on) for number in numbers}
         return self
 
@@ -117,7 +117,7 @@ class _Signals:
             raise SignalException("the ranks are killed", signal.SIGKILL)
         stop.ask(self._file, number)
         signal.setitimer(signal.ITIMER_REAL, self._save_s)
-        text = f"{name_of(number)}: finishing the step and saving it, for at most {self._save_s:.0f} s; "
+        text = f"{signal_name(number)}: finishing the step and saving it, for at most {self._save_s:.0f} s; "
         os.write(2, f"\n{text}a second signal ends the run at once.\n".encode())  # print is not safe in a handler
 
 
@@ -131,7 +131,7 @@ def failure_text(failures: Sequence[ProcessFailure], received: int, root: Path) 
     first = min(failures, key=lambda failure: (weight.get(failure.exitcode, 0), failure.timestamp))
     recorded = first.error_file_data.get("message")
     if first.exitcode in (TERMINATED, INTERRUPTED):
-        return first.exitcode, f"Stopped by {name_of(first.exitcode - 128)}. {checkpoint.resume_hint(root)}"
+        return first.exitcode, f"Stopped by {signal_name(first.exitcode - 128)}. {checkpoint.resume_hint(root)}"
     if received and (not isinstance(recorded, dict) or first.exitcode == _DEFECT):
         return 128 + received, _dropped(received, root)  # the whole process group got the signal
     if not isinstance(recorded, dict):
@@ -151,7 +151,7 @@ def _ended(failure: ProcessFailure) -> str:
 
 
 def _dropped(received: int, root: Path) -> str:
-    return f"Ended by {name_of(received)} without saving the current step. {checkpoint.resume_hint(root)}"
+    return f"Ended by {signal_name(received)} without saving the current step. {checkpoint.resume_hint(root)}"
 
 
 def _topology(config: DictConfig) -> list[str]:

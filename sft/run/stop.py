@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 from types import FrameType
 
-from ditto.run.stop_signals import heard
+from ditto.run.stop_signals import handled_signals
 
 FILE_VARIABLE = "SFT_STOP_FILE"
 _PR_SET_PDEATHSIG = 1
@@ -30,7 +30,7 @@ def ask(file: Path, number: int) -> None:
 
 def listen() -> None:
     """Let SIGTERM and SIGINT ask this process to stop instead of killing it."""
-    for number in heard():
+    for number in handled_signals():
         signal.signal(number, _note)
 
 

@@ -53,7 +53,7 @@ def test_a_stopped_run_saves_its_step_and_goes_on(tiny: Path) -> None:
     last = len(sft_kills.lines(run))
     text = log.read_text()
     assert (code, left) == (143, []) and "Traceback" not in text, text[-3000:]
-    assert text.strip().endswith(f"/global_step_{last}; the same command goes on.")
+    assert text.strip().endswith(f"/global_step_{last}; the same command continues from it.")
     assert saved_steps(run)[-1] == last
     manifest.check(run / f"global_step_{last}")
 
@@ -66,7 +66,7 @@ def test_a_stopped_run_saves_its_step_and_goes_on(tiny: Path) -> None:
     code, left = end(again, signal.SIGINT)
     steps, text = sft_kills.lines(run), log.read_text()
     assert (code, left) == (130, []) and "Traceback" not in text
-    assert text.strip().endswith(f"/global_step_{len(steps)}; the same command goes on.")
+    assert text.strip().endswith(f"/global_step_{len(steps)}; the same command continues from it.")
     assert [line["step"] for line in steps] == list(range(1, len(steps) + 1)) and "val/loss" in steps[last - 1]
     assert saved_steps(run)[-1] == len(steps)
 

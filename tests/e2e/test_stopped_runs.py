@@ -93,8 +93,8 @@ def test_a_second_start_ends_at_once_and_ctrl_c_saves_the_step(run: Run) -> None
     last = max(steps(run))
     assert code == 130
     assert line == (
-        f"Stopped by Ctrl-C after the step under way. The last checkpoint is {run.dir}/global_step_{last}; the same "
-        "command goes on."
+        f"Stopped by Ctrl-C after the current step. The last checkpoint is {run.dir}/global_step_{last}; the same "
+        "command continues from it."
     )
     assert run.tracked_step() == last and sorted(steps(run)) == list(range(1, last + 1))
 
@@ -107,7 +107,7 @@ def test_sigterm_saves_a_continued_run(run: Run) -> None:
     last = max(steps(run))
     assert code == 143 and last > before
     assert line.startswith(
-        f"Stopped by SIGTERM after the step under way. The last checkpoint is {run.dir}/global_step_{last};"
+        f"Stopped by SIGTERM after the current step. The last checkpoint is {run.dir}/global_step_{last};"
     )
     assert run.tracked_step() == last and sorted(steps(run)) == list(range(1, last + 1))
 

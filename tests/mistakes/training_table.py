@@ -106,7 +106,7 @@ MODELS: dict[str, list[str]] = {
     "models/broken_index": ["model.safetensors.index.json cannot be read"],
     "models/lacks_tensor": ["lack model.layers.1.mlp.up_proj.weight", "random"],
     "models/torch_file": ["pytorch_model.bin", "truncated"],
-    "models/no_tokenizer": ["the tokenizer knows no words"],
+    "models/no_tokenizer": ["the tokenizer has no vocabulary"],
     "models/no_template": ["the tokenizer has no chat template"],
     "models/broken_template": ["the chat template fails", "chat_template.jinja"],
     "models/broken_config": ["config.json"],
@@ -186,7 +186,7 @@ RL_COMMANDS = [
     Mistake(
         "a model without a tokenizer",
         [f"{MODEL}.path={{w}}/models/no_tokenizer"],
-        expects=[f"{MODEL}.path", "no words"],
+        expects=[f"{MODEL}.path", "no vocabulary"],
     ),
     Mistake(
         "a hub id that is not there", [f"{MODEL}.path=nobody/nothing"], expects=["nobody/nothing", "ACTOR_MODEL_PATH"]

@@ -1,4 +1,22 @@
-"""DITTO on verl: reinforcement learning with verbal feedback, as a plug-in of verl 0.9.x.
+"""DITTO on verl: reinforcement learning with verbal feedback, as a plug-in for verl 0.9.x.
 
-Importing this package costs nothing; `plugin` is what verl loads in every process.
+    launch.py        train_ppo.py's main: compose the config, check it, train
+    preflight.py     checks before any engine starts, and the plan of a step
+    task_runner.py   the Ray actor that runs the trainer
+    trainer.py       the DITTO trainer
+    settings.py      our sections of the config, validated
+    objectives/      which sequences are trained, with which advantage and loss
+    batch/           the step's batch: sequences, mini-batches, packing
+    rollout/         agent loop, token seat, replay buffer, weight-sync alarm
+    rows/            dataset, task mixture, prompt lengths
+    judging/         judge plan, limits shared by all workers, reasons to stop a run
+    run/             run folder, checkpoints, locks, signals, watchdog
+    model/           attention, output head and engine of the trained model; checks of a model folder
+    memory/          memory plan of GPUs and hosts
+    launching/       command line, launcher variables, Ray cluster
+    config/          Hydra configs
+    config_checks/   checks of the composed config
+    verl_hooks/      what verl loads: plug-in entry point, CPU platform, patches
+
+Importing this package imports nothing else. verl loads `verl_hooks/plugin.py` in every process.
 """

@@ -1,6 +1,6 @@
-"""What `train_ppo.py` does: compose the config, check it, train. A user's mistake ends as one paragraph.
+"""The main function of `train_ppo.py`: compose the config, check it, train. A user's mistake becomes one paragraph.
 
-Checks come first and need no engine, and verl is imported only afterwards: a dry run takes seconds.
+The checks need no engine, and verl is imported only after they pass, so a dry run takes seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from soul.cli.error_border import run_command
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code, as in `soul.cli.error_border`."""
+    """Run the command. Returns its exit code (see `soul.cli.error_border`)."""
     return run_command(lambda: _run(arguments))
 
 
@@ -23,7 +23,7 @@ def _run(arguments: list[str]) -> int:
         print(OmegaConf.to_yaml(load_config([a for a in arguments if a != "--cfg"])))
         return 0
     config = load_config(arguments)
-    from ditto.config_checks.resume import settle_resume
+    from ditto.config_checks.resume import apply_resume
     from ditto.preflight import check
 
     plan = check(config)
@@ -33,13 +33,13 @@ def _run(arguments: list[str]) -> int:
     from ditto.run.run_lock import driver_lock
 
     with driver_lock(config):
-        settle_resume(config)
-        _settle(config)
+        apply_resume(config)
+        _prepare_for_workers(config)
         return _train(config)
 
 
-def _settle(config: DictConfig) -> None:
-    """Write the config as workers get it."""
+def _prepare_for_workers(config: DictConfig) -> None:
+    """Validate the config with verl, and resolve everything that a worker could resolve differently."""
     from ditto.verl_hooks import plugin
 
     plugin.require(config.trainer.device)
@@ -49,7 +49,7 @@ def _settle(config: DictConfig) -> None:
     from ditto.verl_hooks import worker_config
 
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    worker_config.settle(config)
+    worker_config.resolve(config)
 
 
 def _train(config: DictConfig) -> int:
@@ -59,15 +59,15 @@ def _train(config: DictConfig) -> int:
     try:
         attended_run.train(config)
     except Stopped as stop:
-        print(f"\n{attended_run.farewell(stop, config)}\n", file=sys.stderr)
+        print(f"\n{attended_run.stop_message(stop, config)}\n", file=sys.stderr)
         return stop.exit_code
     finally:
-        _print_bill(config)
+        _print_judge_costs(config)
     return 0
 
 
-def _print_bill(config: DictConfig) -> None:
-    """What the run spent on its judges, however it ended."""
+def _print_judge_costs(config: DictConfig) -> None:
+    """Print what the run has spent on its judges, however it ended."""
     from rich.console import Console
 
     from ditto.settings import Settings

@@ -1,8 +1,8 @@
-"""Everything that can be checked before an engine starts, and the plan of a step.
+"""Check everything that can be checked before an engine starts, and plan a step.
 
-Config, files, every row, prompt lengths with the real tokenizer, the model path and one real call to each role of the
-judge gateway that will be asked (`judge_plan.py`): each mistake ends as one paragraph that names file, row, field and
-remedy.
+The checks cover the config, the files, every row, prompt lengths with the real tokenizer, the model path, and one real
+call to each judge role that the run uses (`judging/plan.py`). Each mistake is one paragraph that names the file, row
+and field, and says what to do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StepPlan:
     rows: int
     val_rows: int
     tasks: dict[str, int]
-    prompt_tokens: tuple[float, int]  # mean, longest
+    prompt_tokens: tuple[float, int]  # mean and longest, over the training rows
     prompts: int
     sessions: int
     generations: int
@@ -43,12 +43,12 @@ class StepPlan:
     updates: int
     steps: int
     judging: list[Load]
-    cheaper: dict[str, dict[str, float]]  # options of tasks that need fewer calls, and the calls by role
-    memory: list[str]  # lines about the memory of GPUs and hosts; none where no GPU trains
-    overlaps: Sequence[str] = ()  # training rows in groups that are validated, where data.allow_overlap lets them pass
+    cheaper: dict[str, dict[str, float]]  # task option that saves judge calls -> calls per step by role
+    memory: list[str]  # lines about GPU and host memory; empty on the CPU platform
+    overlaps: Sequence[str] = ()  # training rows whose group is also validated; only with data.allow_overlap=true
 
     def text(self) -> str:
-        """The plan as people read it."""
+        """The plan as the dry run prints it."""
         mean, longest = self.prompt_tokens
         names = ", ".join(f"{name} {count}" for name, count in self.tasks.items())
         lines = [
@@ -70,13 +70,13 @@ def check(config: DictConfig) -> StepPlan:
     """Check everything and plan a step.
 
     Raises:
-        SoulError: one of its kinds, with the remedy.
+        SoulError: a subclass that names the mistake; the message says what to do.
     """
     settings = check_settings(config)
     train = settings.mixture.training_rows(read_rows(_files(config, "train_files")))
     val = settings.mixture.validation_rows(read_rows(_files(config, "val_files")))
     if not train:
-        raise BadConfig("data.mixture leaves no training row. Raise data.mixture.weights.")
+        raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
     overlaps = check_overlap(config, train, val)
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     tokenizer = load_tokenizer(model.path, bool(model.trust_remote_code), setting, model.custom_chat_template)
@@ -90,13 +90,13 @@ def check(config: DictConfig) -> StepPlan:
 
 
 def check_settings(config: DictConfig) -> Settings:
-    """Check what needs no file of the user's: every value, and whether the run can write where it will.
+    """Check what needs none of the user's files: every value, and whether the run can write to its folders.
 
     Returns:
-        Our part of the config.
+        The settings of our own sections.
 
     Raises:
-        SoulError: one of its kinds, with the remedy.
+        SoulError: a subclass that names the mistake; the message says what to do.
     """
     check_every_type(config)
     settings = Settings.from_config(config)
@@ -118,7 +118,8 @@ def _files(config: DictConfig, key: str) -> list[str]:
     twice = [file for file in files if files.count(file) > 1]
     if twice:
         raise BadConfig(
-            f"data.{key} names {twice[0]} twice. Name it once; data.mixture.weights says how often a task's rows come."
+            f"data.{key} lists {twice[0]} twice. List it once; to repeat the rows of a task, raise its factor in "
+            "data.mixture.weights."
         )
     return files
 
@@ -126,7 +127,7 @@ def _files(config: DictConfig, key: str) -> list[str]:
 def _fitting_rows(
     config: DictConfig, tokenizer: Any, rows: list[TaskRow], samples: str
 ) -> tuple[list[TaskRow], list[int]]:
-    """The rows that the dataset will hold, and the tokens of their prompts."""
+    """The rows that the dataset will hold, and the lengths of their prompts in tokens."""
     from ditto.rows.lengths import check_lengths
 
     data = config.data
@@ -146,7 +147,7 @@ def _plan(
         counts[row.task.name] = counts.get(row.task.name, 0) + 1
     mean = statistics.fmean(lengths)
     step = (train, settings.objective.refines, sessions, settings.gateway.by_task)
-    asked = judge_plan.roles_asked(*step)
+    calls = judge_plan.calls_per_step(*step)
     return StepPlan(
         objective=settings.objective.name,
         rows=len(train),
@@ -161,18 +162,18 @@ def _plan(
         // config.actor_rollout_ref.actor.ppo_mini_batch_size
         * config.actor_rollout_ref.actor.ppo_epochs,
         steps=training_steps(config, len(train)),
-        judging=judge_plan.plan(settings, asked, mean, config),
+        judging=judge_plan.plan(settings, calls, mean, config),
         cheaper=judge_plan.cheaper_options(*step),
         memory=_memory(config),
     )
 
 
 def _memory(config: DictConfig) -> list[str]:
-    """The memory plan; it needs torch and seconds, so a machine without GPUs does not wait for it."""
+    """Lines of the memory plan. Computing it imports torch and takes seconds, so the CPU platform skips it."""
     if config.trainer.device == "cpu":
         return []
     from ditto.memory.plan import plan
 
-    made = plan(config)
-    made.check()
-    return made.lines()
+    memory_plan = plan(config)
+    memory_plan.check()
+    return memory_plan.lines()

@@ -1,4 +1,4 @@
-"""The Ray actor that runs the trainer. verl looks its trainers up inside this process, so ours register here."""
+"""The Ray actor that runs the trainer. verl looks trainers up inside this process, so ours are registered here."""
 
 import os
 import tempfile
@@ -21,7 +21,12 @@ class DittoTaskRunner(_TaskRunner):
     """verl's task runner with the ditto trainers registered."""
 
     def run(self, config: DictConfig) -> None:
-        """Train; raises what the trainer raises, and `OutOfSpace` where a full disk is behind it."""
+        """Train.
+
+        Raises:
+            OutOfSpace: a full disk made the trainer fail.
+            Exception: whatever else the trainer raised.
+        """
         import ditto.trainer  # noqa: F401  (registers ditto_sync, ditto_colocate_async, ditto_separate_async)
 
         logs.set_up()
@@ -33,20 +38,20 @@ class DittoTaskRunner(_TaskRunner):
                 raise
 
     def init_agent_loop_manager(self) -> None:
-        """Start the agent-loop workers; the last part of the start-up, so the watchdog looks at it too."""
+        """Start the agent-loop workers, under the watchdog: a worker that dies here would hang the start-up."""
         with self.trainer.watchdog.phase("start-up of the agent loops"):
             super().init_agent_loop_manager()
 
 
 def _written_to(config: DictConfig) -> list[Path]:
-    """The folders that a run writes to."""
+    """The folders that a run writes to, temporary ones included."""
     folders = [config.trainer.default_local_dir, config.run.dir, config.gateway.policy.cache_dir]
     folders += [os.environ.get("HF_HOME"), os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
     return [Path(folder) for folder in folders if folder]
 
 
 def remote_runner(config: DictConfig) -> Any:
-    """The actor's class; under nsys where the config profiles with it, as in verl's `run_ppo`."""
+    """The actor's class. It runs under nsys if the config asks for that profiler, as in verl's `run_ppo`."""
     actor = ray.remote(DittoTaskRunner)
     profiler = config.global_profiler
     if profiler.tool != "nsys" or not profiler.steps:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.config_checks.resume import check_resume, settle_resume
+from ditto.config_checks.resume import apply_resume, check_resume
 from ditto.run import manifest
-from ditto.run.checkpoint import NoWholeCheckpoint
+from ditto.run.checkpoint import NoCompleteCheckpoint
 from ditto.run.manifest import DamagedCheckpoint
 from ditto.run.run_folder import BadMetrics, RunFolder
 from ditto.settings import BadConfig
@@ -98,7 +98,7 @@ def test_another_adapter_than_the_one_that_was_trained(tmp_path: Path) -> None:
 def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
     assert "there is no checkpoint" in refusal(tmp_path, 2, *by_path(tmp_path / "global_step_9"))
     (tmp_path / "latest_checkpointed_iteration.txt").write_text("7")
-    with pytest.raises(NoWholeCheckpoint, match=r"names it, and it is missing.*does not start over"):
+    with pytest.raises(NoCompleteCheckpoint, match=r"names it, but it is missing.*never overwrites"):
         check_resume(config(tmp_path))
 
 
@@ -112,10 +112,14 @@ def test_the_run_loads_the_newest_whole_checkpoint_and_nothing_later_stays(
     settled = config(tmp_path)
     assert check_resume(settled).step == 4
     assert (tmp_path / "global_step_6").exists() and settled.trainer.resume_mode == "auto"  # a check changes nothing
-    settle_resume(settled)
+    apply_resume(settled)
     assert settled.trainer.resume_mode == "resume_path"
     assert settled.trainer.resume_from_path == str(tmp_path / "global_step_4")
-    assert "Left aside" in caplog.text and "global_step_6" in caplog.text and "5 bytes instead of" in caplog.text
+    assert (
+        "Skipped the damaged checkpoint" in caplog.text
+        and "global_step_6" in caplog.text
+        and "5 bytes instead of" in caplog.text
+    )
     assert (tmp_path / "global_step_6.damaged").exists() and not (tmp_path / "global_step_6").exists()
     assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == "4"
     steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -131,7 +135,7 @@ def test_the_run_loads_the_newest_whole_checkpoint_and_nothing_later_stays(
 def test_a_run_without_a_checkpoint_yet_begins_again_and_keeps_its_first_attempt(tmp_path: Path) -> None:
     trained(tmp_path, 1)
     settled = config(tmp_path)
-    settle_resume(settled)
+    apply_resume(settled)
     assert settled.trainer.resume_mode == "disable" and settled.trainer.resume_from_path is None
     assert (tmp_path / "metrics.jsonl").read_text() == "" and list((tmp_path / "replaced").glob("*/metrics.jsonl"))
 
@@ -167,4 +171,4 @@ def test_metrics_that_cannot_be_read_end_the_start_with_their_line(tmp_path: Pat
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write("{torn")
     with pytest.raises(BadMetrics, match=r"metrics.jsonl, line 3"):
-        settle_resume(config(tmp_path))
+        apply_resume(config(tmp_path))

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from ditto.judging import plan as judge_plan
-from ditto.judging.plan import cheaper_options, describe, roles_asked
+from ditto.judging.plan import calls_per_step, cheaper_options, describe
 from ditto.launching.compose import load_config
 from ditto.settings import BadConfig, Settings
 from soul import tasks
@@ -39,19 +39,19 @@ class Ruled:
 
 
 def test_a_session_that_refines_plays_and_judges_twice() -> None:
-    assert roles_asked([Judged()], refines=False, sessions=512) == {"judge": 512, "partner": 1536}  # type: ignore[list-item]
-    assert roles_asked([Judged()], refines=True, sessions=512) == {"judge": 1024, "partner": 3072}  # type: ignore[list-item]
+    assert calls_per_step([Judged()], refines=False, sessions=512) == {"judge": 512, "partner": 1536}  # type: ignore[list-item]
+    assert calls_per_step([Judged()], refines=True, sessions=512) == {"judge": 1024, "partner": 3072}  # type: ignore[list-item]
 
 
 def test_a_rule_scored_task_asks_for_feedback_alone() -> None:
-    assert roles_asked([Ruled()], refines=False, sessions=8) == {}  # type: ignore[list-item]
-    assert roles_asked([Ruled()], refines=True, sessions=8) == {"feedback": 8}  # type: ignore[list-item]
+    assert calls_per_step([Ruled()], refines=False, sessions=8) == {}  # type: ignore[list-item]
+    assert calls_per_step([Ruled()], refines=True, sessions=8) == {"feedback": 8}  # type: ignore[list-item]
     assert Task.calls_per_episode == {"judge": 1.0}
 
 
 def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
     rows: Any = [Judged(), Ruled(), Ruled(), Ruled()]
-    assert roles_asked(rows, refines=True, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
+    assert calls_per_step(rows, refines=True, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
 
 
 def role_plan(calls: float = 1000, latency: float | None = 2.0, **judge: Any) -> Load:
@@ -78,7 +78,7 @@ def test_what_bounds_a_step() -> None:
 def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
     rows: Any = [SimpleNamespace(task=CoSER()), SimpleNamespace(task=MirrorBench())]
     step = (rows, True, 40, ["coser"])
-    asked = roles_asked(*step)
+    asked = calls_per_step(*step)
     assert asked == {"judge.by_task.coser": 160, "environment": 720, "judge": 240}
     cheaper = cheaper_options(*step)
     assert cheaper == {
@@ -165,7 +165,7 @@ def test_a_budget_that_is_spent_is_named_before_the_run(tmp_path: Any) -> None:
     ledger.add("hitom", {"judge": Usage(calls=1, cost_usd=2.5)})
     ledger.save(tmp_path / "usage.json")
     section = {"price_in": 1, "price_out": 1, "budget_usd": 2.0}
-    with pytest.raises(BadConfig, match=r"judge.budget_usd=2.00 is spent: .*usage.json counts \$2.50"):
+    with pytest.raises(BadConfig, match=r"judge.budget_usd=2.00 is spent: .*usage.json records \$2.50"):
         checked({}, judge=section, run={"dir": str(tmp_path)})
 
 
@@ -184,7 +184,7 @@ def test_a_task_with_its_own_judge_is_planned_and_checked_apart() -> None:
             name = "sotopia"
 
     rows: Any = [Own(), Plain()]
-    asked = roles_asked(rows, refines=False, sessions=20, own_judge=["coser"])
+    asked = calls_per_step(rows, refines=False, sessions=20, own_judge=["coser"])
     assert asked == {"judge.by_task.coser": 10, "judge": 10, "partner": 60}
     with FakeOpenAI(lambda request: Json({"ready": True}), supports=("json_object",)) as fake:
         section = {"base_url": fake.url, "api_key_env": "none", "by_task": {"coser": {"model": "gpt-5.4"}}}

@@ -20,6 +20,6 @@ from ditto.settings import BadConfig
     ],
 )
 def test_a_key_is_refused_and_not_shown(word: str) -> None:
-    with pytest.raises(BadConfig, match="holds a key") as refused:
+    with pytest.raises(BadConfig, match="holds an API key") as refused:
         refuse_secrets([word])
     assert "abcdef" not in str(refused.value)

@@ -96,7 +96,7 @@ def test_the_named_override_fits(case: str, models: Path) -> None:
         planned(models, size, *words).check()
     message = str(raised.value)
     assert "does not fit" in message and len(message.splitlines()) == 1
-    advice = re.search(r"This fits: (.*?)\. A GPU of", message)
+    advice = re.search(r"This fits: (.*?)\. If your GPUs", message)
     assert advice and key in advice[1], message
     planned(models, size, *words, *advice[1].split()).check()
 
@@ -111,7 +111,7 @@ def test_hydra_takes_the_named_override(models: Path) -> None:
 
 
 def test_what_no_override_can_fit(models: Path) -> None:
-    with pytest.raises(BadConfig, match="No override .* use larger GPUs, more nodes, LoRA"):
+    with pytest.raises(BadConfig, match="No change .* use larger GPUs, more nodes, LoRA"):
         planned(models, "32B", "memory.gpu_gib=7", f"{MODEL}.lora_rank=0").check()
 
 
@@ -121,7 +121,7 @@ def test_the_host_is_checked_where_it_trains(models: Path) -> None:
     small = replace(made, machine=replace(made.machine, host_bytes=64 * GIB, trains=False))
     small.check()
     assert "this machine has 64" in "\n".join(small.lines())
-    with pytest.raises(BadConfig, match="GiB of host memory on each node and this one has 64"):
+    with pytest.raises(BadConfig, match="GiB of host memory on each node, but this one has 64"):
         replace(made, machine=replace(made.machine, host_bytes=64 * GIB, trains=True)).check()
 
 

@@ -84,8 +84,8 @@ def test_numbers_are_as_asked(per_task, weight, seed):
     "wrong, said",
     [
         ({"weights": {"sotopya": 1}}, "Did you mean 'sotopia'"),
-        ({"weights": {"hitom": -1}}, "from 0 on"),
-        ({"weights": {"hitom": float("inf")}}, "from 0 on"),
+        ({"weights": {"hitom": -1}}, "at least 0"),
+        ({"weights": {"hitom": float("inf")}}, "at least 0"),
         ({"rows_per_task": 0}, "greater than 0"),
         ({"rows": 3}, "Extra inputs"),
     ],

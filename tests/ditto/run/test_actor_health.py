@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from ditto.run.actor_health import AGAIN_S, Liveness
+from ditto.run.actor_health import RESEND_S, Liveness
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -77,5 +77,5 @@ def test_a_ping_that_is_lost_with_the_engine_is_followed_by_another() -> None:
         time.sleep(0.05)
     ray.get(server.kill_engine.remote())
     assert asked(liveness, seconds=0.5) is None
-    clock.now = AGAIN_S
+    clock.now = RESEND_S
     assert "rollout server 0 died (RuntimeError: the engine is dead" in str(asked(liveness))

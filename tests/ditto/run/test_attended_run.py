@@ -20,9 +20,9 @@ from ray.exceptions import ActorDiedError, RayTaskError
 
 from ditto.judging.watch import BudgetSpent, JudgeOutage
 from ditto.run import attended_run, stop_request
-from ditto.run.attended_run import cause_of, farewell, wait_for
+from ditto.run.attended_run import cause_of, stop_message, wait_for
 from ditto.run.run_lock import driver_lock, trainer_lock
-from ditto.run.stop_signals import Stopped, StopSignals, kept_from_children
+from ditto.run.stop_signals import Stopped, StopSignals, shield_children
 from ditto.trainer import DittoTrainerSync
 from soul.errors import FolderInUse, OutOfSpace, RunFailed
 
@@ -53,7 +53,7 @@ def test_a_run_in_the_background_of_a_shell_goes_on_ignoring_ctrl_c() -> None:
 def test_rays_processes_do_not_see_the_signals_and_the_driver_sees_them_afterwards() -> None:
     program = "import os, signal, time; os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGINT)"
     with StopSignals() as signals, pytest.raises(Stopped):
-        with kept_from_children():
+        with shield_children():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # what ray.init does
             child = subprocess.run([sys.executable, "-c", program], check=False)
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # the test runner has other threads
@@ -74,7 +74,7 @@ class Trainer:
         monkeypatch.setattr(attended_run.ray, "wait", self._wait)
         monkeypatch.setattr(attended_run.ray, "get", self._get)
         monkeypatch.setattr(stop_request, "steps_have_begun", lambda: self.begun)
-        monkeypatch.setattr(stop_request, "ask", self.asked.append)
+        monkeypatch.setattr(stop_request, "request_stop", self.asked.append)
 
     def _wait(self, runs: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
         if not self.looks:
@@ -95,7 +95,7 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
 @pytest.fixture
 def signals() -> Iterator[StopSignals]:
     with StopSignals() as signals:
-        signals.only_note()
+        signals.only_record()
         yield signals
 
 
@@ -120,7 +120,7 @@ def test_a_run_without_signals_ends_as_its_trainer_does(trainer: Trainer, signal
 
 def test_the_trainer_is_asked_once_and_given_its_time(trainer: Trainer, signals: StopSignals) -> None:
     trainer.looks = [terminate, lambda: None, lambda: None]
-    assert reason(trainer, signals, iter([1000.0, 1001.0, 1120.0])) == " after the step under way"
+    assert reason(trainer, signals, iter([1000.0, 1001.0, 1120.0])) == " after the current step"
     assert trainer.asked == [1120.0]
 
 
@@ -178,15 +178,14 @@ def config_of(folder: Path, checkpoints: Path | None = None) -> DictConfig:
 
 
 def test_the_farewell_names_the_last_checkpoint(tmp_path: Path) -> None:
-    stop = Stopped(signal.SIGINT, " after the step under way")
+    stop = Stopped(signal.SIGINT, " after the current step")
     config = config_of(tmp_path)
-    assert farewell(stop, config) == (
-        "Stopped by Ctrl-C after the step under way. There is no checkpoint yet: the same command "
-        "begins again with step 1."
+    assert stop_message(stop, config) == (
+        "Stopped by Ctrl-C after the current step. There is no checkpoint yet: the same command starts again at step 1."
     )
     for step in (2, 10):
         (tmp_path / f"global_step_{step}").mkdir()
-    assert f"The last checkpoint is {tmp_path}/global_step_10; the same" in farewell(stop, config)
+    assert f"The last checkpoint is {tmp_path}/global_step_10; the same" in stop_message(stop, config)
 
 
 def test_one_driver_and_one_trainer_hold_a_runs_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

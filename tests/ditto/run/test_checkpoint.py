@@ -13,14 +13,14 @@ import pytest
 from ditto.run.checkpoint import (
     PARTIAL,
     TRACKER,
-    Choice,
-    NoWholeCheckpoint,
-    newest_whole,
+    NoCompleteCheckpoint,
+    ResumeChoice,
+    newest_complete,
     partial_dir,
     prune,
     publish,
+    rename_damaged,
     saved_steps,
-    set_aside,
 )
 
 FILES = ("model.safetensors", "config.json", "actor/optim.pt", "actor/extra/rng.pt", "data.pt")
@@ -126,8 +126,8 @@ def leftovers(root: Path) -> None:
 
 def start(root: Path, keep: int | None) -> None:
     """A start that resumes from what is there, and trains and saves step 20 if that is still to be done."""
-    choice = newest_whole(root)
-    set_aside(root, choice)
+    choice = newest_complete(root)
+    rename_damaged(root, choice)
     if choice.step < 20:
         save(root, 20, keep)
 
@@ -191,7 +191,7 @@ def test_a_resume_finds_a_whole_checkpoint_whenever_it_crashes(
     steps: set[int] = set()
 
     def check(root: Path) -> None:
-        choice = newest_whole(root)
+        choice = newest_complete(root)
         assert choice.folder is not None and complete(choice.folder) and choice.step == saved_steps(root)[-1]
         steps.add(choice.step)
 
@@ -205,28 +205,28 @@ def test_the_newest_whole_checkpoint_is_taken_and_damaged_ones_are_set_aside(tmp
     (tmp_path / "global_step_8" / "data.pt").unlink()
     (tmp_path / "global_step_6" / "actor" / "optim.pt").write_bytes(b"6 FIRST")
     (tmp_path / "global_step_6.damaged").mkdir()
-    choice = newest_whole(tmp_path)
+    choice = newest_complete(tmp_path)
     assert choice.folder == tmp_path / "global_step_4" and choice.step == 4
-    assert "lacks data.pt" in choice.left_aside[tmp_path / "global_step_8"]
-    assert "another content" in choice.left_aside[tmp_path / "global_step_6"]
+    assert "lacks data.pt" in choice.skipped[tmp_path / "global_step_8"]
+    assert "another content" in choice.skipped[tmp_path / "global_step_6"]
     assert tracked(tmp_path) == 8 and saved_steps(tmp_path) == [2, 4, 6, 8]  # looking changes nothing
-    set_aside(tmp_path, choice)
+    rename_damaged(tmp_path, choice)
     assert tracked(tmp_path) == 4 and saved_steps(tmp_path) == [2, 4]
     assert {"global_step_8.damaged", "global_step_6.damaged.2"} < {path.name for path in tmp_path.iterdir()}
-    assert newest_whole(tmp_path).left_aside == {}
+    assert newest_complete(tmp_path).skipped == {}
 
 
 @pytest.mark.parametrize("text", ["12", "", "garbage", "-3"])
 def test_a_wrong_tracker_is_no_reason_to_begin_again(tmp_path: Path, text: str) -> None:
     (tmp_path / TRACKER).write_text(text)
-    with pytest.raises(NoWholeCheckpoint, match="does not start over") as refused:
-        newest_whole(tmp_path)
+    with pytest.raises(NoCompleteCheckpoint, match="never overwrites") as refused:
+        newest_complete(tmp_path)
     assert refused.value.exit_code == 2 and "EXPERIMENT_NAME" in str(refused.value)
     save(tmp_path, 4)
     (tmp_path / TRACKER).write_text(text)
-    choice = newest_whole(tmp_path)
-    assert choice.step == 4 and len(choice.left_aside) == 1
-    set_aside(tmp_path, choice)
+    choice = newest_complete(tmp_path)
+    assert choice.step == 4 and len(choice.skipped) == 1
+    rename_damaged(tmp_path, choice)
     assert tracked(tmp_path) == 4
 
 
@@ -234,9 +234,9 @@ def test_where_no_checkpoint_is_whole_every_reason_is_named(tmp_path: Path) -> N
     for step in (2, 4):
         save(tmp_path, step)
         (tmp_path / f"global_step_{step}" / "data.pt").write_bytes(b"short")
-    with pytest.raises(NoWholeCheckpoint, match=r"global_step_4: .*data.pt has 5 bytes.*global_step_2: "):
-        newest_whole(tmp_path)
-    assert newest_whole(tmp_path / "new").folder is None
+    with pytest.raises(NoCompleteCheckpoint, match=r"global_step_4: .*data.pt has 5 bytes.*global_step_2: "):
+        newest_complete(tmp_path)
+    assert newest_complete(tmp_path / "new").folder is None
 
 
 def test_published_folder_and_tracker(tmp_path: Path) -> None:
@@ -259,8 +259,8 @@ def test_the_tracker_never_names_the_checkpoint_of_another_run(tmp_path: Path) -
     run, other = tmp_path / "run", tmp_path / "other"
     save(other, 7)
     run.mkdir()
-    set_aside(run, Choice(other / "global_step_7", {}))
-    assert newest_whole(run) == Choice(None, {})
+    rename_damaged(run, ResumeChoice(other / "global_step_7", {}))
+    assert newest_complete(run) == ResumeChoice(None, {})
 
 
 def test_the_partial_folder_is_empty_at_the_start_of_a_save(tmp_path: Path) -> None:

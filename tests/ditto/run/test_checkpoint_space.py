@@ -12,7 +12,7 @@ from ray.exceptions import RayTaskError
 from safetensors.torch import save_file
 
 from ditto.run import checkpoint
-from ditto.run.checkpoint_space import needed_bytes, room
+from ditto.run.checkpoint_space import needed_bytes, reserve_space
 from soul.errors import OutOfSpace
 from soul.files import disk_space
 
@@ -52,10 +52,13 @@ def test_too_little_room_is_seen_before_the_first_byte(
     root = tmp_path / "run"
     saved(root, 2, 200_000_000)
     free(monkeypatch, 199_999_999)
-    with pytest.raises(OutOfSpace, match=f"no space left in {root}, needs about 0.2 GB"), room(root, model, lora=False):
+    with (
+        pytest.raises(OutOfSpace, match=f"no space left in {root}, needs about 0.2 GB"),
+        reserve_space(root, model, lora=False),
+    ):
         raise AssertionError("nothing may be written")
     free(monkeypatch, 200_000_000)
-    with room(root, model, lora=False):
+    with reserve_space(root, model, lora=False):
         pass
 
 
@@ -72,7 +75,7 @@ def test_what_fails_leaves_no_half_and_the_earlier_ones_whole(
 ) -> None:
     saved(tmp_path, 2, 500)
     monkeypatch.setattr(disk_space, "_has_room", lambda _folder: False)
-    with pytest.raises(seen), room(tmp_path, model, lora=False):
+    with pytest.raises(seen), reserve_space(tmp_path, model, lora=False):
         folder = checkpoint.partial_dir(tmp_path) / "global_step_4"
         folder.mkdir()
         (folder / "half.pt").write_bytes(b"0" * 100)

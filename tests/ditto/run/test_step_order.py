@@ -103,7 +103,7 @@ def test_a_checkpoint_that_a_resume_takes_has_its_metrics_whenever_a_kill_comes(
                 trainer.one_step(validates)
             except Killed:
                 ended = False
-        step = checkpoint.newest_whole(tmp_path / str(call)).step
+        step = checkpoint.newest_complete(tmp_path / str(call)).step
         numbers = trainer.run_folder.metrics_of(1)
         trainer._settle_validation()
         seen.add((step, "val/hitom/n" in numbers, bool(trainer.config.trainer.val_before_train)))
@@ -142,7 +142,7 @@ def test_an_outage_is_raised_behind_the_published_step(tmp_path: Path) -> None:
     trainer.judges.stop = JudgeOutage("the judge is down")
     with pytest.raises(JudgeOutage):
         trainer.one_step(validates=True)
-    assert checkpoint.newest_whole(tmp_path).step == 1
+    assert checkpoint.newest_complete(tmp_path).step == 1
     assert "loss" in trainer.run_folder.metrics_of(1) and "val/hitom/n" not in trainer.run_folder.metrics_of(1)
 
 
@@ -151,7 +151,7 @@ def test_a_run_that_stops_leaves_the_validation_to_the_resume(tmp_path: Path, mo
     monkeypatch.setattr(stop_request, "save_until", lambda: 1e12)
     monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: pytest.fail("a validation after the stop"))
     trainer.one_step(validates=True)
-    assert checkpoint.newest_whole(tmp_path).step == 1 and trainer.run_folder.metrics_of(1)["loss"] == 0.5
+    assert checkpoint.newest_complete(tmp_path).step == 1 and trainer.run_folder.metrics_of(1)["loss"] == 0.5
     trainer._settle_validation()
     assert trainer.config.trainer.val_before_train
 
@@ -186,7 +186,7 @@ def test_an_outage_during_a_validation_ends_the_run_and_the_resume_repeats_it(
     monkeypatch.setattr(PPOTrainer, "_validate", validate)
     trainer.one_step(validates=True)
     assert trainer.total_training_steps == 1, "no further step is trained"
-    assert checkpoint.newest_whole(tmp_path).step == 1 and "val/hitom/n" not in trainer.run_folder.metrics_of(1)
+    assert checkpoint.newest_complete(tmp_path).step == 1 and "val/hitom/n" not in trainer.run_folder.metrics_of(1)
     with pytest.raises(JudgeOutage):
         trainer._raise_outage()
     trainer._settle_validation()

@@ -47,7 +47,7 @@ def composed() -> DictConfig:
 
 @pytest.fixture
 def launched(composed: DictConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DictConfig:
-    """A config that was settled in the launcher's environment and folder; this process is now somewhere else."""
+    """A config that was resolved in the launcher's environment and folder; this process is now somewhere else."""
     for name, value in LAUNCHER.items():
         monkeypatch.setenv(name, value)
     here = tmp_path / "launcher"
@@ -56,7 +56,7 @@ def launched(composed: DictConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (here / "loops.yaml").touch()
     monkeypatch.chdir(here)
     config = copy.deepcopy(composed)
-    worker_config.settle(config)
+    worker_config.resolve(config)
     for name, value in WORKER.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "worker").mkdir()
@@ -102,7 +102,7 @@ def test_relative_paths_are_the_launchers(launched: DictConfig, tmp_path: Path) 
 
 
 def test_the_resolved_gateway_is_no_setting_of_the_users() -> None:
-    with pytest.raises(BadConfig, match="^gateway is what the launcher makes of judge"):
+    with pytest.raises(BadConfig, match="^gateway cannot be set"):
         load_config(["+gateway.roles={}"])
 
 

@@ -129,7 +129,7 @@ def test_a_killed_rank_ends_the_run_with_a_line(tmp_path: Path) -> None:
     assert run.end() == 1  # the other rank hears SIGTERM only; torchrun's launcher kills it after its grace period
     assert (
         "was killed (SIGKILL)" in run.text
-        and "global_step_7; the same command goes on" in run.text
+        and "global_step_7; the same command continues from it" in run.text
         and "Traceback" not in run.text
     )
 

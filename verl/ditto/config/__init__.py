@@ -1,1 +1,1 @@
-"""Hydra configs of the trainer; a package so that they travel with the wheel."""
+"""Hydra configs of the trainer; a package so that the wheel includes them."""

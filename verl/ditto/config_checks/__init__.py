@@ -1,10 +1,17 @@
-"""The checks of the composed config, before any row is read or engine started.
+"""Check the composed config before any row is read or engine started.
 
-`value_types.py` checks the type of every value, with the ranges of `numbers.py`; `keys.py` says which code reads each
-key; `overrides.py` refuses an override of a key that no code reads, with the
-reason in `fixed_keys.py`; `value_rules.py` is the table of values that cannot work; `resume.py` looks into the
-checkpoint that the run would resume from; `with_data.py` checks what needs the number of rows or the model. Each
-mistake is a BadConfig: one paragraph with key, value, reason and remedy.
+    value_types.py    every value has the type of its key
+    numbers.py        the ranges of numbers
+    keys.py           which code reads each key
+    fixed_keys.py     keys that must keep their default, with the reason
+    overrides.py      refuses overrides of keys that no code reads
+    value_rules.py    values that cannot work, or not together
+    rules.py          what a rule is; the rules that RL and supervised training share
+    policy_losses.py  which policy losses of verl are correct here
+    resume.py         the checkpoint that the run resumes from
+    with_data.py      checks that need the rows or the model
+
+Each mistake is a BadConfig: one paragraph with key, value, reason and what to do.
 """
 
 from __future__ import annotations
@@ -24,10 +31,10 @@ __all__ = ["check_config", "check_every_type", "check_model_length", "check_over
 
 
 def check_every_type(config: DictConfig) -> None:
-    """Check that every value is of its key's type and in its range, before any other code reads one.
+    """Check that every value has its key's type and is in its range, before any other code reads it.
 
     Raises:
-        BadConfig: for the first that is not.
+        BadConfig: for the first value that does not.
     """
     check_types(
         config, default_config("cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu"), RL_NUMBERS
@@ -35,7 +42,7 @@ def check_every_type(config: DictConfig) -> None:
 
 
 def check_config(config: DictConfig, settings: Settings) -> None:
-    """Check everything of a config that needs no row, model or judge.
+    """Check everything that needs no rows, model or judge.
 
     Raises:
         BadConfig: for the first mistake.

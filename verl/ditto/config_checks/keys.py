@@ -1,17 +1,17 @@
-"""Every key of the config and the code that reads it: the one table that says what an override does.
+"""Which code reads each key of the config.
 
-verl's config has a thousand keys, and many are read by code that this trainer does not run: its older trainer, other
-engines, other rollout servers, its critic. An override of such a key would be accepted and change nothing. So each key
-stands in one of four tables:
+verl's config has a thousand keys, and many are read only by code that this trainer does not run: verl's older trainer,
+other engines, other rollout servers, its critic. An override of such a key would be accepted and change nothing. So
+each key is in one of four tables:
 
-    READ_BY_VERL    verl's trainer, actor, rollout or queue reads it; whatever verl accepts is honoured
-    READ_BY_DITTO   our own code reads it, or takes verl's place in reading it
-    OUTSIDE         names, paths, logging, profiling, machines: changes nothing of what is trained
-    FIXED           stays at its default, with the reason and what to use instead (`fixed_keys.py`)
+    READ_BY_VERL    read by verl's trainer, actor, rollout or queue; every value that verl accepts works
+    READ_BY_DITTO   read by our own code, perhaps in place of verl's
+    OUTSIDE         names, paths, logging, profiling, machines: has no effect on what is trained
+    FIXED           must keep its default; `fixed_keys.py` has the reason and what to use instead
 
-A key that stands in none is treated as fixed, and `tests/ditto/config_checks/test_config_keys.py` fails until it is
-entered here: so a new version of verl cannot bring a key that is silently ignored. Values that are wrong for a key that
-is read are refused by `value_rules.py`.
+A key in none of them is treated as fixed, and `tests/ditto/config_checks/test_config_keys.py` fails until it is added,
+so a new version of verl cannot introduce a key that is silently ignored. `value_rules.py` refuses wrong values of keys
+that are read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reader(Enum):
     FIXED = "no code of this trainer"
 
 
-# What one FSDP engine reads; the actor's and the reference policy's (verl/workers/engine/fsdp/transformer_impl.py).
+# What an FSDP engine reads, for the actor and for the reference policy (verl/workers/engine/fsdp/transformer_impl.py).
 _ENGINE = (
     "param_offload optimizer_offload offload_policy reshard_after_forward fsdp_size forward_prefetch model_dtype seed "
     "full_determinism entropy_from_logits_with_chunking entropy_from_logits_chunk_size use_torch_compile "
@@ -40,12 +40,12 @@ _ENGINE = (
     "wrap_policy.transformer_layer_cls_to_wrap"
 )
 
-# section -> its keys; `name.*` is everything below a name
+# section -> its keys, space-separated; `name.*` is everything below a name
 READ_BY_VERL: dict[str, str] = {
     "actor_rollout_ref.actor": (
         "ppo_max_token_len_per_gpu clip_ratio clip_ratio_low clip_ratio_high tau_pos tau_neg clip_ratio_c "
         "loss_scale_factor entropy_coeff use_kl_loss kl_loss_coef kl_loss_type "
-        # handed on to fsdp_config by interpolation
+        # fsdp_config takes these by interpolation
         "entropy_from_logits_with_chunking entropy_from_logits_chunk_size entropy_checkpointing pad_to_length"
     ),
     "actor_rollout_ref.actor.policy_loss": "loss_mode dro_beta",
@@ -96,7 +96,7 @@ READ_BY_DITTO: dict[str, str] = {
     "trainer": (
         "total_training_steps resume_mode resume_from_path default_local_dir max_actor_ckpt_to_keep v1.trainer_mode"
     ),
-    # our own sections, each validated by a pydantic model of its own
+    # our own sections; a pydantic model validates each of them
     "judge": "*",
     "feedback": "*",
     "partner": "*",
@@ -114,7 +114,7 @@ OUTSIDE: dict[str, str] = {
     "actor_rollout_ref.rollout": "profiler.* prometheus.* disable_log_stats router_config_path agent.num_workers",
     "data": "dataloader_num_workers",
     "trainer": (
-        "project_name experiment_name logger log_val_generations validation_data_dir"  # what is shown
+        "project_name experiment_name logger log_val_generations validation_data_dir"  # display only
     ),
     "global_profiler": "*",
     "transfer_queue": "*",
@@ -138,14 +138,14 @@ def _readers() -> dict[str, Reader]:
     for reader, patterns in tables.items():
         for pattern in patterns:
             if pattern in readers:
-                raise ValueError(f"{pattern} stands twice in the tables of ditto/config_checks")
+                raise ValueError(f"{pattern} is in two tables of ditto/config_checks; keep one entry")
             readers[pattern] = reader
     return readers
 
 
 @cache
 def pattern_of(key: str) -> str | None:
-    """The entry of the tables that holds for a key: the key itself, else the longest pattern that covers it."""
+    """The table entry that applies to a key: the key itself, else the longest pattern that covers it."""
     if key in _readers():
         return key
     covering = [pattern for pattern in _readers() if "*" in pattern and _matcher(pattern).fullmatch(key)]
@@ -154,18 +154,18 @@ def pattern_of(key: str) -> str | None:
 
 @cache
 def _matcher(pattern: str) -> re.Pattern[str]:
-    """`a.*` covers a itself (it may be empty or null) and everything below; `*.b` covers every b."""
+    """`a.*` covers a itself (it may be empty or null) and everything below it; `*.b` covers every b."""
     if pattern.endswith(".*"):
         return re.compile(re.escape(pattern[:-2]) + r"(\..+)?")
     return re.compile(re.escape(pattern).replace(r"\*", ".+"))
 
 
 def reader_of(key: str) -> Reader | None:
-    """Who reads a key; None where no table has it."""
+    """Which code reads a key; None if no table has it."""
     pattern = pattern_of(key)
     return None if pattern is None else _readers()[pattern]
 
 
 def all_patterns() -> dict[str, Reader]:
-    """Every entry of the tables."""
+    """Every entry of the tables, with the code that reads it."""
     return dict(_readers())

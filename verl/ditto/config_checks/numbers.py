@@ -1,4 +1,4 @@
-"""The numbers that keys take, as a type: bounds, whole or not, null or not."""
+"""Which numbers each key takes: its bounds, whether it is an integer, whether it may be null."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Number:
-    """What a key takes. NaN and infinity are never a number here.
+    """The numbers that a key takes. NaN and infinity are never valid.
 
     Attributes:
-        least: the smallest value.
-        most: the largest value.
-        above: values must be above this one, instead of `least`.
-        whole: only integers.
-        null: null is a value too.
-        but_not: one value between the bounds that cannot be.
+        least: the smallest valid value.
+        most: the largest valid value.
+        above: in place of `least`: values must be greater than this.
+        whole: only integers are valid.
+        null: null is valid too.
+        but_not: one value between the bounds that is not valid.
     """
 
     least: float | None = None
@@ -67,19 +67,19 @@ FROM_ZERO = Number(0, whole=True)
 NOT_NEGATIVE = Number(0)
 POSITIVE = Number(above=0)
 SHARE = Number(0, 1)
-PART = Number(above=0, most=1)  # a share that cannot be nothing
+PART = Number(above=0, most=1)  # a share that cannot be 0
 SEED = Number(0, 2**32 - 1, whole=True)
 TOKENS = Number(1, 10_000_000, whole=True)
 DEVICES = Number(1, 64, whole=True)  # of one node
-FREQUENCY = Number(-1, whole=True)  # in steps; 0 and -1: never
-LIMIT = Number(-1, whole=True, but_not=0)  # -1: none
+FREQUENCY = Number(-1, whole=True)  # every so many steps; 0 and -1: never
+LIMIT = Number(-1, whole=True, but_not=0)  # -1: no limit
 
 OPTIMIZER = {
     "lr": PART,
     "weight_decay": NOT_NEGATIVE,
     "clip_grad": POSITIVE,
     "lr_warmup_steps_ratio": SHARE,
-    "lr_warmup_steps": Number(-1, whole=True),  # -1: by the ratio
+    "lr_warmup_steps": Number(-1, whole=True),  # -1: from lr_warmup_steps_ratio
     "min_lr_ratio": SHARE,
     "num_cycles": NOT_NEGATIVE,
 }
@@ -89,11 +89,11 @@ ENGINE = {
     "entropy_from_logits_chunk_size": COUNT,
     "pad_to_length_bucket": COUNT,
 }
-LORA = {"lora_rank": Number(0, 512, whole=True), "lora_alpha": POSITIVE}  # 512 is the most that vLLM takes
+LORA = {"lora_rank": Number(0, 512, whole=True), "lora_alpha": POSITIVE}  # 512: vLLM's maximum
 
 
 def below(section: str, table: dict[str, Number]) -> dict[str, Number]:
-    """The table with the section's name before each key."""
+    """The table with the section's name in front of each key."""
     return {f"{section}.{key}": number for key, number in table.items()}
 
 
@@ -113,7 +113,7 @@ RL_NUMBERS: dict[str, Number] = {
             "clip_ratio": SHARE,
             "clip_ratio_low": Number(0, 1, null=True),
             "clip_ratio_high": Number(0, null=True),
-            "clip_ratio_c": Number(above=1),  # it bounds the ratio where the advantage is negative (dual clip)
+            "clip_ratio_c": Number(above=1),  # bounds the ratio when the advantage is negative (dual clip)
             "tau_pos": POSITIVE,
             "tau_neg": POSITIVE,
             "policy_loss.dro_beta": Number(above=0, null=True),
@@ -129,7 +129,7 @@ RL_NUMBERS: dict[str, Number] = {
         _ROLLOUT,
         {
             "n": COUNT,
-            "temperature": POSITIVE,  # log-probs are taken at the sampling temperature
+            "temperature": POSITIVE,  # not 0: log-probs are computed at the sampling temperature
             "top_k": LIMIT,
             "top_p": PART,
             "val_kwargs.n": COUNT,
@@ -137,7 +137,7 @@ RL_NUMBERS: dict[str, Number] = {
             "val_kwargs.top_k": LIMIT,
             "val_kwargs.top_p": PART,
             "seed": SEED,
-            "gpu_memory_utilization": PART,  # of a device's memory, for vLLM
+            "gpu_memory_utilization": PART,  # vLLM's share of a device's memory
             "tensor_model_parallel_size": COUNT,
             "data_parallel_size": COUNT,
             "expert_parallel_size": COUNT,

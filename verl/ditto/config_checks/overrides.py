@@ -1,4 +1,4 @@
-"""Refuse overrides of keys that nothing here reads (`fixed_keys.py`), and of keys that nobody knows."""
+"""Refuse overrides of keys that this trainer does not read (`fixed_keys.py`), and of unknown keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABSENT = object()
 
 
 def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The keys of a config that hold a value, in dotted form. An empty section is one, and so is a list."""
+    """The leaf keys of a config in dotted form, with their values. An empty section or a list counts as a leaf."""
     if isinstance(tree, dict) and tree:
         for name, below in tree.items():
             yield from leaves(below, f"{prefix}.{name}" if prefix else str(name))
@@ -26,17 +26,17 @@ def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def refuse_unread(config: DictConfig) -> None:
-    """Check that every override is of a key that is read.
+    """Check that every overridden key is read.
 
     Raises:
-        BadConfig: for the first one that would be ignored, with the reason and the key to use instead.
+        BadConfig: for the first override that would be ignored, with the reason and the key to use instead.
     """
     for paragraph in unread_overrides(config):
         raise BadConfig(paragraph)
 
 
 def unread_overrides(config: DictConfig) -> Iterator[str]:
-    """A paragraph for each override that would be ignored."""
+    """One paragraph for each override that would be ignored."""
     defaults = _defaults_beside(config)
     for key, value in leaves(OmegaConf.to_container(config)):
         if _is_fixed(key) and value != defaults.get(key, _ABSENT):
@@ -48,28 +48,28 @@ def _why(key: str, *, known: bool) -> str:
     if pattern is not None:
         return FIXED[pattern]
     if known:
-        return "verl has this key, and this trainer does not know yet what it does here. Leave it at its default."
+        return "verl has this key, but its effect on this trainer has not been checked yet. Leave it at its default."
     everything = [name for name, _ in leaves(OmegaConf.to_container(default_config("gpu")))]
     near = difflib.get_close_matches(key, everything, n=2)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"nothing in this trainer reads such a key.{hint} All keys are listed by: python train_ppo.py --cfg"
+    return f"nothing in this trainer reads such a key.{hint} To list all keys: python train_ppo.py --cfg"
 
 
 def _defaults_beside(config: DictConfig) -> dict[str, Any]:
-    """The defaults of all fixed keys, where those that follow another key (`${...}`) follow the user's value of it."""
+    """The defaults of all fixed keys. A default that refers to another key (`${...}`) gets the user's value of it."""
     defaults = default_config("cpu" if config.trainer.device == "cpu" else "gpu")
     sections: dict[str, dict[str, Any]] = {}
     for key, value in leaves(OmegaConf.to_container(defaults)):
         if _is_fixed(key):
             section, _, name = key.rpartition(".")
             sections.setdefault(section, {})[name] = value
-    found: dict[str, Any] = {}
+    resolved: dict[str, Any] = {}
     for section, values in sections.items():
         if any("${" in value for value in values.values() if isinstance(value, str)):
             above = OmegaConf.select(config, section.rpartition(".")[0]) if "." in section else config
             values = OmegaConf.to_container(OmegaConf.create(values, parent=above), resolve=True)
-        found |= dict(leaves(values, section))
-    return found
+        resolved |= dict(leaves(values, section))
+    return resolved
 
 
 def _is_fixed(key: str) -> bool:

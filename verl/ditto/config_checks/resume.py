@@ -1,10 +1,11 @@
-"""Decide which checkpoint a run resumes from, before engines start, and make verl load exactly that one.
+"""Choose the checkpoint that a run resumes from, before engines start, and make verl load exactly that one.
 
-The launcher decides once, and verl's driver passes the folder to every rank. Training never starts over an
-existing run: damaged checkpoints are left aside for the newest whole one, and where none is whole the run ends.
+The launcher chooses once, and verl's driver passes the folder to every rank. Training never silently restarts over an
+existing run: damaged checkpoints are skipped in favour of the newest complete one, and if none is complete, the run
+ends with an error.
 
-verl keeps one file a device and part (`actor/model_world_size_8_rank_0.pt`), so a checkpoint is resumed on the number
-of devices that saved it. Elsewhere its workers would die of a missing file after minutes of start-up.
+verl saves one file per device and part (`actor/model_world_size_8_rank_0.pt`), so a checkpoint can only be resumed on
+the number of devices that saved it. On any other number, workers would die of a missing file after minutes of start-up.
 """
 
 from __future__ import annotations
@@ -17,49 +18,49 @@ from pathlib import Path
 from omegaconf import DictConfig, open_dict
 
 from ditto.run import checkpoint, manifest
-from ditto.run.checkpoint import Choice
+from ditto.run.checkpoint import ResumeChoice
 from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig
 
 logger = logging.getLogger(__name__)
 _SHARD = re.compile(r"(model|optim|extra_state)_world_size_(\d+)_rank_(\d+)\.pt$")
-_FILE_OF = {"model": "model", "optimizer": "optim", "extra": "extra_state"}  # verl's contents -> its file names
+_FILE_NAMES = {"model": "model", "optimizer": "optim", "extra": "extra_state"}  # verl's part -> start of its file name
 
 
-def settle_resume(config: DictConfig) -> None:
-    """Bring the run folder and the config to the checkpoint that the run resumes from.
+def apply_resume(config: DictConfig) -> None:
+    """Set the run folder and the config to the checkpoint that the run resumes from.
 
-    Damaged newer checkpoints are renamed to `global_step_<N>.damaged`, metrics and traces of later steps move to
-    `replaced/`, and `trainer.resume_mode` becomes what makes verl load the chosen folder. Call it only while holding
-    the run folder's lock: it decides anew, because another run may have written there since the checks.
+    Renames damaged newer checkpoints to `global_step_<N>.damaged`, moves metrics and traces of later steps to
+    `replaced/`, and sets `trainer.resume_mode` so that verl loads the chosen folder. Call it only while holding the run
+    folder's lock. It chooses again, because another run may have written there since the checks.
 
     Raises:
-        SoulError: as `check_resume`; or metrics.jsonl cannot be read.
+        SoulError: as `check_resume`, or metrics.jsonl cannot be read.
     """
     choice, trainer = check_resume(config), config.trainer
-    checkpoint.set_aside(_root(config), choice)
+    checkpoint.rename_damaged(_root(config), choice)
     replaced = RunFolder(Path(config.run.dir)).rewind(choice.step if choice.folder else -1)
     if choice.folder is not None:
         logger.info("Resuming from %s", choice.folder)
     elif replaced is not None:
-        logger.warning("%s holds no checkpoint: training begins with step 1 again", _root(config))
+        logger.warning("%s holds no checkpoint: training starts again at step 1", _root(config))
     if replaced is not None:
-        logger.info("Metrics and traces of later steps are moved to %s", replaced)
+        logger.info("Moved metrics and traces of later steps to %s", replaced)
     with open_dict(config):
         trainer.resume_mode = "disable" if choice.folder is None else "resume_path"
         trainer.resume_from_path = None if choice.folder is None else str(choice.folder)
 
 
-def check_resume(config: DictConfig) -> Choice:
-    """Check that the run can begin or resume as its config says. Changes nothing.
+def check_resume(config: DictConfig) -> ResumeChoice:
+    """Check that the run can start or resume as its config says. Changes nothing.
 
     Returns:
-        The checkpoint that the run resumes from, and those left aside.
+        The checkpoint that the run resumes from, and the damaged ones that it skips.
 
     Raises:
-        BadConfig: there is no such checkpoint, it was saved on another number of devices, or lacks a part; or the run
-            would write over another one.
-        DamagedCheckpoint: the checkpoint of trainer.resume_from_path is not whole, or none of the run's own is.
+        BadConfig: the checkpoint does not exist, was saved on another number of devices, or lacks a part; or the run
+            would overwrite another one.
+        DamagedCheckpoint: the checkpoint of trainer.resume_from_path is damaged, or all of the run's own are.
     """
     choice = _choose(config)
     if choice.folder is not None:
@@ -68,7 +69,7 @@ def check_resume(config: DictConfig) -> Choice:
 
 
 def _check_fit(config: DictConfig, folder: Path) -> None:
-    """Whether the run's devices, parts and adapter are those of the checkpoint."""
+    """Check that the checkpoint fits the run's number of devices, parts and LoRA rank."""
     trainer, actor = config.trainer, folder / "actor"
     devices = int(trainer.nnodes * trainer.n_gpus_per_node)
     shards = {path.name for path in actor.glob("*.pt") if _SHARD.match(path.name)}
@@ -77,13 +78,13 @@ def _check_fit(config: DictConfig, folder: Path) -> None:
         raise BadConfig(
             f"trainer.resume_mode={trainer.resume_mode}: {folder} was saved on {_join(saved_on)} devices, and this run "
             f"has {devices} (trainer.nnodes={trainer.nnodes} x trainer.n_gpus_per_node={trainer.n_gpus_per_node}). "
-            f"verl resumes on the same number only. Train on {_join(saved_on)}, or begin a new run from its weights, "
-            f"with a fresh optimizer: ACTOR_MODEL_PATH={folder}, another EXPERIMENT_NAME."
+            f"verl can only resume on the same number. Train on {_join(saved_on)}, or start a new run from its weights "
+            f"with a fresh optimizer: ACTOR_MODEL_PATH={folder} and another EXPERIMENT_NAME."
         )
     wanted = [
-        f"{_FILE_OF[part]}_world_size_{devices}_rank_{rank}.pt"
+        f"{_FILE_NAMES[part]}_world_size_{devices}_rank_{rank}.pt"
         for part in config.actor_rollout_ref.actor.checkpoint.load_contents
-        if part in _FILE_OF
+        if part in _FILE_NAMES
         for rank in range(devices)
     ]
     missing = [name for name in wanted if name not in shards]
@@ -92,8 +93,9 @@ def _check_fit(config: DictConfig, folder: Path) -> None:
             f"trainer.resume_mode={trainer.resume_mode}: {actor} lacks {missing[0]}"
             f"{f' and {len(missing) - 1} more files' if len(missing) > 1 else ''}, which "
             "actor_rollout_ref.actor.checkpoint.load_contents asks for. Resume from another checkpoint "
-            "(trainer.resume_mode=resume_path, trainer.resume_from_path), name what it holds in load_contents, or "
-            f"begin a new run from its weights: ACTOR_MODEL_PATH={folder}, another EXPERIMENT_NAME."
+            "(trainer.resume_mode=resume_path, trainer.resume_from_path), list only the parts that it has in "
+            f"load_contents, or start a new run from its weights: ACTOR_MODEL_PATH={folder} and another "
+            "EXPERIMENT_NAME."
         )
     _check_lora_rank(actor, int(config.actor_rollout_ref.model.lora_rank))
 
@@ -104,43 +106,43 @@ def _check_lora_rank(actor: Path, rank: int) -> None:
     if saved != rank:
         raise BadConfig(
             f"actor_rollout_ref.model.lora_rank={rank}: the checkpoint {actor.parent} was trained with rank {saved} "
-            "(0: all weights). Resume with that rank, or begin a new run from its weights: "
-            f"ACTOR_MODEL_PATH={actor.parent}, another EXPERIMENT_NAME."
+            "(0: all weights). Resume with that rank, or start a new run from its weights: "
+            f"ACTOR_MODEL_PATH={actor.parent} and another EXPERIMENT_NAME."
         )
 
 
-def _choose(config: DictConfig) -> Choice:
+def _choose(config: DictConfig) -> ResumeChoice:
     trainer, root = config.trainer, _root(config)
     if trainer.resume_mode == "auto":
-        return checkpoint.newest_whole(root)
+        return checkpoint.newest_complete(root)
     if trainer.resume_mode == "disable":
         _refuse_used(root, Path(config.run.dir))
-        return Choice(None, {})
-    return Choice(named_checkpoint(trainer.resume_from_path, root), {})
+        return ResumeChoice(None, {})
+    return ResumeChoice(named_checkpoint(trainer.resume_from_path, root), {})
 
 
 def named_checkpoint(path: str, root: Path) -> Path:
-    """The checkpoint of `trainer.resume_from_path`, absolute.
+    """The checkpoint of `trainer.resume_from_path`, as an absolute path.
 
     Args:
         root: the folder of the run's own checkpoints.
 
     Raises:
-        BadConfig: there is no checkpoint, or the run would mix its own with later ones.
-        DamagedCheckpoint: it is not whole.
+        BadConfig: there is no checkpoint, or the run would mix its own checkpoints with later ones.
+        DamagedCheckpoint: a file is missing or has other content.
     """
     folder = Path(path).absolute()
     if not re.fullmatch(r"global_step_\d+", folder.name) or not (folder / "actor").is_dir():
         raise BadConfig(
-            f"trainer.resume_from_path={path}: there is no checkpoint. Give a folder "
-            "global_step_<N> that a run has left, with the folder actor in it."
+            f"trainer.resume_from_path={path}: there is no checkpoint. Name a folder global_step_<N> that a run has "
+            "written; it contains a folder named actor."
         )
     try:
         manifest.check(folder)
     except manifest.DamagedCheckpoint as error:
         raise manifest.DamagedCheckpoint(
             f"trainer.resume_from_path={folder}: the checkpoint is damaged: {error}. Name another one, or use "
-            "trainer.resume_mode=auto, which takes the newest whole checkpoint of the run."
+            "trainer.resume_mode=auto, which takes the newest complete checkpoint of the run."
         ) from None
     _refuse_later(root, folder)
     return folder
@@ -151,26 +153,26 @@ def _root(config: DictConfig) -> Path:
 
 
 def _refuse_used(root: Path, run_dir: Path) -> None:
-    """A run that begins anew needs a folder without another run in it."""
-    marks = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", run_dir / "traces"]
-    marks += [*root.glob("global_step_*"), *root.glob(checkpoint.PARTIAL)]
-    mark = next((path for path in marks if path.exists()), None)
-    if mark is not None:
+    """Raise BadConfig if the folder of a new run already holds another run."""
+    leftovers = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", run_dir / "traces"]
+    leftovers += [*root.glob("global_step_*"), *root.glob(checkpoint.PARTIAL)]
+    leftover = next((path for path in leftovers if path.exists()), None)
+    if leftover is not None:
         raise BadConfig(
-            f"trainer.resume_mode=disable begins a new run, and {root} holds one already ({mark}). Set another "
-            f"EXPERIMENT_NAME, move {root} away, or go on with that run: trainer.resume_mode=auto."
+            f"trainer.resume_mode=disable starts a new run, but {root} already holds one ({leftover}). Set another "
+            f"EXPERIMENT_NAME, move {root} away, or continue that run with trainer.resume_mode=auto."
         )
 
 
 def _refuse_later(root: Path, folder: Path) -> None:
-    """A run that goes back to an older checkpoint must not mix its checkpoints with the later ones."""
+    """Raise BadConfig if the run's new checkpoints would get mixed up with later ones in its folder."""
     own = folder.resolve().parent == root.resolve()
     others = [step for step in checkpoint.saved_steps(root) if not own or step > checkpoint.step_of(folder)]
     if others:
         raise BadConfig(
-            f"trainer.resume_from_path={folder}: {root} holds checkpoints that the run would mix with its own "
-            f"(global_step_{others[-1]}). Go on from the newest with trainer.resume_mode=auto, move them to another "
-            "folder, or set another EXPERIMENT_NAME."
+            f"trainer.resume_from_path={folder}: {root} already holds other checkpoints, which would get mixed up with "
+            f"the ones of this run (global_step_{others[-1]}). Continue from the newest with trainer.resume_mode=auto, "
+            "move them to another folder, or set another EXPERIMENT_NAME."
         )
 
 

@@ -1,4 +1,7 @@
-"""A rule: a value that cannot work, the reason and the remedy; and the rules that RL and supervised training share."""
+"""What a config rule is, and the rules that RL and supervised training share.
+
+A rule names a key, tests whether its value is wrong, and holds the reason and what to do.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ DTYPES = ("fp32", "float32", "bf16", "bfloat16", "fp16", "float16")
 
 
 class HasConfig(Protocol):
-    """What a rule looks at holds the config, and what else a command adds."""
+    """What a rule inspects: it holds at least the composed config."""
 
     @property
     def config(self) -> DictConfig:
@@ -29,12 +32,12 @@ class HasConfig(Protocol):
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that cannot be.
+    """A condition that a config must not meet.
 
     Attributes:
-        key: whose value it is about, in dotted form.
-        broken: whether the value is wrong in this run.
-        why: the reason and the remedy, or a function of the run that words them.
+        key: the key that the message names, in dotted form.
+        broken: returns whether the value is wrong in this run.
+        why: the reason and what to do, or a function that builds this text from the run.
     """
 
     key: str
@@ -42,22 +45,22 @@ class Rule:
     why: str | Callable[[Any], str]
 
     def check(self, run: HasConfig) -> None:
-        """Raises BadConfig where the rule is broken."""
+        """Raise BadConfig if the rule is broken."""
         if self.broken(run):
             why = self.why if isinstance(self.why, str) else self.why(run)
             raise BadConfig(f"{self.key}={OmegaConf.select(run.config, self.key)}: {why}")
 
 
 def one_of(key: str, *allowed: Any, because: str = "") -> Rule:
-    """The key takes one of these values."""
+    """A rule: the key must have one of these values."""
     names = ", ".join("null" if value is None else str(value) for value in allowed)
     why = f"use one of {names}. {because}".strip()
     return Rule(key, lambda run: OmegaConf.select(run.config, key) not in allowed, why)
 
 
 def some_of(key: str, *allowed: str) -> Rule:
-    """The key takes a list of these values, or one of them."""
-    return Rule(key, lambda run: set(_texts(run, key)) - set(allowed), f"use some of {', '.join(allowed)}.")
+    """A rule: the key must be one of these values or a list of them."""
+    return Rule(key, lambda run: set(_texts(run, key)) - set(allowed), f"use one or several of {', '.join(allowed)}.")
 
 
 def _texts(run: HasConfig, key: str) -> list[str]:
@@ -66,11 +69,13 @@ def _texts(run: HasConfig, key: str) -> list[str]:
 
 
 def optimizer_rules(section: str) -> tuple[Rule, ...]:
-    """The rules of verl's optimizer section."""
+    """Rules for verl's optimizer section."""
     betas, name = f"{section}.betas", f"{section}.optimizer"
     return (
         Rule(
-            betas, lambda run: not _are_betas(OmegaConf.select(run.config, betas)), "use two numbers from 0 to below 1."
+            betas,
+            lambda run: not _are_betas(OmegaConf.select(run.config, betas)),
+            "use two numbers, each at least 0 and below 1.",
         ),
         one_of(f"{section}.lr_scheduler_type", "constant", "cosine"),
         one_of(f"{section}.warmup_style", None, "constant", "cosine"),
@@ -79,7 +84,7 @@ def optimizer_rules(section: str) -> tuple[Rule, ...]:
             lambda run: _no_such_optimizer(OmegaConf.select(run.config, section)),
             lambda run: (
                 f"there is no such optimizer in {OmegaConf.select(run.config, section).optimizer_impl} "
-                f"({section}.optimizer_impl). Use AdamW of torch.optim, or install the package that has it."
+                f"({section}.optimizer_impl). Use AdamW from torch.optim, or install the package that provides it."
             ),
         ),
     )
@@ -92,7 +97,7 @@ def _are_betas(value: Any) -> bool:
 
 
 def _no_such_optimizer(optim: DictConfig) -> bool:
-    """Whether optimizer_impl cannot be imported, or has no such optimizer."""
+    """Whether optimizer_impl cannot be imported or has no such optimizer."""
     if importlib.util.find_spec(optim.optimizer_impl.split(".")[0]) is None:
         return True
     try:
@@ -102,18 +107,18 @@ def _no_such_optimizer(optim: DictConfig) -> bool:
 
 
 def engine_rules(section: str, devices: Callable[[Any], int]) -> tuple[Rule, ...]:
-    """The rules of an FSDP engine's section.
+    """Rules for the section of an FSDP engine.
 
     Args:
-        devices: how many devices a run trains on.
+        devices: returns the number of devices that a run trains on.
     """
     size = f"{section}.fsdp_size"
     return (
         one_of(f"{section}.model_dtype", *DTYPES),
         Rule(
             size,
-            lambda run: (sliced := OmegaConf.select(run.config, size)) > 0 and devices(run) % sliced,
-            lambda run: f"does not divide the {devices(run)} devices. Use -1: the weights are sliced over all of them.",
+            lambda run: (shards := OmegaConf.select(run.config, size)) > 0 and devices(run) % shards,
+            lambda run: f"does not divide the {devices(run)} devices. Use -1 to shard the weights over all of them.",
         ),
     )
 
@@ -127,6 +132,6 @@ TRAINER_RULES = (
         lambda run: (
             (run.config.trainer.resume_from_path is not None) != (run.config.trainer.resume_mode == "resume_path")
         ),
-        "goes together with trainer.resume_mode=resume_path: set both, or neither.",
+        "needs trainer.resume_mode=resume_path, and the other way round: set both or neither.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Values that cannot work together, or are none of the names that a key takes: one table of rules.
+"""One table of rules for values that cannot work together, and for keys that take one of several names.
 
 `numbers.py` has the ranges of single numbers. To add a rule, add an entry to RULES;
-`tests/ditto/config_checks/test_config_keys.py` breaks every rule once.
+`tests/ditto/config_checks/test_config_keys.py` violates every rule once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LOAD_FORMATS = (  # vLLM's LoadFormats, which takes seconds to import
     *("auto", "hf", "dummy", "fastsafetensors", "instanttensor", "mistral", "modelexpress", "npcache", "pt"),
     *("runai_streamer", "runai_streamer_sharded", "safetensors", "sharded_state", "tensorizer"),
 )
-_SHORTEST_BUDGET = 128  # tokens of the rows with which verl pads a batch
+_SHORTEST_BUDGET = 128  # tokens of the rows that verl pads a batch with
 
 
 class Run:
-    """What the rules look at: the config with its main sections at hand."""
+    """What the rules inspect: the config, with short names for its main sections."""
 
     def __init__(self, config: DictConfig, settings: Settings) -> None:
         self.config, self.settings = config, settings
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest sequence that the limits of `data` allow."""
+        """Length in tokens of the longest sequence that the limits in `data` allow."""
         data = self.data
         return int(data.max_prompt_length + data.max_feedback_length + data.max_response_length)
 
@@ -49,24 +49,24 @@ class Run:
 
 
 def budget(key: str, applies: Callable[[Run], Any] = lambda run: True) -> Rule:
-    """A token budget of a micro-batch holds the longest sequence: verl does not split one."""
+    """A rule: a micro-batch's token budget must fit the longest sequence, because verl does not split sequences."""
     return Rule(
         key,
         lambda run: applies(run) and OmegaConf.select(run.config, key) < max(run.longest, _SHORTEST_BUDGET),
         lambda run: (
-            f"a micro-batch must hold the longest sequence, prompt + feedback + response = {run.longest} tokens (and "
+            f"a micro-batch must fit the longest sequence, prompt + feedback + response = {run.longest} tokens (and "
             f"at least {_SHORTEST_BUDGET}). Raise it, or lower data.max_prompt_length, data.max_feedback_length or "
             "data.max_response_length."
         ),
     )
 
 
-def _lacks(found: Any, wanted: Any) -> list[str]:
-    return [name for name in wanted if name not in (found or [])]
+def _missing(names: Any, wanted: Any) -> list[str]:
+    return [name for name in wanted if name not in (names or [])]
 
 
 def _is_threshold(value: Any) -> bool:
-    """A bound of the importance weights, or the lower and the upper one as verl reads them from a text."""
+    """Whether this is a bound of importance weights: one number, or "lower_upper" as verl parses it from text."""
     try:
         bounds = [float(part) for part in str(value).split("_", 1)]
     except ValueError:
@@ -81,16 +81,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "trainer.v1.trainer_mode",
         lambda run: run.trainer.v1.trainer_mode == "ditto_separate_async",
-        "rollout and update on devices of their own is not right yet with verl 0.9.1: its updates within one weight "
-        "sync skip the recomputed pi_old, so nothing is clipped; metrics of parts that should be added are averaged; "
-        "and with LoRA the adapter never reaches the rollout, or the sync hangs (verl issue 7495). Use ditto_sync or "
+        "rollouts and updates on separate devices do not work correctly with verl 0.9.1 yet: updates within one weight "
+        "sync skip the recomputed pi_old, so nothing is clipped; metrics that should be summed are averaged; and with "
+        "LoRA the adapter never reaches the rollout, or the sync hangs (verl issue 7495). Use ditto_sync or "
         "ditto_colocate_async.",
     ),
     one_of(
         "trainer.v1.trainer_mode",
         "ditto_sync",
         "ditto_colocate_async",
-        because="verl's own trainers know nothing of verbal feedback.",
+        because="verl's own trainers do not support verbal feedback.",
     ),
     *TRAINER_RULES,
     # ---- batches
@@ -98,14 +98,14 @@ RULES: tuple[Rule, ...] = (
         "data.train_batch_size",
         lambda run: run.data.train_batch_size % run.actor.ppo_mini_batch_size,
         lambda run: (
-            f"is not a multiple of {_ACTOR}.ppo_mini_batch_size={run.actor.ppo_mini_batch_size} (both count prompts)."
+            f"must be a multiple of {_ACTOR}.ppo_mini_batch_size={run.actor.ppo_mini_batch_size} (both count prompts)."
         ),
     ),
     Rule(
         f"{_ROLLOUT}.n",
         lambda run: run.rollout.n < 2 and not run.settings.objective.refines,
         lambda run: (
-            f"objective {run.settings.objective.name} compares the sessions of a prompt with each other: with one "
+            f"objective {run.settings.objective.name} compares the sessions of a prompt with each other. With one "
             "session every advantage is 0 and nothing is learned. Use 2 or more."
         ),
     ),
@@ -126,8 +126,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         f"{_ACTOR}.loss_scale_factor",
         lambda run: run.actor.loss_agg_mode == "seq-mean-token-sum-norm" and not run.actor.loss_scale_factor,
-        f"{_ACTOR}.loss_agg_mode=seq-mean-token-sum-norm needs a number here, e.g. that of data.max_response_length: "
-        "without it verl divides by the longest response of each micro-batch.",
+        f"{_ACTOR}.loss_agg_mode=seq-mean-token-sum-norm needs a number here, e.g. the value of "
+        "data.max_response_length. Without it, verl divides by the longest response of each micro-batch.",
     ),
     Rule(
         f"{_ACTOR}.policy_loss.loss_mode",
@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         f"{_ACTOR}.policy_loss.dro_beta",
         lambda run: run.actor.policy_loss.loss_mode == "dro" and not (run.actor.policy_loss.dro_beta or 0) > 0,
-        "loss_mode=dro needs a penalty above 0 here.",
+        "loss_mode=dro needs a number above 0 here.",
     ),
     Rule(
         f"{_ACTOR}.clip_ratio",
@@ -146,36 +146,36 @@ RULES: tuple[Rule, ...] = (
             and run.actor.clip_ratio_low is not None
             and run.actor.clip_ratio_high is not None
         ),
-        f"is read only where clip_ratio_low or clip_ratio_high is null. Set {_ACTOR}.clip_ratio_low and "
-        "clip_ratio_high.",
+        f"is read only if clip_ratio_low or clip_ratio_high is null. Set {_ACTOR}.clip_ratio_low and clip_ratio_high "
+        "instead.",
     ),
     Rule(
         f"{_ACTOR}.kl_loss_type",
         lambda run: (
             str(run.actor.kl_loss_type).removesuffix("+") not in ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
         ),
-        "use k1 (kl), k2 (mse), k3 (low_var_kl) or abs, each with + behind it for k2's gradient.",
+        "use k1 (kl), k2 (mse), k3 (low_var_kl) or abs; append + to any of them to use k2's gradient.",
     ),
     one_of("algorithm.rollout_correction.rollout_is", None, "token", "sequence"),
     Rule(
         "algorithm.rollout_correction.rollout_is_threshold",
         lambda run: not _is_threshold(run.config.algorithm.rollout_correction.rollout_is_threshold),
-        "use a number above 0, or two as a text: '0.5_2.0'.",
+        "use a number above 0, or a lower and an upper one as text: '0.5_2.0'.",
     ),
     # ---- sampling
     Rule(
         "run.max_logprob_diff",
         lambda run: (run.rollout.top_p < 1 or run.rollout.top_k > 0) and run.config.run.max_logprob_diff is None,
-        f"with {_ROLLOUT}.top_p or top_k the rollout's log-probs are those of the words that are left, so they differ "
-        "from the actor's, and the alarm for a lost weight sync would end the run. Set the mean difference that is "
-        "still right, e.g. 0.3.",
+        f"with {_ROLLOUT}.top_p or top_k the rollout normalizes log-probs over the remaining tokens only, so they "
+        "differ from the actor's and the weight-sync alarm would end the run. Set the largest mean difference that "
+        "you accept, e.g. 0.3.",
     ),
     Rule(
         f"{_ROLLOUT}.tensor_model_parallel_size",
         lambda run: run.devices % (run.rollout.tensor_model_parallel_size * run.rollout.data_parallel_size),
         lambda run: (
-            f"times data_parallel_size={run.rollout.data_parallel_size} does not divide the {run.devices} devices "
-            "(trainer.nnodes x trainer.n_gpus_per_node): every rollout server takes that many."
+            f"times data_parallel_size={run.rollout.data_parallel_size} must divide the {run.devices} devices "
+            "(trainer.nnodes x trainer.n_gpus_per_node): every rollout server uses that many devices."
         ),
     ),
     one_of("trainer.v1.sampler.max_off_policy_strategy", "drop", "wait"),
@@ -184,20 +184,20 @@ RULES: tuple[Rule, ...] = (
         f"{_ROLLOUT}.max_num_batched_tokens",
         lambda run: run.rollout.max_num_batched_tokens < run.rollout.max_num_seqs,
         lambda run: (
-            f"vLLM wants at least one token for each of {_ROLLOUT}.max_num_seqs={run.rollout.max_num_seqs} requests. "
+            f"vLLM needs at least one token for each of {_ROLLOUT}.max_num_seqs={run.rollout.max_num_seqs} requests. "
             "Raise it, or lower max_num_seqs."
         ),
     ),
     Rule(
         f"{_ROLLOUT}.free_cache_engine",
         lambda run: run.rollout.free_cache_engine and run.rollout.get("enable_sleep_mode") is False,
-        f"vLLM frees its memory for the update by sleeping, and {_ROLLOUT}.enable_sleep_mode=false forbids it. Set "
-        "free_cache_engine=false too, or let it sleep.",
+        f"vLLM frees its memory for the update by sleeping, which {_ROLLOUT}.enable_sleep_mode=false forbids. Set "
+        "free_cache_engine=false too, or set enable_sleep_mode=true.",
     ),
     Rule(
         f"{_ROLLOUT}.layered_summon",
         lambda run: run.rollout.layered_summon and run.model.lora_rank and "dummy" in str(run.rollout.load_format),
-        f"the base model must be in vLLM before an adapter is sent layer by layer: set {_ROLLOUT}.load_format="
+        f"vLLM must have loaded the base model before an adapter is sent layer by layer: set {_ROLLOUT}.load_format="
         "safetensors, or layered_summon=false.",
     ),
     one_of(f"{_ROLLOUT}.scheduling_policy", "fcfs", "priority"),
@@ -207,7 +207,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         f"{_MODEL}.lora_adapter_path",
         lambda run: run.model.lora_adapter_path is not None and not run.model.lora_rank,
-        f"the adapter is loaded only with {_MODEL}.lora_rank > 0: set the rank it has.",
+        f"the adapter is loaded only if {_MODEL}.lora_rank is above 0. Set it to the adapter's rank.",
     ),
     Rule(
         f"{_MODEL}.use_liger",
@@ -219,35 +219,35 @@ RULES: tuple[Rule, ...] = (
     # ---- checkpoints
     Rule(
         f"{_ACTOR}.checkpoint.save_contents",
-        lambda run: _lacks(run.actor.checkpoint.save_contents, ["model", "hf_model"]),
+        lambda run: _missing(run.actor.checkpoint.save_contents, ["model", "hf_model"]),
         lambda run: (
-            f"lacks {', '.join(_lacks(run.actor.checkpoint.save_contents, ['model', 'hf_model']))}: a checkpoint is "
-            "verl's state to resume from (model, optimizer, extra) and a model path (hf_model). Use "
-            "[model,optimizer,extra,hf_model]."
+            f"lacks {', '.join(_missing(run.actor.checkpoint.save_contents, ['model', 'hf_model']))}: a checkpoint "
+            "holds both verl's state to resume from (model, optimizer, extra) and a model that can be loaded "
+            "(hf_model). Use [model,optimizer,extra,hf_model]."
         ),
     ),
     Rule(
         f"{_ACTOR}.checkpoint.load_contents",
         lambda run: (
-            _lacks(run.actor.checkpoint.save_contents, run.actor.checkpoint.load_contents or [])
+            _missing(run.actor.checkpoint.save_contents, run.actor.checkpoint.load_contents or [])
             or "model" not in (run.actor.checkpoint.load_contents or [])
         ),
         lambda run: (
-            f"a resume loads model at least, and nothing that {_ACTOR}.checkpoint.save_contents="
-            f"{list(run.actor.checkpoint.save_contents)} does not save. Use [model,optimizer,extra]."
+            f"must contain model, and only parts that are in {_ACTOR}.checkpoint.save_contents="
+            f"{list(run.actor.checkpoint.save_contents)}. Use [model,optimizer,extra]."
         ),
     ),
     # ---- how long
     Rule(
         "trainer.val_only",
         lambda run: run.trainer.val_only and not run.trainer.val_before_train,
-        "verl validates before it trains, and only then looks at val_only: set trainer.val_before_train=true too.",
+        "verl reads val_only only after the validation before training: set trainer.val_before_train=true too.",
     ),
 )
 
 
 def check_values(config: DictConfig, settings: Settings) -> None:
-    """Raises BadConfig for the first rule that the config breaks."""
+    """Raise BadConfig for the first rule that the config breaks."""
     run = Run(config, settings)
     for rule in RULES:
         rule.check(run)

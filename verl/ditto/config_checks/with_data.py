@@ -1,6 +1,6 @@
-"""Checks of a config against the rows and the model of a run.
+"""Check a config against the rows and the model of its run.
 
-They count the steps, compare training with validation rows, and check the length that the model can read.
+Counts the steps, compares training with validation rows, and checks the model's context length.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from soul.rows.task_files import TaskRow
 
 
 def training_steps(config: DictConfig, rows: int) -> int:
-    """How many steps the run will take.
+    """How many steps the run takes.
 
     Args:
-        rows: of the training set, as the dataset will hold them.
+        rows: number of rows in the training set, after mixture and filters.
 
     Raises:
-        BadConfig: there is no step, or the epochs end before the steps.
+        BadConfig: there are too few rows for a step, or total_epochs ends the run before total_training_steps.
     """
     data, trainer = config.data, config.trainer
-    in_epoch = rows // data.train_batch_size
-    if not in_epoch:
+    steps_per_epoch = rows // data.train_batch_size
+    if not steps_per_epoch:
         raise BadConfig(
             f"data.train_batch_size={data.train_batch_size}: the training set has {rows} rows (after data.mixture, "
-            "data.filter_overlong_prompts and data.train_max_samples), fewer than a step takes. Lower "
+            "data.filter_overlong_prompts and data.train_max_samples), fewer than one step needs. Lower "
             "data.train_batch_size, or add rows to data.train_files."
         )
-    in_epochs = in_epoch * int(trainer.total_epochs)
+    steps = steps_per_epoch * int(trainer.total_epochs)
     if trainer.total_training_steps is None:
-        return in_epochs
-    if trainer.total_training_steps > in_epochs:
+        return steps
+    if trainer.total_training_steps > steps:
         raise BadConfig(
-            f"trainer.total_epochs={trainer.total_epochs}: the run would end after {in_epochs} steps ({in_epoch} a "
-            f"pass over {rows} rows), before trainer.total_training_steps={trainer.total_training_steps}, without its "
-            "last checkpoint and validation. Set trainer.total_training_steps=null to count epochs, or raise "
-            "trainer.total_epochs."
+            f"trainer.total_epochs={trainer.total_epochs}: the run would end after {steps} steps ({steps_per_epoch} "
+            f"per epoch of {rows} rows), before trainer.total_training_steps={trainer.total_training_steps}, without "
+            "its last checkpoint and validation. Raise trainer.total_epochs, or set trainer.total_training_steps=null "
+            "to stop after the epochs."
         )
     return int(trainer.total_training_steps)
 
@@ -48,33 +48,33 @@ def check_overlap(config: DictConfig, train: Iterable[TaskRow], val: Iterable[Ta
     """Check that no training row shares a group (a story, a conversation, a book, a user) with a validation row.
 
     Returns:
-        The overlaps as lines for the plan; only where `data.allow_overlap` lets them pass.
+        The overlaps as lines for the plan; empty unless `data.allow_overlap` is true.
 
     Raises:
-        BadConfig: there are some.
+        BadConfig: there are overlaps, and `data.allow_overlap` is false.
     """
-    found = [str(overlap) for overlap in HeldOut(val).overlaps(train)]
-    if found and not config.data.allow_overlap:
+    overlaps = [str(overlap) for overlap in HeldOut(val).overlaps(train)]
+    if overlaps and not config.data.allow_overlap:
         raise BadConfig(
-            "data.train_files holds rows of the same stories, conversations, books or users as data.val_files, so "
-            f"validation would measure what the model remembers. {'. '.join(found)}. Leave these rows out: python -m "
-            "data.check TRAIN.parquet --against VAL.parquet --without-overlap CLEAN.parquet. To train on them anyway, "
-            "set data.allow_overlap=true."
+            "data.train_files has rows from the same stories, conversations, books or users as data.val_files, so "
+            f"validation would measure memorization. {'. '.join(overlaps)}. To remove these rows: python -m data.check "
+            "TRAIN.parquet --against VAL.parquet --without-overlap CLEAN.parquet. To train on them anyway, set "
+            "data.allow_overlap=true."
         )
-    return found
+    return overlaps
 
 
 def check_model_length(config: DictConfig) -> None:
-    """Check that the model has as many positions as the rollout wants; vLLM would refuse to start.
+    """Check that the model has enough positions for the rollout; otherwise vLLM refuses to start.
 
     Raises:
-        BadConfig: it has fewer.
+        BadConfig: it has too few.
     """
     from transformers import AutoConfig
 
     model, wanted = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout.max_model_len
-    described = AutoConfig.from_pretrained(model.path, trust_remote_code=bool(model.trust_remote_code))
-    positions = getattr(described.get_text_config(), "max_position_embeddings", None)
+    model_config = AutoConfig.from_pretrained(model.path, trust_remote_code=bool(model.trust_remote_code))
+    positions = getattr(model_config.get_text_config(), "max_position_embeddings", None)
     if wanted is not None and positions is not None and wanted > positions:
         raise BadConfig(
             f"actor_rollout_ref.rollout.max_model_len={wanted}: {model.path} has {positions} positions "

@@ -1,10 +1,10 @@
-"""The run's judge limits and keys in one Ray actor: agent-loop workers on all nodes ask the same `SharedLimits`.
+"""One Ray actor that holds the run's judge limits and API keys, so that agent-loop workers on all nodes share them.
 
-The driver starts it before anything else. Trainer and workers find it by name within the run's Ray namespace.
+The driver starts it before anything else. The trainer and the workers find it by name in the run's Ray namespace.
 
-Workers of a cluster that runs already have the environment of `ray start`, perhaps with keys of its own. So they get
-the judge's variables from here, as arguments of actor calls, which go from process to process. (Ray's runtime
-environment would write them into runtime_env_agent.log on every node.)
+Workers of a running cluster have the environment of `ray start`, possibly with other keys. So they get the judge's
+variables from this actor, as results of actor calls, which go directly from process to process. Ray's runtime
+environment is no alternative: it writes all variables to runtime_env_agent.log on every node.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from soul.judge.throttle.local_gate import SyncLimits
 from soul.judge.throttle.shared_limits import Grant, Report
 
 NAME = "ditto_judge_limits"
-# What the SDK itself reads: headers that it sends with every request, and where a client of a task's own code goes.
-_OF_THE_SDK = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_BASE_URL")
+# Variables that the OpenAI SDK itself reads: headers of every request, and the default address of any client that a
+# task creates.
+_SDK_VARIABLES = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_BASE_URL")
 
 
 @dataclass(frozen=True)
 class State:
-    """What the trainer wants to know after a step."""
+    """The state of the judges after a step."""
 
     spent_usd: float
-    outage: str | None
+    outage: str | None  # why an endpoint counts as down; None while all of them work
 
 
 class _Limits:
-    """`soul.judge.throttle.shared_limits.Limits` behind Ray's door."""
+    """`soul.judge.throttle.shared_limits.SharedLimits` as a Ray actor."""
 
     def __init__(self, settings_json: str, spent_usd: float) -> None:
-        logs.set_up()  # breakers open and close here
+        logs.set_up()  # circuit breakers log from this process
         self._limits = run_limits(GatewaySettings.model_validate_json(settings_json), spent_usd)
         self._variables: dict[str, str] = {}
 
@@ -56,34 +57,34 @@ class _Limits:
 
 
 def start(settings: GatewaySettings, spent_usd: float) -> Any:
-    """The actor of this run, with the keys that the settings name; it ends with the process that started it.
+    """Start the run's actor and give it the keys that the settings name. It dies with the process that started it.
 
     Args:
-        spent_usd: what the run spent before it was resumed.
+        spent_usd: what the run spent before it was resumed, in US dollars.
     """
     actor = ray.remote(_Limits).options(name=NAME, num_cpus=0).remote(settings.model_dump_json(), spent_usd)
-    # Not an argument of the constructor: that is kept by Ray's GCS, which may keep it on a disk.
+    # Not a constructor argument: Ray's GCS stores those, possibly on disk.
     ray.get(actor.keep.remote(variables(settings)))
     return actor
 
 
 def variables(settings: GatewaySettings) -> dict[str, str]:
-    """The variables of this process that a request to these endpoints takes, as far as they are set."""
+    """The environment variables of this process that requests to these endpoints need; unset ones are left out."""
     named = [endpoint.api_key_env for endpoint in settings.endpoints if endpoint.api_key_env is not None]
-    return {name: os.environ[name] for name in (*named, *_OF_THE_SDK) if os.environ.get(name)}
+    return {name: os.environ[name] for name in (*named, *_SDK_VARIABLES) if os.environ.get(name)}
 
 
 async def take_variables(settings: GatewaySettings) -> None:
-    """Give this worker the driver's variables in place of its own.
+    """Replace this worker's judge variables with the driver's.
 
-    A key that the driver did not have is missing here too, whatever this node has under that name.
+    A key that the driver does not have is removed here too, even if this node has one under that name.
     """
     given: dict[str, str] = await ray.get_actor(NAME).variables.remote()
     replace_variables(settings, given)
 
 
 def replace_variables(settings: GatewaySettings, given: dict[str, str]) -> None:
-    """See `take_variables`."""
+    """Remove this process's judge variables, then set the given ones."""
     named = {endpoint.api_key_env for endpoint in settings.endpoints}
     for name in [name for name in os.environ if name in named or name.startswith("OPENAI_")]:
         del os.environ[name]
@@ -91,7 +92,7 @@ def replace_variables(settings: GatewaySettings, given: dict[str, str]) -> None:
 
 
 def port() -> SyncLimits:
-    """A worker's way to the run's limits."""
+    """The function with which a worker syncs its usage with the run's limits."""
     actor = ray.get_actor(NAME)
 
     async def sync(report: Report) -> Grant:

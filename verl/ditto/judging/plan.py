@@ -1,7 +1,7 @@
-"""What a run will ask of its judges, before it starts: one real call a role; calls, tokens, money; what bounds a step.
+"""Plan the judge calls of a run before it starts: test each role with one real call; estimate calls, tokens and cost.
 
-The estimates are for planning: prompt lengths are measured, answers are guessed, and a gate that lets few drafts
-through or a warm cache makes a run cheaper.
+Prompt lengths are measured; answer lengths are guesses. A run costs less than the estimate if few drafts get feedback
+or the cache is warm.
 """
 
 from __future__ import annotations
@@ -18,67 +18,73 @@ from soul.judge.preflight import Load, check
 from soul.judge.roles import BY_TASK, Role, require_prices
 from soul.rows.task_files import TaskRow
 
-TOKENS_OUT = 120  # a critique of two to four sentences; a reasoning model spends more
-INSTRUCTIONS = 250  # the judge's own instructions, in tokens
+TOKENS_OUT = 120  # tokens of a critique of two to four sentences; a reasoning model uses more
+INSTRUCTIONS = 250  # tokens of the judge's own instructions
 
 
-def roles_asked(
+def calls_per_step(
     rows: Sequence[TaskRow],
     refines: bool,
     sessions: float,
     own_judge: Collection[str] = (),
     instead: Mapping[str, Mapping[Role, float]] | None = None,
 ) -> dict[str, float]:
-    """Calls of each role per step, expected: a session plays and judges one episode, and two where it refines.
+    """Expected calls per step by role. A session plays and judges one episode, or two if the objective refines.
 
     Args:
-        own_judge: the tasks with a judge of their own, whose calls are counted separately.
-        instead: task -> the calls of one episode by role, under another option of the task.
+        refines: whether every session has a refined episode.
+        sessions: sessions per step.
+        own_judge: tasks with their own judge (`judge.by_task`); their calls are counted separately.
+        instead: task -> calls of one episode by role, in place of the task's default.
+
+    Returns:
+        Role, or `judge.by_task.<task>` -> calls per step.
     """
-    asked: defaultdict[str, float] = defaultdict(float)
+    expected: defaultdict[str, float] = defaultdict(float)
     for row in rows:
         other = instead.get(row.task.name) if instead else None
         for role, calls in (other or row.task.calls_per_episode).items():
             own = role == "judge" and own_judge and row.task.name in own_judge
-            asked[f"{BY_TASK}{row.task.name}" if own else role] += calls * (2 if refines else 1) * sessions / len(rows)
+            section = f"{BY_TASK}{row.task.name}" if own else role
+            expected[section] += calls * (2 if refines else 1) * sessions / len(rows)
         if refines and row.task.calls_per_feedback:
-            asked["feedback"] += row.task.calls_per_feedback * sessions / len(rows)
-    return dict(asked)
+            expected["feedback"] += row.task.calls_per_feedback * sessions / len(rows)
+    return dict(expected)
 
 
 def cheaper_options(
     rows: Sequence[TaskRow], refines: bool, sessions: float, own_judge: Collection[str] = ()
 ) -> dict[str, dict[str, float]]:
-    """The calls under each option that makes a task cheaper (`Task.cheaper`): override -> calls, as `roles_asked`."""
+    """Expected calls under each option that makes a task cheaper (`Task.cheaper`): override -> `calls_per_step`."""
     return {
-        f"tasks.{name}.{option}": roles_asked(rows, refines, sessions, own_judge, {name: calls})
+        f"tasks.{name}.{option}": calls_per_step(rows, refines, sessions, own_judge, {name: calls})
         for name, task in {row.task.name: row.task for row in rows}.items()
         for option, calls in task.cheaper.items()
     }
 
 
-def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[Load]:
-    """Check every role that will be asked (unless run.preflight is false), and plan a step.
+def plan(settings: Settings, expected: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[Load]:
+    """Test every role that the run uses (unless run.preflight is false), and plan a step.
 
     Args:
-        asked: calls per step by role, or by `judge.by_task.<task>`.
-        prompt_tokens: mean length of a task prompt, which a judge gets to see.
-        config: gets the form of structured answers that each endpoint accepts, so that no worker has to find it out.
+        expected: calls per step by role or `judge.by_task.<task>`, as `calls_per_step` returns them.
+        prompt_tokens: mean length of a task prompt; the judge sees it.
+        config: receives the structured-answer format that each endpoint accepts, so that workers need not probe it.
 
     Raises:
         BadJudge: an endpoint cannot be used.
-        BadConfig: the budget is spent already.
-        BadSettings: there is a budget, and a price is missing.
-        MissingKey: a key's variable is not set.
+        BadConfig: the budget is already spent.
+        BadSettings: there is a budget, but a price is missing.
+        MissingKey: the environment variable of a key is not set.
     """
     _check_budget(settings)
-    require_prices(settings.gateway, [endpoint for section in asked for endpoint in settings.gateway.asked(section)])
-    asks = bool(asked) and settings.run.preflight
-    checked = asyncio.run(check(settings.gateway, list(asked))) if asks else {}
-    for section, found in checked.items():
-        if found.mode is not None:
+    require_prices(settings.gateway, [endpoint for section in expected for endpoint in settings.gateway.asked(section)])
+    tests_roles = bool(expected) and settings.run.preflight
+    checked = asyncio.run(check(settings.gateway, list(expected))) if tests_roles else {}
+    for section, answer in checked.items():
+        if answer.mode is not None:
             with open_dict(config):
-                OmegaConf.update(config, f"{section}.structured", found.mode)
+                OmegaConf.update(config, f"{section}.structured", answer.mode)
     return [
         Load(
             section,
@@ -88,16 +94,16 @@ def plan(settings: Settings, asked: Mapping[str, float], prompt_tokens: float, c
             calls * TOKENS_OUT,
             checked[section].latency_s if section in checked else None,
         )
-        for section, calls in asked.items()
-        for endpoint in settings.gateway.asked(section)  # every member of a jury gets all calls
+        for section, calls in expected.items()
+        for endpoint in settings.gateway.asked(section)  # every member of a jury judges every episode
     ]
 
 
 def describe(plans: Sequence[Load], steps: int, cheaper: Mapping[str, Mapping[str, float]] | None = None) -> list[str]:
-    """The plan as people read it.
+    """The plan as lines of text.
 
     Args:
-        cheaper: as `cheaper_options` returns it; each option gets a line with its price.
+        cheaper: the result of `cheaper_options`; each option gets a line with its price.
     """
     if not plans:
         return ["not asked (rule-scored, no feedback)"]
@@ -109,9 +115,9 @@ def describe(plans: Sequence[Load], steps: int, cheaper: Mapping[str, Mapping[st
             f"up to {role.calls:,.0f} calls, about {role.tokens_in:,.0f} tokens in, {role.tokens_out:,.0f} out per "
             f"step: {cost}"
         )
-        for option, asked in (cheaper or {}).items():
-            if asked.get(role.section, 0.0) < role.calls:
-                less = role.with_calls(asked.get(role.section, 0.0))
+        for option, calls in (cheaper or {}).items():
+            if calls.get(role.section, 0.0) < role.calls:
+                less = role.with_calls(calls.get(role.section, 0.0))
                 price = "" if less.cost_usd is None else f": ${less.cost_usd:,.3f}"
                 lines.append(f"with {option} up to {less.calls:,.0f} calls per step{price}")
     tokens = steps * sum(role.tokens_in + role.tokens_out for role in plans)
@@ -132,6 +138,6 @@ def _check_budget(settings: Settings) -> None:
     spent = Ledger.load(settings.ledger_file).total().cost_usd
     if budget is not None and spent >= budget:
         raise BadConfig(
-            f"judge.budget_usd={budget:.2f} is spent: {settings.ledger_file} counts ${spent:.2f} for this run. Raise "
-            "judge.budget_usd, or start a run of another name (EXPERIMENT_NAME)."
+            f"judge.budget_usd={budget:.2f} is spent: {settings.ledger_file} records ${spent:.2f} for this run. Raise "
+            "judge.budget_usd, or start a run under another name (EXPERIMENT_NAME)."
         )

@@ -1,11 +1,14 @@
-"""What the judges cost and whether they work, step by step: the reasons to stop a run early.
+"""Watch the judges' cost and health after each step, and decide whether to stop the run early.
 
-A run stops with an error when too many sessions of a step lost their judge or an endpoint's circuit breaker tripped,
-and without one when the budget does not cover another step. In both cases the trainer saves a checkpoint first.
+A run stops with an error if the judge failed in too many of a step's sessions, or if an endpoint's circuit breaker gave
+up. It stops without an error if the budget does not cover another step. In both cases the trainer first saves a
+checkpoint.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +20,8 @@ from ditto.settings import Settings
 from soul.errors import RunFailed
 from soul.judge.ledger import Ledger, money
 
+logger = logging.getLogger(__name__)
+
 
 class JudgeOutage(RunFailed):
     """The judge is down, or failed in more of a step's sessions than `judge.max_failure_rate` allows."""
@@ -27,10 +32,10 @@ class BudgetSpent(Exception):
 
 
 class JudgeWatch:
-    """Follows the judges over a run.
+    """Follows the judges during a run.
 
     Attributes:
-        stop: why the run should end after this step; None while it should go on.
+        stop: why the run should end after this step; None while it should continue.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -38,18 +43,18 @@ class JudgeWatch:
         self.stop: JudgeOutage | BudgetSpent | None = None
         self._ledger = Ledger.load(settings.ledger_file)
         self._at_step_start = self._ledger.total().cost_usd
-        self._trained = False  # whether a step has ended since the start
+        self._trained = False  # whether a step has ended since this start
         self._limits: Any = None
 
     def start(self) -> None:
-        """Find the actor that holds the run's limits."""
+        """Connect to the actor that holds the run's limits."""
         self._limits = ray.get_actor(judge_limits.NAME)
 
     def after_step(self, step: int, traces: Sequence[Trace]) -> dict[str, float]:
-        """Count a step's sessions, decide on `stop`.
+        """Add a step's sessions to the ledger and decide whether to stop.
 
         Returns:
-            The step's metrics of this file: the share of sessions that lost a judge, and the run's cost so far.
+            Metrics: the share of sessions (0 to 1) in which a judge failed, and the run's cost so far in US dollars.
         """
         self._count(traces)
         self._trained = True
@@ -60,6 +65,10 @@ class JudgeWatch:
                 f"Step {step}: {outage} A checkpoint of this step is saved; run the same command again once the "
                 "endpoint answers."
             )
+        elif lost:
+            logger.warning(
+                "Step %d: the judge failed in %d of %d sessions (%s)", step, lost.total(), len(traces), _causes(lost)
+            )
         spent = self._ledger.total().cost_usd
         if self.stop is None or lost.get("budget"):
             self._check_budget(step, needed=spent - self._at_step_start)
@@ -67,15 +76,15 @@ class JudgeWatch:
         return {"judge/failure_share": share, "judge/spent_usd": spent}
 
     def after_validation(self, traces: Sequence[Trace]) -> None:
-        """Count a validation's sessions, decide on `stop`.
+        """Add a validation's sessions to the ledger and decide whether to stop.
 
         Raises:
-            JudgeOutage: too many sessions lost their judge, and no step has been trained since the start: there is
-                nothing to save.
+            JudgeOutage: the judge failed in too many sessions, and no step has been trained since the start, so there
+                is nothing to save.
         """
         self._count(traces)
         if failures_by_cause(traces)["budget"]:
-            return  # the next step ends the run as planned
+            return  # the budget is spent: the next step ends the run without an error
         outage = self._outage(traces)
         if outage and not self._trained:
             raise JudgeOutage(
@@ -88,21 +97,20 @@ class JudgeWatch:
             )
 
     def _outage(self, traces: Sequence[Trace]) -> str | None:
-        """Why judging cannot go on after these sessions; None where it can."""
+        """Why the run must stop after these sessions; None if it can go on."""
         lost = failures_by_cause(traces)
         share = lost.total() / len(traces)
         state: judge_limits.State = ray.get(self._limits.state.remote())
         judge = self.settings.gateway
         if state.outage is not None:
-            return f"{state.outage}. {share:.0%} of {len(traces)} sessions lost their judge."
+            return f"{state.outage}. The judge failed in {share:.0%} of {len(traces)} sessions."
         if share <= judge.policy.max_failure_rate:
             return None
-        causes = ", ".join(f"{cause} {count}" for cause, count in sorted(lost.items()))
         last = next(f["detail"] for t in reversed(traces) if (f := judge_failure(t)))
         return (
             f"the judge failed in {share:.0%} of {len(traces)} sessions, more than "
-            f"judge.max_failure_rate={judge.policy.max_failure_rate:.0%} ({causes}). Endpoint: {judge.judge.name}. "
-            f"Last cause: {last.rstrip('.')}."
+            f"judge.max_failure_rate={judge.policy.max_failure_rate:.0%} ({_causes(lost)}). Endpoint: "
+            f"{judge.judge.name}. Last cause: {last.rstrip('.')}."
         )
 
     def _count(self, traces: Sequence[Trace]) -> None:
@@ -115,7 +123,11 @@ class JudgeWatch:
         total = self._ledger.total()
         if budget is not None and total.cost_usd + needed >= budget:
             self.stop = BudgetSpent(
-                f"Step {step}: {money(total)} of judge.budget_usd=${budget:,.2f} are spent, and a step costs about "
-                f"${needed:,.2f}. The run is saved and ends here; raise judge.budget_usd and run the same command "
-                "again to go on."
+                f"Step {step}: {money(total)} of judge.budget_usd=${budget:,.2f} is spent, and a step costs about "
+                f"${needed:,.2f}. The run saves a checkpoint and ends here. To continue, raise judge.budget_usd and "
+                "run the same command again."
             )
+
+
+def _causes(lost: Counter[str]) -> str:
+    return ", ".join(f"{cause} {count}" for cause, count in sorted(lost.items()))

@@ -1,4 +1,4 @@
-"""Build the Hydra config: our files on top of verl's, the launchers' variables, then the words of the command line."""
+"""Compose the Hydra config: verl's files, ours, the launchers' variables, then the overrides of the command line."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CONFIG_DIR = Path(__file__).parents[1] / "config"
 
 
 def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
-    """Compose a config; its interpolations are still to be resolved.
+    """Compose a config. Interpolations (`${...}`) are not resolved yet.
 
     Args:
-        directory: where `<name>.yaml` lies; our folder and verl's are searched too.
+        directory: the folder of `<name>.yaml`; our config folder and verl's are searched too.
         words: Hydra overrides.
 
     Raises:
-        HydraException, ConfigCompositionException, OmegaConfBaseException: what Hydra says of a bad override.
+        HydraException, ConfigCompositionException, OmegaConfBaseException: an override is wrong.
     """
     search = [CONFIG_DIR, package_dir("verl") / "trainer" / "config"]
     paths = ",".join(f"file://{path}" for path in search)
@@ -38,18 +38,18 @@ def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
 
 
 def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConfig:
-    """The config of a command line: options of ours, and Hydra overrides.
+    """The resolved config of a command line: our own options, and Hydra overrides.
 
         --config-dir DIR, --config-name NAME    the config file
-        --task TASK                             the variables of run_rl.sh, for these tasks
-        --launcher sft                          the variables of run_sft.sh
+        --task TASK                             read the variables of run_rl.sh, for these tasks
+        --launcher sft                          read the variables of run_sft.sh
 
     Args:
-        program: which lists the keys with `--cfg`.
+        program: the script to name in messages; it lists all keys with `--cfg`.
 
     Raises:
-        BadConfig: an unknown key, a malformed override, a missing value, a key of an endpoint among the words.
-        SoulError: a variable that cannot be.
+        BadConfig: an unknown key, a malformed override, a missing value, or an API key in an override.
+        SoulError: an environment variable has an invalid value.
     """
     refuse_secrets(overrides)
     options, words = _options(overrides)
@@ -69,11 +69,16 @@ def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConf
     except (HydraException, OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
         references = [word for word in words if "${" in word]
         where = (
-            f" The references are in: {' '.join(references)}." if "nterpolation" in str(error) and references else ""
+            f" These overrides contain references: {' '.join(references)}."
+            if "nterpolation" in str(error) and references
+            else ""
         )
-        raise BadConfig(f"{_one_paragraph(error)}{where} All keys are listed by: python {program} --cfg") from error
+        raise BadConfig(f"{_one_paragraph(error)}{where} To list all keys: python {program} --cfg") from error
     if "gateway" in config:
-        raise BadConfig("gateway is what the launcher makes of judge, feedback, partner and environment: set those.")
+        raise BadConfig(
+            "gateway cannot be set: the launcher builds it from the sections judge, feedback, partner and environment. "
+            "Set those."
+        )
     return config
 
 
@@ -81,7 +86,7 @@ _OPTIONS = ("--config-dir", "--config-name", "--task", "--launcher")
 
 
 def _options(overrides: list[str]) -> tuple[dict[str, str], list[str]]:
-    """The options, each with the word after it, and the other words."""
+    """Split a command line into our options (name -> value) and all other words."""
     options: dict[str, str] = {}
     words: list[str] = []
     arguments = iter(overrides)
@@ -97,29 +102,29 @@ def _options(overrides: list[str]) -> tuple[dict[str, str], list[str]]:
 
 def _one_paragraph(error: BaseException) -> str:
     if isinstance(error, RecursionError):
-        return "The config cannot be built: a value refers to itself (${...})."
+        return "The config cannot be composed: a value refers to itself (${...})."
     text = " ".join(str(error).split())
     key = getattr(error, "full_key", None)
     text = f"{key}: {text}" if key and key not in text else text
     cause = " ".join(str(error.__cause__).split()) if error.__cause__ else ""
-    return f"The config cannot be built: {text} {cause if cause not in text else ''}".rstrip()
+    return f"The config cannot be composed: {text} {cause if cause not in text else ''}".rstrip()
 
 
 @cache
 def default_config(platform: str) -> DictConfig:
-    """The trainer's config without any override, unresolved. Do not change it: every caller gets the same one."""
+    """The trainer's config without overrides, unresolved. Do not modify it: all callers share one object."""
     return compose_config(str(CONFIG_DIR), "trainer", [f"platform={platform}"])
 
 
 def package_dir(name: str) -> Path:
-    """Where a package lies; it is not imported (importing verl takes ten seconds)."""
+    """The folder of an installed package, found without importing it (importing verl takes ten seconds)."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise BadConfig(f"{name} is not installed in this environment: run bash scripts/env.")
+        raise BadConfig(f"{name} is not installed in this environment. Run bash scripts/env.")
     return Path(list(spec.submodule_search_locations)[0])
 
 
 def _register_resolvers() -> None:
-    """`${plus:1,2}` adds; `${installed:package,file}` is the path of a file that a package ships."""
+    """`${plus:1,2}` adds numbers; `${installed:package,file}` is the path of a file inside an installed package."""
     OmegaConf.register_new_resolver("plus", lambda *numbers: sum(map(int, numbers)), replace=True)
     OmegaConf.register_new_resolver("installed", lambda package, file: str(package_dir(package) / file), replace=True)

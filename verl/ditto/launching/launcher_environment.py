@@ -1,7 +1,7 @@
-"""The environment variables of the launchers (run_rl.sh, recipe/ditto/run_rl.sh, run_sft.sh) as overrides.
+"""Turn the launchers' environment variables (run_rl.sh, recipe/ditto/run_rl.sh, run_sft.sh) into Hydra overrides.
 
-They stand before the words of the command line, which win. What a variable holds may be any text; it is quoted here, in
-one place (`override_words.quoted`).
+They come before the overrides of the command line, which win. A variable may hold any text;
+`override_words.quoted` quotes it for Hydra.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ditto.settings import BadConfig
 from soul import tasks
 from soul.files.writable import check_writable
 
-# Variables of run_sft.sh that hold a text or a whole number, and their keys.
+# Variables of run_sft.sh that hold text or a whole number -> the key that each one sets.
 _SFT_TEXTS = {"DATA_DIR": "data.dir", "ACTOR_MODEL_PATH": "model.path", "RL_TEST_FILES": "trainer.rl_test_files"}
 _SFT_NUMBERS = {
     "RL_TEST_FREQ": "trainer.rl_test_freq",
@@ -30,10 +30,15 @@ _SFT_NUMBERS = {
 
 
 def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
-    """The overrides for a task, several with commas, "all" or "paper".
+    """The overrides for an RL run.
+
+    Args:
+        task: a task, several separated by commas, "all", or "paper".
 
     Raises:
-        UnknownTask: with the nearest name. BadConfig, NotWritable: a variable that cannot be.
+        UnknownTask: no such task; the message suggests the nearest name.
+        BadConfig: a variable has an invalid value.
+        NotWritable: OUTPUT_DIR cannot be written to.
     """
     launches = tasks.launches(task)
     for launch in launches:
@@ -55,10 +60,11 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def sft_words(environment: Mapping[str, str]) -> list[str]:
-    """The overrides for a supervised training.
+    """The overrides for supervised training.
 
     Raises:
-        BadConfig, NotWritable: a variable that cannot be.
+        BadConfig: a variable has an invalid value.
+        NotWritable: OUTPUT_DIR cannot be written to.
     """
     words = _common(environment, "osim-8b-mid")
     for variable in ("TRAIN_FILES", "VAL_FILES"):
@@ -70,15 +76,15 @@ def sft_words(environment: Mapping[str, str]) -> list[str]:
     return words + [f"{key}={_number(variable, environment)}" for variable, key in numbers.items()]
 
 
-def _common(environment: Mapping[str, str], usual_name: str) -> list[str]:
-    """Platform, name and folder of the run; and where what it brings along is kept: below OUTPUT_DIR."""
+def _common(environment: Mapping[str, str], default_name: str) -> list[str]:
+    """Platform, name and folder of the run. Also points HF_HOME and WANDB_DIR below OUTPUT_DIR if they are unset."""
     platform = environment.get("PLATFORM") or "gpu"
     if platform not in ("cpu", "gpu"):
         raise BadConfig(f"PLATFORM={platform}: use cpu or gpu, or leave it unset.")
     if environment.get("OMP_NUM_THREADS"):
         _number("OMP_NUM_THREADS", environment)
     output = environment.get("OUTPUT_DIR") or "outputs"
-    name = environment.get("EXPERIMENT_NAME") or usual_name
+    name = environment.get("EXPERIMENT_NAME") or default_name
     words = [
         f"platform={platform}",
         quoted("trainer.experiment_name", name, "EXPERIMENT_NAME"),
@@ -88,7 +94,7 @@ def _common(environment: Mapping[str, str], usual_name: str) -> list[str]:
     folder = Path(output).absolute()
     os.environ.setdefault("HF_HOME", str(folder / "hf_home"))
     os.environ.setdefault("WANDB_DIR", str(folder / "wandb"))
-    Path(os.environ["WANDB_DIR"]).mkdir(parents=True, exist_ok=True)  # wandb writes elsewhere where it is missing
+    Path(os.environ["WANDB_DIR"]).mkdir(parents=True, exist_ok=True)  # if it is missing, wandb writes elsewhere
     return words + (["+dry_run=true"] if _yes("DRY_RUN", environment) else [])
 
 
@@ -100,13 +106,13 @@ def _yes(variable: str, environment: Mapping[str, str]) -> bool:
 
 
 def _words(variable: str, environment: Mapping[str, str]) -> list[str]:
-    """The names in a variable, separated by spaces; put a name that contains spaces in quotes."""
+    """The space-separated names in a variable; a name that contains spaces is in quotes."""
     try:
         return shlex.split(environment.get(variable, ""))
     except ValueError as error:
         raise BadConfig(
-            f"{variable}={environment[variable]}: a quote is left open ({error}). Separate names by spaces; put a "
-            "name that contains spaces in quotes, and a backslash before a quote in a name."
+            f"{variable}={environment[variable]}: a quote is not closed ({error}). Separate names with spaces, put a "
+            "name that contains spaces in quotes, and put a backslash before a quote that is part of a name."
         ) from error
 
 

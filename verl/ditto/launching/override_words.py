@@ -1,6 +1,6 @@
-"""The words of a command line, before Hydra reads them: no key among them, each one an override, values quoted.
+"""Check the words of a command line before Hydra parses them, and quote values for Hydra.
 
-Hydra repeats a word that it cannot read in its error, so a key must be seen before.
+Hydra's errors repeat the word that it cannot parse, so words that hold an API key must be refused first.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hydra.errors import HydraException
 from ditto.settings import BadConfig
 from soul.cli.redaction import LIKE_A_KEY, redact_guessing
 
-# `name=value` or `name: value` anywhere in a word: a setting, a key of a dictionary, a part of a URL's query.
+# `name=value` or `name: value` anywhere in a word: a setting, a dictionary entry, a parameter of a URL.
 _PAIR = re.compile(r"""([\w.@-]+)["']?\s*[=:]\s*["']?([^\s,"'&\]}]+)""")
 _SECRET_NAME = re.compile(
     r"(.*_)?(api_?key(?!_env$)\w*|secret|password|passwd|credentials?|token|auth)|key", re.IGNORECASE
 )
 _USER_AND_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@")
-_NOTHING = ("null", "none", "''", '""')
+_EMPTY = ("null", "none", "''", '""')
 
 
 def is_secret_name(key: str) -> bool:
@@ -30,49 +30,50 @@ def is_secret_name(key: str) -> bool:
 
 
 def refuse_secrets(words: Sequence[str]) -> None:
-    """Refuse a key among the words, without repeating it.
+    """Refuse words that hold an API key or a password.
 
     Raises:
-        BadConfig: naming the setting.
+        BadConfig: it names the setting and does not show the value.
     """
     for word in words:
-        pairs = [(name, value) for name, value in _PAIR.findall(word) if value.lower() not in _NOTHING]
+        pairs = [(name, value) for name, value in _PAIR.findall(word) if value.lower() not in _EMPTY]
         named = [name for name, _ in pairs if is_secret_name(name)]
         if not named and not LIKE_A_KEY.search(word) and not _USER_AND_PASSWORD.search(word):
             continue
         setting = named[0] if named else "A word" if LIKE_A_KEY.match(word) else redact_guessing(word.partition("=")[0])
         raise BadConfig(
-            f"{setting} holds a key, or looks as if it did. The value is not shown here. A key stands in no setting: "
-            "everybody on this machine sees a command line, and a run keeps its config. Put it into an environment "
-            "variable (OPENAI_API_KEY, or another that you name with judge.api_key_env=NAME)."
+            f"{setting} holds an API key or a password, or looks like it does (the value is not shown here). Secrets "
+            "are not allowed in settings: every user of this machine can see a command line, and a run stores its "
+            "config. Put the key into an environment variable: OPENAI_API_KEY, or another one that you name with "
+            "judge.api_key_env=NAME."
         )
 
 
 def check_words(words: Sequence[str], program: str) -> None:
-    """Check that every word is an override.
+    """Check that every word is a Hydra override.
 
     Args:
-        program: which shows its usage with `--help`.
+        program: the script to name in messages; it prints its usage with `--help`.
 
     Raises:
-        BadConfig: naming the word.
+        BadConfig: for the first word that is not; the message names it.
     """
     parser = OverridesParser.create()
     for word in words:
         if word.startswith("-"):
-            raise BadConfig(f"{word} is no option. What is set is written key=value; see python {program} --help.")
+            raise BadConfig(f"{word} is not an option. Write settings as key=value; see python {program} --help.")
         if "=" not in word and not word.startswith("~"):
-            raise BadConfig(f"{word}: a setting is written key=value, without spaces. See python {program} --help.")
+            raise BadConfig(f"{word}: write settings as key=value, without spaces. See python {program} --help.")
         try:
             override = parser.parse_override(word)
         except HydraException as error:
             raise BadConfig(
-                f"{word}: this cannot be read as key=value ({' '.join(str(error).split()[:20])}). A value with spaces, "
-                "brackets, commas, = or quotes stands in quotes of its own, inside those of the shell: "
-                "\"run.dir='my folder'\"."
+                f"{word}: this cannot be parsed as key=value ({' '.join(str(error).split()[:20])}). A value with "
+                "spaces, brackets, commas, = or quotes needs its own quotes inside those of the shell: \"run.dir='my "
+                "folder'\"."
             ) from error
         if override.is_sweep_override():
-            raise BadConfig(f"{word}: one run takes one value. A list is written in brackets: [a,b].")
+            raise BadConfig(f"{word}: a run takes one value per key. Write a list in brackets: [a,b].")
         key = override.key_or_group
         if not key:
             raise BadConfig(f"{word}: there is no key before the =.")
@@ -80,22 +81,24 @@ def check_words(words: Sequence[str], program: str) -> None:
             if not isinstance(override.value(), str | list):
                 raise BadConfig(f"{word}: {key} is a section. Set its keys one by one: {key}.NAME=value.")
         if override.get_key_element().lstrip("+~").startswith("hydra."):
-            raise BadConfig(f"{word}: the keys of Hydra itself are not settings here.")
+            raise BadConfig(
+                f"{word}: Hydra's own keys cannot be set here. Remove this word; run.dir sets the run's folder."
+            )
 
 
 def quoted(key: str, text: str | Sequence[str], variable: str) -> str:
-    """The override that gives a key this text, whatever signs it holds, or this list of texts.
+    """The override that sets a key to this text or list of texts, quoted for Hydra.
 
     Args:
-        variable: where the text comes from, for the message.
+        variable: the environment variable that the text comes from, for messages.
 
     Raises:
-        BadConfig: it holds a line break or `${`, which would be taken for a reference to another key.
+        BadConfig: the text contains a line break, or `${`, which Hydra would read as a reference to another key.
     """
     for part in [text] if isinstance(text, str) else text:
         if "${" in part or not part.isprintable():
             raise BadConfig(
-                f"{variable}={part!r}: names and paths can hold neither ${{ nor line breaks here. Rename it."
+                f"{variable}={part!r}: names and paths must not contain ${{ or line breaks here. Rename it."
             )
     if isinstance(text, str):
         return f"{key}={QuotedString(text, Quote.single).with_quotes()}"

@@ -1,13 +1,14 @@
-"""Connect the driver to Ray: to a cluster that runs already, or to one of the run's own.
+"""Connect the driver to Ray: join a running cluster, or start one for this run.
 
-verl's `run_ppo` would do it, but on a running cluster it passes `num_cpus`, which Ray refuses there, expects workers to
-inherit the driver's environment, and waits for ever for devices that are not there. It leaves alone a Ray that is
-connected.
+verl's `run_ppo` does not do this well. On a running cluster it passes `num_cpus`, which Ray refuses there; it expects
+workers to inherit the driver's environment; and it waits forever for devices that do not exist. It skips its own
+`ray.init` if Ray is already connected, so we connect first.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import tempfile
@@ -26,30 +27,33 @@ from verl.single_controller.ray.base import ResourcePoolManager
 from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_env
 
 from ditto.judging import limits as judge_limits
-from ditto.run.stop_signals import kept_from_children
+from ditto.run.stop_signals import shield_children
 from soul.cli import logs
 from soul.errors import SoulError
 from soul.files import disk_space
 from soul.judge import GatewaySettings
 
-# Settings of ray.init that describe a cluster to start.
-_OF_A_NEW_CLUSTER = (
+logger = logging.getLogger(__name__)
+
+# Settings of ray.init that are valid only when it starts a cluster.
+_NEW_CLUSTER_ONLY = (
     *("num_cpus", "num_gpus", "resources", "labels", "object_store_memory"),
     *("include_dashboard", "dashboard_host", "dashboard_port", "_system_config", "_node_name"),
 )
-# Variables that workers get with the driver's values. Ray writes them into its logs: name none that holds a secret.
+# Variables that workers get with the driver's values. Ray writes them to its logs: add none that holds a secret.
 _FORWARDED = (
     *("PYTHONPATH", "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "VERL_USE_EXTERNAL_PLUGINS", "VERL_LOGGING_LEVEL"),
     *("OMP_NUM_THREADS", "TORCH_COMPILE_DISABLE", "VLLM_CPU_OMP_THREADS_BIND", "PYTORCH_CUDA_ALLOC_CONF"),
     *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "LOGGING_LEVEL", "TQ_LOGGING_LEVEL"),
     logs.VARIABLE,
     *("WANDB_DIR", "WANDB_MODE", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_RUN_ID", "WANDB_RESUME", "TENSORBOARD_DIR"),
-    *PPO_RAY_RUNTIME_ENV["env_vars"],  # verl leaves out what the driver has set, for workers to inherit
+    *PPO_RAY_RUNTIME_ENV["env_vars"],  # verl omits those that the driver has set
 )
 _PATHS = ("HF_HOME", "HF_HUB_CACHE", "WANDB_DIR", "TENSORBOARD_DIR")
-TEMP_BYTES = 100e6  # of logs and sockets that Ray's temporary folder has to take; objects are in shared memory
-ENDS_S = 10.0  # what a killed process may take to end
-_ANSWER_S, _FREE_S = 10.0, 30.0  # what a cluster has to answer, and a run that just ended to give its devices back
+TEMP_BYTES = 100e6  # room for logs and sockets in Ray's temporary folder; objects are in shared memory
+EXIT_S = 10.0  # how long we wait for killed processes to exit
+_CONNECT_S = 10.0  # how long a cluster may take to accept a connection
+_FREE_S = 30.0  # how long a run that has just ended may take to release its devices
 
 
 class BadCluster(SoulError):
@@ -57,10 +61,10 @@ class BadCluster(SoulError):
 
 
 def connect(config: DictConfig) -> None:
-    """Start Ray or join the cluster that runs, and check that the run fits into it.
+    """Join the running cluster or start one, and check that the run fits.
 
     Raises:
-        BadCluster: with the remedy.
+        BadCluster: Ray cannot be reached or started, or the cluster is too small.
         OutOfSpace: Ray's temporary folder is full.
     """
     settings: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
@@ -68,21 +72,22 @@ def connect(config: DictConfig) -> None:
     try:
         address = canonicalize_bootstrap_address(settings.get("address"), settings.get("_temp_dir"))
         if address is not None:
-            _reach(address)
-            settings = {key: value for key, value in settings.items() if key not in _OF_A_NEW_CLUSTER}
-        else:  # on a full disk Ray would wait half a minute for a file, and name neither
+            _check_reachable(address)
+            settings = {key: value for key, value in settings.items() if key not in _NEW_CLUSTER_ONLY}
+            logger.info("Joining the Ray cluster at %s", address)
+        else:  # on a full disk Ray waits half a minute for a file, and its error names neither
             temporary = settings.get("_temp_dir") or os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
             disk_space.require(Path(temporary), TEMP_BYTES)
-        with kept_from_children():
+        with shield_children():
             ray.init(**settings, runtime_env=runtime_env)
-    except (OSError, ValueError, RuntimeError, RayError) as error:  # what ray.init and a socket raise
+    except (OSError, ValueError, RuntimeError, RayError) as error:  # from ray.init and from the socket
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise BadCluster(
-            f"Ray cannot be used: {_one_line(error)} {'' if cause is error else _one_line(cause)} The address of a "
-            "cluster that runs comes from RAY_ADDRESS, from ray_kwargs.ray_init.address, or from the last `ray start` "
-            "on this machine; RAY_ADDRESS=local gives the run a cluster of its own."
+            f"Cannot connect to Ray: {_one_line(error)} {'' if cause is error else _one_line(cause)} The address of a "
+            "running cluster comes from RAY_ADDRESS, from ray_kwargs.ray_init.address, or from the last `ray start` "
+            "on this machine. Set RAY_ADDRESS=local to start a separate cluster for this run."
         ) from error
     try:
         _check_size(config)
@@ -92,17 +97,17 @@ def connect(config: DictConfig) -> None:
 
 
 def disconnect() -> None:
-    """Leave Ray. Of a cluster that the run started, every process has ended afterwards."""
-    ours = psutil.Process().children(recursive=True)
+    """Disconnect from Ray. If this run started the cluster, all of its processes are gone afterwards."""
+    children = psutil.Process().children(recursive=True)
     ray.shutdown()
-    for process in ours:  # what Ray left: a rollout engine notices late that the process above it has ended
+    for process in children:  # Ray leaves some behind: a rollout engine is slow to notice that its parent is gone
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(ours, timeout=ENDS_S)
+    psutil.wait_procs(children, timeout=EXIT_S)
 
 
 def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:
-    """The first actor of the run (`judge_limits.start`).
+    """Start the run's first actor, which holds the judge limits (`judging/limits.py`).
 
     Raises:
         BadCluster: the workers cannot import our packages.
@@ -112,16 +117,16 @@ def start_limits(settings: GatewaySettings, spent_usd: float) -> Any:
     except RayError as error:
         ray.shutdown()
         raise BadCluster(
-            f"Ray's workers cannot run this program: {str(error).strip().splitlines()[-1]} Every node must be started "
-            "from the environment that the run is started from (its own bin/ray start ...)."
+            f"Ray's workers cannot run this program: {str(error).strip().splitlines()[-1]} Start Ray on every node "
+            "from the same environment as this run (that environment's bin/ray start ...)."
         ) from error
 
 
-def _reach(address: str) -> None:
-    """Ray itself would try for minutes."""
+def _check_reachable(address: str) -> None:
+    """Connect to the address once. Without this check, `ray.init` retries for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
     except OSError as error:
         raise ConnectionError(f"there is no Ray cluster at {address} ({error}).") from None
 
@@ -130,78 +135,82 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:600]
 
 
-def _runtime_env(config: DictConfig, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """verl's runtime environment, the driver's variables, and what the config asks for."""
+def _runtime_env(config: DictConfig, configured: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge verl's runtime environment, the driver's variables and the config's; later ones win."""
     rollout = config.actor_rollout_ref.rollout
-    if rollout.full_determinism:  # as verl's run_ppo does it, before it connects
+    if rollout.full_determinism:  # verl's run_ppo sets these before it connects, so we do too
         os.environ |= {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
     if "rl_insight" in (config.trainer.logger or ()):
         os.environ["VERL_RL_INSIGHT_ENABLE"] = "1"
-    ours = {"env_vars": forwarded(os.environ)}
+    driver = {"env_vars": forwarded(os.environ)}
     if config.transfer_queue.enable:
-        ours["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
-    merged = OmegaConf.merge(get_ppo_ray_runtime_env(config), ours, asked)
+        driver["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
+    merged = OmegaConf.merge(get_ppo_ray_runtime_env(config), driver, configured)
     return OmegaConf.to_container(merged)
 
 
 def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that workers get, with absolute paths."""
-    # Ray refuses a variable that `ray job submit` gives already.
+    """The environment variables that workers get from the driver; paths become absolute."""
+    # Ray refuses variables that `ray job submit` has already set.
     job = json.loads(environment.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env", {}).get("env_vars", {})
-    found = {name: environment[name] for name in _FORWARDED if name in environment and name not in job}
-    found |= {name: os.path.abspath(found[name]) for name in _PATHS if found.get(name)}
-    if "PYTHONPATH" in found:
-        parts = [part for part in found["PYTHONPATH"].split(os.pathsep) if part]
-        found["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, parts))
-    return found
+    variables = {name: environment[name] for name in _FORWARDED if name in environment and name not in job}
+    variables |= {name: os.path.abspath(variables[name]) for name in _PATHS if variables.get(name)}
+    if "PYTHONPATH" in variables:
+        parts = [part for part in variables["PYTHONPATH"].split(os.pathsep) if part]
+        variables["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, parts))
+    return variables
 
 
 def _check_size(config: DictConfig) -> None:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     check_nodes(config, nodes)
     devices, cpus = needed(config)
-    deadline = time.monotonic() + _FREE_S
+    deadline, waiting = time.monotonic() + _FREE_S, False
     while True:
         free = ray.available_resources()
         if free.get("GPU", 0) >= devices and free.get("CPU", 0) >= cpus:
             return
+        if not waiting:
+            logger.info("Waiting up to %.0f s for %d GPUs and %d CPUs of the Ray cluster", _FREE_S, devices, cpus)
+            waiting = True
         if time.monotonic() > deadline:
             raise BadCluster(
-                f"The run needs {devices} GPUs and {cpus} CPUs of Ray's, and of the cluster's only "
-                f"{free.get('GPU', 0):g} and {free.get('CPU', 0):g} are free: other jobs hold the rest (`ray status`). "
-                "Wait for them, or end them."
+                f"The run needs {devices} GPUs and {cpus} CPUs of the Ray cluster, but only {free.get('GPU', 0):g} "
+                f"GPUs and {free.get('CPU', 0):g} CPUs are free: other jobs hold the rest (see `ray status`). Wait for "
+                "those jobs, or stop them."
             )
         time.sleep(1.0)
 
 
 def needed(config: DictConfig) -> tuple[int, int]:
-    """Devices and CPUs that the run holds, as Ray counts them."""
+    """How many devices and CPUs the run reserves, in Ray's accounting."""
     devices = config.trainer.nnodes * config.trainer.n_gpus_per_node
     queue = 1 + config.transfer_queue.backend.SimpleStorage.num_data_storage_units
-    # An actor that holds no CPU still takes one while it starts.
+    # The last one: an actor with num_cpus=0 still takes a CPU while it starts.
     return devices, devices * ResourcePoolManager.max_colocate_count + queue + 1
 
 
 def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> None:
-    """Check that the cluster is large enough, whatever else runs on it.
+    """Check that the whole cluster is large enough, regardless of what else runs on it.
 
     Args:
-        nodes: the resources of every node, by Ray's names.
+        nodes: each node's resources, by Ray's names.
 
     Raises:
-        BadCluster: verl would wait for ever.
+        BadCluster: it is too small; verl would wait forever.
     """
     per_node, wanted = config.trainer.n_gpus_per_node, config.trainer.nnodes
     bundle = per_node * ResourcePoolManager.max_colocate_count
-    # verl packs the devices of a node into one placement group.
+    # verl puts all devices of a node into one placement group, so each node must fit a whole bundle.
     places = sum(int(min(node.get("GPU", 0) // per_node, node.get("CPU", 0) // bundle)) for node in nodes)
     _, cpus = needed(config)
     if places >= wanted and sum(node.get("CPU", 0) for node in nodes) >= cpus:
         return
     sizes = ", ".join(f"{node.get('GPU', 0):g} GPUs and {node.get('CPU', 0):g} CPUs" for node in nodes)
     raise BadCluster(
-        f"The Ray cluster is too small: trainer.nnodes={wanted} and trainer.n_gpus_per_node={per_node} take {wanted} "
-        f"node(s) with {per_node} GPUs and {bundle} CPUs each, and {cpus} CPUs in all; it has {len(nodes)} node(s) "
-        f"with {sizes}. Lower trainer.nnodes or trainer.n_gpus_per_node, or give Ray more CPUs, which it only counts: "
-        f"ray_kwargs.ray_init.num_cpus={cpus} where the run starts Ray, `ray start --num-cpus=...` where you do."
+        f"The Ray cluster is too small: trainer.nnodes={wanted} and trainer.n_gpus_per_node={per_node} need {wanted} "
+        f"node(s) with {per_node} GPUs and {bundle} CPUs each, and {cpus} CPUs in total; it has {len(nodes)} node(s) "
+        f"with {sizes}. Lower trainer.nnodes or trainer.n_gpus_per_node, or raise Ray's CPU count (Ray counts CPUs but "
+        f"does not check that they exist): ray_kwargs.ray_init.num_cpus={cpus} if this run starts Ray, "
+        "`ray start --num-cpus=...` if you start it yourself."
     )

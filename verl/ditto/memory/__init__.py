@@ -1,6 +1,16 @@
-"""How much memory a run needs, on each GPU and on each node, computed before anything starts.
+"""Compute how much memory a run needs on each GPU and each node, before anything starts.
 
-`plan.py` reads a composed config and says what each phase of a step holds, whether it fits, and which override would
-make it fit. The arithmetic (`model_shape`, `head`, `training`, `rollout`, `host`) is plain Python without torch:
-a benchmark can import it beside torch and transformers alone.
+    plan.py          the memory plan of a composed config: printed by a dry run, checked before every start
+    setup.py         the config's values that matter for memory
+    read_model.py    a model's shape, from its transformers config
+    model_shape.py   what the plan knows of a model
+    phases.py        the memory of each phase of a step
+    training.py      the training process on a GPU
+    head.py          the output head
+    rollout.py       vLLM on a GPU
+    host.py          a node's host memory
+    machine.py       this machine's GPU and host memory
+    remedy.py        which overrides would make a run fit
+
+`model_shape`, `head`, `training`, `rollout` and `host` are plain Python: benchmarks import them without verl.
 """

@@ -1,4 +1,4 @@
-"""What a run holds in the memory of one node's host."""
+"""The host memory that a run needs on each node."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from ditto.memory.model_shape import GIB, ModelShape
 from ditto.memory.training import Training, optimizer_bytes, shard_bytes, trained_weights
 
-# Measured nowhere yet: a trainer with torch, CUDA and NCCL, a vLLM engine and its server, for each GPU; an agent-loop
-# worker; the driver with Ray's own processes.
+# Assumptions, not measured yet. Per GPU: a trainer with torch, CUDA and NCCL, and a vLLM engine with its server. Then
+# one agent-loop worker, and the driver with Ray's own processes.
 GPU_PROCESSES, AGENT_WORKER, DRIVER = 12 * GIB, 2 * GIB, 8 * GIB
-QUEUE_FIELDS = 12  # int64 and float32 columns of a token in the queue between rollout and update
+QUEUE_FIELDS = 12  # int64 and float32 columns per token in the queue between rollout and update
 
 
 @dataclass(frozen=True)
 class HostUse:
-    """What a run keeps on the host."""
+    """How a run uses a node's host memory."""
 
-    gpus: int  # of one node
-    weights_offloaded: bool  # while the policy plays
+    gpus: int  # per node
+    weights_offloaded: bool  # during the rollout
     optimizer_offloaded: bool
-    vllm_weights: int  # bytes of one GPU's weights that vLLM keeps on the host while it sleeps; 0: it throws them away
-    reference: int  # bytes of a weight of a second, frozen model beside the trained one; 0: there is none
+    vllm_weights: int  # bytes per GPU that vLLM keeps on the host while it sleeps; 0: it discards its weights
+    reference: int  # bytes per weight of a separate, frozen reference model; 0: there is none
     agent_workers: int
-    queue_tokens: int  # of one step
-    exports_model: bool  # checkpoints hold the whole model, gathered by one process
+    queue_tokens: int  # per step
+    exports_model: bool  # checkpoints contain the whole model, gathered by one process
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class HostMemory:
     vllm: int  # weights of the sleeping engines
     processes: int
     queue: int
-    loading: int  # copies of the model while it is loaded
+    loading: int  # copies of the model during loading
     export: int  # copies of the model while a checkpoint is written
 
     @property
     def peak(self) -> int:
-        """Loading comes before everything is offloaded; a checkpoint after it."""
+        """The larger of two moments: loading, before anything is offloaded, and writing a checkpoint, after that."""
         steady = self.offloaded + self.vllm + self.processes + self.queue
         return max(self.processes + self.loading, steady + self.export)
 
 
 def host_memory(shape: ModelShape, training: Training, use: HostUse) -> HostMemory:
-    """What one node's host holds.
+    """The host memory of one node.
 
-    Every process loads a model whose head is tied; any other model is loaded by one (verl builds it on the meta device
-    elsewhere). The GPU copies to and from pinned memory, and torch rounds each pinned tensor up to a power of two.
+    If the head is tied, every process loads the model; otherwise one process does (verl builds it on the meta device in
+    the others). Offloaded tensors are in pinned memory, and torch rounds each pinned tensor up to a power of two.
     """
     padding = pinned_padding(shape, training)
     shard, optimizer = shard_bytes(shape, training), optimizer_bytes(shape, training)
@@ -74,10 +74,10 @@ def host_memory(shape: ModelShape, training: Training, use: HostUse) -> HostMemo
 
 
 def pinned_padding(shape: ModelShape, training: Training) -> float:
-    """Bytes of pinned memory for one byte of weights."""
-    asked = taken = 0
+    """Bytes of pinned memory per byte of weights (1 to 2)."""
+    used = allocated = 0
     for elements, count in shape.tensors.items():
         part = max(elements * training.stored // training.devices, 1)
-        asked += part * count
-        taken += (1 << (part - 1).bit_length()) * count
-    return taken / asked
+        used += part * count
+        allocated += (1 << (part - 1).bit_length()) * count
+    return allocated / used

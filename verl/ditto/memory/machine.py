@@ -1,4 +1,4 @@
-"""What this machine has: the size of its GPU and of its memory."""
+"""The GPU memory and host memory of this machine."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from dataclasses import dataclass
 
 from ditto.memory.model_shape import GIB
 
-ASSUMED_GIB = 79.2  # what an 80 GB card of NVIDIA's has
+ASSUMED_GIB = 79.2  # usable memory of an 80 GB NVIDIA GPU
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the plan is compared with."""
+    """The memory that a plan is compared with."""
 
     gpu_bytes: int
-    gpu_source: str  # where the number comes from, for people
+    gpu_source: str  # where gpu_bytes comes from, for messages
     host_bytes: int
-    trains: bool  # this machine has the GPUs that train
+    trains: bool  # whether this machine has a GPU, so that it can train
 
     @classmethod
     def find(cls, gpu_gib: float | None) -> Machine:
-        """This machine, with GPUs of `gpu_gib` GiB if that is given."""
+        """Inspect this machine.
+
+        Args:
+            gpu_gib: use this as the GPU's size; None: the size of the GPU found here, else an assumed 80 GB GPU.
+        """
         import psutil
         import torch
 
@@ -30,6 +34,6 @@ class Machine:
             if gpu_gib is None:
                 return cls(properties.total_memory, properties.name, host, trains=True)
         if gpu_gib is None:
-            source = "assumed: no GPU is here to ask; memory.gpu_gib=... says another size"
+            source = "assumed, because this machine has no GPU; set memory.gpu_gib for another size"
             return cls(int(ASSUMED_GIB * GIB), source, host, trains=False)
         return cls(int(gpu_gib * GIB), "memory.gpu_gib", host, trains=torch.cuda.is_available())

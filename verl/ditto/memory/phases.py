@@ -1,8 +1,8 @@
-"""What each phase of a step holds on a GPU, and what the host holds.
+"""The GPU memory of each phase of a step, and the host memory.
 
-A step has four phases on the same GPUs. *rollout*: vLLM has its share, and the policy waits on the host if it is
-offloaded. *log-probs* and *update*: vLLM sleeps, and the policy is loaded. *weight sync*: vLLM has its weights again
-while the policy is still there.
+A step has four phases on the same GPUs. *rollout*: vLLM has its share of the GPU; an offloaded policy is on the host.
+*log-probs* and *update*: vLLM sleeps, and the policy is on the GPU. *weight sync*: vLLM has its weights again while the
+policy is still on the GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ditto.memory.rollout import Rollout, RolloutMemory, rollout_memory
 from ditto.memory.setup import Setup
 from ditto.memory.training import Memory, Training, forward_peak, optimizer_bytes, shard_bytes, update_peak
 
-# The training process: CUDA context, NCCL's buffers, cuBLAS workspaces; what the allocator loses to fragments.
+# Reserve of the training process: CUDA context, NCCL buffers and cuBLAS workspaces; and the share of activations and
+# logits that the allocator loses to fragmentation.
 TRAINER, FRAGMENTS = 1.5 * GIB, 0.04
 
 
@@ -30,13 +31,13 @@ class Phase:
 
     @property
     def total(self) -> int:
-        """Bytes."""
+        """All bytes of the phase."""
         return self.memory.total + self.vllm + self.reserve
 
 
 @dataclass(frozen=True)
 class Computed:
-    """Everything that follows from a setup, a model and a GPU."""
+    """The memory of a run, computed from its setup, its model and the size of a GPU."""
 
     setup: Setup
     gpu_bytes: int
@@ -46,22 +47,22 @@ class Computed:
 
     @property
     def problems(self) -> list[str]:
-        """Why it does not fit; empty: it fits."""
-        found = [
+        """Why the run does not fit; empty if it fits."""
+        reasons = [
             f"the {phase.name} phase needs {phase.total / GIB:.1f} GiB of {self.gpu_bytes / GIB:.1f} GiB"
             for phase in self.phases
             if phase.total > self.gpu_bytes
         ]
         if self.rollout.cached_tokens < self.setup.max_model_len:
-            found.append(
+            reasons.append(
                 f"vLLM's share holds keys and values of {self.rollout.cached_tokens:,} tokens, fewer than one sequence "
                 f"may have ({self.setup.max_model_len:,})"
             )
-        return found
+        return reasons
 
 
 def training_of(setup: Setup) -> Training:
-    """How the policy is trained."""
+    """The part of a setup that describes the training."""
     return Training(
         devices=setup.shards,
         lora_rank=setup.lora_rank,
@@ -79,7 +80,7 @@ def training_of(setup: Setup) -> Training:
 
 
 def rollout_of(setup: Setup) -> Rollout:
-    """How vLLM is started."""
+    """The part of a setup that describes vLLM."""
     return Rollout(
         utilization=setup.utilization,
         tensor_parallel=setup.tensor_parallel,
@@ -94,13 +95,13 @@ def rollout_of(setup: Setup) -> Rollout:
 
 
 def compute(setup: Setup, shape: ModelShape, gpu_bytes: int) -> Computed:
-    """All phases of a step, and the host."""
+    """Compute the memory of all phases of a step, and of the host."""
     training = training_of(setup)
     vllm = rollout_memory(shape, rollout_of(setup), gpu_bytes)
     asleep = vllm.asleep if setup.colocated else 0
     shard = 0 if setup.offload_policy else shard_bytes(shape, training)
     states = 0 if setup.offload_policy else optimizer_bytes(shape, training)
-    waits = Memory(
+    resident = Memory(
         weights=0 if setup.param_offload or not setup.colocated else shard,
         optimizer=0 if setup.optimizer_offload or not setup.colocated else states,
     )
@@ -110,37 +111,40 @@ def compute(setup: Setup, shape: ModelShape, gpu_bytes: int) -> Computed:
     )
     trainer = int(TRAINER)
     phases = [
-        Phase("rollout", waits, int(gpu_bytes * setup.utilization), trainer if setup.colocated else 0),
+        Phase("rollout", resident, int(gpu_bytes * setup.utilization), trainer if setup.colocated else 0),
         Phase("log-probs", log_probs, asleep, trainer + int(FRAGMENTS * _moving(log_probs))),
         Phase("update", update, asleep, trainer + int(FRAGMENTS * _moving(update))),
-        Phase("weight sync", _sync(setup, shape, shard, waits), asleep + vllm.weights, trainer),
+        Phase("weight sync", _sync(setup, shape, shard, resident), asleep + vllm.weights, trainer),
     ]
     return Computed(setup, gpu_bytes, phases, vllm, _host(setup, shape, training, vllm))
 
 
 def micro_batch(limit: int, setup: Setup) -> int:
-    """Tokens that a micro-batch may have: verl keeps the limit, and a device may not get as many."""
+    """Most tokens that a micro-batch can have: the limit, or fewer if a device gets fewer in the whole update."""
     return min(limit, setup.update_tokens)
 
 
 def _moving(memory: Memory) -> int:
-    """What is allocated and freed all the time."""
+    """Bytes that are allocated and freed all the time, and so fragment the allocator's memory."""
     return memory.activations + memory.logits
 
 
-def _sync(setup: Setup, shape: ModelShape, shard: int, waits: Memory) -> Memory:
-    """The policy's side of a weight sync.
+def _sync(setup: Setup, shape: ModelShape, shard: int, resident: Memory) -> Memory:
+    """The policy's memory during a weight sync.
 
-    Whole tensors are gathered one by one into a bucket; an adapter is gathered on the host, with the policy on the GPU.
+    Without LoRA, tensors are gathered one by one into a bucket. An adapter is gathered on the host, with the policy on
+    the GPU.
     """
     adapter = setup.lora_rank > 0
     bucket = setup.bucket_mib << 20
     gathered = 0 if adapter and not setup.merges_lora else 2 * max(shape.tensors) * setup.master
-    return Memory(weights=max(shard if adapter else 0, waits.weights) + gathered + bucket, optimizer=waits.optimizer)
+    return Memory(
+        weights=max(shard if adapter else 0, resident.weights) + gathered + bucket, optimizer=resident.optimizer
+    )
 
 
 def _host(setup: Setup, shape: ModelShape, training: Training, vllm: RolloutMemory) -> HostMemory:
-    keeps = setup.colocated and setup.frees_cache and setup.lora_rank > 0 and not setup.merges_lora
+    keeps_weights = setup.colocated and setup.frees_cache and setup.lora_rank > 0 and not setup.merges_lora
     sequences = setup.prompts * setup.sessions * setup.sequences
     return host_memory(
         shape,
@@ -149,7 +153,7 @@ def _host(setup: Setup, shape: ModelShape, training: Training, vllm: RolloutMemo
             gpus=setup.gpus,
             weights_offloaded=setup.param_offload,
             optimizer_offloaded=setup.optimizer_offload,
-            vllm_weights=vllm.weights if keeps else 0,
+            vllm_weights=vllm.weights if keeps_weights else 0,
             reference=setup.reference,
             agent_workers=setup.agent_workers,
             queue_tokens=sequences * setup.max_model_len // setup.nodes,

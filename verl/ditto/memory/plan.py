@@ -1,7 +1,7 @@
 """The memory plan of a run: printed by a dry run, and checked before every start.
 
-Numbers are exact for weights, gradients, optimizer and vLLM's cache; activations are those of torch's memory tracker;
-what no tracker sees (CUDA contexts, NCCL, fragments, processes on the host) is an assumption (docs/sizing.md).
+The numbers for weights, gradients, optimizer and vLLM's cache are exact. Those for activations agree with torch's
+memory tracker. What no tracker sees (CUDA contexts, NCCL, fragmentation, host processes) is assumed (docs/sizing.md).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ditto.memory.setup import Setup
 from ditto.memory.training import Memory, trained_weights
 from ditto.settings import BadConfig, Settings
 
-NARROW = 0.95  # a run that needs more of a GPU than this is said to fit narrowly: the reserve is an estimate
+NARROW = 0.95  # above this share of a GPU, the plan says that a run fits narrowly, because the reserve is an estimate
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a run needs, beside what the machine has."""
+    """The memory that a run needs, and the memory that the machine has."""
 
     shape: ModelShape
     computed: Computed
     machine: Machine
 
     def check(self) -> None:
-        """End a run that cannot fit.
+        """Refuse a run that does not fit.
 
         Raises:
-            BadConfig: saying which phase needs how much, and which override makes it fit.
+            BadConfig: the message says which phase needs how much memory, and which overrides make it fit.
         """
         problems = self.computed.problems
         host = self.computed.host.peak
@@ -44,27 +44,27 @@ class MemoryPlan:
             advice = (
                 f"This fits: {' '.join(words)}"
                 if words
-                else "No override of batches, offloading or devices makes it fit: use larger GPUs, more nodes, "
+                else "No change of batches, offloading or devices makes it fit: use larger GPUs, more nodes, "
                 f"{lora}or a smaller model"
             )
             raise BadConfig(
-                f"{self.shape.name} does not fit on {self._devices()}: {'; '.join(problems)}. {advice}. A GPU of "
-                "another size: memory.gpu_gib=..."
+                f"{self.shape.name} does not fit on {self._devices()}: {'; '.join(problems)}. {advice}. If your "
+                "GPUs have another size, set memory.gpu_gib"
             )
         if self.machine.trains and host > self.machine.host_bytes:
             raise BadConfig(
-                f"{self.shape.name} needs {host / GIB:.0f} GiB of host memory on each node and this one has "
-                f"{self.machine.host_bytes / GIB:.0f}: {self._host_parts()}. Use a node with more memory, or "
-                "fewer GPUs of each node (trainer.n_gpus_per_node)."
+                f"{self.shape.name} needs {host / GIB:.0f} GiB of host memory on each node, but this one has "
+                f"{self.machine.host_bytes / GIB:.0f}: {self._host_parts()}. Use nodes with more memory, or fewer GPUs "
+                "per node (trainer.n_gpus_per_node)."
             )
 
     def remedy(self) -> list[str]:
-        """The overrides that make it fit; empty: none do."""
+        """The overrides that make the run fit; empty if none do."""
         change = remedy(self.computed, lambda setup: compute(setup, self.shape, self.computed.gpu_bytes))
         return overrides(change) if change else []
 
     def lines(self) -> list[str]:
-        """The plan as people read it."""
+        """The plan as lines of text."""
         setup, vllm = self.computed.setup, self.computed.rollout
         names = [field.name for field in fields(Memory)]
         head = f"{'GiB on each GPU':<24}" + "".join(f"{name:>12}" for name in [*names, "vLLM", "reserve", "total"])
@@ -75,8 +75,8 @@ class MemoryPlan:
             head,
             *(self._line(phase, names) for phase in self.computed.phases),
             f"vLLM: weights {vllm.weights / GIB:.1f} GiB, working memory {vllm.working / GIB:.1f}, keys and values "
-            f"{cache:.1f} = {vllm.cached_tokens:,} tokens ({sequences:.1f} sequences of the longest kind)",
-            f"host: {self._host_parts()}: {self.computed.host.peak / GIB:.0f} GiB on each node at most"
+            f"{cache:.1f} = {vllm.cached_tokens:,} tokens ({sequences:.1f} sequences of maximal length)",
+            f"host: {self._host_parts()}: at most {self.computed.host.peak / GIB:.0f} GiB on each node"
             + self._host_note(),
             self._verdict(),
         ]
@@ -99,14 +99,14 @@ class MemoryPlan:
         return (
             f"offloaded {host.offloaded / GIB:.0f} GiB, weights of sleeping vLLM {host.vllm / GIB:.0f}, processes "
             f"{host.processes / GIB:.0f}, queue {host.queue / GIB:.0f}, while loading "
-            f"{host.loading / GIB:.0f}, while a checkpoint is written {host.export / GIB:.0f}"
+            f"{host.loading / GIB:.0f}, while writing a checkpoint {host.export / GIB:.0f}"
         )
 
     def _host_note(self) -> str:
         here, needed = self.machine.host_bytes, self.computed.host.peak
         if self.machine.trains:
             return f", of {here / GIB:.0f}"
-        return f" (this machine has {here / GIB:.0f}, a warning if it is to train)" if needed > here else ""
+        return f" (this machine has {here / GIB:.0f}, too little to train on)" if needed > here else ""
 
     def _verdict(self) -> str:
         if self.computed.problems:
@@ -121,7 +121,7 @@ def plan(config: DictConfig) -> MemoryPlan:
     """The memory plan of a composed config.
 
     Raises:
-        BadConfig: a model or a setting that the plan does not know.
+        BadConfig: the plan does not support the model or a number format.
     """
     model = config.actor_rollout_ref.model
     try:
@@ -134,7 +134,7 @@ def plan(config: DictConfig) -> MemoryPlan:
 
 
 def adapted(model: DictConfig) -> Adapted:
-    """What LoRA adapts, of a config's model section."""
+    """Which linear maps LoRA adapts, from a config's model section."""
     targets, exclude = (
         OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
         for value in (model.target_modules, model.get("exclude_modules"))

@@ -1,7 +1,7 @@
-"""A model's shape, from its transformers config.
+"""Read a model's shape from its transformers config.
 
-transformers builds the model on the meta device, where weights have shapes and no storage, and the weights are counted
-there: the count is exact for every architecture, biases and vision towers included, and takes a second at most.
+transformers builds the model on the meta device, where tensors have a shape but no storage, and we count the weights
+there. The count is exact for every architecture, including biases and vision towers, and takes at most a second.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ditto.memory.model_shape import ModelShape
 
 
 class NotDense(ValueError):
-    """The model has parts whose memory the plan cannot compute, such as experts."""
+    """The model is not a dense decoder: it has parts, such as experts, whose memory the plan cannot compute."""
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """Which linear maps LoRA adapts, in peft's words: a pattern of whole names, or names' ends."""
+    """Which linear maps LoRA adapts, as in peft: a regular expression for whole names, or a list of name endings."""
 
     targets: str | Sequence[str] = "all-linear"
     exclude: str | Sequence[str] | None = None
@@ -35,17 +35,17 @@ class Adapted:
         return self.targets == "all-linear" or _matches(name, self.targets)
 
 
-def _matches(name: str, words: str | Sequence[str]) -> bool:
-    if isinstance(words, str):
-        return re.fullmatch(words, name) is not None
-    return any(name == word or name.endswith(f".{word}") for word in words)
+def _matches(name: str, targets: str | Sequence[str]) -> bool:
+    if isinstance(targets, str):
+        return re.fullmatch(targets, name) is not None
+    return any(name == target or name.endswith(f".{target}") for target in targets)
 
 
 def read_shape(path: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False) -> ModelShape:
-    """The shape of the model in a local folder or in the hub's cache.
+    """The shape of a model in a local folder or in the hub's cache.
 
     Raises:
-        NotDense: a mixture of experts, or no decoder-only transformer.
+        NotDense: it is a mixture of experts, or not a decoder-only transformer.
     """
     from transformers import AutoConfig
 
@@ -57,12 +57,12 @@ def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_
     """The shape of the model that a transformers config describes.
 
     Raises:
-        NotDense: a mixture of experts, or no decoder-only transformer.
+        NotDense: it is a mixture of experts, or not a decoder-only transformer.
     """
     text = config.get_text_config()
     experts = getattr(text, "num_experts", None) or getattr(text, "num_local_experts", None)
     if experts:
-        raise NotDense(f"{name} is a mixture of {experts} experts; the plan knows dense decoders")
+        raise NotDense(f"{name} is a mixture of {experts} experts; the memory plan supports only dense decoders")
     model = build_on_meta(config, trust_remote_code)
     prefix, layers = _decoder_layers(model, text.num_hidden_layers, name)
     head = model.get_output_embeddings()
@@ -70,11 +70,11 @@ def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_
     vision = getattr(config, "vision_config", None)
     head_width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     kv_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    features: Counter[bool] = Counter()  # in a decoder layer, or not
+    features: Counter[bool] = Counter()  # whether in a decoder layer -> inputs + outputs
     for path, module in model.named_modules():
         if isinstance(module, nn.Linear) and module is not head and path in adapted:
             features[path.startswith(f"{prefix}.")] += module.in_features + module.out_features
-    weights = list(model.parameters())  # a tied weight comes once
+    weights = list(model.parameters())  # a tied weight is listed once
     layer_weights = sum(weight.numel() for weight in layers[0].parameters())
     own_units = set(_unit_classes(model))
     in_units = {id(p) for m in model.modules() if type(m).__name__ in own_units for p in m.parameters()}
@@ -101,7 +101,7 @@ def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_
 
 
 def build_on_meta(config: Any, trust_remote_code: bool = False) -> nn.Module:
-    """The module that verl trains for this config, without storage."""
+    """The model that verl trains for this config, on the meta device."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     vision = type(config) in AutoModelForImageTextToText._model_mapping
@@ -112,20 +112,20 @@ def build_on_meta(config: Any, trust_remote_code: bool = False) -> nn.Module:
 
 
 def _unit_classes(model: nn.Module) -> list[str]:
-    """Names of the classes that verl's FSDP2 wraps one by one."""
+    """Names of the module classes that verl wraps as FSDP2 units."""
     return [str(name) for name in model._no_split_modules or []]
 
 
 def _decoder_layers(model: nn.Module, count: int, name: str) -> tuple[str, nn.ModuleList]:
-    """The decoder layers, and the name they have in the model."""
+    """The name of the list of decoder layers in the model, and the list."""
     candidates = [
         (path, module)
         for path, module in model.named_modules()
         if isinstance(module, nn.ModuleList) and len(module) == count and not _is_vision(path)
     ]
     if not candidates:
-        raise NotDense(f"{name}: no list of {count} decoder layers in {type(model).__name__}")
-    return max(candidates, key=lambda found: sum(weight.numel() for weight in found[1].parameters()))
+        raise NotDense(f"{name}: {type(model).__name__} has no list of {count} decoder layers")
+    return max(candidates, key=lambda candidate: sum(weight.numel() for weight in candidate[1].parameters()))
 
 
 def _is_vision(path: str) -> bool:

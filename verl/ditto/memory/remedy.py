@@ -1,4 +1,4 @@
-"""Which overrides make a run fit: every one named here was applied and computed again."""
+"""Find the overrides that make a run fit. Each suggestion is verified: the plan is computed again with it."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from ditto.memory.phases import Computed
 from ditto.memory.setup import KEYS, Setup
 
 Change = dict[str, Any]  # fields of Setup
-MOST_CHANGES = 3
-TOKEN_STEP = 4096
+MOST_CHANGES = 3  # knobs that a remedy may change at once
+TOKEN_STEP = 4096  # tokens between two suggested limits of a micro-batch
 
 
-def remedy(found: Computed, compute: Callable[[Setup], Computed], more_gpus: bool = True) -> Change | None:
-    """What makes a run fit: as few changes as possible, and of those the ones that cost least. None: nothing does.
+def remedy(computed: Computed, compute: Callable[[Setup], Computed], more_gpus: bool = True) -> Change | None:
+    """The fewest and cheapest changes that make a run fit; None if there are none.
 
     Args:
-        found: what does not fit.
-        compute: what follows from another setup.
-        more_gpus: more GPUs may be asked for.
+        computed: the memory of the run that does not fit.
+        compute: computes the memory of another setup.
+        more_gpus: whether the remedy may use more GPUs.
     """
-    cheap = _knobs(found.setup)
-    costly: list[list[Change]] = [] if found.setup.offload_policy else [[{"offload_policy": True}]]
-    costly += _more_gpus(found.setup) if more_gpus else []
+    cheap = _knobs(computed.setup)
+    costly: list[list[Change]] = [] if computed.setup.offload_policy else [[{"offload_policy": True}]]
+    costly += _more_gpus(computed.setup) if more_gpus else []
 
     def fitting(knobs: Sequence[list[Change]]) -> Change | None:
         for changes in product(*knobs):
             change: Change = {field: value for part in changes for field, value in part.items()}
-            if not compute(replace(found.setup, **change)).problems:
-                return {field: value for field, value in change.items() if getattr(found.setup, field) != value}
+            if not compute(replace(computed.setup, **change)).problems:
+                return {field: value for field, value in change.items() if getattr(computed.setup, field) != value}
         return None
 
     for knobs in (cheap, cheap + costly):
         for count in range(1, MOST_CHANGES + 1):
             for chosen in combinations(knobs, count):
-                # The last value of a knob helps most, except for shares of the GPU: where it does not help, none does.
+                # A knob's last value saves most, so if it does not help, no other does. vLLM's share is an exception.
                 if fitting([knob if "utilization" in knob[0] else knob[-1:] for knob in chosen]):
                     return fitting(chosen)
     return None
 
 
 def overrides(change: Change) -> list[str]:
-    """A change as words for the command line."""
+    """A change as overrides for the command line."""
     return [f"{KEYS[field]}={str(value).lower()}" for field, value in change.items()]
 
 
 def _knobs(setup: Setup) -> list[list[Change]]:
-    """What may be changed, the cheapest first; of each, the values from the mildest on."""
+    """What may be changed, the cheapest knob first; each knob's values start with the mildest."""
     knobs: list[list[Change]] = []
     if not setup.fused_head:
         knobs.append([{"fused_head": True}])
@@ -70,7 +70,7 @@ def _knobs(setup: Setup) -> list[list[Change]]:
 
 
 def _more_gpus(setup: Setup) -> list[list[Change]]:
-    """More GPUs in the nodes, then more nodes; an engine may then have several of them."""
+    """More GPUs per node, then more nodes; each also with more GPUs per vLLM engine."""
     more: list[Change] = [{"gpus": gpus, "nodes": setup.nodes} for gpus in (2, 4, 8) if gpus > setup.gpus]
     more += [{"gpus": max(8, setup.gpus), "nodes": setup.nodes * factor} for factor in (2, 4, 8)]
     engines = (setup.tensor_parallel, *(tp for tp in (2, 4, 8) if tp > setup.tensor_parallel))
@@ -78,12 +78,12 @@ def _more_gpus(setup: Setup) -> list[list[Change]]:
 
 
 def _lower(limit: int, longest: int) -> list[int]:
-    """Lower limits of a micro-batch's tokens; one holds the longest sequence at least."""
+    """Lower token limits of a micro-batch. The lowest is the longest sequence, which must fit."""
     steps = range((limit - 1) // TOKEN_STEP * TOKEN_STEP, longest, -TOKEN_STEP)
     return [*steps, longest] if limit > longest else []
 
 
 def _shares(setup: Setup) -> list[Change]:
-    """Other shares of the GPU for vLLM, the nearest first."""
+    """Other shares of the GPU for vLLM, the nearest to today's first."""
     shares = [share / 20 for share in range(4, 19) if abs(share / 20 - setup.utilization) > 1e-6]
     return [{"utilization": share} for share in sorted(shares, key=lambda share: abs(share - setup.utilization))]

@@ -1,4 +1,4 @@
-"""What a composed config says that matters for memory, as plain numbers, and which key says it."""
+"""The values of a composed config that matter for memory, as plain numbers, and the key of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.settings import BadConfig
 
 _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
-# Field of `Setup` -> key of the config. A remedy is written with the same names.
+# Field of `Setup` -> key of the config. Remedies use the same keys.
 KEYS = {
     "gpus": "trainer.n_gpus_per_node",
     "nodes": "trainer.nnodes",
@@ -43,7 +43,7 @@ KEYS = {
 
 @dataclass(frozen=True)
 class Setup:
-    """One run, as far as its memory goes."""
+    """The settings of a run that determine its memory."""
 
     gpus: int
     nodes: int
@@ -71,16 +71,16 @@ class Setup:
     agent_workers: int
     prompts: int
     sessions: int
-    sequences: int  # training sequences of one session
-    master: int  # bytes of a trained weight
-    frozen: int
-    compute: int
-    reduce: int
-    optimizer_states: int  # bytes of all states of one trained weight
-    rollout_number: int  # bytes of a weight in vLLM
+    sequences: int  # training sequences per session
+    master: int  # bytes per trained weight
+    frozen: int  # bytes per frozen weight
+    compute: int  # bytes per gathered weight and per activation
+    reduce: int  # bytes per gradient between devices
+    optimizer_states: int  # bytes of all optimizer states per trained weight
+    rollout_number: int  # bytes per weight in vLLM
     merges_lora: bool  # vLLM gets merged weights instead of an adapter
-    reference: int  # bytes of a weight of a second, frozen model for the KL loss; 0: there is none
-    text_only: bool  # vLLM leaves a vision tower out
+    reference: int  # bytes per weight of a separate reference model for the KL loss; 0: there is none
+    text_only: bool  # vLLM loads no vision tower
     colocated: bool  # policy and vLLM share their GPUs
     exports_model: bool
 
@@ -89,7 +89,7 @@ class Setup:
         """Read a composed config.
 
         Args:
-            sequences: training sequences that the objective makes of a session.
+            sequences: training sequences per session of the objective.
 
         Raises:
             BadConfig: a number format that the plan does not know.
@@ -104,10 +104,10 @@ class Setup:
         vllm = (ref.rollout.get("engine_kwargs") or {}).get("vllm") or {}
         known |= {
             "lora_rank": lora,
-            "sleep_mode": known["sleep_mode"] is not False,  # verl's default, which its YAML leaves out
+            "sleep_mode": known["sleep_mode"] is not False,  # null means verl's default, true
             "sequences": sequences,
             "master": master,
-            "frozen": compute,  # ditto/model/engine.py
+            "frozen": compute,  # ditto/model/engine.py stores frozen weights like this
             "compute": compute,
             "reduce": number_bytes(precision.get("reduce_dtype", "fp32"), "mixed_precision.reduce_dtype"),
             "optimizer_states": 2 if "8bit" in str(ref.actor.optim.get("optimizer", "AdamW")) else 2 * master,
@@ -122,22 +122,25 @@ class Setup:
 
     @property
     def devices(self) -> int:
-        """GPUs that train."""
+        """Number of GPUs that train."""
         return self.gpus * self.nodes
 
     @property
     def shards(self) -> int:
-        """GPUs over which one copy of the weights is divided."""
+        """Number of GPUs over which one copy of the weights is sharded."""
         return self.devices if self.fsdp_size in (-1, 0) else min(self.fsdp_size, self.devices)
 
     @property
     def update_tokens(self) -> int:
-        """The most that one device may get in one optimizer update."""
+        """Most tokens that one device can get in one optimizer update."""
         return -(-self.mini_batch * self.sessions * self.sequences // self.devices) * self.max_model_len
 
 
 def number_bytes(name: Any, key: str) -> int:
-    """Bytes of a number format by its name.
+    """Bytes per number of a number format.
+
+    Args:
+        key: the config key that holds it, for the message.
 
     Raises:
         BadConfig: an unknown name.
@@ -147,4 +150,6 @@ def number_bytes(name: Any, key: str) -> int:
         return 2
     if short in ("fp32", "float32", "float"):
         return 4
-    raise BadConfig(f"{key}={name}: use bfloat16, float16 or float32 (the memory plan knows no other number format).")
+    raise BadConfig(
+        f"{key}={name}: use bfloat16, float16 or float32 (the memory plan supports no other number format)."
+    )

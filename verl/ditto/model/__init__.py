@@ -1,1 +1,12 @@
-"""What we change in the models that verl builds and trains: attention, head, dtypes."""
+"""Our changes to the models that verl trains (attention, output head, dtypes), and checks of a model folder.
+
+install.py          what verl imports before it builds a model
+attention.py        attention over packed sequences
+chunked_head.py     log-probs and entropy, a chunk of tokens at a time
+chunked_models.py   transformers' models with the chunked head
+engine.py           verl's FSDP engine with frozen weights in bfloat16
+attention_check.py  runs one attention layer before an engine starts
+head_settings.py    checks the settings of the head
+tokenizer_check.py  loads and checks a tokenizer
+weights_check.py    checks the weights of a model folder
+"""

@@ -1,12 +1,11 @@
-"""Attention over packed sequences (`attn_implementation: packed`) on a GPU and on a CPU, with nothing to install.
+"""Attention over packed sequences (`attn_implementation: packed`) on GPU and CPU, without further packages.
 
-A pack is one row in which sequences lie one behind the other; position ids that begin anew mark the borders. On CUDA
-torch's own variable-length flash kernel takes the pack as it is. The kernel computes in bfloat16 or float16. For
-float32, and on a CPU, sdpa is called once for each sequence. Padded rows go to sdpa with their mask, and so does
-generation from a cache.
+A pack is one row of several sequences, one after the other; position ids that start again at 0 mark the borders. On
+CUDA, torch's own variable-length flash kernel processes the whole pack in bfloat16 or float16. In float32 and on a CPU,
+sdpa is called once per sequence. Padded rows, and generation from a cache, use sdpa with their mask.
 
-Importing this module makes the name known to transformers. verl does so in every process that builds a model
-(`model.external_lib`). Nothing but torch and transformers is imported here, so that benchmarks run without verl.
+Importing this module registers the name with transformers. verl imports it in every process that builds a model
+(`model.external_lib`). It imports nothing but torch and transformers, so that benchmarks run without verl.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ _TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters  # torch 2.13 
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the sequences of a row lie."""
+    """The borders of the sequences in a row."""
 
-    borders: Tensor  # int32, on the row's device: 0, the end of the first sequence, ..., the end of the row
+    borders: Tensor  # int32 (sequences + 1,), on the row's device: 0, end of the first sequence, ..., end of the row
     lengths: list[int]
 
 
 def packed_mask(
     batch_size: int, q_length: int, kv_length: int, *, attention_mask: Tensor | None = None, **kwargs: Any
 ) -> Tensor | None:
-    """No mask for a pack, whose borders `packed_attention` finds by itself; sdpa's mask for everything else.
+    """No mask for a pack, because `packed_attention` finds its borders itself; sdpa's mask for everything else.
 
-    Windows (`local_size`) and the special masks of a few models (`use_vmap`) also come as sdpa's mask: exact, though it
-    costs the square of the row's length.
+    Windows (`local_size`) and the special masks of a few models (`use_vmap`) also get sdpa's mask. It is exact, but its
+    size is the square of the row's length.
     """
     special = kwargs.get("local_size") is not None or kwargs.get("use_vmap", False)
     if attention_mask is None and batch_size == 1 and q_length == kv_length and not special:
@@ -64,23 +63,26 @@ def packed_attention(
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of each sequence of a pack to itself.
+    """Attention within each sequence of a pack.
 
     Args:
         query: (batch, heads, tokens, head dim); key and value may have fewer heads.
-        position_ids: (batch, tokens); of a pack, one row in which each sequence counts from 0.
-        is_causal: None: what the module says. A vision tower looks both ways, and hands over one image at a time.
+        position_ids: (batch, tokens); a pack has one row, in which each sequence counts from 0.
+        is_causal: None: the module's attribute decides. A vision tower is not causal, and passes one image at a time.
 
     Returns:
-        (batch, tokens, heads, head dim), and no weights.
+        (batch, tokens, heads, head dim), and None in place of attention weights.
 
     Raises:
-        ValueError: a causal row without position ids: it could be a pack, and nobody could tell. Or the model asks for
-            what neither kernel computes.
+        ValueError: a causal row has no position ids, so it could be a pack with unknown borders; or the model needs
+            something that neither kernel computes.
     """
     for name in ("softcap", "s_aux"):
         if kwargs.get(name) is not None:
-            raise ValueError(f"attn_implementation={NAME} does not compute the `{name}` of {type(module).__name__}")
+            raise ValueError(
+                f"attn_implementation={NAME} does not support the `{name}` of {type(module).__name__}. Use sdpa or "
+                "eager."
+            )
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     tokens = query.shape[2]
     if attention_mask is not None or query.shape[0] != 1 or tokens != key.shape[2]:
@@ -92,7 +94,7 @@ def packed_attention(
         packing = _one_sequence(tokens, query.device)
     elif position_ids is None:
         raise ValueError(
-            f"attn_implementation={NAME}: {type(module).__name__} does not hand position ids to attention, so the "
+            f"attn_implementation={NAME}: {type(module).__name__} does not pass position ids to attention, so the "
             "borders are unknown (Qwen-VL models: position_ids need four rows, the first of which counts the tokens)"
         )
     else:
@@ -108,7 +110,7 @@ def _kernel_takes(query: Tensor) -> bool:
 
 
 def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """In autocast's dtype, where it is on: sdpa is cast by torch, the kernel is not."""
+    """Cast to autocast's dtype if autocast is on: torch casts the inputs of sdpa, but not those of the kernel."""
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return tensors
@@ -118,7 +120,7 @@ def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
 def _by_kernel(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, *, causal: bool, scaling: float | None
 ) -> Tensor:
-    """The whole pack in one call."""
+    """Attention over the whole pack with one call of the flash kernel."""
     groups, grouped = query.shape[1] // key.shape[1], {}
     if groups > 1 and _TAKES_GROUPS:
         grouped = {"enable_gqa": True}
@@ -129,10 +131,10 @@ def _by_kernel(
     packed = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
     window = (-1, 0) if causal else (-1, -1)
     borders = packing.borders
-    found: Tensor = varlen_attn(
+    output: Tensor = varlen_attn(
         *packed, borders, borders, longest, longest, scale=scaling, window_size=window, **grouped
     )
-    return found[None]
+    return output[None]
 
 
 def by_sequence(
@@ -145,14 +147,14 @@ def by_sequence(
     scaling: float | None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """One call of sdpa for each sequence."""
+    """Attention with one call of sdpa per sequence."""
     groups = query.shape[1] // key.shape[1]
     parts = (t.split(packing.lengths, dim=2) for t in (query, repeat_kv(key, groups), repeat_kv(value, groups)))
-    done = [
+    outputs = [
         scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, is_causal=causal)
         for q, k, v in zip(*parts, strict=True)
     ]
-    return torch.cat(done, dim=2).transpose(1, 2).contiguous()
+    return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()
 
 
 # ---- borders -------------------------------------------------------------------------------------------------------
@@ -161,14 +163,17 @@ _last: tuple[weakref.ref[Tensor], int, Packing] | None = None
 
 
 def packing_of(position_ids: Tensor) -> Packing:
-    """The sequences of a pack.
+    """The borders of a pack.
 
-    All layers of a model get the same tensor, so the last one's result is kept: its lengths have to come to the host,
-    and a GPU must not wait for that in every layer.
+    All layers of a model get the same tensor, so the last result is cached: the lengths must be copied to the host, and
+    a GPU should not wait for that in every layer.
+
+    Args:
+        position_ids: (1, tokens), int.
     """
     global _last
     if torch.is_inference_mode_enabled() or position_ids.is_inference():
-        return _find_sequences(position_ids)  # such tensors have no version, and no later backward may use them
+        return _find_sequences(position_ids)  # no cache: these tensors have no version, and no backward may use them
     version = position_ids._version
     if _last is None or _last[0]() is not position_ids or _last[1] != version:
         _last = (weakref.ref(position_ids), version, _find_sequences(position_ids))
@@ -176,7 +181,7 @@ def packing_of(position_ids: Tensor) -> Packing:
 
 
 def _find_sequences(position_ids: Tensor) -> Packing:
-    """A sequence begins wherever a position is not the one before it plus one."""
+    """A sequence starts wherever a position is not its predecessor plus one."""
     positions = position_ids[0]
     starts = (positions[1:] != positions[:-1] + 1).nonzero().flatten() + 1
     borders = pad(pad(starts, (1, 0)), (0, 1), value=len(positions)).to(torch.int32)

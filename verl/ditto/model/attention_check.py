@@ -1,8 +1,8 @@
-"""One attention layer of the configured kind runs on the configured device before an engine starts.
+"""Try one attention layer of the configured kind on the configured device, before an engine starts.
 
-A kernel that is missing, or that does not take the model's heads or the GPU, would otherwise end the run minutes later,
-in every worker. The layer has the model's heads and is tiny otherwise; nothing is downloaded. On a GPU it runs in a
-process of its own: the driver lives as long as the run and must hold no memory there.
+Otherwise a kernel that is missing, or that does not support the model's heads or the GPU, would fail minutes later in
+every worker. The layer has the model's heads and is tiny otherwise; nothing is downloaded. On a GPU it runs in a
+separate process: the driver lives as long as the run and must not occupy GPU memory.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from ditto.settings import BadConfig
 
 logger = logging.getLogger(__name__)
 
-# verl replaces the attention of these models by its own, which calls flash-attn whatever the config names.
+# verl replaces the attention of these models by its own, which always calls flash-attn, regardless of the config.
 CALL_FLASH_ATTN = ("qwen2_vl", "qwen2_5_vl", "glm4v", "kimi_vl")
 PACKAGES = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}
 DTYPES = {"fp32": torch.float32, "float32": torch.float32, "fp16": torch.float16, "float16": torch.float16}
-LENGTHS = (3, 5)  # the sequences of the pack
+LENGTHS = (3, 5)  # tokens of the two sequences of the pack
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The layer that is tried."""
+    """The attention layer to try."""
 
     model_type: str
     attention: str
-    modules: tuple[str, ...]  # imported first: they make names known to transformers
+    modules: tuple[str, ...]  # imported first: they register attention implementations with transformers
     device: str
     dtype: torch.dtype
-    packed: bool  # several sequences in a row; otherwise padded rows
+    packed: bool  # True: several sequences in one row; False: padded rows
     heads: int
     kv_heads: int
     head_dim: int
@@ -48,10 +48,10 @@ def check_attention(config: DictConfig) -> None:
     """Run one layer forward and backward.
 
     Args:
-        config: of RL (`actor_rollout_ref.model`) or of supervised training (`model`).
+        config: the config of RL (`actor_rollout_ref.model`) or of supervised training (`model`).
 
     Raises:
-        BadConfig: it does not run; what is missing, and the override that works.
+        BadConfig: the layer does not run; the message says what is missing and which override works.
     """
     rl = "actor_rollout_ref" in config
     section, engine = ("actor_rollout_ref.model", "actor_rollout_ref.actor.fsdp_config") if rl else ("model", "engine")
@@ -62,16 +62,16 @@ def check_attention(config: DictConfig) -> None:
     if settings.get("ulysses_sequence_parallel_size", 1) > 1 and "flash_attention" not in name:
         raise BadConfig(
             f"{engine}.ulysses_sequence_parallel_size={settings.ulysses_sequence_parallel_size} with {key}={name}: "
-            "verl splits sequences in flash-attn's interface alone, so each GPU would attend to its own part. Set it "
-            f"to 1, or install flash-attn and set {key}=flash_attention_2."
+            "verl splits sequences only with flash-attn; with any other kernel, each GPU would attend to its own part "
+            f"only. Set it to 1, or install flash-attn and set {key}=flash_attention_2."
         )
     layer = _layer(model, name, config.trainer.device, (settings.get("mixed_precision") or {}).get("param_dtype"))
     _check_names(layer, section, key)
     if "/" in name or (name in PACKAGES and not _installed(PACKAGES[name])):
-        logger.warning("The attention check was left out: transformers downloads the kernel %s from the hub.", name)
+        logger.warning("Skipped the attention check: transformers downloads the kernel %s from the hub", name)
         return
-    if layer.device == "cuda" and not torch.cuda.device_count():  # counts without taking memory on a GPU
-        _leave_out(config)
+    if layer.device == "cuda" and not torch.cuda.device_count():  # device_count() occupies no GPU memory
+        _skip_without_gpu(config)
         return
     reason = _why_not(layer)
     if reason:
@@ -102,31 +102,34 @@ def _layer(model: DictConfig, name: str, device: str, dtype: str | None) -> Laye
 
 
 def _check_names(layer: Layer, section: str, key: str) -> None:
-    """Check what needs no device."""
+    """Check everything that needs no device."""
     from transformers import AttentionInterface
 
     for module in layer.modules:
-        if module == "ditto.model.install":  # imports verl's engines besides, seconds that a dry run need not wait
+        if module == "ditto.model.install":  # it also imports verl's engines, which takes seconds
             module = "ditto.model.attention"
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise BadConfig(f"{section}.external_lib={module} cannot be imported: {error}.") from error
+            raise BadConfig(
+                f"{section}.external_lib={module} cannot be imported: {error}. Correct the name, or install the module."
+            ) from error
     name = layer.attention
     package = PACKAGES.get(name)
     if package and not _installed(package) and not _installed("kernels"):
         raise BadConfig(f"{key}={name}, but the package {package} is not installed. {_remedy(key, name)}")
     known = [*AttentionInterface().valid_keys(), "eager"]
-    if name not in known and "/" not in name:  # with a slash: a kernel on the hub
+    if name not in known and "/" not in name:  # a name with a slash is a kernel on the hub
         imported = ", ".join(layer.modules) or "null"
         raise BadConfig(
-            f"{key}={name} is not known to transformers. packed is registered by ditto.model.install, which "
-            f"{section}.external_lib must import (it is {imported}). Also known: {', '.join(known)}."
+            f"{key}={name} is not known to transformers. Use one of {', '.join(known)}. packed is registered by "
+            f"ditto.model.install, which {section}.external_lib must name (it is {imported})."
         )
     if layer.packed and layer.model_type in CALL_FLASH_ATTN and not _installed("flash_attn"):
         raise BadConfig(
-            f"{section}.path: verl replaces the attention of a {layer.model_type} by its own, which calls flash-attn "
-            f"whatever {key} says, and flash-attn is not installed. Install it, or use a Qwen3 or Qwen3-VL model."
+            f"{section}.path: verl replaces the attention of a {layer.model_type} by its own, which always calls "
+            f"flash-attn regardless of {key}, and flash-attn is not installed. Install it, or use a Qwen3 or Qwen3-VL "
+            "model."
         )
 
 
@@ -136,25 +139,26 @@ def _installed(package: str) -> bool:
 
 def _remedy(key: str, name: str) -> str:
     if name == "packed":
-        return f"Set {key}=sdpa, which runs everywhere, though it costs the square of a pack's length."
+        return f"Set {key}=sdpa, which runs everywhere, but whose cost grows with the square of a pack's length."
     return (
-        f"Set {key}=packed: torch's own variable-length flash kernel on a GPU, sdpa on a CPU, and nothing to install."
+        f"Set {key}=packed, which needs no further package: torch's variable-length flash kernel on a GPU, sdpa on a "
+        "CPU."
     )
 
 
-def _leave_out(config: DictConfig) -> None:
-    """There is no GPU here: no error for a dry run, nor for the driver of a cluster."""
+def _skip_without_gpu(config: DictConfig) -> None:
+    """Handle a machine without a GPU: an error, except for a dry run or the driver of a cluster."""
     address = os.environ.get("RAY_ADDRESS") or OmegaConf.select(config, "ray_kwargs.ray_init.address")
     if not (config.get("dry_run") or address or os.environ.get("VERL_PLATFORM", "").lower() == "cuda"):
         raise BadConfig(
             f"trainer.device={config.trainer.device}, but torch {torch.__version__} sees no GPU on this machine. Start "
             "on a GPU node, or train without one: platform=cpu and VERL_PLATFORM=cpu (PLATFORM=cpu in the launchers)."
         )
-    logger.warning("The attention check was left out: trainer.device=cuda, and this machine has no GPU to run it on.")
+    logger.warning("Skipped the attention check: trainer.device=cuda, but this machine has no GPU")
 
 
 def _why_not(layer: Layer) -> str | None:
-    """Why the layer does not run; None: it does."""
+    """Why the layer does not run; None if it runs."""
     try:
         if layer.device == "cpu":
             run_layer(layer)
@@ -167,10 +171,11 @@ def _why_not(layer: Layer) -> str | None:
 
 
 def run_layer(layer: Layer) -> None:
-    """Forward and backward over a tiny pack, or over padded rows.
+    """Run forward and backward over a tiny pack or over padded rows, and check the results.
 
     Raises:
-        RuntimeError, ValueError, ImportError, TypeError: what transformers, torch or the kernel have to say.
+        RuntimeError, ValueError, ImportError, TypeError: from transformers, torch or the kernel.
+        ValueError: gradients are not finite, or one sequence of a pack influences another.
     """
     from transformers import Qwen3Config, Qwen3Model
 
@@ -184,7 +189,7 @@ def run_layer(layer: Layer) -> None:
         num_attention_heads=layer.heads,
         num_key_value_heads=layer.kv_heads,
         head_dim=layer.head_dim,
-        initializer_range=0.5,  # so that what attention adds is no rounding error
+        initializer_range=0.5,  # large, so that attention changes the result by more than rounding
         attn_implementation=layer.attention,
     )
     model = Qwen3Model(config).to(layer.device, layer.dtype)
@@ -199,10 +204,10 @@ def run_layer(layer: Layer) -> None:
         rows, mask = ids.view(2, -1), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]], device=layer.device)
         return model(input_ids=rows, attention_mask=mask, use_cache=False).last_hidden_state[1]
 
-    found = run(0)
-    found.float().square().sum().backward()
+    output = run(0)
+    output.float().square().sum().backward()
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     if not all(gradient.isfinite().all() for gradient in gradients):
         raise ValueError("its gradients are not finite")
-    if not torch.equal(found, run(16)):
-        raise ValueError("what stands in one sequence of a pack changes what comes out of another")
+    if not torch.equal(output, run(16)):
+        raise ValueError("one sequence of a pack influences the output of another")

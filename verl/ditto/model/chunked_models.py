@@ -1,10 +1,10 @@
-"""transformers' language models with the chunked head, where verl builds its models.
+"""Give transformers' language models the chunked head wherever verl builds them.
 
-verl's engine has a contract for heads that make no logits (`model.use_fused_kernels`): it calls the model with
-`temperature` and `shift_labels` and reads `log_probs` and `entropy`. verl's own heads break under FSDP2 when the head
-is untied (they read a sharded weight). Ours are subclasses that transformers' auto classes build instead of the
-originals, a door of transformers; `fused_kernel_options.impl_backend=chunked` is a name that verl does not know, so it
-leaves their forward alone. Called without `temperature` they are what they were.
+verl's engine has an interface for heads that make no logits (`model.use_fused_kernels`): it calls the model with
+`temperature` and `shift_labels`, and reads `log_probs` and `entropy`. verl's own implementations fail under FSDP2 with
+an untied head, because they read a sharded weight. Ours are subclasses, registered with transformers' auto classes in
+place of the originals. verl does not know `fused_kernel_options.impl_backend=chunked`, so it does not replace their
+forward. Called without `temperature`, they behave like the originals.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ditto.model.chunked_head import token_log_probs
 
-# model_type -> (config class, model class, auto class). Logits of each are `self.lm_head` of what `self.model` returns,
-# with nothing behind it: no soft cap, no scale.
+# model_type -> (config class, model class, auto class). To qualify, a model's logits must be exactly `self.lm_head` of
+# the output of `self.model`, without soft cap or scale.
 FAMILIES = {
     "llama": ("LlamaConfig", "LlamaForCausalLM", "AutoModelForCausalLM"),
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", "AutoModelForCausalLM"),
@@ -32,16 +32,16 @@ FAMILIES = {
 
 @dataclass
 class TokenLogProbs(CausalLMOutputWithPast):
-    """What verl's engine reads of a model without logits."""
+    """The output that verl's engine reads from a model without logits."""
 
-    log_probs: Tensor | None = None  # (batch, tokens), of the token that follows
-    entropy: Tensor | None = None
+    log_probs: Tensor | None = None  # (batch, tokens), of the next token
+    entropy: Tensor | None = None  # (batch, tokens)
 
 
 def with_chunked_head(base: type[Any]) -> type[Any]:
-    """A subclass that answers `temperature` with log-probs; its name stays, for saved configs name it."""
+    """A subclass that returns log-probs if called with `temperature`. The name stays: saved configs contain it."""
 
-    @functools.wraps(base.forward)  # generate() and peft read the signature
+    @functools.wraps(base.forward)  # generate() and peft inspect the signature
     def forward(
         self: Any,
         input_ids: Tensor | None = None,
@@ -52,9 +52,9 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
     ) -> Any:
         if temperature is None:
             return base.forward(self, input_ids, *args, **kwargs)
-        for name in ("labels", "return_dict"):  # verl passes the one, peft the other
+        for name in ("labels", "return_dict"):  # verl passes the former, peft the latter
             kwargs.pop(name, None)
-        if shift_labels is None:  # padded rows; what stands behind a row's last token is not asked for
+        if shift_labels is None:  # padded rows; the label of a row's last token is never used
             assert input_ids is not None
             shift_labels = torch.roll(input_ids, -1, -1)
         hidden = self.model(input_ids, *args, **kwargs)[0]
@@ -65,7 +65,7 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
 
 
 def register() -> None:
-    """Let transformers' auto classes build the subclasses, in this process."""
+    """Make transformers' auto classes build the subclasses in this process."""
     for config_name, model_name, auto_name in FAMILIES.values():
         config, auto = getattr(transformers, config_name), getattr(transformers, auto_name)
         auto.register(config, with_chunked_head(getattr(transformers, model_name)), exist_ok=True)

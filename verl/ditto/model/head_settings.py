@@ -1,6 +1,6 @@
-"""What of a config decides how log-probs are computed, checked before anything starts.
+"""Check the settings that decide how log-probs are computed, before anything starts.
 
-`model.use_fused_kernels=true` and `model.fused_kernel_options.impl_backend=chunked` is our default on every platform;
+The default on every platform is `model.use_fused_kernels=true` with `model.fused_kernel_options.impl_backend=chunked`.
 `use_fused_kernels=false` builds all logits of a micro-batch, which some models and losses need.
 """
 
@@ -12,51 +12,58 @@ from omegaconf import DictConfig
 
 from ditto.settings import BadConfig
 
-INSTALLER = "ditto.model.install"  # what `external_lib` must name
-# verl reads them where it has full logits; with a head that makes none they would be accepted and ignored.
-OF_FULL_LOGITS = ("entropy_from_logits_with_chunking", "entropy_checkpointing", "calculate_sum_pi_squared")
+INSTALLER = "ditto.model.install"  # `external_lib` must name it
+# verl reads these only with full logits; with a head that makes none, it would ignore them.
+FULL_LOGITS_KEYS = ("entropy_from_logits_with_chunking", "entropy_checkpointing", "calculate_sum_pi_squared")
 
 
 def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
-    """Check the model section of a config (`prefix` is its name) against the section that holds `strategy`.
+    """Check that the head works with the model, the sharding and the loss.
+
+    Args:
+        model: the model section of the config.
+        training: the section that holds `strategy`.
+        prefix: the name of the model section, for messages.
 
     Raises:
-        BadConfig: a head that the model, the sharding or the loss does not go with.
+        BadConfig: it does not.
     """
     if not model.use_fused_kernels:
         return
-    whole = f"or {prefix}.use_fused_kernels=false (it builds all logits of a micro-batch: 15 GB for 49k tokens)"
+    full_logits = f"or {prefix}.use_fused_kernels=false (it builds all logits of a micro-batch: 15 GB for 49k tokens)"
     backend = (model.get("fused_kernel_options") or {}).get("impl_backend")
     if backend == "chunked":
-        _check_chunked(model, training, prefix, whole)
+        _check_chunked(model, training, prefix, full_logits)
     elif training.strategy == "fsdp2" and not _config_of(model).tie_word_embeddings:
         raise BadConfig(
-            f"{prefix}.fused_kernel_options.impl_backend={backend}: verl's own head reads a sharded weight under FSDP2 "
-            f"where head and embedding are not tied, as in {model.path}. Use chunked, {whole}."
+            f"{prefix}.fused_kernel_options.impl_backend={backend}: under FSDP2, verl's own head needs a head that is "
+            f"tied to the embedding, and {model.path} has an untied one. Use chunked, {full_logits}."
         )
-    for name in OF_FULL_LOGITS:
+    for name in FULL_LOGITS_KEYS:
         if training.get(name) or (training.get("fsdp_config") or {}).get(name):
             raise BadConfig(
-                f"{name}=true is about full logits, and the head that {prefix}.use_fused_kernels=true asks for makes "
-                f"none. Drop it, {whole}."
+                f"{name}=true needs full logits, but the head of {prefix}.use_fused_kernels=true makes none. Remove "
+                f"it, {full_logits}."
             )
 
 
-def _check_chunked(model: DictConfig, training: DictConfig, prefix: str, whole: str) -> None:
+def _check_chunked(model: DictConfig, training: DictConfig, prefix: str, full_logits: str) -> None:
     from ditto.model.chunked_models import FAMILIES
 
     libraries = model.get("external_lib") or []
     if INSTALLER not in ([libraries] if isinstance(libraries, str) else libraries):
         raise BadConfig(
-            f"{prefix}.external_lib={model.get('external_lib')} does not hold {INSTALLER}, which installs the chunked "
-            f"head: use {prefix}.external_lib=[{INSTALLER},your.module], {whole}."
+            f"{prefix}.external_lib={model.get('external_lib')} does not contain {INSTALLER}, which installs the "
+            f"chunked head. Use {prefix}.external_lib=[{INSTALLER},your.module], {full_logits}."
         )
     if training.strategy != "fsdp2":
-        raise BadConfig(f"strategy={training.strategy}: the chunked head needs fsdp2. Use it, {whole}.")
+        raise BadConfig(
+            f"strategy={training.strategy}: the chunked head needs fsdp2. Use strategy=fsdp2, {full_logits}."
+        )
     model_type = _config_of(model).model_type
     if model_type not in FAMILIES:
         raise BadConfig(
-            f"{prefix}.path={model.path} is a model of type {model_type}; the chunked head knows "
+            f"{prefix}.path={model.path} is a model of type {model_type}; the chunked head supports only "
             f"{', '.join(FAMILIES)}. Use {prefix}.use_fused_kernels=false (it builds all logits of a micro-batch, so "
             "lower its tokens too), or add the type to ditto/model/chunked_models.py."
         )

@@ -1,4 +1,4 @@
-"""What verl imports in every process that builds a model (`model.external_lib: ditto.model.install`)."""
+"""Importing this installs our attention, head and engine. verl does so wherever it builds a model (`external_lib`)."""
 
 import ditto.model.attention  # noqa: F401  (registers `packed` with transformers)
 import ditto.model.engine  # noqa: F401  (registers itself with verl)
@@ -6,7 +6,7 @@ from ditto.model import chunked_models
 
 
 def install() -> None:
-    """Register the models with a chunked head with transformers; a second time changes nothing."""
+    """Register the models with a chunked head with transformers. Calling it again changes nothing."""
     chunked_models.register()
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer of a model path, checked: there is one, and its chat template can be used."""
+"""Load the tokenizer of a model path, and check that it and its chat template work."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from ditto.model.weights_check import BadModel
 
 _PROBE = "A small test."
-_ASKED = [{"role": "user", "content": _PROBE}]
+_MESSAGES = [{"role": "user", "content": _PROBE}]
 
 
 def load_tokenizer(path: str, trust: bool, setting: str, chat_template: str | None = None) -> Any:
     """The tokenizer of a model path or hub id.
 
     Args:
-        trust: run code that comes with the model.
-        setting: the name of the setting that holds the path, for messages.
-        chat_template: takes the place of the tokenizer's own.
+        trust: whether to run code that comes with the model.
+        setting: the setting that holds the path, for messages.
+        chat_template: replaces the tokenizer's own.
 
     Raises:
-        BadModel: there is no such model, or it has no tokenizer or no chat template that works.
+        BadModel: there is no such model, or it has no working tokenizer or chat template.
     """
     try:
         tokenizer = _load(path, trust)
@@ -51,38 +51,38 @@ def _load(path: str, trust: bool) -> Any:
 
 
 def _refuse_adapter(folder: Path) -> None:
-    """transformers would take the adapter's base model in its place, without a word."""
-    described = folder / "adapter_config.json"
-    if not described.is_file() or (folder / "config.json").is_file():
+    """Refuse a LoRA adapter: transformers would silently load its base model instead."""
+    config = folder / "adapter_config.json"
+    if not config.is_file() or (folder / "config.json").is_file():
         return
     try:
-        base = json.loads(described.read_text())["base_model_name_or_path"]
+        base = json.loads(config.read_text())["base_model_name_or_path"]
     except (ValueError, KeyError, TypeError):
         base = "its base model"
     raise BadModel(
-        f"this is a LoRA adapter and not a model. Name its base model ({base}) here, the adapter with "
-        "lora_adapter_path beside it, and the adapter's rank with lora_rank."
+        f"this is a LoRA adapter, not a model. Name its base model ({base}) here, the adapter in lora_adapter_path, "
+        "and the adapter's rank in lora_rank."
     )
 
 
 def _try(tokenizer: Any) -> None:
-    """Tokenise and render one message."""
+    """Check that the tokenizer can encode text and render a message."""
     if not tokenizer.chat_template:
-        raise BadModel("the tokenizer has no chat template. Use an instruct model.")
+        raise BadModel("the tokenizer has no chat template. Use an instruct model, or set custom_chat_template.")
     try:
-        known = bool(tokenizer(_PROBE, add_special_tokens=False).input_ids)
+        encodes = bool(tokenizer(_PROBE, add_special_tokens=False).input_ids)
     except Exception:  # noqa: BLE001 - a tokenizer without its vocabulary raises anything
-        known = False
-    if not known:
+        encodes = False
+    if not encodes:
         raise BadModel(
-            "the tokenizer knows no words: tokenizer.json (or vocab.json and merges.txt) is missing or damaged. "
+            "the tokenizer has no vocabulary: tokenizer.json (or vocab.json and merges.txt) is missing or damaged. "
             "Download or copy the model again."
         )
     try:
-        tokenizer.apply_chat_template(_ASKED, add_generation_prompt=True, tokenize=False)
+        tokenizer.apply_chat_template(_MESSAGES, add_generation_prompt=True, tokenize=False)
     except Exception as error:  # noqa: BLE001 - a template is a program of its own
         raise BadModel(
-            f"the chat template fails on a single message of a user ({type(error).__name__}: "
+            f"the chat template fails on a single user message ({type(error).__name__}: "
             f"{' '.join(str(error).split())[:200]}). Use the template of an instruct model: chat_template.jinja in the "
-            "folder, or custom_chat_template beside this setting."
+            "folder, or custom_chat_template next to this setting."
         ) from error

@@ -1,7 +1,7 @@
-"""The weights of a model folder are whole and are those of its config.json. Only headers are read.
+"""Check that the weights of a model folder are complete and match its config.json. Reads only the files' headers.
 
-A download that broke off, a shard that was not copied or a config.json of another model would end the run in every
-worker, after minutes; a tensor that is missing would be drawn at random without a word.
+Otherwise an incomplete download, a missing shard or another model's config.json would fail in every worker after
+minutes, and a missing tensor would silently be initialized at random.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _LFS = b"version https://git-lfs"
 
 
 class BadModel(SoulError):
-    """A model path is not a model that can be trained."""
+    """A model path does not hold a model that can be trained."""
 
 
 def check_weights(path: str, trust: bool, setting: str) -> None:
-    """Check the weights in a folder. A hub id is left to the download.
+    """Check the weights in a folder. A hub id is not checked: its download verifies the files.
 
     Args:
-        trust: run code that comes with the model.
-        setting: the name of the setting that holds the path, for messages.
+        trust: whether to run code that comes with the model.
+        setting: the setting that holds the path, for messages.
 
     Raises:
-        BadModel: a file is missing or cut short, or a tensor is missing or has another shape than config.json says.
+        BadModel: a file is missing or truncated, or a tensor is missing or has another shape than config.json says.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -81,19 +81,19 @@ def _check_file(file: Path) -> None:
     with file.open("rb") as opened:
         start = opened.read(len(_LFS))
     if start == _LFS:
-        raise BadModel(f"{file.name} is a pointer of git-lfs and not the weights: run git lfs pull in the folder.")
+        raise BadModel(f"{file.name} is a git-lfs pointer, not the weights. Run git lfs pull in the folder.")
     try:
         if file.suffix == ".safetensors":
             with safe_open(file, "pt"):  # compares the header with the file's size
                 return
-        zipfile.ZipFile(file).close()  # torch's format; the directory is at its end
+        zipfile.ZipFile(file).close()  # torch's format: a zip, whose directory is at the end
     except (SafetensorError, zipfile.BadZipFile, OSError) as error:
         size = f"{file.stat().st_size:,} bytes"
         raise BadModel(f"{file.name} is truncated or damaged ({size}; {error}). {_REMEDY}.") from error
 
 
 def _compare(folder: Path, trust: bool) -> None:
-    """Let transformers load the folder onto the device "meta": it matches names and shapes, and reads no tensor."""
+    """Load the folder onto the device "meta": transformers compares names and shapes, and reads no tensor."""
     model_class = _class_of(folder, trust)
     if model_class is None:
         return
@@ -111,7 +111,7 @@ def _compare(folder: Path, trust: bool) -> None:
         raise BadModel(f"transformers cannot build the model of config.json ({reason}). {_REMEDY}.") from error
     for name, stored, wanted in sorted(report["mismatched_keys"]):
         raise BadModel(
-            f"the weights are not those of config.json: {name} has the shape {list(stored)}, and config.json asks for "
+            f"the weights do not match config.json: {name} has the shape {list(stored)}, but config.json asks for "
             f"{list(wanted)}. Use the config.json that belongs to the weights."
         )
     for name in sorted(report["missing_keys"]):
@@ -123,12 +123,12 @@ def _compare(folder: Path, trust: bool) -> None:
 
 
 def _class_of(folder: Path, trust: bool) -> Any:
-    """The class that config.json names, else the causal language model of its type; None where there is neither."""
+    """The class that config.json names, else the causal language model of its type; None if there is neither."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trust)
     if getattr(config, "quantization_config", None) is not None:
-        return None  # its tensors have shapes of their own
+        return None  # quantized tensors have other shapes than the model's
     named = [getattr(transformers, name, None) for name in config.architectures or ()]
     if named and named[0] is not None:
         return named[0]
@@ -138,7 +138,7 @@ def _class_of(folder: Path, trust: bool) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' progress bar and its table of missing keys, which the error says in its own words."""
+    """Silence transformers' progress bar and its table of missing keys: our error says the same in one sentence."""
     from transformers.utils import logging
 
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -1,1 +1,1 @@
-"""What the trainer does around verl's rollout engine."""
+"""The trainer's side of verl's rollout engine: agent loop, token seat, replay buffer, weight-sync alarm."""

@@ -1,8 +1,8 @@
-"""verl's replay buffer, asked often enough that a step waits for real work only, and no oftener than the queue bears.
+"""verl's replay buffer with an adaptive polling interval: short, so that steps do not wait, but never a burden.
 
-verl polls its queue every two seconds (a custom sampler is its public door), longer than a whole rollout of a small
-model. A poll lists every key, so it takes longer the more sessions a step has, and the pause between two polls grows
-with it.
+verl polls its queue every two seconds, which is longer than a whole rollout of a small model. Its setting for a custom
+sampler lets us replace the buffer. A poll lists every key of the queue, so it takes longer with more sessions per step;
+the pause between two polls grows accordingly.
 """
 
 import time
@@ -10,12 +10,12 @@ from typing import Any
 
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-POLL_INTERVAL_S = 0.05  # the shortest pause between two polls
-PAUSE_PER_POLL = 20.0  # and at least so many times what a poll takes: polling costs 5 % of the driver at the most
+POLL_INTERVAL_S = 0.05  # shortest pause between two polls
+PAUSE_PER_POLL = 20.0  # a pause is at least this many times a poll's duration: polling costs the driver at most 5 %
 
 
 class _Paced:
-    """Mixed into verl's buffers: adapts `poll_interval`, which verl sleeps between two polls."""
+    """Mixin for verl's buffers. Adapts `poll_interval`, the seconds that verl sleeps between two polls."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, poll_interval=POLL_INTERVAL_S, **kwargs)  # type: ignore[call-arg]
@@ -27,8 +27,8 @@ class _Paced:
 
 
 class PromptReplayBuffer(_Paced, ReplayBuffer):
-    """For the synchronous trainer."""
+    """The buffer of the synchronous trainer."""
 
 
 class PromptReplayBufferAsync(_Paced, ReplayBufferAsync):
-    """For the asynchronous trainers."""
+    """The buffer of the asynchronous trainers."""

@@ -1,19 +1,20 @@
-"""Stop a run whose rollout engine does not sample from the weights that were trained.
+"""Stop a run whose rollout engine does not sample from the trained weights.
 
-A weight sync can fail in silence: the call returns, and the engine goes on with old weights (verl issues 7495 and 7904,
-vLLM issue 53888). Training then looks healthy and learns from another policy's samples. Two signs give it away:
+A weight sync can fail silently: the call returns, but the engine keeps its old weights (verl issues 7495 and 7904, vLLM
+issue 53888). Training then looks healthy but learns from another policy's samples. Two checks detect this:
 
-- distance: actor and rollout engine compute log-probs of the same sampled tokens in the same context. They differ by
-  rounding alone (0.01 to 0.03 a token in bfloat16, 3e-5 to 2e-3 in float32) as long as both hold the same weights.
-  Old weights drift away with every update. The mean over a step is `training/rollout_logprob_diff_mean`; above
-  `run.max_logprob_diff` the run ends.
-- no change: after a sync that follows a real update, the engine's greedy answer to a fixed prompt must have other
-  log-probs than before it. This sign needs no bound and shows at once. `run.max_unchanged_syncs` such syncs in a row
-  end the run (one alone can be rounding: a first warm-up step may move nothing that bfloat16 can hold).
+- distance: actor and rollout engine compute log-probs of the same sampled tokens in the same context. With the same
+  weights they differ only by rounding (0.01 to 0.03 per token in bfloat16, 3e-5 to 2e-3 in float32); with old weights
+  the difference grows with every update. Its mean over a step is the metric `training/rollout_logprob_diff_mean`; if
+  it exceeds `run.max_logprob_diff`, the run ends.
+- no change: after an update and its sync, the engine's greedy answer to a fixed prompt must have other log-probs than
+  before. This check needs no bound and detects a failure at once. The run ends after `run.max_unchanged_syncs` such
+  syncs in a row (a single one can be rounding: a first warm-up step may be too small for bfloat16).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,14 +32,16 @@ from soul.errors import RunFailed
 
 PROBE_TEXT = "Ask me anything about the story, and I will answer as its main character would."
 PROBE_TOKENS = 16
-# Mean absolute difference of log-probs that rounding never reaches, by the precision that both engines compute in.
+logger = logging.getLogger(__name__)
+
+# Mean absolute difference of log-probs that rounding alone never reaches, by the dtype that both engines compute in.
 BOUND = {"float32": 0.05, "bfloat16": 0.1}
 
 Answer = tuple[tuple[int, ...], tuple[float, ...]]  # greedy tokens and their log-probs
 
 
 class WeightsOutOfSync(RunFailed):
-    """The rollout engine samples from other weights than those that are trained."""
+    """The rollout engine samples from other weights than the trained ones."""
 
 
 @dataclass
@@ -46,8 +49,8 @@ class SyncAlarm:
     """Watches a run's weight syncs.
 
     Attributes:
-        bound: the mean absolute difference of log-probs above which the run ends.
-        max_unchanged: syncs in a row after which nothing changed that end the run; None: not looked at.
+        bound: mean absolute difference of log-probs above which the run ends.
+        max_unchanged: number of syncs in a row without any change after which the run ends; None: not checked.
     """
 
     bound: float
@@ -57,7 +60,7 @@ class SyncAlarm:
 
     @classmethod
     def from_config(cls, config: DictConfig) -> SyncAlarm:
-        """`run.max_logprob_diff`, or the bound of the rollout's precision; `run.max_unchanged_syncs`."""
+        """Read `run.max_logprob_diff` (null: the bound of the rollout's dtype) and `run.max_unchanged_syncs`."""
         bound = config.run.max_logprob_diff
         if bound is None:
             dtype = str(config.actor_rollout_ref.rollout.dtype)
@@ -65,30 +68,30 @@ class SyncAlarm:
         return cls(float(bound), config.run.max_unchanged_syncs)
 
     def check_distance(self, step: int, difference: float) -> None:
-        """Compare a step's mean difference with the bound.
+        """Compare a step's mean difference of log-probs with the bound.
 
         Raises:
-            WeightsOutOfSync: it is larger.
+            WeightsOutOfSync: the difference is larger.
         """
         if difference > self.bound:
             raise WeightsOutOfSync(
-                f"Step {step}: the rollout engine and the actor give the same tokens log-probs that differ by "
+                f"Step {step}: the log-probs of rollout engine and actor for the same tokens differ by "
                 f"{difference:.3g} on average, more than {self.bound:g}. Either a weight sync did not reach the "
-                "engine, or both compute something else (temperature, top_p, precision, attention). "
-                "Checkpoints of the last steps may have learned from samples of older weights: resume from one before "
-                "training/rollout_logprob_diff_mean began to rise. If this distance is normal for your model, raise "
+                "engine, or the two compute differently (temperature, top_p, precision, attention). The last "
+                "checkpoints may have learned from samples of older weights: resume from one before "
+                "training/rollout_logprob_diff_mean began to rise. If this difference is normal for your model, raise "
                 "run.max_logprob_diff."
             )
 
     def check_change(self, step: int, answers: Mapping[str, Answer], *, updated: bool) -> None:
-        """Compare what each server answers now with what it answered after the sync before.
+        """Compare each server's answer with its answer after the previous sync.
 
         Args:
-            answers: by server.
-            updated: whether the step moved any weight.
+            answers: server -> its answer now.
+            updated: whether the step changed any weight.
 
         Raises:
-            WeightsOutOfSync: a server's answers have not changed over too many updates.
+            WeightsOutOfSync: a server's answer has not changed over too many updates.
         """
         for server, answer in answers.items():
             same = self._answers.get(server) == answer
@@ -96,29 +99,36 @@ class SyncAlarm:
             self._answers[server] = answer
             if self.max_unchanged is not None and self._unchanged[server] >= self.max_unchanged:
                 raise WeightsOutOfSync(
-                    f"Step {step}: {server} answers a fixed prompt with the very log-probs that it gave "
-                    f"{self._unchanged[server]} updates ago. The weight syncs since then did not reach the engine, or "
-                    "the updates are too small for its precision. run.max_unchanged_syncs=null switches this check off."
+                    f"Step {step}: {server} answers a fixed prompt with exactly the same log-probs as "
+                    f"{self._unchanged[server]} updates ago. Either the weight syncs since then did not reach the "
+                    "engine, or the updates are too small for its precision. If they are, switch this check off with "
+                    "run.max_unchanged_syncs=null."
                 )
+            if same and updated:
+                logger.warning("Step %d: the weight sync did not change the log-probs of %s", step, server)
 
 
 def distance(
     old: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor, rows: Sequence[bool]
 ) -> tuple[float | None, dict[str, Any]]:
-    """How far the actor's log-probs are from the rollout engine's.
+    """How much the actor's log-probs differ from the rollout engine's.
 
     Args:
-        old, sampled: jagged float columns: log-probs of the response tokens by the actor and by the rollout engine.
+        old: jagged float column, the actor's log-probs of the response tokens.
+        sampled: the same from the rollout engine.
         mask: jagged int column, 1 where the policy sampled the token.
-        rows: the rows to look at.
+        rows: for every row, whether to include it.
 
     Returns:
-        The mean absolute difference over the sampled tokens of these rows, None without such tokens; verl's metrics.
+        The mean absolute difference over the sampled tokens of these rows (None if there are none), and verl's metrics.
     """
     chosen = per_token(rows, mask) & mask.values().bool()
     if not chosen.any():
         return None, {}
-    actor, rollout = old.values()[chosen][None], sampled.values()[chosen][None]  # verl's function takes padded rows
+    actor, rollout = (
+        old.values()[chosen][None],
+        sampled.values()[chosen][None],
+    )  # verl's function takes padded rows: one row here
     columns = {"old_log_probs": actor, "rollout_log_probs": rollout}
     columns |= {"response_mask": torch.ones_like(actor, dtype=torch.bool), "responses": actor}
     metrics = calculate_debug_metrics(DataProto(batch=TensorDict(columns, batch_size=1)))
@@ -126,17 +136,18 @@ def distance(
 
 
 def ask(servers: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Answer]:
-    """Every rollout server's greedy answer to a prompt, with log-probs.
+    """Ask every rollout server for its greedy answer to a prompt, with log-probs.
 
     Args:
-        servers: Ray actors of verl's rollout servers, by name.
+        servers: name -> Ray actor of a verl rollout server.
+        prompt_ids: token ids of the prompt.
     """
     sampling = {"temperature": 0.0, "max_tokens": PROBE_TOKENS, "ignore_eos": True, "logprobs": True}
-    asked = {
+    pending = {
         name: server.generate.remote(
             prompt_ids=list(prompt_ids), sampling_params=dict(sampling), request_id=f"sync_alarm_{uuid4().hex}"
         )
         for name, server in servers.items()
     }
-    answers = {name: ray.get(reference) for name, reference in asked.items()}
+    answers = {name: ray.get(reference) for name, reference in pending.items()}
     return {name: (tuple(a.token_ids), tuple(a.log_probs or ())) for name, a in answers.items()}

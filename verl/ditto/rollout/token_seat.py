@@ -1,11 +1,11 @@
-"""A seat of the policy that keeps what was sampled: tokens in, tokens out.
+"""A seat of the policy during training: records the token ids and log-probs that the engine samples.
 
-Every turn extends one token sequence with the ids and log-probs that the engine sampled; text is never tokenised
-again for training. What others said in between is appended as context tokens with mask 0, by verl's continuous-token
-builder. A task that rewrites what the seat saw starts a new sequence of the same episode.
+Every turn extends one token sequence with the sampled ids and log-probs; text is never tokenised again for training.
+verl's continuous-token builder appends the messages of other speakers as context tokens with mask 0. If a task rewrites
+messages that the seat has already seen, a new sequence of the same episode begins.
 
-A seat that has used up its tokens is silent from then on: the episode goes on without it and is judged as it is.
-Masking it instead would tell the policy nothing about talking too much.
+A seat that has used up its tokens stays silent from then on: the episode goes on without it and is judged as it is.
+Masking the sequence instead would give the policy no signal against talking too much.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class TokenSequence:
     """One training sequence.
 
     Attributes:
-        prompt_ids: the first prompt as the seat saw it (feedback included).
-        base_prompt_ids: the same prompt without feedback: the base context.
-        response_ids: everything after the prompt, sampled turns and context alike.
+        prompt_ids: the first prompt as the seat saw it, including feedback.
+        base_prompt_ids: the same prompt without feedback (the base context).
+        response_ids: everything after the prompt: sampled turns, and context between them.
         response_mask: 1 where the policy sampled the token.
-        response_logprobs: log-probs of the sampled tokens under the rollout engine, 0 elsewhere.
-        messages: the conversation that the ids stand for.
-        turns: sampled turns.
-        versions: first and last model version (training step of the weights) that sampled here.
-        full: there was no room for another turn; nothing was added since.
+        response_logprobs: the rollout engine's log-probs of sampled tokens, 0 elsewhere.
+        messages: the conversation that the ids encode.
+        turns: number of sampled turns.
+        versions: first and last version (training step) of the weights that sampled it.
+        full: there was no room for another turn, so nothing is added any more.
     """
 
     prompt_ids: list[int]
@@ -52,10 +52,10 @@ class TokenSeat:
     """Implements `soul.policy.Seat` on verl's rollout server.
 
     Args:
-        loop: the agent loop that gives the server, the tokenizer and the continuous-token builder.
-        sampling: verl's sampling parameters of this batch (validation has its own).
-        max_prompt: tokens the first prompt may have in this context.
-        max_response: tokens everything after it may have, over all turns.
+        loop: the agent loop, for its server, tokenizer and continuous-token builder.
+        sampling: verl's sampling parameters for this batch (validation has its own).
+        max_prompt: most tokens of the first prompt in this context.
+        max_response: most tokens of everything after it, over all turns.
     """
 
     def __init__(self, loop: AgentLoopBase, sampling: dict[str, Any], max_prompt: int, max_response: int) -> None:
@@ -67,7 +67,7 @@ class TokenSeat:
         self.sequences: list[TokenSequence] = []
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
-        """See `soul.policy.Seat.say`. "" where the sequence has no room for another turn."""
+        """Play a turn (see `soul.policy.Seat.say`). Returns "" if the sequence has no room for another turn."""
         sequence = self._continued(messages)
         if sequence is None:
             sequence = await self._start(messages, base)
@@ -77,7 +77,7 @@ class TokenSeat:
         return await self._generate(sequence)
 
     def _continued(self, messages: Sequence[Message]) -> TokenSequence | None:
-        """The sequence that these messages extend, if they extend the last one."""
+        """The last sequence if these messages extend it, else None."""
         if not self.sequences:
             return None
         known = self.sequences[-1].messages
@@ -94,13 +94,13 @@ class TokenSeat:
         return sequence
 
     async def _render(self, messages: Sequence[Message]) -> list[int]:
-        # Not ct_build_initial_tokens: that one cuts long prompts from the left, instructions first.
+        # Not ct_build_initial_tokens, which truncates long prompts from the left, so the instructions go first.
         build = self._loop.continuous_token_builder.build_initial_tokens
         ids = await self._loop.loop.run_in_executor(None, build, [dict(m) for m in messages])
         return list(ids)
 
     async def _append_context(self, sequence: TokenSequence, messages: Sequence[Message]) -> bool:
-        """Add what others said; False, and nothing is added, where that leaves no room for a turn."""
+        """Add the other speakers' messages. If that leaves no room for a turn, adds nothing and returns False."""
         merged, mask, logprobs = await self._loop.ct_merge_context_msg(
             [dict(m) for m in sequence.messages],
             [dict(m) for m in messages],
@@ -124,18 +124,18 @@ class TokenSeat:
                 prompt_ids=sequence.prompt_ids + sequence.response_ids,
                 sampling_params={**self._sampling, "max_tokens": room},
             )
-        except Exception as error:  # whatever the engine raises, it is this session's failure and names its cause
+        except Exception as error:  # whatever the engine raises fails this session, with its cause
             raise PolicyFailure("policy", f"{type(error).__name__}: {error}") from error
         ids = list(output.token_ids)
         if not ids:
-            raise PolicyFailure("policy", f"the engine returned no token (stop reason {output.stop_reason})")
+            raise PolicyFailure("policy", f"the engine returned no tokens (stop reason {output.stop_reason})")
         sequence.response_ids += ids
         sequence.response_mask += [1] * len(ids)
         sequence.response_logprobs += list(output.log_probs) if output.log_probs else [0.0] * len(ids)
         sequence.turns += 1
         self._note_version(sequence, output.extra_fields)
-        # A limit can cut a turn inside a character. Its rest decodes to replacement characters, which no server sends:
-        # so training and evaluation judge the same text.
+        # The token limit can cut a turn inside a character, which then decodes to replacement characters. Servers never
+        # send those, so strip them: training and evaluation must judge the same text.
         text = str(self._loop.tokenizer.decode(ids, skip_special_tokens=True)).rstrip("\ufffd")
         sequence.messages = [*sequence.messages, {"role": "assistant", "content": text}]
         return text

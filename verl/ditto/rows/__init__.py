@@ -1,0 +1,1 @@
+"""Task rows as verl's dataloader takes them: dataset, task mixture, prompt lengths."""

@@ -1,5 +1,4 @@
-"""The training and validation set for verl's dataloader: validated task rows, mixed as the config says (`mixture.py`),
-whose prompts fit (`lengths.py`)."""
+"""The training and validation sets for verl's dataloader: validated task rows, mixed by task, whose prompts fit."""
 
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ class SoulDataset(Dataset):
 
     Attributes:
         split: "train", or "val" for the set that is played without feedback; the trainer sets it.
+        rows: the rows, after mixture and length check.
     """
 
     split = "train"
@@ -35,7 +35,7 @@ class SoulDataset(Dataset):
     ) -> None:
         files = _as_list(data_files)
         mixture = MixtureSettings.model_validate(OmegaConf.to_container(config.mixture, resolve=True))
-        # verl builds both sets alike: only the files tell which one this is.
+        # verl builds both sets with the same call: only the files show which one this is.
         mix = mixture.training_rows if files == _as_list(config.train_files) else mixture.validation_rows
         rows, _ = check_lengths(
             mix(read_rows(files)),
@@ -54,12 +54,12 @@ class SoulDataset(Dataset):
         return {
             "data_source": row.task.name,
             "raw_prompt": row.task.prompt(row.row),
-            # One JSON string: a struct would be unified over tasks and come back with nulls.
+            # One JSON string: as a struct, its fields would be merged over all tasks and filled with nulls.
             "row": json.dumps({"file": row.file, "number": row.number, "record": row.row.model_dump(mode="json")}),
             "index": row.row.index,
             "split": self.split,
             "reward_model": {"style": "soul"},  # verl's validation reads this field
-            "dummy_tensor": torch.tensor([0], dtype=torch.uint8),  # verl wants one tensor per row
+            "dummy_tensor": torch.tensor([0], dtype=torch.uint8),  # verl needs at least one tensor per row
         }
 
 
@@ -68,6 +68,10 @@ def _as_list(files: str | Sequence[str]) -> list[str]:
 
 
 def restore_row(data_source: str, packed: str) -> TaskRow:
-    """The row that `SoulDataset` packed."""
+    """The inverse of the JSON string that `SoulDataset` puts into a row.
+
+    Args:
+        packed: the column "row".
+    """
     fields = json.loads(packed)
     return parse_row(data_source, fields["record"], fields["file"], fields["number"])

@@ -1,8 +1,8 @@
-"""How long a row's prompt is for the policy, and what happens to rows that are too long. Needs no torch.
+"""Measure the policy's prompts in tokens; shorten, drop or refuse rows that are too long. Needs no torch.
 
-verl measures the parquet's `prompt` column, which the tasks do not use; the original silently cut the instructions off
-rows that were too long. Here a row is measured as the task renders it, with the real tokenizer, and shortened in the
-fields that its task names (agents/soul/rows/truncation.py).
+verl measures the parquet's `prompt` column, which the tasks do not use, and truncating its tokens would cut off
+instructions. Here a row is measured as its task renders it, with the real tokenizer, and shortened only in the fields
+that the task names (agents/soul/rows/truncation.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def prompt_tokens(task: Task[Any], row: Row, tokenizer: Any, template: dict[str, Any]) -> int:
-    """Tokens of the row's base prompt, generation prompt included."""
+    """Number of tokens of the row's base prompt, including the generation prompt."""
     ids = tokenizer.apply_chat_template(
         task.prompt(row), add_generation_prompt=True, tokenize=True, return_dict=False, **template
     )
@@ -33,10 +33,18 @@ def prompt_tokens(task: Task[Any], row: Row, tokenizer: Any, template: dict[str,
 def check_lengths(
     rows: Sequence[TaskRow], tokenizer: Any, limit: int, template: dict[str, Any], drop: bool
 ) -> tuple[list[TaskRow], list[int]]:
-    """The rows whose prompt fits, shortened where their task allows it, and their lengths in tokens.
+    """Keep the rows whose prompt fits, after shortening where the task allows it.
+
+    Args:
+        limit: most tokens of a prompt.
+        template: keyword arguments for the chat template.
+        drop: leave out rows that stay too long, instead of raising.
+
+    Returns:
+        The rows, and the lengths of their prompts in tokens.
 
     Raises:
-        BadRow: a row is too long and `drop` is off.
+        BadRow: a row stays too long and `drop` is false, or no row fits.
     """
     kept: list[TaskRow] = []
     lengths: list[int] = []
@@ -52,13 +60,18 @@ def check_lengths(
             raise BadRow(
                 f"{row.where}: the prompt of this {row.task.name} row has {measure(row.row)} tokens, more than "
                 f"data.max_prompt_length={limit}. Raise data.max_prompt_length (and the rollout's max_model_len), "
-                "or set data.filter_overlong_prompts=true to leave such rows out."
+                "or set data.filter_overlong_prompts=true to leave out such rows."
             )
     if not kept:
-        raise BadRow(f"{rows[0].file}: no row fits into data.max_prompt_length={limit} tokens.")
+        raise BadRow(
+            f"{rows[0].file}: every prompt is longer than data.max_prompt_length={limit} tokens. Raise "
+            "data.max_prompt_length (and the rollout's max_model_len)."
+        )
     if cut:
         fields = ", ".join(f"{field} in {count} rows" for field, count in cut.most_common())
-        logger.warning("shortened to fit into %d tokens: %s", limit, fields)
+        logger.warning("Shortened to fit into %d tokens: %s", limit, fields)
     if len(kept) < len(rows):
-        logger.warning("left out %d of %d rows longer than %d tokens", len(rows) - len(kept), len(rows), limit)
+        logger.warning(
+            "Left out %d of %d rows whose prompts are longer than %d tokens", len(rows) - len(kept), len(rows), limit
+        )
     return kept, lengths

@@ -1,7 +1,7 @@
-"""Which rows of several tasks a run trains on: so many of each task, drawn by a seed (paper, section 5: 1,024 a task).
+"""Draw the rows that a run trains on: a fixed number per task, by a seed (paper, section 5: 1,024 per task).
 
-Rows are drawn per task, so that a task's share does not depend on how many rows its file happens to have, and adding a
-task changes nothing about the draw of the others. The dataloader shuffles what comes out. Needs no torch.
+Rows are drawn per task, so a task's share does not depend on the size of its file, and adding a task does not change
+the rows of the others. The dataloader shuffles the result. Needs no torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MixtureSettings(BaseModel):
 
     rows_per_task: int | None = Field(default=None, gt=0)  # of the training files; None: all
     val_rows_per_task: int | None = Field(default=None, gt=0)  # of the validation files; None: all
-    weights: dict[str, float] = Field(default_factory=dict)  # task -> how often its rows come; 1 where left out
+    weights: dict[str, float] = Field(default_factory=dict)  # task -> factor on its number of rows; 1 if absent
     seed: int = 1
 
     @field_validator("weights")
@@ -35,35 +35,35 @@ class MixtureSettings(BaseModel):
             except UnknownTask as error:
                 raise ValueError(str(error)) from error
             if not 0 <= weight < float("inf"):
-                raise ValueError(f"the weight of {name} is {weight}: use a number from 0 on")
+                raise ValueError(f"the weight of {name} is {weight}: use a number that is at least 0")
         return weights
 
     def training_rows(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
-        """The rows that are trained on."""
+        """The rows to train on."""
         return draw(rows, self.rows_per_task, self.weights, self.seed)
 
     def validation_rows(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
-        """The rows that are validated on: of each task the same number, whatever it weighs in training."""
+        """The rows to validate on: the same number per task, regardless of its weight in training."""
         return draw(rows, self.val_rows_per_task, {}, self.seed)
 
 
 def draw(rows: Sequence[TaskRow], per_task: int | None, weights: Mapping[str, float], seed: int) -> list[TaskRow]:
-    """Draw rows of each task without replacement, as long as there are enough.
+    """Draw rows of each task without replacement, as far as it has enough.
 
     Args:
-        per_task: how many; a task with fewer rows gives all it has. None: all rows of every task.
-        weights: task -> factor on that number. Above what the task has, its rows come again, each as often as the
-            others give or take one; with 0 the task is left out.
+        per_task: number of rows per task; a task with fewer gives all of them. None: all rows of every task.
+        weights: task -> factor on that number. If the result exceeds the task's rows, they repeat, each equally often
+            give or take one. 0 leaves the task out.
 
     Returns:
-        Task by task, in the order of the files where all rows of weight 1 are taken.
+        The rows grouped by task. A task with weight 1 and all rows taken keeps the order of its file.
     """
-    of_task: dict[str, list[TaskRow]] = {}
+    by_task: dict[str, list[TaskRow]] = {}
     for row in rows:
-        of_task.setdefault(row.task.name, []).append(row)
+        by_task.setdefault(row.task.name, []).append(row)
     drawn: list[TaskRow] = []
-    for name, found in of_task.items():
-        wanted = round(min(per_task or len(found), len(found)) * weights.get(name, 1.0))
-        rounds, rest = divmod(wanted, len(found))
-        drawn += found * rounds + random.Random(f"{seed}:{name}").sample(found, rest)
+    for name, task_rows in by_task.items():
+        wanted = round(min(per_task or len(task_rows), len(task_rows)) * weights.get(name, 1.0))
+        repeats, rest = divmod(wanted, len(task_rows))
+        drawn += task_rows * repeats + random.Random(f"{seed}:{name}").sample(task_rows, rest)
     return drawn

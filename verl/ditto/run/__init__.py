@@ -1,0 +1,16 @@
+"""A training run: its folder, checkpoints, locks, signals and failures.
+
+attended_run.py      the driver: start the trainer's actor, pass signals on, name the cause of its end
+run_lock.py          one driver and one trainer per run folder
+stop_signals.py      SIGTERM and Ctrl-C in the driver
+stop_request.py      how the driver asks the trainer to stop after its step
+watchdog.py          ends a stuck phase with its cause
+actor_health.py      notices actors that died
+run_folder.py        metrics and traces of a run
+step_metrics.py      a step's metrics from its sessions
+checkpoint.py        checkpoint folders: publish, prune, find the newest complete one
+checkpoint_writer.py writes a checkpoint during a step, publishes it after the step's metrics
+checkpoint_space.py  checks the free disk space before a checkpoint
+manifest.py          a checkpoint's list of files, sizes and hashes
+export.py            turns a checkpoint into a model path: merged LoRA, stored dtype
+"""

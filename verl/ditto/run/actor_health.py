@@ -1,8 +1,8 @@
-"""Notice that a process of the run has died, while the trainer waits for something else.
+"""Notice that an actor of the run has died while the trainer waits for something else.
 
-A busy actor answers its ping late, which is fine; the ping of a dead one raises at once. For rollout servers the ping
-goes through to the engine's worker process (`check_health`), because the server outlives its engine. A ping that was
-under way while the engine died may never be answered at all, so one that takes long is followed by another.
+A busy actor answers its ping late, which is fine; the ping of a dead actor raises at once. For rollout servers the ping
+goes through to the engine's worker process (`check_health`), because the server outlives its engine. A ping that is
+in flight while the engine dies may never be answered, so after a while another one is sent.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 
 import ray
 
-AGAIN_S = 10.0  # after so long without an answer another ping is sent, and the old one is forgotten
+RESEND_S = 10.0  # after so many seconds without an answer, the ping is dropped and another one sent
 
 
 class Liveness:
-    """Pings of named actors.
+    """Pings named actors.
 
     Args:
-        clock: seconds, monotonic.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._pings: dict[str, Callable[[], Any]] = {}
-        self._unanswered: dict[str, tuple[Any, float]] = {}  # name -> the ping, and when it was sent
+        self._unanswered: dict[str, tuple[Any, float]] = {}  # name -> the ping and when it was sent
 
     def watch_actor(self, name: str, actor: Any) -> None:
         """Watch a Ray actor."""
@@ -37,18 +37,18 @@ class Liveness:
         self._pings[name] = lambda: server.collective_rpc.remote("check_health")
 
     def died(self) -> str | None:
-        """A sentence on the first actor found dead, or None."""
+        """Which actor has died and why, as a clause; None if no dead actor is known."""
         for name, ping in self._pings.items():
             reference, sent = self._unanswered.get(name, (None, 0.0))
             if reference is not None:
                 ready, _ = ray.wait([reference], timeout=0)
-                if not ready and self._clock() - sent < AGAIN_S:
+                if not ready and self._clock() - sent < RESEND_S:
                     continue
                 try:
                     if ready:
                         ray.get(reference)
-                except Exception as error:  # noqa: BLE001 - whatever a ping raises is what the watchdog reports
-                    cause = getattr(error, "cause", None) or error  # Ray wraps what the remote side raised
+                except Exception as error:  # noqa: BLE001 - the watchdog reports whatever a ping raises
+                    cause = getattr(error, "cause", None) or error  # Ray wraps the remote exception
                     text = " ".join(str(cause).split())[:300]
                     return f"{name} died ({type(cause).__name__}: {text})"
             self._unanswered[name] = ping(), self._clock()

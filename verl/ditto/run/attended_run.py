@@ -1,8 +1,9 @@
-"""Run the trainer's actor: pass signals on to it, and turn whatever ends it into one error with its cause."""
+"""The driver: run the trainer's actor, pass signals on to it, and raise one error with its cause if it fails."""
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,19 +15,22 @@ from ray.exceptions import RayError, RayTaskError
 
 from ditto.launching import ray_cluster
 from ditto.run import checkpoint, stop_request
-from ditto.run.stop_signals import Stopped, StopSignals
+from ditto.run.stop_signals import Stopped, StopSignals, signal_name
 from soul.errors import RunFailed
 
-LOOK_S = 0.2  # between two looks at the signals
+logger = logging.getLogger(__name__)
+
+_REMEDY = "Run the same command again to continue from the last checkpoint."
+POLL_S = 0.2  # seconds between two checks for signals
 
 
 def train(config: DictConfig) -> None:
-    """Connect to Ray, train, and leave Ray with no process behind.
+    """Connect to Ray, train, and disconnect without leaving a process behind.
 
     Raises:
-        Stopped: by a signal; its reason says what became of the step under way.
+        Stopped: a signal ended the run; its reason says what happened to the current step.
         RunFailed: an actor died.
-        Exception: what the trainer raised.
+        Exception: whatever the trainer raised.
     """
     from ditto.settings import Settings
     from ditto.task_runner import remote_runner
@@ -38,9 +42,9 @@ def train(config: DictConfig) -> None:
         try:
             ray_cluster.connect(config)
             spent = Ledger.load(settings.ledger_file).total().cost_usd
-            limits = ray_cluster.start_limits(settings.gateway, spent)  # lives as long as this name
-            signals.only_note()
-            runner = remote_runner(config).remote()  # ends with its last handle
+            limits = ray_cluster.start_limits(settings.gateway, spent)  # the actor lives as long as this reference
+            signals.only_record()
+            runner = remote_runner(config).remote()  # the actor ends with its last handle
             wait_for(runner.run.remote(config), signals, settings.run.save_on_signal_s)
             del limits
             if config.ray_kwargs.get("timeline_json_file"):
@@ -48,41 +52,43 @@ def train(config: DictConfig) -> None:
         except RayError as error:
             raise cause_of(error, settings.run_dir, started) from error
         finally:
-            signals.only_note()
+            signals.only_record()
             ray_cluster.disconnect()
 
 
 def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], float] = time.time) -> None:
-    """Wait for the trainer's end.
+    """Wait until the trainer ends.
 
     Args:
-        run: reference to its result.
-        save_s: seconds that it has to finish its step and save after a signal.
+        run: Ray reference to the trainer's result.
+        save_s: seconds that the trainer has to finish its step and save a checkpoint after a signal.
+        clock: returns the time in seconds since the epoch.
 
     Raises:
-        Stopped: a signal arrived. Its reason says what became of the step.
-        RayError: what the trainer raised, or that it died.
+        Stopped: a signal arrived; its reason says what happened to the current step.
+        RayError: the trainer raised an exception or died.
     """
     save_until: float | None = None
-    while not ray.wait([run], timeout=LOOK_S)[0]:
+    while not ray.wait([run], timeout=POLL_S)[0]:
         if len(signals.received) > 1:
-            raise Stopped(signals.received[0], " at once by a second signal; the step under way is dropped")
+            raise Stopped(signals.received[0], " at once by a second signal; the current step is dropped")
         if not signals.received:
             continue
         if save_until is None:
             if not stop_request.steps_have_begun():
                 raise Stopped(signals.received[0])
             save_until = clock() + save_s
-            stop_request.ask(save_until)
-            print(
-                f"Ending the step and saving a checkpoint, for {save_s:.0f} s at most (run.save_on_signal_s). A second "
-                "signal ends the run at once.",
-                flush=True,
+            stop_request.request_stop(save_until)
+            logger.warning(
+                "%s: finishing the current step and saving a checkpoint, for at most %.0f s (run.save_on_signal_s). A "
+                "second signal ends the run at once",
+                signal_name(signals.received[0]),
+                save_s,
             )
         elif clock() > save_until:
             raise Stopped(
                 signals.received[0],
-                f"; the step under way did not end within run.save_on_signal_s={save_s:.0f} s and is dropped",
+                f"; the current step did not end within run.save_on_signal_s={save_s:.0f} s and is dropped",
             )
     if not signals.received:
         ray.get(run)
@@ -91,17 +97,17 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
         ray.get(run)
     except RayError as error:
         if not isinstance(_unwrapped(error), RayError):
-            raise  # the trainer's own error says more than the signal
-        # The signal went to an actor too, or to a cluster that we do not shield.
-        raise Stopped(signals.received[0], "; the step under way is dropped") from error
-    raise Stopped(signals.received[0], " after the step under way" if save_until else "")
+            raise  # the trainer's own error is more informative than the signal
+        # An actor died: it got the signal too, perhaps in a cluster that this driver did not start.
+        raise Stopped(signals.received[0], "; the current step is dropped") from error
+    raise Stopped(signals.received[0], " after the current step" if save_until else "")
 
 
 def cause_of(error: RayError, run_dir: Path, started: float) -> Exception:
-    """What really happened, without Ray's wrapping; `RunFailed` where Ray itself reports the death of a process.
+    """The exception behind Ray's wrappers, or `RunFailed` if Ray reports that a process died.
 
     Args:
-        started: when the run began, in seconds of the epoch; an older failure.json is another run's.
+        started: when the run started, in seconds since the epoch; an older failure.json belongs to another run.
     """
     cause = _unwrapped(error)
     if not isinstance(cause, RayError):
@@ -109,21 +115,19 @@ def cause_of(error: RayError, run_dir: Path, started: float) -> Exception:
     failure = run_dir / "failure.json"
     if failure.exists() and failure.stat().st_mtime >= started:
         cause_text = json.loads(failure.read_text(encoding="utf-8"))["cause"]
-        return RunFailed(f"{cause_text}. See {failure}. The same command goes on from the last checkpoint.")
+        return RunFailed(f"{cause_text}. See {failure}. {_REMEDY}")
     first_lines = " ".join(str(cause).split())[:400]
-    return RunFailed(
-        f"A process of the training died: {first_lines} The same command goes on from the last checkpoint."
-    )
+    return RunFailed(f"A process of the training died: {first_lines} {_REMEDY}")
 
 
 def _unwrapped(error: Exception) -> Exception:
-    """What was raised, where one actor after another passed it on."""
+    """The original exception, behind the wrappers of all actors that passed it on."""
     while isinstance(error, RayTaskError) and isinstance(error.cause, Exception):
         error = error.cause
     return error
 
 
-def farewell(stop: Stopped, config: DictConfig) -> str:
-    """The one line after a signal: what is saved, and where the same command goes on."""
+def stop_message(stop: Stopped, config: DictConfig) -> str:
+    """The last line after a signal: what was saved, and where the same command continues."""
     root = Path(config.trainer.default_local_dir).absolute()
     return f"Stopped by {stop.name}{stop.reason}. {checkpoint.resume_hint(root)}"

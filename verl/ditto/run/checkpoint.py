@@ -1,15 +1,15 @@
-"""Checkpoints that a crash cannot spoil, and that are model paths.
+"""Checkpoint folders: crash-safe, and loadable as a model path.
 
-verl writes a checkpoint file by file into its final folder. Here it is written beside, completed with the model in
-Hugging Face form (LoRA merged, the adapter beside it), listed in a manifest, flushed, and renamed in one step; the
-tracker file is replaced last. At any moment the tracker names a complete folder.
+verl writes a checkpoint file by file into its final folder. Here it is written into a temporary folder, completed with
+the model in Hugging Face format (LoRA merged, the adapter saved separately), listed in a manifest, flushed, and renamed
+in one step; the tracker file is replaced last. So the tracker always names a complete folder.
 
     <run>/global_step_7/                   config.json, tokenizer, model.safetensors: a model path
-    <run>/global_step_7/manifest.json      the checkpoint's files with sizes and hashes (`manifest.py`)
-    <run>/global_step_7/lora_adapter/      the adapter alone (LoRA runs)
+    <run>/global_step_7/manifest.json      its files with sizes and hashes (`manifest.py`)
+    <run>/global_step_7/lora_adapter/      the adapter without the model (LoRA runs)
     <run>/global_step_7/actor/, data.pt    verl's own state: shards, optimizer, RNG, dataloader
 
-A resume does not rely on the tracker: `newest_whole` looks at the folders themselves.
+A resume does not rely on the tracker: `newest_complete` checks the folders themselves.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ DAMAGED = ".damaged"
 _STEP = re.compile(r"global_step_(\d+)")
 
 
-class NoWholeCheckpoint(manifest.DamagedCheckpoint):
-    """A run folder holds checkpoints, and training can resume from none of them."""
+class NoCompleteCheckpoint(manifest.DamagedCheckpoint):
+    """A run folder holds checkpoints, but training can resume from none of them."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class ResumeChoice:
     """Where a run resumes.
 
     Attributes:
-        folder: the newest whole checkpoint; None where the folder holds no checkpoint, so training begins at step 1.
-        left_aside: newer checkpoints that are damaged or missing, and why each cannot be used.
+        folder: the newest complete checkpoint; None if there is no checkpoint, so training starts at step 1.
+        skipped: newer checkpoints that are damaged or missing -> why each cannot be used.
     """
 
     folder: Path | None
-    left_aside: dict[Path, str]
+    skipped: dict[Path, str]
 
     @property
     def step(self) -> int:
-        """The step that the run goes on after; 0 for a new run."""
+        """The last finished step; 0 for a new run."""
         return step_of(self.folder) if self.folder else 0
 
 
@@ -57,48 +57,47 @@ def step_of(folder: Path) -> int:
     return int(folder.name.removeprefix("global_step_"))
 
 
-def newest_whole(root: Path) -> Choice:
-    """Look for the newest checkpoint that is as it was written. Changes nothing.
+def newest_complete(root: Path) -> ResumeChoice:
+    """Find the newest checkpoint whose files are as they were written. Changes nothing.
 
     Raises:
-        NoWholeCheckpoint: there are checkpoints, or a tracker that names one, and none is whole.
+        NoCompleteCheckpoint: there are checkpoints, or a tracker that names one, but none is complete.
     """
-    left_aside: dict[Path, str] = {}
+    skipped: dict[Path, str] = {}
     steps = saved_steps(root)
     tracker = root / TRACKER
     text = tracker.read_text(encoding="utf-8", errors="replace").strip() if tracker.exists() else None
     if text is not None and (not text.isdecimal() or int(text) not in steps):
         if text.isdecimal():
-            left_aside[root / f"global_step_{int(text)}"] = f"{TRACKER} names it, and it is missing"
+            skipped[root / f"global_step_{int(text)}"] = f"{TRACKER} names it, but it is missing"
         else:
-            left_aside[tracker] = f"it names no step: {text[:40]!r}"
+            skipped[tracker] = f"it names no step: {text[:40]!r}"
     for step in reversed(steps):
         folder = root / f"global_step_{step}"
         try:
             manifest.check(folder)
         except manifest.DamagedCheckpoint as error:
-            left_aside[folder] = str(error)
+            skipped[folder] = str(error)
         else:
-            return Choice(folder, left_aside)
-    if not left_aside:
-        return Choice(None, {})
-    reasons = "; ".join(f"{path.name}: {reason}" for path, reason in left_aside.items())
-    raise NoWholeCheckpoint(
-        f"{root} holds a run, and none of its checkpoints is whole ({reasons}). Training does not start over an "
-        "existing run. Put back a whole global_step_<N> from a copy, or begin a new run: set another EXPERIMENT_NAME, "
-        f"or move {root} away."
+            return ResumeChoice(folder, skipped)
+    if not skipped:
+        return ResumeChoice(None, {})
+    reasons = "; ".join(f"{path.name}: {reason}" for path, reason in skipped.items())
+    raise NoCompleteCheckpoint(
+        f"{root} holds a run, but none of its checkpoints is complete ({reasons}). Training never overwrites an "
+        "existing run. Restore a complete global_step_<N> from a copy, or start a new run: set another "
+        f"EXPERIMENT_NAME, or move {root} away."
     )
 
 
-def set_aside(root: Path, choice: Choice) -> None:
-    """Rename the damaged checkpoints to `global_step_<N>.damaged`, and let the tracker name the chosen one.
+def rename_damaged(root: Path, choice: ResumeChoice) -> None:
+    """Rename the damaged checkpoints to `global_step_<N>.damaged`, and point the tracker at the chosen one.
 
-    A checkpoint of another run is not tracked: the tracker names a folder beside itself.
-
-    Only the process that holds the run folder may call this, before training starts. Each one left aside is logged.
+    The tracker only names folders next to itself, so it does not change if the chosen checkpoint is another run's.
+    Only the process that holds the run folder's lock may call this, before training starts.
     """
-    for path, reason in choice.left_aside.items():
-        logger.warning("Left aside %s: %s", path, reason)
+    for path, reason in choice.skipped.items():
+        logger.warning("Skipped the damaged checkpoint %s: %s", path, reason)
         if path.is_dir():
             os.rename(path, _unused(path.with_name(path.name + DAMAGED)))
     if choice.folder is not None and choice.folder.resolve().parent == root.resolve():
@@ -106,7 +105,7 @@ def set_aside(root: Path, choice: Choice) -> None:
 
 
 def _unused(path: Path) -> Path:
-    """The path itself, or with a number behind it where it is taken."""
+    """The path itself, or the path with a number appended if it is taken."""
     number, free = 1, path
     while free.exists():
         number, free = number + 1, path.with_name(f"{path.name}.{number + 1}")
@@ -114,7 +113,7 @@ def _unused(path: Path) -> Path:
 
 
 def partial_dir(root: Path) -> Path:
-    """An empty folder for the checkpoint that is being written; what an earlier crash left there is removed."""
+    """Make an empty folder for the checkpoint to be written. Removes what an earlier crash left there."""
     folder = root / PARTIAL
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -122,10 +121,10 @@ def partial_dir(root: Path) -> Path:
 
 
 def publish(root: Path, step: int) -> Path:
-    """Make the checkpoint in the partial folder the latest one.
+    """Move the checkpoint out of the partial folder and make it the latest one.
 
     Returns:
-        `<root>/global_step_<step>`.
+        Its folder, `<root>/global_step_<step>`.
     """
     written, final = root / PARTIAL / f"global_step_{step}", root / f"global_step_{step}"
     manifest.write(written)
@@ -138,22 +137,23 @@ def publish(root: Path, step: int) -> Path:
 
 
 def prune(root: Path, keep: int | None) -> None:
-    """Remove all but the newest `keep` checkpoints (None or 0: keep all); never the one that the tracker names."""
+    """Remove all but the newest `keep` checkpoints (None or 0: keep all), but never the one that the tracker names."""
     if not keep:
         return
     tracked = _tracked(root)
     for step in saved_steps(root)[:-keep]:
         if step != tracked:
+            logger.debug("Removing the checkpoint of step %d (trainer.max_actor_ckpt_to_keep=%d)", step, keep)
             _remove(root, root / f"global_step_{step}")
     shutil.rmtree(root / PARTIAL, ignore_errors=True)
 
 
 def _remove(root: Path, folder: Path) -> None:
-    """Remove a checkpoint: it leaves its place in one step, so no half of it is ever taken for a whole."""
-    grave = root / PARTIAL / f"removed_{folder.name}"
-    grave.parent.mkdir(exist_ok=True)
-    os.rename(folder, grave)
-    shutil.rmtree(grave)
+    """Remove a checkpoint. It is renamed first, so a half-deleted folder is never mistaken for a checkpoint."""
+    trash = root / PARTIAL / f"removed_{folder.name}"
+    trash.parent.mkdir(exist_ok=True)
+    os.rename(folder, trash)
+    shutil.rmtree(trash)
 
 
 def _tracked(root: Path) -> int | None:
@@ -163,7 +163,7 @@ def _tracked(root: Path) -> int | None:
 
 
 def _track(root: Path, step: int) -> None:
-    """Let the tracker name a step."""
+    """Write a step to the tracker file, atomically."""
     tracker = root / f"{TRACKER}{PARTIAL}"
     tracker.write_text(str(step))
     _flush(tracker)
@@ -178,15 +178,15 @@ def saved_steps(root: Path) -> list[int]:
 
 
 def resume_hint(root: Path) -> str:
-    """The end of the message of a run that ended early: where the same command goes on."""
+    """The last sentence after a run that ended early: where the same command continues."""
     steps = saved_steps(root)
     if not steps:
-        return "There is no checkpoint yet: the same command begins again with step 1."
-    return f"The last checkpoint is {root / f'global_step_{steps[-1]}'}; the same command goes on."
+        return "There is no checkpoint yet: the same command starts again at step 1."
+    return f"The last checkpoint is {root / f'global_step_{steps[-1]}'}; the same command continues from it."
 
 
 def _flush(path: Path) -> None:
-    """fsync a file, or a folder with everything in it."""
+    """fsync a file, or all files in a folder."""
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
     for file in files:
         with file.open("rb") as handle:

@@ -1,4 +1,4 @@
-"""Room for a checkpoint: looked for before it is written, and named where it runs out all the same."""
+"""Check that the disk has room for a checkpoint before it is written, and report it clearly if it fills up anyway."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from safetensors import safe_open
 from ditto.run import checkpoint
 from soul.files import disk_space
 
-# verl keeps weights and Adam's two moments in float32; the frozen weights of a LoRA run may be in two bytes.
+# Bytes per parameter in verl's state: weights and Adam's two moments in float32; in LoRA runs, frozen bfloat16 weights.
 FULL_BYTES, LORA_BYTES = 12, 2
 
 
 @contextmanager
-def room(root: Path, model: str, lora: bool) -> Iterator[None]:
-    """Write a checkpoint in this block. One that fails leaves nothing behind.
+def reserve_space(root: Path, model: str, lora: bool) -> Iterator[None]:
+    """A block that writes a checkpoint. If it fails, nothing of the checkpoint is left behind.
 
     Args:
         root: the folder of the run's checkpoints.
-        model: path or hub id of the model that training began with.
+        model: path or hub id of the model that training started from.
+        lora: whether the run trains a LoRA adapter.
 
     Raises:
-        OutOfSpace: before the block, where too little is free; or in place of what a full disk raised in it.
+        OutOfSpace: before the block if too little is free, or in place of the error that a full disk raised in it.
     """
     root.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
@@ -41,9 +42,9 @@ def room(root: Path, model: str, lora: bool) -> Iterator[None]:
 
 
 def needed_bytes(root: Path, model: str, lora: bool) -> int:
-    """What the next checkpoint takes: as much as the last one, else at least the model's weights and verl's state.
+    """Bytes that the next checkpoint needs: as many as the last one, else an estimate from the model.
 
-    0 where the model is no local folder of safetensors.
+    The estimate is the weights plus verl's state; 0 if the model is not a local folder with safetensors.
     """
     steps = checkpoint.saved_steps(root)
     if steps:

@@ -1,8 +1,8 @@
-"""A run's checkpoints as its trainer writes them: completed beside, and published when the step is recorded.
+"""Write a run's checkpoints in a temporary folder, and publish each one after its step's metrics are written.
 
-verl saves in the middle of a step, before the weight sync, the validation and the step's metrics. The checkpoint then
-waits in the partial folder; it is published once the metrics are written. So a published step always has its metrics,
-and a kill in between repeats the step.
+verl saves in the middle of a step, before the weight sync, the validation and the step's metrics. So the checkpoint
+waits in the partial folder until the metrics are written. A published step therefore always has its metrics, and a run
+that is killed in between repeats the step.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class CheckpointWriter:
     """Writes and publishes the checkpoints of one run.
 
     Args:
-        config: the run's. verl's save reads the target folder from it.
-        phase: names a phase of the run to the watchdog while it lasts.
+        config: the run's config; verl's save function reads the target folder from it.
+        phase: opens a block that the watchdog watches as a phase of the run.
 
     Attributes:
         written_step: the last step with a complete checkpoint, published or not; None before the first one.
-        seconds: what writing it took.
+        seconds: how long writing it took.
     """
 
     def __init__(self, config: DictConfig, phase: Callable[[str], AbstractContextManager[None]]) -> None:
@@ -44,23 +44,23 @@ class CheckpointWriter:
         """Write a complete checkpoint into the partial folder.
 
         Args:
-            save: verl's own, which writes to trainer.default_local_dir.
+            save: verl's save function, which writes to trainer.default_local_dir.
 
         Raises:
-            OutOfSpace: nothing of the checkpoint is left, and the earlier ones are whole.
+            OutOfSpace: the disk is full. Nothing of this checkpoint is left, and the earlier ones are complete.
         """
         start = time.perf_counter()
         model = self.config.actor_rollout_ref.model
         base = str(model.path)
-        with self.phase("checkpoint"), checkpoint_space.room(self.root, base, lora=model.lora_rank > 0):
+        with self.phase("checkpoint"), checkpoint_space.reserve_space(self.root, base, lora=model.lora_rank > 0):
             with self._target(checkpoint.partial_dir(self.root)):
                 save()
             export_model(self.root / checkpoint.PARTIAL / f"global_step_{step}", base)
         self.written_step, self.seconds = step, time.perf_counter() - start
-        logger.info("The checkpoint of step %d is written (%.1f s)", step, self.seconds)
+        logger.info("Wrote the checkpoint of step %d (%.1f s)", step, self.seconds)
 
     def publish(self) -> None:
-        """Publish the checkpoint that waits, if there is one, and remove the oldest beyond the limit."""
+        """Publish the waiting checkpoint, if any, and remove the oldest ones beyond trainer.max_actor_ckpt_to_keep."""
         if self.written_step is None or self.written_step == self._published_step:
             return
         start = time.perf_counter()
@@ -73,10 +73,11 @@ class CheckpointWriter:
 
     @contextmanager
     def _target(self, folder: Path) -> Iterator[None]:
+        """A block in which verl saves to this folder."""
         trainer = self.config.trainer
         final, keep = trainer.default_local_dir, trainer.max_actor_ckpt_to_keep
         with open_dict(self.config):
-            # Pruning is ours too: verl would look for older checkpoints under the partial folder.
+            # We prune as well, so verl must not: it would look for older checkpoints in the partial folder.
             trainer.default_local_dir, trainer.max_actor_ckpt_to_keep = str(folder), None
             try:
                 yield

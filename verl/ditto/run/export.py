@@ -1,10 +1,10 @@
-"""Make a checkpoint folder a model path for transformers and vLLM.
+"""Turn a checkpoint folder into a model path for transformers and vLLM.
 
-verl leaves the model under `actor/huggingface`, in PEFT's names and unmerged for LoRA runs, with a config.json that
-claims bfloat16. Here the files move to the top of the checkpoint folder, LoRA is merged into the weights (computed in
-float32), the adapter is kept beside them in PEFT's format, and config.json tells the dtype that is stored. Weights get
-the dtype of the model that training began with: float32 master weights of a bfloat16 model are rounded, which is what
-vLLM computes with, at half the size. verl's own state keeps them whole for a resume.
+verl saves the model under `actor/huggingface`. In LoRA runs it has PEFT's tensor names and is not merged, and its
+config.json always says bfloat16. Here the files move to the top of the checkpoint folder, LoRA is merged into the
+weights (in float32), the adapter is saved separately in PEFT's format, and config.json gets the stored dtype. Weights
+are stored in the dtype of the model that training started from: for a bfloat16 model, float32 master weights are
+rounded to what vLLM computes with, at half the size. verl's own state keeps full precision for a resume.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _INDEX = "model.safetensors.index.json"
 
 
 def export_model(step_dir: Path, base: str) -> None:
-    """Move the model of `actor/huggingface` to the top of the checkpoint folder, merged.
+    """Move the model of `actor/huggingface` to the top of the checkpoint folder, with LoRA merged.
 
     Args:
-        base: path or hub id of the model that training began with: what the adapter belongs on, and whose dtype the
-            weights get.
+        step_dir: the checkpoint folder.
+        base: path or hub id of the model that training started from. The adapter names it as its base model, and the
+            weights get its dtype.
 
     Raises:
         FileNotFoundError: `actor_rollout_ref.actor.checkpoint.save_contents` lacks hf_model.
@@ -39,7 +40,7 @@ def export_model(step_dir: Path, base: str) -> None:
     source = step_dir / "actor" / "huggingface"
     if not list(source.glob("*.safetensors")):
         raise FileNotFoundError(
-            f"{source}: no *.safetensors. A checkpoint that is a model path needs hf_model in "
+            f"{source} has no *.safetensors, so the checkpoint cannot be loaded as a model. Add hf_model to "
             "actor_rollout_ref.actor.checkpoint.save_contents."
         )
     for path in source.iterdir():
@@ -47,47 +48,47 @@ def export_model(step_dir: Path, base: str) -> None:
     source.rmdir()
     meta_file = step_dir / "actor" / "lora_train_meta.json"
     _finish_weights(step_dir, json.loads(meta_file.read_text()) if meta_file.exists() else None, base)
-    _tell_dtype(step_dir)
+    _write_dtype(step_dir)
 
 
 def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> None:
-    """Merge the low-rank factors, keep them as `lora_adapter/`, and store the weights in the base model's dtype."""
+    """Merge the LoRA factors, save them as `lora_adapter/`, and store the weights in the base model's dtype."""
     shards = sorted(step_dir.glob("*.safetensors"))
-    own = _dtype_of(base)
+    base_dtype = _dtype_of(base)
     adapter: dict[str, Tensor] = {}
     if meta is not None:
-        for shard in shards:  # the factors are small; they may lie in another shard than their weight
+        for shard in shards:  # read all factors first: they may be in another shard than their weight
             adapter |= {_plain(key): tensor for key, tensor in load_file(shard).items() if ".lora_" in key}
         _save_adapter(step_dir / "lora_adapter", adapter, meta, base)
     scale = float(meta["lora_alpha"]) / float(meta["r"]) if meta is not None else 0.0
     weight_map: dict[str, str] = {}
-    stored = 0
+    stored_bytes = 0
     for shard in shards:
         trained, finished = load_file(shard), {}
         for key in list(trained):
-            tensor = trained.pop(key)  # a shard may be the whole model: never hold it twice
+            tensor = trained.pop(key)  # pop: a shard may be the whole model, which must not be in memory twice
             if ".lora_" in key:
                 continue
             name = key.removeprefix(_PEFT_PREFIX).replace(".base_layer.", ".")
-            dtype = own if own is not None and tensor.is_floating_point() else tensor.dtype
+            dtype = base_dtype if base_dtype is not None and tensor.is_floating_point() else tensor.dtype
             finished[name] = _with_lora(tensor, adapter, name.removesuffix(".weight"), scale).to(dtype).contiguous()
-            stored += finished[name].nbytes
+            stored_bytes += finished[name].nbytes
         weight_map |= dict.fromkeys(finished, shard.name)
         save_file(finished, shard, metadata={"format": "pt"})
     index = step_dir / _INDEX
     if index.exists():
-        metadata = json.loads(index.read_text())["metadata"] | {"total_size": stored}
+        metadata = json.loads(index.read_text())["metadata"] | {"total_size": stored_bytes}
         index.write_text(json.dumps({"metadata": metadata, "weight_map": weight_map}, indent=1))
 
 
 def _dtype_of(base: str) -> torch.dtype | None:
-    """The dtype that the config.json of a model names; None where it names none, or cannot be read any more."""
+    """The dtype in the config.json of a model; None if it names none or cannot be read any more."""
     try:
         config = json.loads(Path(cached_file(base, "config.json")).read_text())
     except OSError as error:
-        logger.warning("%s cannot be read: the exported weights keep the dtype they are trained in. %s", base, error)
+        logger.warning("Cannot read %s: the exported weights keep the dtype they were trained in. %s", base, error)
         return None
-    for section in (config, config.get("text_config") or {}):  # a vision-language model's is the text model's
+    for section in (config, config.get("text_config") or {}):  # in a vision-language model it is in text_config
         name = section.get("dtype") or section.get("torch_dtype")
         if name:
             dtype: torch.dtype = getattr(torch, name)
@@ -96,12 +97,12 @@ def _dtype_of(base: str) -> torch.dtype | None:
 
 
 def _plain(key: str) -> str:
-    """PEFT's name of a factor, as its files spell it (without the adapter's name)."""
+    """The name of a LoRA factor in PEFT's files, which omit the adapter's name."""
     return key.replace(".default.", ".")
 
 
 def _with_lora(weight: Tensor, adapter: dict[str, Tensor], module: str, scale: float) -> Tensor:
-    """W + alpha/r * B A in float32, where the module has factors."""
+    """W + alpha/r * B A in float32 if the module has LoRA factors, else W."""
     a = adapter.get(f"{_PEFT_PREFIX}{module}.lora_A.weight")
     b = adapter.get(f"{_PEFT_PREFIX}{module}.lora_B.weight")
     if a is None or b is None:
@@ -122,8 +123,8 @@ def _save_adapter(folder: Path, adapter: dict[str, Tensor], meta: dict[str, Any]
     save_file(adapter, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
-def _tell_dtype(step_dir: Path) -> None:
-    """config.json names the dtype that the weights have, and not how training computed attention."""
+def _write_dtype(step_dir: Path) -> None:
+    """Write the weights' dtype to config.json, and remove the attention implementation of the training."""
     shard = next(iter(sorted(step_dir.glob("*.safetensors"))))
     dtypes = [tensor.dtype for tensor in load_file(shard).values() if tensor.is_floating_point()]
     common = max(set(dtypes), key=dtypes.count)

@@ -1,12 +1,12 @@
-"""The list of a checkpoint's files, by which a later start sees whether it is whole.
+"""A checkpoint's list of files, with which a later start checks that the checkpoint is complete.
 
     global_step_7/manifest.json    {"schema": 1, "files": {"actor/optim_world_size_1_rank_0.pt": {"bytes": 4096}, ...}}
 
-Small files carry a hash (SHA-256), large ones their size alone: hashing the shards of a large model takes minutes. The
-manifest is written last, before the checkpoint is published.
+Small files have a SHA-256 hash, large ones only their size, because hashing the shards of a large model takes minutes.
+The manifest is written last, before the checkpoint is published.
 
-Checkpoints of before the manifest have none. They count as whole where their shards are there for every rank, and every
-file of tensors ends where its own header says.
+Checkpoints written before this project had manifests have none. They count as complete if every rank has its shards and
+no tensor file is truncated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHARD = re.compile(r"(?P<part>.+)_world_size_(?P<ranks>\d+)_rank_\d+\.pt")
 
 
 class DamagedCheckpoint(SoulError):
-    """A checkpoint is not what was written."""
+    """A checkpoint is not as it was written: a file is missing, incomplete or changed."""
 
 
 def write(folder: Path) -> None:
@@ -46,12 +46,12 @@ def check(folder: Path) -> None:
     """Compare a checkpoint with its manifest.
 
     Raises:
-        DamagedCheckpoint: the first file that is missing, or has another size or hash.
+        DamagedCheckpoint: for the first file that is missing or has another size or hash.
     """
     path = folder / FILE
     if not path.exists():
         _check_shape(folder)
-        logger.warning("%s has no %s (an earlier version wrote it): only the files' shape was checked", folder, FILE)
+        logger.warning("%s has no %s (an older version wrote it): checked only that no file is truncated", folder, FILE)
         return
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["files"]
@@ -70,27 +70,27 @@ def check(folder: Path) -> None:
 
 
 def total_bytes(folder: Path) -> int:
-    """The size of a checkpoint, by its manifest."""
+    """The size of a checkpoint in bytes, from its manifest."""
     entries = json.loads((folder / FILE).read_text(encoding="utf-8"))["files"]
     return sum(int(entry["bytes"]) for entry in entries.values())
 
 
 def _check_shape(folder: Path) -> None:
-    """What can be said of a checkpoint without a manifest: shards of every rank, and no file of tensors is cut short.
+    """Check a checkpoint without a manifest: every rank has its shards, and no tensor file is truncated.
 
     Raises:
-        DamagedCheckpoint: the first file that is missing or incomplete.
+        DamagedCheckpoint: for the first file that is missing or incomplete.
     """
     shards = {path.name: match for path in (folder / "actor").glob("*.pt") if (match := _SHARD.fullmatch(path.name))}
     if not shards:
-        raise DamagedCheckpoint(f"{folder} has no {FILE}, and no shards under actor/")
+        raise DamagedCheckpoint(f"{folder} has no {FILE} and no shards under actor/")
     for match in shards.values():
         for rank in range(int(match["ranks"])):
             name = f"{match['part']}_world_size_{match['ranks']}_rank_{rank}.pt"
             if name not in shards:
                 raise DamagedCheckpoint(f"{folder} lacks actor/{name}")
     for file in folder.rglob("*.pt"):
-        if not zipfile.is_zipfile(file):  # what torch.save writes; the end of the file is its table of contents
+        if not zipfile.is_zipfile(file):  # torch.save writes a zip, whose table of contents is at the end
             raise DamagedCheckpoint(f"{file} is incomplete ({file.stat().st_size:,} bytes)")
     for file in folder.rglob("*.safetensors"):
         try:

@@ -1,7 +1,7 @@
-"""Who writes to a run's folders: one driver, and one trainer.
+"""Locks on a run's folders: at most one driver and one trainer may use them.
 
-The driver's lock refuses a second start at once. The trainer is an actor, perhaps on another node, and outlives a
-driver that was killed by seconds; it holds a lock of its own (`.trainer.lock`), so that no new run writes beside it.
+The driver's lock refuses a second start at once. The trainer is an actor, perhaps on another node, and survives a
+killed driver by some seconds. It holds its own lock (`.trainer.lock`), so that no new run writes at the same time.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from omegaconf import DictConfig
 from soul.files.folder_lock import HEARTBEAT_S, SILENT_S, FolderLock
 
 TRAINER_FILE = ".trainer.lock"
-# Within so many seconds Ray ends the trainer of a killed driver, and one on another machine counts as ended.
+# Seconds within which Ray ends the trainer of a killed driver, and within which the lock of another machine expires.
 ORPHAN_ENDS_S = SILENT_S + HEARTBEAT_S
 
 
 @contextmanager
 def driver_lock(config: DictConfig) -> Iterator[None]:
-    """Hold the run's folders for this start. The trainer of a driver that was killed has ended when the block begins.
+    """Lock the run's folders for this driver. First waits until the trainer of a killed driver has ended.
 
     Raises:
-        FolderInUse: another start holds one of them.
+        FolderInUse: another driver or trainer holds one of the locks.
         NotWritable, OutOfSpace: a folder cannot be written to.
     """
     with ExitStack() as held:
@@ -36,10 +36,10 @@ def driver_lock(config: DictConfig) -> Iterator[None]:
 
 @contextmanager
 def trainer_lock(config: DictConfig) -> Iterator[None]:
-    """Hold the run's folders for the trainer that writes to them.
+    """Lock the run's folders for the trainer, which writes to them.
 
     Raises:
-        FolderInUse: the trainer of an earlier start still runs.
+        FolderInUse: the trainer of an earlier start is still running.
     """
     with ExitStack() as held:
         for folder in _folders(config):
@@ -48,5 +48,5 @@ def trainer_lock(config: DictConfig) -> Iterator[None]:
 
 
 def _folders(config: DictConfig) -> list[Path]:
-    """The run folder, and the checkpoints' where it is another; in one order, so that two starts cannot deadlock."""
+    """The run folder and, if it differs, the checkpoint folder. Sorted, so that two drivers cannot deadlock."""
     return sorted({Path(config.run.dir).absolute(), Path(config.trainer.default_local_dir).absolute()})

@@ -1,6 +1,6 @@
-"""How the driver asks the trainer, perhaps on another node, to end after its step.
+"""How the driver asks the trainer, perhaps on another node, to stop after its current step.
 
-Both sides use Ray's key-value store: the trainer's actor is busy with `fit` and answers no call.
+Both sides use Ray's key-value store, because the trainer's actor is busy with `fit` and cannot answer calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _BEGUN, _SAVE_UNTIL = "steps_begun", "save_until"
 
 
 def report_first_step() -> None:
-    """Trainer: from now on there is something to save."""
+    """Trainer: report that the first step has begun, so from now on there is something to save."""
     _put(_BEGUN, "1")
 
 
@@ -21,13 +21,17 @@ def steps_have_begun() -> bool:
     return _get(_BEGUN) is not None
 
 
-def ask(save_until: float) -> None:
-    """Driver: end after this step, and save a checkpoint if that begins before `save_until` (seconds of the epoch)."""
+def request_stop(save_until: float) -> None:
+    """Driver: ask the trainer to stop after its current step.
+
+    Args:
+        save_until: the trainer saves a checkpoint if it can begin before this time (seconds since the epoch).
+    """
     _put(_SAVE_UNTIL, str(save_until))
 
 
 def save_until() -> float | None:
-    """Trainer: what `ask` said; None while nobody asked."""
+    """Trainer: the deadline of the driver's request, in seconds since the epoch; None if there is no request."""
     value = _get(_SAVE_UNTIL)
     return None if value is None else float(value)
 

@@ -1,7 +1,7 @@
 """SIGTERM and Ctrl-C in the driver.
 
-Until the training runs, a signal raises `Stopped` wherever the driver is. From then on it is only noted, and the loop
-that waits for the trainer (`attended_run.py`) decides.
+Before training starts, a signal raises `Stopped` wherever the driver is. After that it is only recorded, and the loop
+that waits for the trainer (`attended_run.py`) decides what to do.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from types import FrameType
 STOP = (signal.SIGTERM, signal.SIGINT)
 
 
-def heard() -> list[signal.Signals]:
-    """Those that this process does not ignore. A shell starts background processes with SIGINT ignored."""
+def handled_signals() -> list[signal.Signals]:
+    """The stop signals that this process does not ignore. (Shells start background processes with SIGINT ignored.)"""
     return [number for number in STOP if signal.getsignal(number) is not signal.SIG_IGN]
 
 
-def name_of(number: int) -> str:
-    """A signal's name for people."""
+def signal_name(number: int) -> str:
+    """A signal's name for messages."""
     return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
 
 
@@ -28,8 +28,8 @@ class Stopped(KeyboardInterrupt):
     """The run ends because of a signal.
 
     Args:
-        number: of the signal.
-        reason: what happened to the step under way, as the end of a sentence.
+        number: the signal's number.
+        reason: what happened to the current step, as the end of the sentence "Stopped by SIGTERM...".
     """
 
     def __init__(self, number: int, reason: str = " before the first step") -> None:
@@ -39,16 +39,16 @@ class Stopped(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """As a shell reports it: 143 or 130."""
+        """The exit code by shell convention: 143 for SIGTERM, 130 for Ctrl-C."""
         return 128 + self.number
 
     @property
     def name(self) -> str:
-        return name_of(self.number)
+        return signal_name(self.number)
 
 
 class StopSignals:
-    """Handles the signals within its `with` block, in the main thread.
+    """Handles the stop signals inside its `with` block. Use it in the main thread.
 
     Attributes:
         received: numbers of the signals so far.
@@ -60,31 +60,32 @@ class StopSignals:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> StopSignals:
-        self._before = {number: signal.signal(number, self._handle) for number in heard()}
+        self._before = {number: signal.signal(number, self._handle) for number in handled_signals()}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def only_note(self) -> None:
-        """From now on a signal raises nothing."""
+    def only_record(self) -> None:
+        """From now on, record signals without raising."""
         self._raises = False
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         self.received.append(number)
         if self._raises:
-            self._raises = False  # the clean-up that follows is not interrupted
+            self._raises = False  # so that a second signal does not interrupt the clean-up
             raise Stopped(number)
 
 
 @contextmanager
-def kept_from_children() -> Iterator[None]:
-    """Processes that start in this block never see SIGTERM or Ctrl-C, nor do their own children.
+def shield_children() -> Iterator[None]:
+    """Shield the processes that start in this block, and their children, from SIGTERM and Ctrl-C.
 
-    A terminal sends Ctrl-C to the whole process group, and SLURM sends SIGTERM to every process of a job. Ray's
-    processes would end at once, and with them the step that the driver wants to finish. The signals wait for the end of
-    the block; handlers that the block replaced are put back (`ray.init` installs its own).
+    A terminal sends Ctrl-C to the whole process group, and SLURM sends SIGTERM to every process of a job. Without the
+    shield, Ray's processes would end at once, and with them the step that the driver wants to finish. Signals that
+    arrive during the block are delivered after it, and handlers that the block replaced are restored (`ray.init`
+    installs its own).
     """
     handlers = {number: signal.getsignal(number) for number in STOP}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)

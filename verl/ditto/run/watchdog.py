@@ -1,15 +1,16 @@
-"""End a stuck step with its cause and a non-zero exit.
+"""End a run that is stuck, with its cause and a non-zero exit code.
 
-verl waits for ever when the rollout worker dies in the middle of a weight sync, or when an agent-loop worker dies with
-sessions in flight. The trainer tells the watchdog which phase it is in; a phase that takes longer than its limit ends
-the run: the cause and all stacks go to `<run>/failure.json` and stderr, and the process exits. Its driver then sees a
-dead actor and exits non-zero too.
+verl waits forever if a rollout worker dies during a weight sync, or if an agent-loop worker dies with sessions in
+flight. The trainer tells the watchdog which phase it is in. If a phase exceeds its time limit or an actor has died, the
+watchdog writes the cause to `<run>/failure.json` and stderr, prints all stacks to stderr, and exits the process. The
+driver then sees a dead actor and exits with an error too.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import json
+import logging
 import os
 import sys
 import threading
@@ -19,17 +20,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-EXIT_CODE = 70
+logger = logging.getLogger(__name__)
+
+EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
 
 
 class Watchdog:
-    """A thread that looks at the clock.
+    """A thread that watches the current phase of the trainer.
 
     Args:
-        run_dir: where failure.json goes.
-        limit_s: seconds a phase may take.
-        probe: asked every few seconds; returns what died, if something did (None: all is well).
-        poll_s: seconds between two looks.
+        run_dir: the folder for failure.json.
+        limit_s: seconds that a phase may take.
+        probe: called at every check; returns which actor has died and why, or None.
+        poll_s: seconds between two checks.
     """
 
     def __init__(
@@ -46,16 +49,16 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch (the run is over)."""
+        """Stop watching (the run is over)."""
         self._stop.set()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """The block may take `limit_s`. Phases nest: the inner one has a clock of its own."""
+        """A block that may take `limit_s` seconds. Phases nest: the outer clock restarts when the inner phase ends."""
         with self._lock:
             outer, self._phase, self._since = self._phase, name, time.monotonic()
         try:
@@ -75,28 +78,29 @@ class Watchdog:
                 self._end(f"{died} while the trainer was in phase {phase!r} (for {seconds:.0f} s)")
             if seconds > self.limit_s:
                 self._end(
-                    f"phase {phase!r} took longer than run.phase_timeout_s={self.limit_s:.0f} s. The stacks below show "
-                    "where the trainer waits; the logs of the Ray workers show why"
+                    f"phase {phase!r} took longer than run.phase_timeout_s={self.limit_s:.0f} s. The stacks on stderr "
+                    "show where the trainer waits; the logs of the Ray workers show why"
                 )
 
     def _ask_probe(self) -> str | None:
-        """The probe's answer. A broken probe must not end the watch: the clock still counts."""
+        """The probe's answer. If the probe itself fails, the watchdog goes on without it."""
         if self.probe is None:
             return None
         try:
             return self.probe()
-        except Exception as error:  # noqa: BLE001 - reported once on stderr, then the watch goes on without it
-            print(f"WATCHDOG: its probe failed and is left out from now on: {error!r}", file=sys.stderr, flush=True)
+        except Exception:  # noqa: BLE001 - logged once; the time limit still works
+            logger.warning("Cannot check the run's actors any more; the watchdog goes on without", exc_info=True)
             self.probe = None
             return None
 
     def _end(self, cause: str) -> None:
+        # Plain prints, no logging: another thread may hold a lock of the logging module, and this must not wait.
         record: dict[str, Any] = {"cause": cause, "phase": self._phase, "time": time.time()}
         try:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             (self.run_dir / "failure.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
-        except OSError as error:  # a full disk: the run ends all the same
-            print(f"WATCHDOG: failure.json cannot be written ({error})", file=sys.stderr, flush=True)
+        except OSError as error:  # for instance a full disk; the run ends anyway
+            print(f"WATCHDOG: cannot write failure.json ({error})", file=sys.stderr, flush=True)
         print(f"WATCHDOG: {cause}.", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
         os._exit(EXIT_CODE)

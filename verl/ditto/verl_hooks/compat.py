@@ -1,13 +1,13 @@
-"""The patches without which verl 0.9.1 and vLLM 0.28 do not run on a CPU. Nothing here is active on a GPU.
+"""Patches that verl 0.9.1 and vLLM 0.28 need to run on a CPU. None of them is active on a GPU.
 
 1. verl 0.9.1 builds the process-group backend "cpu:gloo,cpu:gloo" on a CPU (verl/utils/distributed.py); torch refuses
    a device named twice.
 2. verl 0.9.1 builds the forward-only reference model with CPUOffloadPolicy(pin_memory=True); pinning needs an
-   accelerator. Reached with fsdp2 and a separate reference model (use_kl_loss without LoRA).
+   accelerator. This happens with fsdp2 and a separate reference model (use_kl_loss without LoRA).
 3. vLLM's CPU build packs every linear's weight into a oneDNN handle and deletes `layer.weight`
    (dispatch_cpu_unquantized_gemm), so a weight sync would have nothing to write to.
 
-`tests/ditto/verl_hooks/test_compat.py` fails when one of them is no longer needed.
+`tests/ditto/verl_hooks/test_compat.py` fails as soon as one of them is no longer needed.
 """
 
 import functools
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def patch_for_cpu() -> None:
-    """Apply 1 and 2 in this process; applying twice changes nothing."""
+    """Apply patches 1 and 2 in this process. Calling it again changes nothing."""
     import torch.distributed as dist
     from torch.distributed.fsdp import CPUOffloadPolicy
 
@@ -41,7 +41,7 @@ def patch_for_cpu() -> None:
 
 
 def keep_vllm_weights() -> None:
-    """Patch 3, run by vLLM in each of its processes (entry-point group `vllm.general_plugins`)."""
+    """Apply patch 3. vLLM calls this in each of its processes (entry-point group `vllm.general_plugins`)."""
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():

@@ -1,6 +1,6 @@
 """verl platform for machines without an accelerator: logical devices in Ray, FSDP2 over gloo, vLLM's CPU build.
 
-Most methods of verl's platform interface have nothing to do on a CPU. Those that matter say why.
+Most methods of verl's platform interface have nothing to do on a CPU; comments explain the others.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 import psutil
 import torch
 
-# verl registers its FSDP engines for cuda and npu only; this public variable selects them on other devices.
+# verl registers its FSDP engines for cuda and npu only; this documented variable selects them for other devices.
 if os.environ.get("VERL_PLATFORM", "").lower() == "cpu":
     os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
 
 from verl.plugin.platform import PlatformBase, PlatformRegistry  # noqa: E402
 
 
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
+def _no_op(*_args: Any, **_kwargs: Any) -> None:
     return None
 
 
@@ -30,9 +30,9 @@ def _zero(*_args: Any, **_kwargs: Any) -> int:
 
 
 class CPUDevice(types.ModuleType):
-    """What verl expects of `torch.cuda`, on a CPU: `torch.cpu`, the memory calls as no-ops, the CPU's generator."""
+    """A stand-in for `torch.cuda`: `torch.cpu`, plus no-op memory calls and the CPU's random generator."""
 
-    synchronize = empty_cache = ipc_collect = set_device = reset_peak_memory_stats = staticmethod(_nothing)
+    synchronize = empty_cache = ipc_collect = set_device = reset_peak_memory_stats = staticmethod(_no_op)
     memory_allocated = memory_reserved = max_memory_allocated = max_memory_reserved = staticmethod(_zero)
     manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
@@ -40,10 +40,10 @@ class CPUDevice(types.ModuleType):
         return getattr(torch.cpu, name)
 
     def is_available(self) -> bool:
-        return False  # verl reads True as "an accelerator is there"
+        return False  # verl takes True to mean that there is an accelerator
 
     def current_device(self) -> str:
-        return "cpu"  # an int would mean cuda:N in `.to()`
+        return "cpu"  # with an int, `.to()` would use cuda:N
 
     def device_count(self) -> int:
         return 1
@@ -68,7 +68,7 @@ _DEVICE = CPUDevice("ditto.cpu_device")
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
-    """Registered after the accelerators, so it is verl's last resort; VERL_PLATFORM=cpu asks for it."""
+    """verl's last resort, because it is registered after the accelerators. VERL_PLATFORM=cpu selects it."""
 
     @property
     def device_name(self) -> str:
@@ -131,7 +131,7 @@ class PlatformCPU(PlatformBase):
         return None
 
     def ray_resource_name(self) -> str:
-        return "GPU"  # logical ones: ray.init(num_gpus=N)
+        return "GPU"  # logical GPUs: ray.init(num_gpus=N)
 
     def ray_noset_envvars(self) -> list[str]:
         return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
@@ -141,7 +141,7 @@ class PlatformCPU(PlatformBase):
 
     def rollout_env_vars(self) -> dict[str, str]:
         return {
-            # "auto" pins every replica to the same core
+            # vLLM's default, "auto", pins every replica to the same core
             "VLLM_CPU_OMP_THREADS_BIND": os.environ.get("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
             # saves about 17 s of C++ compilation in the first generation
             "TORCH_COMPILE_DISABLE": os.environ.get("TORCH_COMPILE_DISABLE", "1"),

@@ -1,8 +1,8 @@
-"""The entry point that verl loads at the end of `import verl`, in the driver, in Ray workers and in vLLM's processes.
+"""The entry point that verl loads at the end of `import verl`: in the driver, in Ray workers, in vLLM's processes.
 
-It registers the CPU platform. Trainers and agent loops are heavy imports and are registered where they are used
-(`task_runner.py`, `agents/soul/agents.yaml`). verl swallows errors of plug-ins at debug level: `require` makes a
-missing plug-in or platform a loud error instead of a run that silently trains something else.
+It registers the CPU platform. Trainers and agent loops are slow to import, so they are registered where they are used
+(`task_runner.py`, `agents/soul/agents.yaml`). verl logs errors of plug-ins only at debug level; `require` turns a
+missing plug-in or platform into an error, so that no run silently trains something else.
 """
 
 import os
@@ -10,11 +10,11 @@ from importlib.metadata import entry_points
 
 
 class PluginMissing(RuntimeError):
-    """verl runs without this plug-in, or on another platform than the config says."""
+    """verl did not load this plug-in, or runs on another platform than the config names."""
 
 
 def register() -> None:
-    """Register the CPU platform and, on that platform alone, the patches it needs."""
+    """Register the CPU platform. If it is selected, apply the patches it needs."""
     from ditto.verl_hooks import platform_cpu  # noqa: F401  (registers itself with verl)
 
     if os.environ.get("VERL_PLATFORM", "").lower() == "cpu":
@@ -24,13 +24,13 @@ def register() -> None:
 
 
 def require(device: str) -> None:
-    """Check that verl found this plug-in and runs on the device that the config names.
+    """Check that verl loaded this plug-in and runs on the device that the config names.
 
     Args:
         device: `trainer.device`, "cpu" or "cuda".
 
     Raises:
-        PluginMissing: with the remedy.
+        PluginMissing: the message says what to do.
     """
     if not any(point.value == "ditto.verl_hooks.plugin" for point in entry_points(group="verl.plugins")):
         raise PluginMissing(
@@ -46,15 +46,15 @@ def require(device: str) -> None:
     from verl.plugin.platform import PlatformRegistry, get_platform
 
     if "cpu" not in PlatformRegistry.registered_names():
-        register()  # verl swallows what a plug-in raises: let it out
+        register()  # verl hides the plug-in's exception: call it again to raise it here
     if "cpu" not in PlatformRegistry.registered_names():
-        raise PluginMissing("verl did not load the ditto plug-in; VERL_USE_EXTERNAL_PLUGINS must be auto or unset.")
-    found = get_platform().device_name
-    if found != device:
+        raise PluginMissing("verl did not load the ditto plug-in. Unset VERL_USE_EXTERNAL_PLUGINS, or set it to auto.")
+    platform = get_platform().device_name
+    if platform != device:
         raise PluginMissing(
-            f"The config trains on trainer.device={device} but verl runs on the platform {found!r}. Without a GPU use "
-            "the config group platform=cpu and export VERL_PLATFORM=cpu (run_rl.sh does both); with one, "
-            "platform=gpu and no VERL_PLATFORM."
+            f"The config trains on trainer.device={device}, but verl runs on the platform {platform!r}. Without a GPU, "
+            "set platform=cpu and export VERL_PLATFORM=cpu (PLATFORM=cpu of run_rl.sh does both); with one, set "
+            "platform=gpu and unset VERL_PLATFORM."
         )
 
 

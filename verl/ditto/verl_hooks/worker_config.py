@@ -1,8 +1,8 @@
-"""The config as workers get it: nothing in it is left for another environment or working directory to decide.
+"""Resolve everything in the config that depends on the environment or the working directory, before workers get it.
 
-A worker of a Ray cluster that runs already has the environment and the working directory of `ray start`. So the driver
-resolves the judge gateway once, with its own environment, and makes paths absolute. Keys are not in the config: see
-`judge_limits.py`.
+A worker of a running Ray cluster has the environment and the working directory of `ray start`. So the driver resolves
+the judge gateway once, with its own environment, and makes paths absolute. API keys are not in the config; workers get
+them from `judging/limits.py`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from ditto.settings import Settings
 from soul.judge import ROLES
 
-_NEW_FOLDER = re.compile(r"(^|_)dir$|^save_path$")  # keys of folders that a run makes
-_PATH = re.compile(r"(^|_)(path|files?)$")  # keys of what may be a path, a hub id or a module
+_NEW_FOLDER = re.compile(r"(^|_)dir$|^save_path$")  # names of keys that hold a folder which the run creates
+_PATH = re.compile(r"(^|_)(path|files?)$")  # names of keys that hold a path, a hub id or a module
 
 
-def settle(config: DictConfig) -> None:
-    """Write `gateway` in place of the sections of the roles, and absolute paths in place of relative ones."""
+def resolve(config: DictConfig) -> None:
+    """Replace the sections of the judge roles by `gateway`, and relative paths by absolute ones."""
     gateway = Settings.from_config(config).gateway.resolved()
     with open_dict(config):
         for role in ROLES:
@@ -34,7 +34,7 @@ def settle(config: DictConfig) -> None:
 
 
 def _relative_paths(node: Any, key: str = "", name: str = "") -> list[tuple[str, str]]:
-    """Dotted key and absolute path of every relative one at or below this node."""
+    """The dotted key and the absolute path of every relative path at or below this node."""
     if isinstance(node, dict):
         return [
             item
