@@ -11,17 +11,17 @@ plain words, and some preferred responses repeat it. What is blank or tells it i
 is never copied.
 """
 
+import argparse
 import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
+from data.built import Builder, Cleaned, Rows, counted
 from data.reading import read_json
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.rows.parsing import clean_text, to_prose
 from soul.tasks.alignx import AlignX, AlignXRow
 
@@ -36,14 +36,6 @@ SETS: dict[str, tuple[tuple[str, ...], int]] = {
     "alignx_arbitrary": (_EVERYTHING, 2),
     "alignx_history16": (("icl_pairs", "ugc"), 16),
 }
-
-
-class Cleaned(NamedTuple):
-    """The records; how many rows were left out, by reason; and what was removed inside the rows that stayed."""
-
-    records: list[Record]
-    left_out: Counter[str]
-    removed: Counter[str]
 
 
 def convert(paths: Sequence[str | Path], name: str = "alignx") -> Cleaned:
@@ -117,35 +109,25 @@ def _answer_position(record: Record) -> int:
     return "AB".index(AlignX().gold(row))
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")
 
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.alignx", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
-    converting.add_argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+
+def _rows(args: argparse.Namespace) -> Rows:
     cleaned = convert(args.sources, args.set)
-    return write_outputs(
-        args,
+    return Rows(
         args.set,
-        Converted(cleaned.records, cleaned.left_out),
+        cleaned.records,
         lambda record: str(record["question"]),
+        cleaned.left_out,
         groups="posts",
         answer_position=_answer_position,
         notes=counted("removed", cleaned.removed),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.alignx", build, arguments)
-
+BUILDER = Builder("data.alignx", __doc__, _rows, sources="SRC.json", options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

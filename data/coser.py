@@ -11,6 +11,7 @@ plots from `split_plot_index` on are left out: the test set's scenes were drawn 
 that index it is nine tenths of its plots, as in the source.
 """
 
+import argparse
 import json
 import sys
 from collections import Counter
@@ -20,10 +21,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Converted, Rows
 from data.reading import read_json
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_row import CoSERRow
 
@@ -126,28 +126,13 @@ def _circumstance(row: CoSERRow) -> dict[str, Any]:
     }
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.coser", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser(
-        "convert", help="JSON files -> parquet"
-    )
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    # A plot's scenes stay on one side of a split.
-    return write_outputs(args, "coser", convert(args.sources), lambda r: str(r["plot_id"]), groups="plots")
+def _rows(args: argparse.Namespace) -> Rows:
+    records, left_out = convert(args.sources)
+    return Rows("coser", records, lambda record: str(record["plot_id"]), left_out, groups="plots")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.coser", build, arguments)
-
+BUILDER = Builder("data.coser", __doc__, _rows, sources="SRC.json")
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

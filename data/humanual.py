@@ -10,10 +10,10 @@ Posts without answers, as in the user study of github.com/zou-group/humanlm (an 
 --replies FILE, a JSON object: id -> {"completion": text, "persona": text}.
 """
 
+import argparse
 import hashlib
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.tasks.humanual import HumanualRow
 
 SETS = ("book", "chat", "email", "news", "opinion", "politics")
@@ -119,29 +118,22 @@ def _with_speakers(raw: Mapping[str, Any]) -> Any:
     return messages
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.humanual", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="records -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
-    converting.add_argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")
-    converting.add_argument("--replies", type=Path, help="JSON: id of a post -> completion and persona")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    converted = Converted(convert(args.sources, args.dataset, args.replies), Counter())
-    data_source = f"humanual-{args.dataset}" if args.dataset else "humanual"
-    return write_outputs(args, data_source, converted, lambda record: str(record["post"]), groups="posts")
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")
+    convert.add_argument("--replies", type=Path, help="JSON: id of a post -> completion and persona")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.humanual", build, arguments)
+def _rows(args: argparse.Namespace) -> Rows:
+    return Rows(
+        f"humanual-{args.dataset}" if args.dataset else "humanual",
+        convert(args.sources, args.dataset, args.replies),
+        lambda record: str(record["post"]),
+        groups="posts",
+    )
 
+
+BUILDER = Builder("data.humanual", __doc__, _rows, sources="SRC", options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,16 +13,16 @@ go, blanks and all. A few characters' names broke in its JSON ("Wilhelmina \\\\"
 questions are left out and counted.
 """
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Converted, Rows
 from data.reading import read_json
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.rows.parsing import gold_letter, option_texts, options_by_letter
 
 
@@ -126,32 +126,20 @@ def _record(asked: _Asked) -> Record:
     }
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.lifechoices", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    return write_outputs(
-        args,
+def _rows(args: argparse.Namespace) -> Rows:
+    records, left_out = convert(args.sources)
+    return Rows(
         "lifechoices",
-        convert(args.sources),
+        records,
         lambda record: str(record["book"] or record["character_name"]),
+        left_out,
         groups="books",
         answer_position=lambda record: ord(record["correct_answer"]) - ord("A"),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.lifechoices", build, arguments)
-
+BUILDER = Builder("data.lifechoices", __doc__, _rows, sources="SRC.json")
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

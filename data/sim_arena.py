@@ -12,19 +12,18 @@ The texts of the math problems (the MATH data set) may not be passed on and are 
 restored. A row without one names the problem's topic and concepts instead; the counts say how many.
 """
 
+import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Rows
 from data.reading import read_json
 from data.rows import Record
 from soul.cli.arguments import existing_folder
-from soul.cli.error_border import Parser
 from soul.tasks.sim_arena_rows import SimDocRow, SimMathRow
 
 LEVELS = {
@@ -226,22 +225,15 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.sim_arena", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
-    converting.add_argument("kind", choices=("math", "doc"))
-    converting.add_argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it")
-    converting.add_argument(
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("kind", choices=("math", "doc"))
+    convert.add_argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it")
+    convert.add_argument(
         "--math-root", type=existing_folder, help="the MATH data set (default: MATH in the data folder)"
     )
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+
+
+def _rows(args: argparse.Namespace) -> Rows:
     records = convert(args.kind, args.source, args.math_root)
     notes = []
     if absent := Source(args.kind, args.source).absent():
@@ -252,20 +244,11 @@ def build(arguments: Sequence[str] | None = None) -> Built:
             f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root, or put the MATH "
             "data set beside the annotations, as the folder MATH"
         )
-    return write_outputs(
-        args,
-        f"sim_arena_{args.kind}",
-        Converted(records, Counter()),
-        lambda record: str(record["person"]),
-        groups="people",
-        notes=notes,
-    )
+    return Rows(f"sim_arena_{args.kind}", records, lambda record: str(record["person"]), groups="people", notes=notes)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.sim_arena", build, arguments)
-
+BUILDER = Builder("data.sim_arena", __doc__, _rows, options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,16 +12,16 @@ Goals and scenarios keep their tags: who may read what stands in them is the tas
 relationship_profiles.jsonl are left out: some tell the secrets of both, some are about other people.
 """
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Converted, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
 
 Part = Literal["all", "hard", "rest"]
@@ -149,41 +149,25 @@ def _known(where: str, field: str, name: Any, known: Mapping[str, Mapping[str, A
     return known[name]
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.sotopia", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser(
-        "convert", help="JSON lines -> parquet"
-    )
-    converting.add_argument("folder", type=Path, metavar="FOLDER")
-    part = converting.add_mutually_exclusive_group()
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("folder", type=Path, metavar="FOLDER")
+    part = convert.add_mutually_exclusive_group()
     part.add_argument("--hard", dest="part", action="store_const", const="hard", help="Sotopia-hard alone")
     part.add_argument("--without-hard", dest="part", action="store_const", const="rest", help="all but Sotopia-hard")
-    converting.add_argument(
+    convert.add_argument(
         "--position", choices=[*get_args(Position), "both"], default="both", help="whom the policy plays (default both)"
     )
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+
+
+def _rows(args: argparse.Namespace) -> Rows:
     positions: Sequence[Position] = POSITIONS if args.position == "both" else (args.position,)
-    return write_outputs(
-        args,
-        "sotopia",
-        convert(args.folder, args.part or "all", positions),
-        # Variants of one situation (dividing other things) have one codename: they stay on one side of a split.
-        lambda record: str(record["codename"]),
-        groups="situations",
-    )
+    records, left_out = convert(args.folder, args.part or "all", positions)
+    # Variants of one situation (the same scene about other goods) share a codename: they stay on one side of a split.
+    return Rows("sotopia", records, lambda record: str(record["codename"]), left_out, groups="situations")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.sotopia", build, arguments)
-
+BUILDER = Builder("data.sotopia", __doc__, _rows, options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,6 +13,7 @@ history. Such sentences are blanked ("[...]") and such lines dropped, and both a
 left to answer to are left out.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -21,10 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
+from data.built import Builder, Cleaned, Rows, counted
 from data.reading import read_json_lines, read_text
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter, to_prose
 from soul.rows.quotations import runs
 
@@ -34,14 +34,6 @@ _BLANK = "[...]"
 # A word; or one character of a script that sets no blanks between words.
 _WORD = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff]|[^\W_\u2e80-\u9fff\uac00-\ud7ff]+(?:['’][^\W_]+)*")
 _SENTENCE = re.compile(r"[^.!?。！？“”\"\n]+[.!?。！？]*")
-
-
-class Cleaned(NamedTuple):
-    """The records; how many rows were left out, by reason; and what was removed inside the rows that stayed."""
-
-    records: list[Record]
-    left_out: Counter[str]
-    removed: Counter[str]
 
 
 class _Person(NamedTuple):
@@ -205,34 +197,21 @@ def _side(record: Record) -> str:
     return str(record["group"]).rpartition(":")[0] if record["dimension"] == "3" else str(record["group"])
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.twinvoice", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+def _rows(args: argparse.Namespace) -> Rows:
     cleaned = convert(args.sources)
-    return write_outputs(
-        args,
+    return Rows(
         "twinvoice",
-        Converted(cleaned.records, cleaned.left_out),
+        cleaned.records,
         _side,
+        cleaned.left_out,
         groups="users and novels",
         answer_position=lambda record: int(record["answer_idx"]),
         notes=counted("removed", cleaned.removed),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.twinvoice", build, arguments)
-
+BUILDER = Builder("data.twinvoice", __doc__, _rows, sources="SRC.jsonl")
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -27,6 +27,7 @@ other words. The summary counts every row that is left out.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import random
@@ -38,12 +39,11 @@ from pathlib import Path
 from typing import Any
 
 from data import intents
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Commands, Converted, Rows
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
 from data.reading import read_json_lines
 from data.rows import Record
 from soul.cli.arguments import positive_int
-from soul.cli.error_border import Parser
 from soul.metrics.lexical import content_words
 from soul.tasks.userllm import choices_mentioned
 
@@ -232,41 +232,36 @@ def _pick(texts: Sequence[str], seed: int, key: str) -> str:
     return texts[int(hashlib.sha256(f"{seed}:{len(texts)}:{texts[0]}:{key}".encode()).hexdigest(), 16) % len(texts)]
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)")
 
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.userllm", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    converting = commands.add_parser("convert", help="sources -> parquet")
+
+def _intents_command(commands: Commands) -> None:
     commands.add_parser("intents", add_help=False, help="write PRISM's intents with a model (data/intents.py)")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
-    converting.add_argument(
-        "--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"
-    )
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    converted = convert(args.sources, args.per_source, args.seed)
-    if not converted.records:
-        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in converted.left_out.items())}")
-    return write_outputs(
-        args,
+
+
+def _rows(args: argparse.Namespace) -> Rows:
+    records, left_out = convert(args.sources, args.per_source, args.seed)
+    if not records:
+        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in left_out.items())}")
+    # PRISM is split by user, the other sources by question.
+    return Rows(
         "userllm",
-        converted,
-        lambda record: str(record["user_id"] or record["group"]),  # PRISM is split by user
+        records,
+        lambda record: str(record["user_id"] or record["group"]),
+        left_out,
         groups="questions and users",
     )
 
 
+BUILDER = Builder("data.userllm", __doc__, _rows, sources="SRC", options=_options, more_commands=_intents_command)
+build = BUILDER.build
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["intents"]:
-        return intents.main(given[1:])
-    return run("data.userllm", build, given)
+    """Run `convert` or `intents`. Returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    return intents.main(words[1:]) if words[:1] == ["intents"] else BUILDER.main(words)
 
 
 if __name__ == "__main__":
