@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from data.rows import Record, split_groups, write_rows
 from soul.cli.arguments import fraction, output_file, positive_int
-from soul.cli.error_border import Parser, run_command
+from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
@@ -141,7 +141,7 @@ class Builder:
 
         Raises:
             ValueError: a source cannot be read; names file, record and field.
-            OSError: a source is absent.
+            OSError: a source does not exist.
         """
         parser = Parser(prog=f"python -m {self.name}", description=self.description)
         commands = parser.add_subparsers(dest="command", required=True)
@@ -154,7 +154,14 @@ class Builder:
         if self.more_commands:
             self.more_commands(commands)
         args = parser.parse_args(arguments)
-        return write_outputs(args, self.rows(args))
+        try:
+            rows = self.rows(args)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            sources = args.sources if self.sources else [getattr(args, "source", None)]
+            if sources == [None]:  # no file was read: this is a defect
+                raise
+            raise _unexpected_shape(sources, error) from error
+        return write_outputs(args, rows)
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run the command line and print a line of counts for each file. Returns the exit code."""
@@ -167,6 +174,15 @@ class Builder:
             print("\n".join(built.lines()))
 
         return run_command(build_and_print)
+
+
+def _unexpected_shape(sources: Sequence[Path], error: Exception) -> ValueError:
+    """The error for a record that no check of the builder foresees."""
+    return ValueError(
+        f"{', '.join(map(str, sources))}: a record has a shape that this builder does not expect "
+        f"({type(error).__name__}: {' '.join(str(error).split())[:200]}). Take the files from their source again. If "
+        f"they are as published, report this with the traceback in {keep_traceback(error)}"
+    )
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

@@ -150,7 +150,7 @@ def _known(where: str, field: str, name: Any, known: Mapping[str, Mapping[str, A
 
 
 def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("folder", type=Path, metavar="FOLDER")
+    convert.add_argument("source", type=Path, metavar="FOLDER")
     part = convert.add_mutually_exclusive_group()
     part.add_argument("--hard", dest="part", action="store_const", const="hard", help="Sotopia-hard alone")
     part.add_argument("--without-hard", dest="part", action="store_const", const="rest", help="all but Sotopia-hard")
@@ -161,7 +161,7 @@ def _options(convert: argparse.ArgumentParser) -> None:
 
 def _rows(args: argparse.Namespace) -> Rows:
     positions: Sequence[Position] = POSITIONS if args.position == "both" else (args.position,)
-    records, left_out = convert(args.folder, args.part or "all", positions)
+    records, left_out = convert(args.source, args.part or "all", positions)
     # Variants of one situation (the same scene about other goods) share a codename: they stay on one side of a split.
     return Rows("sotopia", records, lambda record: str(record["codename"]), left_out, groups="situations")
 
