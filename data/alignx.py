@@ -4,11 +4,11 @@
 
 Sources: github.com/JinaLeejnl/AlignX, benchmark/P-Soups (no licence), and files in AlignX's own format (prompt,
 chosen, rejected, Demographic Information, User-Generated Content, Pair-wise Comparative Feedback). `--set` names the
-evaluation set and with it what of the user its rows hold.
+evaluation set, which determines what its rows hold about the user.
 
-In P-Soups some preferred responses are a zero-width space alone; `ground_truth_persona` is the user's preference in
-plain words, and some preferred responses repeat it. What is blank or tells it is left out and counted, and that field
-is never copied.
+In P-Soups, some preferred responses consist of a zero-width space. `ground_truth_persona` states the user's preference
+in plain words, and some responses repeat it. Blank responses and example pairs that repeat the preference are left out
+and counted, and the field itself is never copied.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from soul.rows.parsing import clean_text, to_prose
 from soul.tasks.alignx import AlignX, AlignXRow
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
-# What of the user the rows of each set hold, and how many pairs and comments they show.
+# What the rows of each set hold about the user, and how many pairs and comments they show.
 _EVERYTHING = ("demographic", "profile", "icl_pairs", "ugc")
 SETS: dict[str, tuple[tuple[str, ...], int]] = {
     "alignx": (_EVERYTHING, 2),
@@ -70,7 +70,7 @@ def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -
         return None
     pairs = _entries(where, raw, _PAIRS, ("chosen", "rejected"), removed)
     comments = _entries(where, raw, _COMMENTS, ("comment",), removed)
-    # To have been told this very preference is no prediction.
+    # A pair with this post and this preferred response would give the answer away.
     other = [pair for pair in pairs if (pair["prompt"], pair["chosen"]) != (post, chosen)]
     removed["pairs that are the question itself"] += len(pairs) - len(other)
     persona = clean_text(raw.get("ground_truth_persona")).rstrip(".").lower()
@@ -94,7 +94,7 @@ def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -
 def _entries(
     where: str, raw: dict[str, Any], field: str, needed: tuple[str, ...], removed: Counter[str]
 ) -> list[dict[str, str]]:
-    """The pairs or comments that say something."""
+    """The pairs or comments without a blank text."""
     entries = raw.get(field) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"{where}: field '{field}' must be a list of objects")

@@ -5,14 +5,14 @@
         --train-out data/sim_rl_data/fantom_rl_train.parquet --val-out data/sim_eval_data/fantom_val.parquet
     python -m data.fantom convert FANToM_tom_belief_*.csv --out beliefs.parquet
 
-Source: FanToM (github.com/skywalker023/fantom, MIT), "only for evaluation purposes". The official file holds all
-scored questions, 10,422 of them (`data.fantom_json`). The paper's test set is 18 conversations of it, drawn here by
---seed because the paper does not name them; the rest is training data. A conversation is on one side with all its
-questions, those about its short excerpts included.
+Source: FanToM (github.com/skywalker023/fantom, MIT), "only for evaluation purposes". The official file holds all scored
+questions, 10,422 of them (`data.fantom_json`). The paper's test set is 18 of its conversations; the paper does not name
+them, so --seed draws them here, and the rest is training data. All questions about a conversation stay on one side,
+including those about its short excerpts.
 
 The CSV files (github.com/SCAI-JHU/AutoToM, Apache-2.0, benchmarks/full_data_formatted) hold 15 % of the questions, all
-about beliefs. A file's name carries what its rows do not: first or second order, and whether the person asked about
-could have heard the information. There the right answer is always the first choice, so choices are shuffled here.
+about beliefs. A file's name states what its rows do not: first or second order, and whether the person asked about
+could have heard the information. In these files the right answer is always the first choice, so choices are shuffled.
 """
 
 import argparse
@@ -39,8 +39,8 @@ _COLUMNS = ("context", "question", "answer_choices", "gt_answer")
 def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
     """The rows of FanToM CSV files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
-    The place of the right answer depends on (seed, file name, row in that file) alone: neither the order of
-    the files nor which others are given changes it. `set_id` names the conversation (see
+    The place of the right answer depends only on (seed, file name, row in that file), not on the order of the
+    files or on which other files are given. `set_id` names the conversation (see
     `conversation_ids`). Raises ValueError naming file, row (1 = first data row) and field.
     """
     files = sorted((Path(path) for path in paths), key=lambda path: path.name)
@@ -52,7 +52,7 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
         matched = _NAME.search(path.name)
         if not matched:
             raise ValueError(
-                f"{path}: the name must tell accessibility and order, as the original's does: "
+                f"{path}: the file name must tell accessibility and order, as the published one does: "
                 "FANToM_tom_belief_inaccessible_short_context_first-order.csv"
             )
         for number, (where, raw) in enumerate(read_csv(path), start=1):
@@ -75,7 +75,7 @@ def conversation_ids(contexts: Sequence[str]) -> dict[str, str]:
             if len(line) >= TELLING_LINE:
                 sharing.setdefault(line, []).append(context)
     changed = True
-    while changed:  # the smallest id spreads along chains of overlapping excerpts; two or three rounds in practice
+    while changed:  # the smallest id spreads along chains of overlapping excerpts: two or three rounds
         changed = False
         for group in sharing.values():
             smallest = min(ids[context] for context in group)

@@ -21,7 +21,7 @@ from data.reading import read_json
 from data.rows import Record
 from soul.cli.arguments import non_negative_int, positive_int, probability
 
-PROMPTING = "CoTP"  # of the benchmark's two prompting types the one whose stories stand alone
+PROMPTING = "CoTP"  # of the two prompting types, the one without an instruction in front of the story
 _KEYS = {
     "story": str,
     "question": str,

@@ -1,4 +1,4 @@
-"""Humanual task files from records of posts and what people wrote in answer.
+"""Humanual task files from records of posts and the replies that people wrote.
 
     python -m data.humanual convert SRC... --set opinion --out data/sim_eval_data/humanual_opinion_val.parquet
 
@@ -53,18 +53,18 @@ def _raw_records(path: Path, answers: Mapping[str, Any]) -> list[Any]:
             raise ValueError(f"{path}: is not a readable parquet file: {error}") from error
     if path.suffix == ".jsonl":
         return [record for _, record in read_json_lines(path)]
-    found = read_json(path)
-    if isinstance(found, list):
-        return found
-    if not isinstance(found, dict):
+    content = read_json(path)
+    if isinstance(content, list):
+        return content
+    if not isinstance(content, dict):
         raise ValueError(f"{path}: expected a list of records, or an object: id -> post")
-    unanswered = [key for key in found if key not in answers]
+    unanswered = [key for key in content if key not in answers]
     if unanswered:
         raise ValueError(
-            f"{path}: {len(unanswered)} of {len(found)} posts have no answer by a person (the first: "
+            f"{path}: {len(unanswered)} of {len(content)} posts have no answer by a person (the first: "
             f"{unanswered[0]}); give --replies FILE with a completion for each"
         )
-    posts = [(key, {"post": post} if isinstance(post, str) else post) for key, post in found.items()]
+    posts = [(key, {"post": post} if isinstance(post, str) else post) for key, post in content.items()]
     return [{"post_id": key, **post, **_answer(answers[key]), "prompt": post.get("post")} for key, post in posts]
 
 
@@ -97,7 +97,7 @@ def _record(where: str, index: int, raw: Any, dataset: str) -> Record:
 
 
 def _with_speakers(raw: Mapping[str, Any]) -> Any:
-    """The prompt; in a thread, ids of people are replaced: the one who is played is "you", others are numbered."""
+    """The prompt, with the user ids of a thread replaced: the person to be played becomes "you", others get numbers."""
     prompt = raw["prompt"]
     if isinstance(prompt, str) and prompt.lstrip().startswith("["):
         try:

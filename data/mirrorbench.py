@@ -6,8 +6,8 @@ Source: github.com/SAP/mirrorbench, scratch_pad/data (Apache-2.0). The conversat
 Chatbot Arena (prompts CC BY 4.0, model answers CC BY-NC 4.0), Qulac (MIT) and ClariQ (no licence): not for commercial
 use. Some users of Chatbot Arena are offensive.
 
-A row keeps the description of the user, and roles and texts of the turns. The rest of a record would give the real
-user's words away: its `few_shot_user_examples` are chosen by similarity to them, and some are equal.
+A row keeps the description of the user, and the roles and texts of the turns. The rest of a record would reveal the
+real user's words: its `few_shot_user_examples` are chosen by similarity to them, and some are equal.
 """
 
 import argparse

@@ -6,12 +6,12 @@
         --train-out data/sim_rl_data/mistakes_rl_train.parquet --val-out data/sim_eval_data/mistakes_val.parquet
 
 Source: the Kaggle competition "Eedi - Mining Misconceptions in Mathematics" (2024): its questions, and the file that
-gives each misconception's number a name. Mind the competition's terms (non-commercial, as far as is known).
+gives each misconception's number a name. Note the competition's terms (non-commercial, as far as we know).
 
-Where one misconception stands on several options of a question, each of them is a right answer: `AcceptedOptions` holds
-them all, and each is a row, as each is labelled. Questions whose options are all images are left out, because the
-images are not in the files; those that describe an image in words stay, and evaluation counts them apart. (MaE, the
-other public source of misconceptions, has open answers and no options, so it cannot be asked this way.)
+If several options of a question carry the same misconception, each of them is a right answer: `AcceptedOptions` holds
+them all, and each has a row of its own. Questions whose options are all images are left out, because the images are not
+in the files; those that describe an image in words stay, and evaluation counts them separately. (MaE, the other public
+source of misconceptions, has open answers and no options, so it cannot be asked this way.)
 """
 
 import argparse
@@ -96,7 +96,7 @@ def _cases(row: dict[str, str], names: dict[str, str], left_out: Counter[str]) -
 
 
 def _labels(row: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """The options with a misconception, and its number."""
+    """(letter, number of the misconception) of each option that has one."""
     for letter in LETTERS:
         if number := _number(row.get(f"Misconception{letter}Id", "")):
             yield letter, number

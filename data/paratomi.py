@@ -11,12 +11,12 @@ Train on `train.txt` only: it shares no story with the 600 questions of Percept-
 paraphrases every one of those 600 stories.
 
 The .trace file beside a .txt file names each question's type. Without it the type is read from the question's wording
-and does not say whether the belief is a false one ("first_order" instead of "first_order_tom").
+and does not say whether the belief is false ("first_order" instead of "first_order_tom").
 
 The .txt file has no candidate answers. They are derived: every container and every room that the story
-names, by ToMi's fixed lists of both. Percept-ToMi's own candidates also hold things that characters like;
-these are never answers. The derived candidates are shuffled, because the order of mention would give
-answers away.
+names, by ToMi's fixed lists of both. Percept-ToMi's own candidates also include things that characters
+like, which are never answers. The derived candidates are shuffled, because the order of mention would
+reveal answers.
 """
 
 import argparse
@@ -42,7 +42,7 @@ _WORDINGS = {
 
 
 def question_type(raw: str) -> str:
-    """Drops the number in "first_order_0_no_tom": which of the two agents is asked about makes no type."""
+    """Drop the number in "first_order_0_no_tom", which only says which of the two agents the question is about."""
     return re.sub(r"_[01]_", "_", raw)
 
 

@@ -5,7 +5,7 @@
 Source: github.com/zhchen18/ToMBench (MIT). Its authors ask to use it for evaluation only, never for training.
 
 Every record is in English and in Chinese. Questions with two options have the bare token NaN, which Python's JSON
-reads, for the others; a few options carry letters of their own, and an answer may read "A. ".
+module reads, for the other two; a few options begin with a letter of their own, and an answer may read "A. ".
 """
 
 import argparse

@@ -8,8 +8,8 @@ env_agent_combo_storages.jsonl (github.com/sotopia-lab/sotopia-space, Apache-2.0
 name the source, share alike), and for --hard and --without-hard env_ids.json (github.com/sotopia-lab/sotopia-pi,
 Apache-2.0) with the hard environments.
 
-Goals and scenarios keep their tags: who may read what stands in them is the task's business. The stories of
-relationship_profiles.jsonl are left out: some tell the secrets of both, some are about other people.
+Goals and scenarios keep their tags: the task decides who may read the tagged parts. The stories of
+relationship_profiles.jsonl are left out: some reveal the secrets of both agents, some are about other people.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
 
     Args:
         part: all environments, the hard ones, or the others.
-        positions: whom the policy plays; a combination gives one row for each.
+        positions: the sides that the policy plays; a combination gives one row for each.
 
     Raises:
         ValueError: naming file, line and field.
@@ -54,7 +54,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
         for position in positions:
             record = {"index": len(records), **fields, "eval_position": position}
             row = SotopiaRow.model_validate(record)
-            # The column `prompt` is for people who browse the file: not what only the judge may read.
+            # The column `prompt` is for people who browse the file: it must not show what only the judge may read.
             records.append({**record, "question": row.shown(row.scenario, position)})
     return Converted(records, left_out)
 
@@ -66,7 +66,7 @@ def _encounter(
     agents: Mapping[str, Mapping[str, Any]],
     relationships: Mapping[frozenset[str], set[str]],
 ) -> Record:
-    """What the two rows of a combination share."""
+    """The fields that the two rows of a combination share."""
     ids = combo.get("agent_ids")
     if not (isinstance(ids, list) and len(ids) == 2 and ids[0] != ids[1]):
         raise ValueError(f"{where}: field 'agent_ids' must name two agents, got {ids!r:.100}")
@@ -79,8 +79,8 @@ def _encounter(
         )
     if code not in relationships.get(frozenset(ids), set()):
         raise ValueError(
-            f"{where}: field 'agent_ids' names two who are not {RELATIONSHIPS[int(code)]!r}, as the environment "
-            f"{combo['env_id']} demands; take combinations and relationships from the same release"
+            f"{where}: field 'agent_ids' names two agents who are not {RELATIONSHIPS[int(code)]!r}, which "
+            f"environment {combo['env_id']} requires; take combinations and relationships from the same release"
         )
     goals = environment.get("agent_goals")
     if not (isinstance(goals, list) and len(goals) == 2 and all(isinstance(g, str) and g.strip() for g in goals)):
@@ -97,7 +97,7 @@ def _encounter(
 
 
 def _person(where: str, agent: Mapping[str, Any]) -> Record:
-    """Name, background (as an agent of Sotopia reads its own) and secret."""
+    """Name, background (in the form in which Sotopia shows it to the agent) and secret."""
     fields = ("first_name", "last_name", "age", "gender", "gender_pronoun", "occupation")
     if missing := [field for field in fields if not str(agent.get(field) or "").strip()]:
         raise ValueError(f"{where}: field '{missing[0]}' of agent {agent['agent_id']} is missing or empty")
@@ -117,22 +117,22 @@ def _unescaped(text: str) -> str:
 
 
 def _by_id(path: Path, key: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     for where, record in read_json_lines(path):
         name = record.get(key)
-        if not isinstance(name, str) or not name or name in found:
-            raise ValueError(f"{where}: field '{key}' must be an id of its own, got {name!r}")
-        found[name] = record
-    return found
+        if not isinstance(name, str) or not name or name in records:
+            raise ValueError(f"{where}: field '{key}' must be a unique id, got {name!r}")
+        records[name] = record
+    return records
 
 
 def _relationships(path: Path) -> dict[frozenset[str], set[str]]:
-    """Pair -> the codes of what they are to each other; the source has two codes for a few pairs."""
-    found: dict[frozenset[str], set[str]] = {}
+    """Pair of agents -> codes of their relationship; the source has two codes for a few pairs."""
+    codes: dict[frozenset[str], set[str]] = {}
     for _, record in read_json_lines(path):
         pair = frozenset((str(record.get("agent1_id")), str(record.get("agent2_id"))))
-        found.setdefault(pair, set()).add(str(record.get("relationship")))
-    return found
+        codes.setdefault(pair, set()).add(str(record.get("relationship")))
+    return codes
 
 
 def _hard(path: Path) -> set[str]:
