@@ -121,7 +121,7 @@ def test_killed_while_it_tokenises(tmp_path: Path, small_units: None, done: list
     program = f"""
 import os, signal
 from pathlib import Path
-from sft import tokenising
+from sft.corpus import tokenize as tokenising
 from sft.corpus.store import SequenceWriter
 from tests.sft.corpus.corpora import opened
 tokenising.UNIT_ROWS = 10
@@ -149,7 +149,7 @@ def test_several_processes_make_one_store(tmp_path: Path, workers: int) -> None:
     program = f"""
 import sys, time
 from pathlib import Path
-from sft import tokenising
+from sft.corpus import tokenize as tokenising
 folder = Path({str(tmp_path)!r})
 real = tokenising._encode_unit
 def slow(*args):
@@ -157,7 +157,9 @@ def slow(*args):
     real(*args)
 if __name__ == "__main__":  # the pool's processes need the lines above alone
     from tests.sft.corpus.corpora import opened, texts
+    from soul.cli import logs
     tokenising._encode_unit = slow
+    logs.set_up()
     (folder / f"ready_{{sys.argv[1]}}").touch()
     while len(list(folder.glob("ready_*"))) < 2:
         time.sleep(0.01)
@@ -272,7 +274,7 @@ def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, 
     write(tmp_path / "val_shard_0.parquet", [{"text": "a"}])
     with pytest.raises(BadShard, match="val_shard_0.parquet: the column 'messages' is missing"):
         opened(tmp_path)
-    with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is no ratio"):
+    with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is not a ratio"):
         opened(tmp_path, val_files="x.parquet:no")
     assert not done
 
