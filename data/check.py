@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from data.rows import write_table
 from soul.cli.arguments import output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadRow
@@ -120,10 +121,7 @@ def write_without_overlap(report: Sequence[Report], out: Path) -> str:
     kept = [number for number in range(source.num_rows) if number not in left_out]
     if not kept:
         raise BadRow(f"{file}: every row shares a group with --against, so {out} would be empty. Use other rows.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.partial")
-    pq.write_table(source.take(kept), partial)
-    partial.replace(out)
+    write_table(source.take(kept), out)
     return f"{out}: {len(kept):,} rows; left out: {len(left_out):,} (they share a group with --against)"
 
 

@@ -44,11 +44,16 @@ def write_rows(path: str | Path, data_source: str, records: Sequence[Record]) ->
         "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in records], _PROMPT_TYPE),
         "extra_info": pa.array(list(records), info_type),
     }
+    write_table(pa.table(columns), path)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a parquet file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Same folder, so that the rename stays on one file system and is atomic.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        pq.write_table(pa.table(columns), temporary)
+        pq.write_table(table, temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
