@@ -157,8 +157,8 @@ class Builder:
         try:
             rows = self.rows(args)
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            sources = args.sources if self.sources else [getattr(args, "source", None)]
-            if sources == [None]:  # no file was read: this is a defect
+            sources: list[Path] = args.sources if self.sources else [args.source] if "source" in args else []
+            if not sources:  # no file was read: this is a defect
                 raise
             raise _unexpected_shape(sources, error) from error
         return write_outputs(args, rows)

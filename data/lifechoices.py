@@ -82,10 +82,10 @@ def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str])
     elif not _holds_summaries(content):
         for number, book in enumerate(content, start=1):
             for record in book if isinstance(book, list) else [book]:
-                character = _object(f"{path}: entry {number}", record).get("character_name")
-                where = f"{path}: entry {number}, {character}"
+                name = _object(f"{path}: entry {number}", record).get("character_name")
+                where = f"{path}: entry {number}, {name}"
                 title, story = str(record.get("book") or ""), str(record.get("input_text") or "")
-                yield _Question(where, title, str(character or ""), story, _choice(where, record))
+                yield _Question(where, title, str(name or ""), story, _choice(where, record))
 
 
 def _object(where: str, value: Any) -> Mapping[str, Any]:
