@@ -269,13 +269,7 @@ class _Progress:
         self.total, self.done, self._before = total, done, done
         self._start = self._logged = time.monotonic()
         console = Console(stderr=True)
-        columns = (
-            TextColumn("tokenising"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("rows"),
-            TimeRemainingColumn(),
-        )
+        columns = TextColumn("tokenising"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeRemainingColumn()
         self._bar = Progress(*columns, console=console) if console.is_terminal else None
         self._task = self._bar.add_task("", total=total, completed=done) if self._bar else None
 
