@@ -197,7 +197,7 @@ def show(runs: Rounds, title: str) -> None:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if all targets are met, else 1."""
+    """Run the benchmark. Returns 0 if all targets are met, else 1."""
     parser = Parser(prog="python -m benchmarks.evaluate", description=__doc__)
     parser.add_argument("--rows", type=positive_int, default=2000)
     parser.add_argument("--concurrency", type=positive_int, default=64)

@@ -89,8 +89,8 @@ def plain(work: Work, transport: bool) -> int:
         http = openai.DefaultAioHttpClient() if transport else None
         gate = asyncio.Semaphore(work.concurrency)
         async with openai.AsyncOpenAI(api_key="EMPTY", base_url=work.url, max_retries=0, http_client=http) as client:
-            asked = [ask(client, gate, record["prompt"]) for record in work.records()]
-            return sum(await asyncio.gather(*asked))
+            answers = [ask(client, gate, record["prompt"]) for record in work.records()]
+            return sum(await asyncio.gather(*answers))
 
     return asyncio.run(all_of_them())
 

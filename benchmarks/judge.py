@@ -294,9 +294,9 @@ class Helping(Task[Row]):
         return [{"role": "user", "content": f"Case {row.index}: I lost my job. {feedback or ''}"}]
 
     async def play(self, row: Row, players: Players, feedback: str | None) -> Episode:
-        asked = self.prompt(row, feedback)
-        reply = await players.policy().say(asked)
-        return Episode({"policy": [*asked, {"role": "assistant", "content": reply}]})
+        prompt = self.prompt(row, feedback)
+        reply = await players.policy().say(prompt)
+        return Episode({"policy": [*prompt, {"role": "assistant", "content": reply}]})
 
     async def judge(self, row: Row, episode: Episode, judge: Judge) -> Verdict:
         shown = {"row": row.index, "reply": episode.answer}

@@ -59,7 +59,7 @@ def measured(args: argparse.Namespace, folder: str) -> dict[str, float]:
     where = f"model=fixed,base_url={args.url}/chat/completions,num_concurrent={args.concurrency}"
 
     def evaluate(limit: int | None) -> int:
-        found = simple_evaluate(
+        results = simple_evaluate(
             model="local-chat-completions",
             model_args=f"{where},max_retries=1,tokenized_requests=False,tokenizer_backend=None",
             tasks=["soul_rows"],
@@ -67,7 +67,7 @@ def measured(args: argparse.Namespace, folder: str) -> dict[str, float]:
             apply_chat_template=True,
             limit=limit,
         )
-        return sum(bool(sample["resps"][0][0]) for sample in found["samples"]["soul_rows"])
+        return sum(bool(sample["resps"][0][0]) for sample in results["samples"]["soul_rows"])
 
     with contextlib.redirect_stdout(io.StringIO()):
         evaluate(args.warm_up)

@@ -154,7 +154,7 @@ def start_and_wait(folder: Path, steps: int, aimed: bool, rng: random.Random) ->
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if the run survived every kill."""
+    """Run the trial. Returns 0 if the run survived every kill."""
     parser = Parser(prog="python -m benchmarks.sft_kills", description=__doc__)
     parser.add_argument("folder", type=output_folder, help="empty or new")
     parser.add_argument("--kills", type=positive_int, default=10)

@@ -127,7 +127,7 @@ def write_without_overlap(report: Sequence[Report], out: Path) -> str:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Check the files. Returns the exit code."""
     parser = Parser(prog="python -m data.check", description=__doc__)
     parser.add_argument("files", nargs="+", help="parquet files")
     parser.add_argument("--against", nargs="+", default=[], help="files that must not share a group with FILES")

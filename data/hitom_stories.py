@@ -46,7 +46,7 @@ class _Setting:
 
 
 class _Writer:
-    """Writes the sentences of one variant and logs what they do to the beliefs."""
+    """Writes the sentences of one variant and logs the beliefs that follow from them."""
 
     def __init__(self, rng: random.Random, setting: _Setting, config: StoryConfig) -> None:
         self.rng, self.setting, self.config = rng, setting, config
@@ -157,14 +157,14 @@ def _variant(rng: random.Random, setting: _Setting, config: StoryConfig, length:
             visited.append(max(visited, default=-1) + 1)
         agents = rng.sample(setting.cast, size)
         writer.chapter(agents, setting.places[visited[-1]], deception and chapter in _TALKING_CHAPTERS[length])
-    asked = rng.sample(setting.cast, config.agents)
+    chain = rng.sample(setting.cast, config.agents)
     thing = setting.places[0][1]
     return [
         {
             "story": "\n".join(f"{number} {line}" for number, line in enumerate(writer.lines, start=1)),
-            "question": _question(asked[len(asked) - order :], thing),
+            "question": _question(chain[len(chain) - order :], thing),
             "choices": ", ".join(f"{chr(ord('A') + i)}. {option}" for i, option in enumerate(setting.options)),
-            "correct_answer": writer.log.belief(asked[len(asked) - order :], thing),
+            "correct_answer": writer.log.belief(chain[len(chain) - order :], thing),
             "deception": deception,
             "story_length": length,
             "question_order": order,

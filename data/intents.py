@@ -113,7 +113,7 @@ async def write_intent(judge: Judge, messages: Sequence[str]) -> Written:
         again = {**data, "rejected": first, "reason": tried[0][1].reason}
         second = (await judge.ask(HighLevelIntent, PROMPT, again)).intent.strip()
         tried.append((second, faults(second, messages)))
-    usable = [Written(intent, found.shared) for intent, found in tried if not found.hard]
+    usable = [Written(intent, fault.shared) for intent, fault in tried if not fault.hard]
     return min(usable, key=lambda written: len(written.shared), default=Written(""))
 
 
@@ -255,7 +255,7 @@ def _summarise(output: Output, drawn: Sequence[Conversation], failed: Sequence[J
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, or 1 if intents are missing."""
+    """Write the intents. Returns the exit code: 0, or 1 if intents are missing."""
     parser = Parser(prog="python -m data.userllm intents", description=__doc__)
     parser.add_argument(
         "words", nargs="+", metavar="SRC | judge.KEY=VALUE", help="PRISM's files; settings of the judge"

@@ -117,7 +117,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, or 1 if a source exists but its set could not be built."""
+    """Build all sets. Returns the exit code: 0, or 1 if a source exists but its set could not be built."""
     parser = Parser(prog="python -m data.sets", description=__doc__)
     parser.add_argument("sources", type=existing_folder, metavar="SOURCES", help="holds a folder for each benchmark")
     parser.add_argument(
