@@ -1,14 +1,14 @@
-"""What the trainer's own process costs per step, while all devices wait for it, and whether that grows linearly.
+"""Measure the time of the trainer's own process per step, while all devices wait for it, and whether it grows linearly.
 
     python -m benchmarks.driver [--sessions 512 1024 4096] [--turns 30] [--tokens 16]
 
 One step of DITTO goes through the real queue (TransferQueue on a local Ray) and the real trainer: sample, order and
-pad, compare with the rollout engine, advantages and weights, traces, metrics, clean-up. Only the devices are left out:
+pad, compare with the rollout engine, advantages and weights, traces, metrics, clean-up. Only the devices are simulated:
 the worker group writes log-probs of the right shape into the queue and returns at once, and its own time is subtracted.
 Each session is one draft and one refined episode of `--turns` turns, so it gives three training sequences.
 
-A stage is measured twice: wall seconds, and CPU seconds of this process. On a machine that is busy with other things
-only the second is comparable. Goal: below 2 % of a step of 300 s at 4,096 sessions, and the cost a session constant.
+Each stage has two measurements: wall seconds, and CPU seconds of this process. On a busy machine only the second is
+comparable. Goal: below 2 % of a step of 300 s at 4,096 sessions, and a constant cost per session.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, scripted_players
 
 STEP_S, GOAL = 300.0, 0.02
-N = 8  # sessions a prompt
+N = 8  # sessions per prompt
 KINDS = ("draft", "refined_base", "refined_feedback")
 PROMPT_TOKENS, FEEDBACK_TOKENS = 200, 100
 PUT_AT_ONCE = 512  # sequences
 
 
 def composed(folder: Path, sessions: int) -> DictConfig:
-    """The recipe's config for a step of that many sessions on two logical devices."""
+    """The recipe's config for a step of `sessions` sessions on two logical devices."""
     return load_config(
         [
             "platform=cpu",
@@ -75,7 +75,7 @@ def composed(folder: Path, sessions: int) -> DictConfig:
 
 
 def played_session(turns: int) -> dict[str, Any]:
-    """The trace of a real Sotopia session, its dialogue repeated until the policy has had `turns` turns."""
+    """The trace of a real Sotopia session, with its dialogue repeated until the policy has had `turns` turns."""
     example = examples.load("sotopia")
     row = example.row(0)
     player = example.player("oracle", row, 0)
@@ -94,13 +94,13 @@ def played_session(turns: int) -> dict[str, Any]:
     trace = json.loads(json.dumps(asyncio.run(play())))
     for name in ("draft", "refined"):
         for seat, messages in trace[name]["seats"].items():
-            opening, said = messages[:1], messages[1:]
-            trace[name]["seats"][seat] = opening + (said * (2 * turns // max(1, len(said)) + 1))[: 2 * turns]
+            opening, replies = messages[:1], messages[1:]
+            trace[name]["seats"][seat] = opening + (replies * (2 * turns // max(1, len(replies)) + 1))[: 2 * turns]
     return trace
 
 
 def sequences(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> Iterator[tuple[str, AgentLoopOutput]]:
-    """Every sequence of a step with its key in the queue, as the agent loops make them."""
+    """Yield every sequence of a step with its key in the queue, as the agent loops make them."""
     mask = ([1] * tokens + [0] * tokens) * turns
     for number in range(sessions):
         prompt, place = f"prompt{number // N}", number % N
@@ -130,7 +130,7 @@ def sequences(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> 
             )
 
 
-def fill(made: Iterator[tuple[str, AgentLoopOutput]]) -> None:
+def fill(keyed: Iterator[tuple[str, AgentLoopOutput]]) -> None:
     """Put sequences into the queue with the columns and tags that verl's agent-loop worker writes."""
     keys, fields, tags = [], [], []
 
@@ -139,7 +139,7 @@ def fill(made: Iterator[tuple[str, AgentLoopOutput]]) -> None:
         for column in (keys, fields, tags):
             column.clear()
 
-    for key, output in made:
+    for key, output in keyed:
         field = output.as_dict()
         ids = torch.cat([field["prompts"], field["responses"]])
         field |= {"loss_mask": field["response_mask"], "input_ids": ids, "position_ids": torch.arange(len(ids))}
@@ -156,7 +156,7 @@ def fill(made: Iterator[tuple[str, AgentLoopOutput]]) -> None:
 
 
 class Clock:
-    """Wall and CPU seconds by stage; what the devices would do is taken out."""
+    """Wall and CPU seconds by stage, without the time of the simulated devices."""
 
     def __init__(self) -> None:
         self.wall: defaultdict[str, float] = defaultdict(float)
@@ -165,7 +165,7 @@ class Clock:
 
     @contextmanager
     def devices(self) -> Iterator[None]:
-        """What happens here is the devices' work."""
+        """Time inside this block counts as the devices'."""
         wall, cpu = time.perf_counter(), time.process_time()
         yield
         before = self._devices
@@ -173,7 +173,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """What happens here is the driver's."""
+        """Time inside this block counts as the driver's, under this name."""
         self._devices = (0.0, 0.0)
         wall, cpu = time.perf_counter(), time.process_time()
         yield
@@ -182,7 +182,7 @@ class Clock:
 
 
 class Devices:
-    """The worker group: writes what the engines would write, and takes no time of the driver's."""
+    """The worker group: writes what the engines would write, outside of the driver's time."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -203,7 +203,7 @@ class Devices:
 
 
 class Judges:
-    """No judge is asked here; the run's ledger stands in another benchmark (benchmarks/judge.py)."""
+    """Stands in for the judges: this benchmark makes no judge calls (benchmarks/judge.py measures those)."""
 
     stop = None
 
@@ -235,7 +235,7 @@ class Trainer(DittoTrainerSync):
 
 
 def measured(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> Clock:
-    """One step of that many sessions."""
+    """Run one step of `sessions` sessions."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -264,18 +264,18 @@ def measured(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> C
 
 
 def show(clocks: dict[int, Clock], turns: int, tokens: int) -> None:
-    """A table by stage, a column a size."""
-    title = f"Seconds of the driver in one step, CPU (wall); {turns} turns of {tokens} + {tokens} tokens, {N} a prompt"
+    """Print a table: a row per stage, a column per size."""
+    title = f"Driver seconds per step, CPU (wall); {turns} turns of {tokens} + {tokens} tokens, {N} sessions per prompt"
     table = new_table(title, "stage", *(f"{sessions:,} sessions" for sessions in clocks))
     first = next(iter(clocks.values()))
     for stage in first.wall:
         table.add_row(stage, *(f"{clock.cpu[stage]:.2f} ({clock.wall[stage]:.2f})" for clock in clocks.values()))
     totals = {sessions: (sum(clock.cpu.values()), sum(clock.wall.values())) for sessions, clock in clocks.items()}
     table.add_row("all", *(f"{cpu:.2f} ({wall:.2f})" for cpu, wall in totals.values()))
-    table.add_row("ms a session", *(f"{1000 * cpu / n:.2f} ({1000 * w / n:.2f})" for n, (cpu, w) in totals.items()))
+    table.add_row("ms per session", *(f"{1000 * cpu / n:.2f} ({1000 * w / n:.2f})" for n, (cpu, w) in totals.items()))
     table.add_row(f"share of {STEP_S:.0f} s", *(f"{wall / STEP_S:.2%}" for _, wall in totals.values()))
     console.print(table)
-    console.print(f"Goal: the share below {GOAL:.0%} at 4,096 sessions, milliseconds a session constant.")
+    console.print(f"Goal: the share below {GOAL:.0%} at 4,096 sessions, milliseconds per session constant.")
     print_load()
 
 
@@ -283,17 +283,19 @@ def show(clocks: dict[int, Clock], turns: int, tokens: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.driver", description=__doc__)
     parser.add_argument("--sessions", type=positive_int, nargs="+", default=[512, 1024, 4096])
-    parser.add_argument("--turns", type=positive_int, default=30, help="of the policy, in each episode")
-    parser.add_argument("--tokens", type=positive_int, default=16, help="of a turn, and of what others say in between")
-    given = parser.parse_args(arguments)
-    trace = played_session(given.turns)
+    parser.add_argument("--turns", type=positive_int, default=30, help="turns of the policy in each episode")
+    parser.add_argument(
+        "--tokens", type=positive_int, default=16, help="tokens of a turn, and of the others' turns in between"
+    )
+    args = parser.parse_args(arguments)
+    trace = played_session(args.turns)
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     try:
         tq.init(composed(Path("unused"), N).transfer_queue)
         measured(N, 2, 4, trace)  # imports and first uses
         with seldom_collected():  # as the trainer's loop runs
-            clocks = {n: measured(n, given.turns, given.tokens, trace) for n in given.sessions}
-        show(clocks, given.turns, given.tokens)
+            clocks = {n: measured(n, args.turns, args.tokens, trace) for n in args.sessions}
+        show(clocks, args.turns, args.tokens)
         tq.close()
     finally:
         ray.shutdown()

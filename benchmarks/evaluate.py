@@ -1,4 +1,4 @@
-"""What evaluating a row costs, beside a plain client and other harnesses, in one run.
+"""Measure the cost of evaluating a row, compared with a plain client and other harnesses, in one run.
 
     python -m benchmarks.evaluate [--rows 2000] [--repeats 5] [--lm-eval-python PATH]
 
@@ -11,15 +11,15 @@ The same invented rows of one turn (HiToM) against the same local server of fixe
     inspect_ai    a task with its own solver and scorer, `openai-api` provider
     lm-eval       local-chat-completions; only with an interpreter that has it (it is no dependency of ours)
 
-with equal concurrency: so many requests in flight. Every contender has a process of its own, pinned to one core; the
-server has another one, and its own most is printed first. They run in turns, every second round in the other order.
-A few rows go before each clock starts; CPU is user and system time of the contender's process.
+with the same number of requests in flight. Every contender runs in its own process, pinned to one core; the server has
+another core, and its maximum rate is printed first. Contenders run in turns, every second round in reverse order. A few
+rows are evaluated before each clock starts; CPU is user and system time of the contender's process.
 
 Targets, as medians over the rounds: at latency 0 rows/s of ours over plain at least 0.9, over lm-eval at least 1, over
 inspect_ai at least 5; at --latency (50 ms) seconds of the engine over the bound at most 1.05. The bound is rows x
 latency / concurrency or plain's CPU seconds for the rows, whichever is larger. Rows/s need idle cores: `waited` is the
-share of its time at latency 0 in which a contender had none, and what is far from 0 % says nothing. CPU a row bears
-more.
+share of its time at latency 0 in which a contender had no core; if it is far from 0 %, ignore rows/s. CPU per row is
+more robust.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from benchmarks.fixed_latency_server import ROOT, served
 from benchmarks.judge import check_server, console, new_table, print_load, spread
 from soul.cli.arguments import existing_file, non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.examples.__main__ import write
+from soul.examples.__main__ import write as write_examples
 
 ANSWER = "<answer>B</answer>"
 WITHOUT_LATENCY = ("ours", "engine", "plain", "plain-httpx", "inspect_ai", "lm-eval")
@@ -60,17 +60,17 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.answered / self.seconds
 
     @property
     def cpu_ms(self) -> float:
-        """CPU milliseconds a row."""
+        """CPU milliseconds per row."""
         return 1000 * self.cpu / self.answered
 
     @property
     def waited(self) -> float:
-        """The share of its time in which it did not run; without latency there is nothing to wait for but a core."""
+        """The share of the time in which it did not run; without latency it can only have waited for a core."""
         return 1 - self.cpu / self.seconds
 
 
@@ -79,7 +79,7 @@ Rounds = Mapping[str, Sequence[Run]]
 
 @dataclass(frozen=True)
 class Work:
-    """What every contender is given: the rows in both forms, how many, and how many requests in flight."""
+    """The same work for every contender: the rows in both formats, their number, and the requests in flight."""
 
     parquet: Path
     jsonl: Path
@@ -88,10 +88,10 @@ class Work:
     lm_eval_python: Path | None = None
 
     @classmethod
-    def made(cls, folder: Path, rows: int, concurrency: int, lm_eval_python: Path | None) -> Work:
-        """Write the rows."""
+    def write(cls, folder: Path, rows: int, concurrency: int, lm_eval_python: Path | None) -> Work:
+        """Write the rows to `folder`."""
         parquet, jsonl = folder / "hitom.parquet", folder / "hitom.jsonl"
-        write(["hitom"], rows, parquet)
+        write_examples(["hitom"], rows, parquet)
         with jsonl.open("w", encoding="utf-8") as file:
             for record in pq.read_table(parquet).to_pylist():
                 (asked,) = record["prompt"]
@@ -100,17 +100,17 @@ class Work:
         return cls(parquet, jsonl, rows, concurrency, lm_eval_python)
 
     def command(self, name: str, url: str) -> list[str]:
-        """How to start a contender."""
-        given = ["--url", url, "--concurrency", str(self.concurrency)]
+        """The command line of a contender."""
+        options = ["--url", url, "--concurrency", str(self.concurrency)]
         if name == "lm-eval":
             script = str(ROOT / "benchmarks" / "lm_eval_contender.py")
-            return [str(self.lm_eval_python), script, *given, "--rows", str(self.jsonl)]
-        return [sys.executable, "-m", "benchmarks.evaluate_contenders", name, *given, "--rows", str(self.parquet)]
+            return [str(self.lm_eval_python), script, *options, "--rows", str(self.jsonl)]
+        return [sys.executable, "-m", "benchmarks.evaluate_contenders", name, *options, "--rows", str(self.parquet)]
 
 
 @contextmanager
 def pinned(core: int | None) -> Iterator[None]:
-    """What is started inside runs on this core alone; None: where it likes."""
+    """Processes started inside this block run on this core only; None: on any core."""
     if core is None:
         yield
         return
@@ -123,7 +123,7 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def two_cores() -> tuple[int, int] | tuple[None, None]:
-    """A core for the contender and one for the server; none where there are not two to choose from."""
+    """A core for the contender and one for the server; (None, None) if there are not two."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return (cores[0], cores[-1]) if len(cores) > 1 else (None, None)
 
@@ -132,7 +132,7 @@ def measured(work: Work, name: str, url: str) -> Run:
     """Run one contender.
 
     Raises:
-        RuntimeError: it failed, or left rows unanswered.
+        RuntimeError: it failed, or did not answer all rows.
     """
     done = subprocess.run(work.command(name, url), cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
@@ -144,7 +144,7 @@ def measured(work: Work, name: str, url: str) -> Run:
 
 
 def rounds(work: Work, names: Sequence[str], latency: float, repeats: int) -> Rounds:
-    """All contenders in turns."""
+    """Run all contenders in turns."""
     runs: dict[str, list[Run]] = {name: [] for name in names}
     own_core, server_core = two_cores()
     with pinned(server_core), served(ANSWER, latency) as url, pinned(own_core):
@@ -155,40 +155,40 @@ def rounds(work: Work, names: Sequence[str], latency: float, repeats: int) -> Ro
 
 
 def over(runs: Rounds, name: str) -> list[float]:
-    """Rows/s of ours over another's, round by round."""
+    """Rows/s of ours over another contender's, round by round."""
     return [ours.rate / theirs.rate for ours, theirs in zip(runs["ours"], runs[name], strict=True)]
 
 
 def bound(runs: Rounds, rows: int, concurrency: int, latency: float) -> float:
-    """Seconds that no client of this SDK stays below: the server's, or the SDK's own CPU."""
+    """Lower bound in seconds for any client of this SDK: the server's time, or the SDK's own CPU time."""
     return max(rows * latency / concurrency, statistics.median(run.cpu for run in runs["plain"]))
 
 
 def verdicts(without: Rounds, with_latency: Rounds, work: Work, latency: float) -> list[tuple[str, float, bool]]:
-    """Every target: what it says, the number, whether it is met."""
-    found = []
+    """Every target: its text, the measured number, whether it is met."""
+    targets = []
     for name, least in LEAST.items():
         if name in without:
             ratio = statistics.median(over(without, name))
-            found.append((f"rows/s of ours over {name}, at least {least:g}", ratio, ratio >= least))
+            targets.append((f"rows/s of ours over {name}, at least {least:g}", ratio, ratio >= least))
     seconds = statistics.median(run.seconds for run in with_latency["engine"])
     ratio = seconds / bound(with_latency, work.rows, work.concurrency, latency)
     title = f"{1000 * latency:g} ms: seconds of the engine over the bound, at most {MOST_OVER_BOUND:g}"
-    return [*found, (title, ratio, ratio <= MOST_OVER_BOUND)]
+    return [*targets, (title, ratio, ratio <= MOST_OVER_BOUND)]
 
 
 def show(runs: Rounds, title: str) -> None:
     """The table of one latency."""
     table = new_table(
-        title, "contender", "rows/s", "CPU ms a row", "waited", "rows/s of ours over it", "CPU of it over ours"
+        title, "contender", "rows/s", "CPU ms per row", "waited", "rows/s of ours over it", "CPU of it over ours"
     )
-    for name, of_name in runs.items():
-        cpu = [theirs.cpu / ours.cpu for ours, theirs in zip(runs["ours"], of_name, strict=True)]
+    for name, own in runs.items():
+        cpu = [theirs.cpu / ours.cpu for ours, theirs in zip(runs["ours"], own, strict=True)]
         table.add_row(
             name,
-            spread([run.rate for run in of_name], 0),
-            spread([run.cpu_ms for run in of_name], 2),
-            f"{statistics.median(run.waited for run in of_name):.0%}",
+            spread([run.rate for run in own], 0),
+            spread([run.cpu_ms for run in own], 2),
+            f"{statistics.median(run.waited for run in own):.0%}",
             spread(over(runs, name), 2),
             spread(cpu, 2),
         )
@@ -197,7 +197,7 @@ def show(runs: Rounds, title: str) -> None:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 where all targets are met, else 1."""
+    """Run the benchmark. Returns 0 if all targets are met, else 1."""
     parser = Parser(prog="python -m benchmarks.evaluate", description=__doc__)
     parser.add_argument("--rows", type=positive_int, default=2000)
     parser.add_argument("--concurrency", type=positive_int, default=64)
@@ -205,26 +205,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=positive_int, default=5)
     parser.add_argument("--only", nargs="+", choices=WITHOUT_LATENCY, default=WITHOUT_LATENCY, metavar="CONTENDER")
     parser.add_argument("--lm-eval-python", type=existing_file, help="an interpreter that has lm-eval[api]")
-    given = parser.parse_args(arguments)
-    names = [name for name in WITHOUT_LATENCY if name in (*given.only, *WITH_LATENCY)]
-    if given.lm_eval_python is None and "lm-eval" in names:
+    args = parser.parse_args(arguments)
+    names = [name for name in WITHOUT_LATENCY if name in (*args.only, *WITH_LATENCY)]
+    if args.lm_eval_python is None and "lm-eval" in names:
         names.remove("lm-eval")
         console.print("Without lm-eval: --lm-eval-python names no interpreter that has it.")
     if two_cores() == (None, None):
-        console.print("Contender and server share what cores there are: rows/s say little.")
-    check_server(given.rows)
+        console.print("Contender and server share one core: rows/s mean little.")
+    check_server(args.rows)
     with tempfile.TemporaryDirectory(prefix="evaluate-benchmark-") as folder:
-        work = Work.made(Path(folder), given.rows, given.concurrency, given.lm_eval_python)
-        without = rounds(work, names, 0.0, given.repeats)
-        with_latency = rounds(work, WITH_LATENCY, given.latency, given.repeats)
-    about = f"{given.rows} rows, {given.concurrency} in flight, median (quartiles) of {given.repeats}"
+        work = Work.write(Path(folder), args.rows, args.concurrency, args.lm_eval_python)
+        without = rounds(work, names, 0.0, args.repeats)
+        with_latency = rounds(work, WITH_LATENCY, args.latency, args.repeats)
+    about = f"{args.rows} rows, {args.concurrency} in flight, median (quartiles) of {args.repeats}"
     show(without, f"Latency 0: {about}")
-    show(with_latency, f"Latency {1000 * given.latency:g} ms: {about}")
-    found = verdicts(without, with_latency, work, given.latency)
-    for title, ratio, met in found:
+    show(with_latency, f"Latency {1000 * args.latency:g} ms: {about}")
+    targets = verdicts(without, with_latency, work, args.latency)
+    for title, ratio, met in targets:
         console.print(f"{'met   ' if met else 'MISSED'} {ratio:6.2f}  {title}", soft_wrap=True, highlight=False)
     print_load()
-    return 0 if all(met for _, _, met in found) else 1
+    return 0 if all(met for _, _, met in targets) else 1
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""One contender of `benchmarks.evaluate`, in a process of its own: evaluates the rows, prints what it took as JSON.
+"""One contender of `benchmarks.evaluate`, in its own process: evaluates the rows and prints its times as JSON.
 
     python -m benchmarks.evaluate_contenders ours --url http://127.0.0.1:PORT/v1 --rows hitom.parquet --concurrency 64
 
-Who starts it pins it to a core. A few rows are evaluated before the clock starts, so that imports, which are paid once,
-and connections' first uses are outside; all that is paid for rows is inside: reading them, asking, scoring, writing.
-(lm-eval lives in an interpreter of its own: lm_eval_contender.py.)
+The caller pins it to a core. A few rows are evaluated before the clock starts, so that imports and first connections
+are not measured; everything that depends on the rows is: reading, requests, scoring, writing. (lm-eval needs its own
+interpreter: lm_eval_contender.py.)
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Evaluate = Callable[["Work"], int]
 
 
 class Work:
-    """What a contender is to do: the rows of a file, `limit` of them, and a folder for what it writes."""
+    """A contender's work: `limit` rows of a file (None: all), and a folder for its output."""
 
     def __init__(self, url: str, rows: Path, concurrency: int, folder: Path, limit: int | None = None) -> None:
         self.url, self.rows, self.concurrency, self.folder, self.limit = url, rows, concurrency, folder, limit
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as the file has them."""
+        """The rows as they are in the file."""
         return pq.read_table(self.rows).to_pylist()[: self.limit]
 
 
@@ -52,12 +52,12 @@ def ours(work: Work) -> int:
     if command.main([*words, "--out", str(work.folder), *limit]):
         return 0
     (results,) = work.folder.glob("*/results.json")
-    found = json.loads(results.read_text(encoding="utf-8"))["sets"]
-    return sum(of_set["samples"] - of_set["invalid"] for of_set in found.values())
+    sets = json.loads(results.read_text(encoding="utf-8"))["sets"]
+    return sum(one["samples"] - one["invalid"] for one in sets.values())
 
 
 def engine(work: Work) -> int:
-    """The command as far as its numbers: rows, asking, journal, scores, intervals, table; no files for people."""
+    """The command without its reports: rows, requests, journal, scores, intervals, table."""
     from soul.evaluate.numbers.results import summarise
     from soul.evaluate.run import engine as path
     from soul.evaluate.run.gc_tuning import seldom_collected
@@ -71,13 +71,13 @@ def engine(work: Work) -> int:
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": work.rows}, limit=work.limit)
     with seldom_collected(), closing(Journal(work.folder)) as journal:
         asyncio.run(path.evaluate(settings, items(settings), journal, work.folder, lambda sample: None))
-        found = summarise(journal.samples.values(), ["hitom"])
-        print(json.dumps(found.to_json()), table.markdown(found))
-    return sum(of_set.samples - of_set.invalid for of_set in found.sets.values())
+        results = summarise(journal.samples.values(), ["hitom"])
+        print(json.dumps(results.to_json()), table.markdown(results))
+    return sum(one.samples - one.invalid for one in results.sets.values())
 
 
 def plain(work: Work, transport: bool) -> int:
-    """The SDK, a semaphore and nothing else: no score, nothing kept but a count of answers."""
+    """The SDK and a semaphore: no scores, only a count of answers."""
     import openai
 
     async def ask(client: Any, gate: asyncio.Semaphore, messages: Any) -> bool:
@@ -89,8 +89,8 @@ def plain(work: Work, transport: bool) -> int:
         http = openai.DefaultAioHttpClient() if transport else None
         gate = asyncio.Semaphore(work.concurrency)
         async with openai.AsyncOpenAI(api_key="EMPTY", base_url=work.url, max_retries=0, http_client=http) as client:
-            asked = [ask(client, gate, record["prompt"]) for record in work.records()]
-            return sum(await asyncio.gather(*asked))
+            answers = [ask(client, gate, record["prompt"]) for record in work.records()]
+            return sum(await asyncio.gather(*answers))
 
     return asyncio.run(all_of_them())
 
@@ -133,7 +133,7 @@ CONTENDERS: dict[str, Evaluate] = {
 
 
 def measured(evaluate: Evaluate, work: Work, warm_up: int) -> dict[str, float]:
-    """Seconds, CPU seconds of this process and its children, and the rows that were answered."""
+    """Seconds, CPU seconds of this process and its children, and the number of answered rows."""
     with tempfile.TemporaryDirectory(prefix="evaluate-benchmark-") as folder:
         before = Work(work.url, work.rows, work.concurrency, Path(folder) / "before", warm_up)
         now = Work(work.url, work.rows, work.concurrency, Path(folder) / "now", work.limit)
@@ -155,17 +155,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=positive_int)
     parser.add_argument("--warm-up", type=int, default=64)
     parser.add_argument("--profile", type=output_file, help="write cProfile's numbers here")
-    given = parser.parse_args(arguments)
-    work = Work(given.url, given.rows, given.concurrency, Path(), given.limit)
-    evaluate = CONTENDERS[given.name]
-    if given.profile:
+    args = parser.parse_args(arguments)
+    work = Work(args.url, args.rows, args.concurrency, Path(), args.limit)
+    evaluate = CONTENDERS[args.name]
+    if args.profile:
         import cProfile
 
         profile = cProfile.Profile()
-        measured(evaluate, work, given.warm_up)
+        measured(evaluate, work, args.warm_up)
         profile.runcall(measured, evaluate, work, 1)
-        profile.dump_stats(given.profile)
-    print(json.dumps(measured(evaluate, work, given.warm_up)))
+        profile.dump_stats(args.profile)
+    print(json.dumps(measured(evaluate, work, args.warm_up)))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A chat-completions endpoint that always takes the same time and hardly any CPU: what benchmarks measure clients on.
+"""A chat-completions endpoint with a fixed latency and very low CPU use, on which benchmarks measure clients.
 
     python -m benchmarks.fixed_latency_server --latency 0.5       # prints its base URL; ends when its stdin ends
 
-Standard library only, one process of its own. Every request gets the same completion, `latency` seconds after its last
-byte has come. It understands no more of HTTP/1.1 than clients of a JSON endpoint send: a Content-Length, keep-alive.
-(`soul.testing.FakeOpenAI` is for tests: it can misbehave, and has a thread for each connection.)
+Standard library only, in its own process. Every request gets the same completion, `latency` seconds after its last byte
+has arrived. It supports only the part of HTTP/1.1 that clients of a JSON endpoint use: Content-Length and keep-alive.
+(`soul.testing.FakeOpenAI` is for tests: it can misbehave, and uses a thread per connection.)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from soul.cli.error_border import Parser, reports_errors
 ROOT = Path(__file__).resolve().parents[1]
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD_END = b"\r\n\r\n"
-_BACKLOG = 4096  # a benchmark opens all its connections in one moment
+_BACKLOG = 4096  # a benchmark opens all its connections at once
 
 
 def completion(answer: str) -> bytes:
-    """The whole HTTP answer: a completion with this text, and with its usage."""
+    """The complete HTTP response: a completion with this text and its usage."""
     message: dict[str, Any] = {"role": "assistant", "content": answer, "refusal": None, "annotations": []}
     body = json.dumps(
         {
@@ -53,11 +53,11 @@ def completion(answer: str) -> bytes:
 
 
 class _Messages(asyncio.Protocol):
-    """A connection of which only the ends of messages matter; both sides of the server's own check use it."""
+    """A connection that only detects the ends of messages; server and self-test both use it."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
-        self._whole = 0  # length of the message that is coming in; 0 until its head is here
+        self._whole = 0  # length of the current message; 0 until its head has arrived
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -79,7 +79,7 @@ class _Messages(asyncio.Protocol):
             self.message()
 
     def message(self) -> None:
-        """A whole message has come."""
+        """Called when a whole message has arrived."""
         raise NotImplementedError
 
 
@@ -101,7 +101,7 @@ class _Answering(_Messages):
 
 
 class _Asking(_Messages):
-    """One connection of the check: the next request as soon as the last one is answered."""
+    """One connection of the self-test: sends the next request as soon as the last one is answered."""
 
     def __init__(self, request: bytes, times: int) -> None:
         super().__init__()
@@ -124,11 +124,10 @@ class _Asking(_Messages):
             self.done.set_exception(error or ConnectionError("the server closed the connection"))
 
 
-async def serve(answer: str, latency: float) -> None:
-    """Serve on a free port of 127.0.0.1 until stdin ends, so that no server outlives who started it."""
+async def serve(protocol: Callable[[], asyncio.Protocol]) -> None:
+    """Serve on a free port of 127.0.0.1 until stdin ends, so that the server does not outlive its parent."""
     loop = asyncio.get_running_loop()
-    whole = completion(answer)
-    server = await loop.create_server(lambda: _Answering(whole, latency), "127.0.0.1", 0, backlog=_BACKLOG)
+    server = await loop.create_server(protocol, "127.0.0.1", 0, backlog=_BACKLOG)
     over = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), over.set)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
@@ -137,21 +136,28 @@ async def serve(answer: str, latency: float) -> None:
 
 
 @contextmanager
-def served(answer: str, latency: float) -> Iterator[str]:
-    """The server in a process of its own; gives its base URL."""
-    command = [sys.executable, "-m", "benchmarks.fixed_latency_server", "--latency", str(latency), "--answer", answer]
+def server_process(module: str, *options: str, at_end: Callable[[str], None] | None = None) -> Iterator[str]:
+    """Run a server in its own process; yields its base URL. `at_end` gets the rest of its output."""
+    command = [sys.executable, "-m", module, *options]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdin is not None
     try:
         url = process.stdout.readline().strip()
         if not url:
-            raise RuntimeError(f"the fixed-latency server did not start (exit {process.wait()})")
+            raise RuntimeError(f"{module} did not start (exit {process.wait()})")
         yield url
     finally:
-        process.terminate()
-        process.stdin.close()
+        process.stdin.close()  # the server ends when its stdin ends
+        output = process.stdout.read()
         process.stdout.close()
         process.wait()
+        if at_end:
+            at_end(output)
+
+
+def served(answer: str, latency: float) -> AbstractContextManager[str]:
+    """The server in its own process; yields its base URL."""
+    return server_process("benchmarks.fixed_latency_server", "--latency", str(latency), "--answer", answer)
 
 
 async def _ask_all(url: str, requests: int, connections: int, body_bytes: int) -> float:
@@ -172,7 +178,7 @@ async def _ask_all(url: str, requests: int, connections: int, body_bytes: int) -
 
 
 def maximum_rate(answer: str, requests: int = 20_000, connections: int = 64, body_bytes: int = 1500) -> float:
-    """Requests a second that the server answers without latency, to a client as thin as itself: the best of three."""
+    """Requests per second that the server answers without latency to a minimal client: the best of three runs."""
     with served(answer, 0.0) as url:
         return max(asyncio.run(_ask_all(url, requests, min(connections, requests), body_bytes)) for _ in range(3))
 
@@ -184,8 +190,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--latency", type=non_negative_float, default=0.5, help="seconds from a request's last byte to the answer"
     )
     parser.add_argument("--answer", default='{"score": 7, "critique": "Look again."}', help="text of every completion")
-    given = parser.parse_args(arguments)
-    asyncio.run(serve(given.answer, given.latency))
+    args = parser.parse_args(arguments)
+    response = completion(args.answer)
+    asyncio.run(serve(lambda: _Answering(response, args.latency)))
 
 
 if __name__ == "__main__":

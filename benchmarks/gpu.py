@@ -1,10 +1,10 @@
-"""What one GPU does with our attention, our head and a whole update. It needs torch, transformers and peft alone.
+"""Measure our attention, our head and a whole update on one GPU. Needs only torch, transformers and peft.
 
     PYTHONPATH=verl python -m benchmarks.gpu [--out benchmarks/baselines]
 
     attention   forward and backward over packs against a float32 reference (benchmarks/gpu_attention.py)
     head        chunked log-probs and entropy against full logits: errors, peak memory, time (benchmarks/gpu_head.py)
-    training    update and log-prob pass of Qwen3-0.6B and 8B with LoRA over 16k and 64k packed tokens: tokens a second,
+    training    update and log-prob pass of Qwen3-0.6B and 8B with LoRA over 16k and 64k packed tokens: tokens/s,
                 MFU, peak memory beside the plan's (benchmarks/gpu_training.py)
 
 The numbers go to `<out>/<device>.json`. Goals on an H100 or H200: MFU of the update at least 25 % at 16k tokens and
@@ -32,7 +32,7 @@ PARTS = {"attention": gpu_attention.measure, "head": gpu_head.measure, "training
 
 
 def measure(device: str, parts: Sequence[str]) -> dict[str, Any]:
-    """All parts on one device."""
+    """Measure these parts on one device."""
     on_gpu = device == "cuda"
     results: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
@@ -51,16 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "baselines")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    results = measure(device, given.parts)
+    results = measure(device, args.parts)
     text = json.dumps(results, indent=1)
     print(text)
     if device == "cpu":
-        print("No GPU here: toy sizes, nothing is written.")
+        print("No GPU: these are toy sizes, and nothing is written.")
         return
-    given.out.mkdir(parents=True, exist_ok=True)
-    file = given.out / (re.sub(r"[^a-z0-9]+", "-", results["device"].lower()).strip("-") + ".json")
+    args.out.mkdir(parents=True, exist_ok=True)
+    file = args.out / (re.sub(r"[^a-z0-9]+", "-", results["device"].lower()).strip("-") + ".json")
     file.write_text(text + "\n", encoding="utf-8")
     print(f"written: {file}")
 

@@ -1,10 +1,10 @@
-"""Is attention over packs (`ditto/model/attention.py`) exact, and how fast? It needs torch and transformers alone.
+"""Measure exactness and speed of attention over packs (`ditto/model/attention.py`). Needs only torch and transformers.
 
     PYTHONPATH=verl python -m benchmarks.gpu_attention          # on a GPU if there is one, with the recipe's head sizes
 
-Every sequence of a pack is computed again in float32 by the equation itself, forward and backward. An error is the
-largest deviation of a tensor's entries, relative to the largest entry of that tensor. Beside it stands that of sdpa in
-the same dtype, called once for each sequence: what rounding alone costs.
+The reference computes every sequence of a pack in float32 with the attention equation, forward and backward. An error
+is the largest deviation of a tensor's entries, relative to its largest entry. For comparison, the error of sdpa in the
+same dtype, called once per sequence, shows the effect of rounding alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Case:
     """One row of attention."""
 
     name: str
-    lengths: tuple[int, ...]  # of the sequences of the pack
+    lengths: tuple[int, ...]  # lengths of the sequences in the pack
     heads: int = 32  # Qwen3-8B and Qwen3-VL-8B
     kv_heads: int = 8
     head_dim: int = 128
@@ -54,7 +54,7 @@ CPU = (
 
 
 def measure(device: str) -> dict[str, Any]:
-    """Errors and times of every case: in bfloat16 on "cuda", in float32 and tiny on "cpu"."""
+    """Errors and times of every case: bfloat16 on "cuda"; float32 and tiny sizes on "cpu"."""
     on_gpu = torch.device(device).type == "cuda"
     dtype = torch.bfloat16 if on_gpu else torch.float32
     return {
@@ -94,8 +94,8 @@ def _measure_case(case: Case, device: str, dtype: torch.dtype) -> dict[str, Any]
     ways: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"packed": packed, "by_sequence": by_sequence}
     result: dict[str, Any] = {**asdict(case), "tokens": sum(case.lengths)}
     for name, way in ways.items():
-        found = _forward_and_backward(way, inputs, upstream)
-        errors = {key: error(one, other) for key, one, other in zip(TENSORS, found, expected, strict=True)}
+        tensors = _forward_and_backward(way, inputs, upstream)
+        errors = {key: error(one, other) for key, one, other in zip(TENSORS, tensors, expected, strict=True)}
         times = _times(way, inputs, upstream)
         result[name] = {"max_relative_error": errors, **times, "teraflops": _operations(case) / times["both_ms"] / 1e9}
     return result
@@ -114,7 +114,7 @@ def reference(
 ) -> list[Tensor]:
     """Output and gradients by softmax(q k^T * scaling) v: each sequence and each group of heads alone."""
     inputs = (query, key, value)
-    found = [
+    results = [
         torch.empty(upstream.shape, dtype=dtype, device=query.device),
         *(torch.empty_like(t, dtype=dtype) for t in inputs),
     ]
@@ -122,23 +122,23 @@ def reference(
     for length in lengths:
         here = slice(start, start := start + length)
         later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
-        for head in range(key.shape[1]):  # one after the other: the scores of them all would fill a GPU
+        for head in range(key.shape[1]):  # one head at a time: the scores of all heads would not fit
             group, one = slice(head * groups, (head + 1) * groups), slice(head, head + 1)
             heads = (group, one, one)
             q, k, v = (t[:, h, here].to(dtype).detach().requires_grad_() for t, h in zip(inputs, heads, strict=True))
             scores = q @ k.transpose(2, 3) * scaling
             scores = scores.masked_fill(later, float("-inf")) if causal else scores
             output = (scores.softmax(dim=-1) @ v).transpose(1, 2)
-            found[0][:, here, group] = output.detach()
+            results[0][:, here, group] = output.detach()
             gradients = torch.autograd.grad(output, (q, k, v), upstream[:, here, group].to(dtype))
-            for tensor, h, gradient in zip(found[1:], heads, gradients, strict=True):
+            for tensor, h, gradient in zip(results[1:], heads, gradients, strict=True):
                 tensor[:, h, here] = gradient
-    return found
+    return results
 
 
-def error(found: Tensor, expected: Tensor) -> float:
+def error(actual: Tensor, expected: Tensor) -> float:
     """The largest deviation, relative to the largest entry."""
-    return float((found.to(expected.dtype) - expected).abs().max() / expected.abs().max())
+    return float((actual.to(expected.dtype) - expected).abs().max() / expected.abs().max())
 
 
 def _forward_and_backward(way: Callable[..., Tensor], inputs: list[Tensor], upstream: Tensor) -> list[Tensor]:
@@ -148,7 +148,7 @@ def _forward_and_backward(way: Callable[..., Tensor], inputs: list[Tensor], upst
 
 
 def _times(way: Callable[..., Tensor], inputs: list[Tensor], upstream: Tensor) -> dict[str, float]:
-    """Milliseconds of a forward alone, and of forward and backward; the best of some."""
+    """Milliseconds of a forward pass, and of forward and backward; the best of several runs."""
 
     def best(what: Callable[[], object]) -> float:
         times = []
@@ -166,7 +166,7 @@ def _times(way: Callable[..., Tensor], inputs: list[Tensor], upstream: Tensor) -
 
 
 def _operations(case: Case) -> float:
-    """Floating-point operations of a forward and a backward pass: 4 and 10 for each product of a query and a key."""
+    """Floating-point operations of both passes: per query-key pair and head dimension 4 forward and 10 backward."""
     seen = sum(length * (length + 1) / 2 if case.causal else length**2 for length in case.lengths)
     return 14 * case.heads * case.head_dim * seen
 

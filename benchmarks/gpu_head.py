@@ -1,4 +1,4 @@
-"""Log-probs by chunks against full logits on one device: exactness, peak memory, time. torch alone, without verl.
+"""Compare chunked log-probs with full logits on one device: exactness, peak memory, time. Needs only torch, not verl.
 
 `measure(device)` is what `benchmarks/gpu.py` calls on a GPU and `benchmarks/head.py` prints on a CPU. The head is that
 of Qwen3-8B on a GPU (bfloat16), a narrower one on a CPU (float32); both have Qwen3's vocabulary.
@@ -19,28 +19,28 @@ from torch import Tensor, nn
 
 try:
     from ditto.model.chunked_head import token_log_probs
-except ModuleNotFoundError:  # a machine with torch and this checkout, nothing installed
+except ModuleNotFoundError:  # a checkout on a machine that has torch but not this package
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "verl"))
     from ditto.model.chunked_head import token_log_probs
 
 VOCABULARY = 151_936
-CHECKED = 512  # tokens on which the errors are measured: the reference is wider than what it checks
+CHECKED = 512  # tokens for measuring errors: the reference uses a wider dtype and so more memory
 Head = Callable[[nn.Linear, Tensor, Tensor], Tensor]
 
 
 def full(head: nn.Linear, hidden: Tensor, labels: Tensor) -> Tensor:
-    """Log-probs as usual: logits, then a float32 log-softmax over all of them."""
+    """Log-probs the usual way: logits, then a float32 log-softmax over all of them."""
     wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
     return torch.log_softmax(head(hidden), -1, dtype=wide).gather(-1, labels[:, None]).squeeze(-1)
 
 
 def chunked(head: nn.Linear, hidden: Tensor, labels: Tensor) -> Tensor:
-    """Ours."""
+    """Our log-probs."""
     return token_log_probs(head, hidden, labels)[0]
 
 
 def checked(head: nn.Linear, hidden: Tensor, labels: Tensor) -> Tensor:
-    """Ours in several chunks, however few the tokens are."""
+    """Our log-probs in several chunks, however few tokens there are."""
     return token_log_probs(head, hidden, labels, chunk=100)[0]
 
 
@@ -49,19 +49,19 @@ def measure(device: str, tokens: int | None = None, hidden_size: int | None = No
 
     Args:
         device: "cuda" or "cpu".
-        tokens: of the micro-batch; None: 8,192 on a GPU, 2,048 on a CPU.
+        tokens: tokens of the micro-batch; None: 8,192 on a GPU, 2,048 on a CPU.
         hidden_size: None: 4,096 on a GPU, 128 on a CPU.
 
     Returns:
-        Sizes, and `heads`: for each head its peak memory beyond weights and hidden states in GB, seconds of a forward
-        and backward pass, and the relative errors of log-probs and gradients against the next wider dtype.
+        The sizes, and `heads`: for each head the peak memory beyond weights and hidden states in GB, seconds of a
+        forward and backward pass, and the relative errors of log-probs and gradients against the next wider dtype.
     """
     on_gpu = torch.device(device).type == "cuda"
     tokens, hidden_size = tokens or (8192 if on_gpu else 2048), hidden_size or (4096 if on_gpu else 128)
     dtype = torch.bfloat16 if on_gpu else torch.float32
     torch.manual_seed(0)
     head = nn.Linear(hidden_size, VOCABULARY, bias=False, device=device, dtype=dtype)
-    head.weight.data.normal_(std=4 * hidden_size**-0.5)  # logits of size 4: as peaked as a model's
+    head.weight.data.normal_(std=4 * hidden_size**-0.5)  # logits with a standard deviation of 4, like a real model's
     hidden = torch.randn(tokens, hidden_size, device=device, dtype=dtype)
     labels = torch.randint(VOCABULARY, (tokens,), device=device)
     errors = _errors(head, hidden[:CHECKED], labels[:CHECKED])
@@ -84,15 +84,15 @@ def measure(device: str, tokens: int | None = None, hidden_size: int | None = No
 def _step(log_probs: Head, head: nn.Linear, hidden: Tensor, labels: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Log-probs, and the gradients of their weighted sum."""
     hidden = hidden.detach().requires_grad_()
-    found = log_probs(head, hidden, labels)
+    values = log_probs(head, hidden, labels)
     weights = torch.linspace(-1, 1, len(labels), device=labels.device)
-    loss = (weights * found).mean()
+    loss = (weights * values).mean()
     sources = [hidden, head.weight] if head.weight.requires_grad else [hidden]
-    return found.detach(), list(torch.autograd.grad(loss, sources))
+    return values.detach(), list(torch.autograd.grad(loss, sources))
 
 
 def _errors(head: nn.Linear, hidden: Tensor, labels: Tensor) -> dict[str, dict[str, float]]:
-    """Of each head against full logits in the next wider dtype."""
+    """Relative errors of each head against full logits in the next wider dtype."""
     wide = torch.float32 if hidden.dtype == torch.bfloat16 else torch.float64
     wider = nn.Linear(*reversed(head.weight.shape), bias=False, device=hidden.device, dtype=wide)
     wider.weight.data.copy_(head.weight.data)
@@ -101,22 +101,22 @@ def _errors(head: nn.Linear, hidden: Tensor, labels: Tensor) -> dict[str, dict[s
     def off(value: Tensor, reference: Tensor) -> float:
         return float((value.to(wide) - reference).norm() / reference.norm())
 
-    found = {}
+    errors = {}
     for name, log_probs in {"full logits": full, "chunked": checked}.items():
         values, gradients = _step(log_probs, head, hidden, labels)
-        of_gradients = [off(*pair) for pair in zip(gradients, exact_gradients, strict=True)]
-        found[name] = {
+        gradient_errors = [off(*pair) for pair in zip(gradients, exact_gradients, strict=True)]
+        errors[name] = {
             "log_prob_error": off(values, exact),
-            "hidden_gradient_error": of_gradients[0],
-            "weight_gradient_error": of_gradients[1],
+            "hidden_gradient_error": gradient_errors[0],
+            "weight_gradient_error": gradient_errors[1],
         }
-    return found
+    return errors
 
 
 def _cost(log_probs: Head, head: nn.Linear, hidden: Tensor, labels: Tensor, repeats: int) -> tuple[float, float]:
-    """Peak memory in GB beyond what was there before, and the median of the seconds."""
+    """Peak memory in GB beyond what was in use before, and the median of the seconds."""
     on_gpu = hidden.is_cuda
-    _step(log_probs, head, hidden[:64], labels[:64])  # libraries load their kernels
+    _step(log_probs, head, hidden[:64], labels[:64])  # warm-up: libraries load their kernels
     seconds = []
     before = _reset_peak(on_gpu)
     for _ in range(repeats):
@@ -130,16 +130,16 @@ def _cost(log_probs: Head, head: nn.Linear, hidden: Tensor, labels: Tensor, repe
 
 
 def _reset_peak(on_gpu: bool) -> int:
-    """Forget the peak so far; returns the bytes in use."""
+    """Reset the peak. Returns the bytes in use."""
     if on_gpu:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak of resident memory starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak of resident memory
     return _process_memory("VmRSS")
 
 
 def _process_memory(name: str) -> int:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found
-    return 1024 * int(found[1])
+    match = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match
+    return 1024 * int(match[1])

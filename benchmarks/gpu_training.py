@@ -1,12 +1,12 @@
-"""How fast one GPU trains: an optimizer update and a log-prob pass of a Qwen3 with random weights over packed tokens.
+"""Measure training on one GPU: an update and a log-prob pass over packed tokens, of a Qwen3 with random weights.
 
-What verl does in a worker, with torch, transformers and peft alone: FSDP2 on one device (float32 for what is trained,
-bfloat16 for the frozen base and for computing), LoRA on all linear layers, gradient checkpointing, attention over
-packs, the chunked head, AdamW.
+It does what verl does in a worker, with only torch, transformers and peft: FSDP2 on one device (float32 for trained
+weights, bfloat16 for the frozen base and for computation), LoRA on all linear layers, gradient checkpointing, attention
+over packs, the chunked head, AdamW.
 
-MFU counts the model's own operations and no recomputation: per token and weight of the linear layers and the head 2 in
-the forward pass and 2 in the backward pass (4 where the weights themselves are trained), and those of causal attention.
-Peak memory is the allocator's, beside the one that the memory plan (`ditto/memory`) computes for the same settings.
+MFU counts the model's own operations without recomputation: per token and weight of the linear layers and the head 2 in
+the forward pass and 2 in the backward pass (4 if the weights themselves are trained), plus those of causal attention.
+Peak memory is the allocator's; the memory plan's value (`ditto/memory`) for the same settings stands beside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ditto.memory.training import Training, forward_peak, peak_bytes
 from ditto.model import attention
 from ditto.model.chunked_models import with_chunked_head
 
-# Dense bfloat16 operations a second, from the vendors' data sheets (without sparsity), by a part of the device's name.
+# Dense bfloat16 operations per second, from the vendors' data sheets (no sparsity), by a part of the device's name.
 PEAK = {"H200": 989e12, "H100": 989e12, "H20": 148e12, "A100": 312e12, "B200": 2250e12, "L40S": 362e12, "A6000": 155e12}
 WARM_UPS, REPEATS = 2, 5
 
@@ -67,14 +67,14 @@ CPU = (Case(TINY, 256, 64),)
 
 
 def measure(device: str) -> list[dict[str, Any]]:
-    """Every case on "cuda"; on "cpu" a tiny one, which shows that the script works and nothing else."""
+    """Measure every case on "cuda"; on "cpu" a tiny one, which only shows that the script works."""
     on_gpu = device == "cuda"
     with _process_group("nccl" if on_gpu else "gloo"):
         return [_measured(case, device) for case in (GPU if on_gpu else CPU)]
 
 
 class _process_group:
-    """A process group of one, which FSDP2 wants."""
+    """A process group of one process, which FSDP2 requires."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -90,7 +90,7 @@ class _process_group:
 
 
 def build(model: Model, device: str, lora_rank: int) -> nn.Module:
-    """The model as verl's FSDP engine has it, with random weights."""
+    """The model as verl's FSDP engine builds it, with random weights."""
     sizes = {key: value for key, value in asdict(model).items() if key != "name"}
     config = Qwen3Config(**sizes, max_position_embeddings=131_072, attn_implementation=attention.NAME, use_cache=False)
     with torch.device(device):
@@ -99,7 +99,7 @@ def build(model: Model, device: str, lora_rank: int) -> nn.Module:
     if lora_rank:
         module = get_peft_model(module, LoraConfig(r=lora_rank, lora_alpha=2 * lora_rank, target_modules="all-linear"))
         for parameter in module.parameters():
-            if not parameter.requires_grad:  # as ditto/model/engine.py stores what is frozen
+            if not parameter.requires_grad:  # as ditto/model/engine.py stores frozen weights
                 parameter.data = parameter.data.bfloat16()
     mesh = init_device_mesh(device, (1,))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -119,7 +119,7 @@ def operations(model: Model, tokens: int, sequence: int, *, backward: bool, lora
     layer = model.hidden_size * (2 * query + 2 * kv + 3 * model.intermediate_size)
     weights = model.num_hidden_layers * layer + model.hidden_size * model.vocab_size
     linear = 2.0 * tokens * weights * ((2 if lora else 3) if backward else 1)
-    # q k^T and p v over the causal half: 2 * 2 * sequence^2 / 2 a head dimension; twice as much in the backward pass.
+    # q k^T and p v over the causal half: 2 * 2 * sequence^2 / 2 per head dimension; twice as much in the backward pass.
     causal = 2.0 * tokens * sequence * query * model.num_hidden_layers * (3 if backward else 1)
     return linear + causal
 
@@ -170,7 +170,7 @@ def _measured(case: Case, device: str, lora_rank: int = 32) -> dict[str, Any]:
 
 
 def peak_operations(device: str) -> float | None:
-    """What the device can do in a second; None for one that is not in the table."""
+    """Peak operations per second of the device; None if it is not in the table."""
     if device != "cuda":
         return None
     name = torch.cuda.get_device_name()
@@ -178,7 +178,7 @@ def peak_operations(device: str) -> float | None:
 
 
 def _timed(work: Callable[[], None], device: str) -> tuple[float, int | None]:
-    """Median seconds, and the most bytes that were allocated at one time."""
+    """Median seconds, and the peak of allocated bytes (None on a CPU)."""
     for _ in range(WARM_UPS):
         work()
     if device == "cuda":

@@ -1,25 +1,24 @@
-"""What the judge gateway costs, and how a step's judging follows its cap.
+"""Measure the cost of the judge gateway, and how the time of a step's judging depends on its cap.
 
     python -m benchmarks.judge compare [--latency 1.0 0]           # against a plain openai client with a semaphore
     python -m benchmarks.judge cap     [--concurrency 16 64 256]   # requests/s over cap / latency
     python -m benchmarks.judge sweep   [--plot sweep.png]          # the real driver at caps from 4 to 128
 
-All ask a local server of fixed latency, in a process of its own, whose own most is printed first. `compare` and `cap`
-run two clients in turns, every second round in the other order. Both have twice as many askers as the cap lets through
-(an asker asks its next question when the last is answered, as a session does), who begin one after another at the pace
-of cap / latency; send the same form of question over the same HTTP client, and read answers with the same pydantic
-schema:
+All use a local server of fixed latency in its own process, whose maximum rate is printed first. `compare` and `cap` run
+two clients in turns, every second round in reverse order. Both clients have twice as many askers as the cap admits (an
+asker sends its next question when the last is answered, as a session does), and the askers start at the pace of cap /
+latency. Both send the same questions over the same HTTP client and read answers with the same pydantic schema:
 
-    plain      openai.AsyncOpenAI behind an asyncio.Semaphore: no retries, no cache, no accounting, no defence
+    plain      openai.AsyncOpenAI behind an asyncio.Semaphore: no retries, no cache, no accounting, no checks
     gateway    Judge.ask, all questions distinct, cache on (so every call is looked up and written), limits on:
-               the cap, and far more requests and tokens a minute than are needed
+               the cap, and far more requests and tokens per minute than needed
 
-Goals: requests/s of gateway over plain at least 0.95 (where the endpoint is the bottleneck); own CPU below 1 ms a call;
-requests/s over cap / latency at least 0.97 in the steady state. That is a run without its ramp and its tail: of the
-waves of `cap` answers the first two and the last are left out. At latency 0 no endpoint hides the client's own work:
-shown, but no goal. Requests/s need idle cores: where others take them, both clients fall short of cap / latency.
-With --burst all askers begin in one moment. At a latency without any spread they then stay in step, and every round
-trip waits for the CPU of all of them: no client exceeds latency / (latency + cap x CPU a call) of cap / latency.
+Goals: requests/s of gateway over plain at least 0.95 (if the endpoint is the bottleneck); own CPU below 1 ms per call;
+requests/s over cap / latency at least 0.97 in the steady state. The steady state is a run without its first two waves
+and its last wave of `cap` answers. Latency 0 shows the client's own work and has no goal. Requests/s need idle cores:
+on a busy machine both clients stay below cap / latency. With --burst all askers start at once. As the latency is
+constant, they then stay in step, and every round trip waits for the CPU of all of them: no client exceeds latency /
+(latency + cap x CPU per call) of cap / latency.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ INSTRUCTIONS = (
     "(no expert would do better), and criticise it in two sentences addressed to its author: what is good, and what to "
     "do better."
 )
-ROUND_TRIPS = 3  # of a session in `sweep`, one after another: the draft's score, its critique, the refined one's score
+ROUND_TRIPS = 3  # calls of a session in `sweep`, one after another: the draft's score, its critique, the refined score
 WAVES_LEFT_OUT, MIN_WAVES = 3, 4
-ASKERS = 2  # times the cap: as one call is answered, the next one waits already
+ASKERS = 2  # times the cap: when one call is answered, the next is already waiting
 console = Console()
 
 
@@ -77,23 +76,23 @@ class Advice(BaseModel):
 
 @dataclass(frozen=True)
 class Run:
-    """One measured run: CPU seconds of this process, and when each answer had been read (seconds from the start)."""
+    """One measured run: CPU seconds of this process, and when each answer was read (seconds from the start)."""
 
     cpu: float
     answered: Sequence[float]
 
     @property
     def rate(self) -> float:
-        """Requests a second over the whole run, ramp-up and tail included."""
+        """Requests per second over the whole run, including ramp-up and tail."""
         return len(self.answered) / self.answered[-1]
 
     @property
     def cpu_ms(self) -> float:
-        """CPU milliseconds a call."""
+        """CPU milliseconds per call."""
         return 1000 * self.cpu / len(self.answered)
 
     def steady_rate(self, cap: int) -> float:
-        """Requests a second from the end of the second wave of `cap` answers to the end of the last but one."""
+        """Requests per second from the end of the second wave of `cap` answers to the end of the second-last wave."""
         waves = len(self.answered) // cap
         return (waves - WAVES_LEFT_OUT) * cap / (self.answered[(waves - 1) * cap - 1] - self.answered[2 * cap - 1])
 
@@ -105,8 +104,8 @@ async def timed(ask: Ask, numbers: Sequence[int], cap: int, spread_s: float = 0.
     """Ask the questions.
 
     Args:
-        cap: half as many as there are askers.
-        spread_s: the time within which as many askers as the cap lets through begin; the others follow at their pace.
+        cap: half the number of askers.
+        spread_s: time in which the first `cap` askers start; the others follow at the same pace.
     """
     answered: list[float] = []
     left = iter(numbers)
@@ -125,12 +124,12 @@ async def timed(ask: Ask, numbers: Sequence[int], cap: int, spread_s: float = 0.
 
 
 def data(number: int, words: int) -> dict[str, Any]:
-    """The question of that number, no two alike."""
+    """Question `number`; all questions differ."""
     return {"message": f"Case {number}: I lost my job.", "reply": " ".join(f"word{i % 97}" for i in range(words))}
 
 
 def plain(judge: Judge, concurrency: int, words: int) -> Ask:
-    """The SDK and a semaphore, on the gateway's own HTTP client."""
+    """The SDK and a semaphore, with the gateway's own HTTP client."""
     client, gate = judge.client, asyncio.Semaphore(concurrency)
     form: Any = response_format(Scored, "json_schema")
 
@@ -147,7 +146,7 @@ def plain(judge: Judge, concurrency: int, words: int) -> Ask:
 
 
 def gateway(judge: Judge, words: int) -> Ask:
-    """The gateway, with counters of its own as every session has."""
+    """The gateway, with separate counters for each question as in a session."""
 
     async def ask(number: int) -> Scored:
         question = data(number, words)
@@ -158,7 +157,7 @@ def gateway(judge: Judge, words: int) -> Ask:
 
 @asynccontextmanager
 async def connected(url: str, concurrency: int) -> Any:
-    """A gateway as a run has it: cache in a file, all limits on, all of this process."""
+    """A gateway as in a run: cache in a file, all limits on, everything in this process."""
     settings = {
         "model": "fixed",
         "base_url": url,
@@ -191,8 +190,8 @@ async def in_turns(
             await timed(ask, list(itertools.islice(numbers, concurrency)), concurrency)
         for turn in range(arguments.repeats):
             for name in list(asks)[:: -1 if turn % 2 else 1]:
-                of_run = list(itertools.islice(numbers, calls))
-                runs[name].append(await timed(asks[name], of_run, concurrency, spread_s))
+                batch = list(itertools.islice(numbers, calls))
+                runs[name].append(await timed(asks[name], batch, concurrency, spread_s))
     return runs
 
 
@@ -212,9 +211,9 @@ def new_table(title: str, first: str, *columns: str) -> Table:
 
 
 def check_server(calls: int) -> None:
-    """Print what the server can do at most, so that no number below is the server's."""
+    """Print the server's maximum rate, to show that it does not limit the results."""
     most = maximum_rate(ANSWER, requests=10 * max(calls, 100))
-    console.print(f"The server answers at least {most:,.0f} requests/s (latency 0, a client as thin as itself).")
+    console.print(f"The server answers at least {most:,.0f} requests/s (latency 0, a minimal client).")
 
 
 def print_load() -> None:
@@ -229,15 +228,15 @@ def run_compare(arguments: argparse.Namespace) -> None:
     table = new_table(
         f"{arguments.calls} calls at concurrency {cap}, median (quartiles) of {arguments.repeats}",
         "latency s",
-        *("client", "requests/s", "steady requests/s", "CPU ms a call"),
+        *("client", "requests/s", "steady requests/s", "CPU ms per call"),
     )
     lines = []
     for latency in arguments.latency:
         with served(ANSWER, latency) as url:
             runs = asyncio.run(in_turns(url, cap, arguments.calls, latency, arguments))
-        for name, of_name in runs.items():
-            rates, steady = [run.rate for run in of_name], [run.steady_rate(cap) for run in of_name]
-            cpu = [run.cpu_ms for run in of_name]
+        for name, own in runs.items():
+            rates, steady = [run.rate for run in own], [run.steady_rate(cap) for run in own]
+            cpu = [run.cpu_ms for run in own]
             table.add_row(f"{latency:g}", name, spread(rates, 1), spread(steady, 1), spread(cpu, 3))
         table.add_section()
         pairs = list(zip(runs["plain"], runs["gateway"], strict=True))
@@ -246,7 +245,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
             f"latency {latency:g} s, this process {busy:.0%} busy: gateway over plain, requests/s "
             f"{spread([ours.rate / theirs.rate for theirs, ours in pairs], 3)}, steady "
             f"{spread([ours.steady_rate(cap) / theirs.steady_rate(cap) for theirs, ours in pairs], 3)}"
-            f"{' (goal: at least 0.95)' if latency else ''}; own CPU, ms a call "
+            f"{' (goal: at least 0.95)' if latency else ''}; own CPU, ms per call "
             f"{spread([ours.cpu_ms - theirs.cpu_ms for theirs, ours in pairs], 3)} (goal: below 1)"
         )
     console.print(table)
@@ -262,20 +261,20 @@ def run_cap(arguments: argparse.Namespace) -> None:
         f"Requests/s over cap / latency, ratios as median (quartiles) of {arguments.repeats}",
         "client",
         *("calls", "cap", "latency s", "cap / latency", "steady requests/s"),
-        *("steady ratio", "ratio of the whole run", "CPU ms a call"),
+        *("steady ratio", "ratio of the whole run", "CPU ms per call"),
     )
     for cap, latency in itertools.product(arguments.concurrency, arguments.latency):
         calls = arguments.calls or 12 * cap
         with served(ANSWER, latency) as url:
             runs = asyncio.run(in_turns(url, cap, calls, latency, arguments))
-        for name, of_name in runs.items():
-            steady = [run.steady_rate(cap) for run in of_name]
+        for name, own in runs.items():
+            steady = [run.steady_rate(cap) for run in own]
             table.add_row(
                 *(name, f"{calls}", f"{cap}", f"{latency:g}", f"{cap / latency:,.1f}"),
                 f"{statistics.median(steady):,.1f}",
                 spread([rate * latency / cap for rate in steady], 3),
-                spread([run.rate * latency / cap for run in of_name], 3),
-                f"{statistics.median(run.cpu_ms for run in of_name):.2f}",
+                spread([run.rate * latency / cap for run in own], 3),
+                f"{statistics.median(run.cpu_ms for run in own):.2f}",
             )
         table.add_section()
     console.print(table)
@@ -284,7 +283,7 @@ def run_cap(arguments: argparse.Namespace) -> None:
 
 
 class Helping(Task[Row]):
-    """A task of one turn: the judge scores, and criticises in a second call."""
+    """A task of one turn: the judge scores the reply, and criticises it in a second call."""
 
     name = "helping"
     row_type = Row
@@ -295,9 +294,9 @@ class Helping(Task[Row]):
         return [{"role": "user", "content": f"Case {row.index}: I lost my job. {feedback or ''}"}]
 
     async def play(self, row: Row, players: Players, feedback: str | None) -> Episode:
-        asked = self.prompt(row, feedback)
-        reply = await players.policy().say(asked)
-        return Episode({"policy": [*asked, {"role": "assistant", "content": reply}]})
+        prompt = self.prompt(row, feedback)
+        reply = await players.policy().say(prompt)
+        return Episode({"policy": [*prompt, {"role": "assistant", "content": reply}]})
 
     async def judge(self, row: Row, episode: Episode, judge: Judge) -> Verdict:
         shown = {"row": row.index, "reply": episode.answer}
@@ -310,9 +309,9 @@ class Helping(Task[Row]):
 
 
 async def one_step(url: str, cap: int, sessions: int, words: int) -> tuple[float, int]:
-    """Seconds of one step's sessions with that cap, and the judge requests it took."""
+    """Seconds and number of judge requests for one step's sessions with this cap."""
 
-    def policy(messages: Sequence[Message]) -> str:  # the refined reply differs, for its prompt does
+    def policy(messages: Sequence[Message]) -> str:  # the refined reply differs because its prompt does
         return messages[-1]["content"] + data(0, words)["reply"]
 
     task = Helping()
@@ -331,7 +330,7 @@ async def one_step(url: str, cap: int, sessions: int, words: int) -> tuple[float
 
 
 def run_sweep(arguments: argparse.Namespace) -> None:
-    """A step's seconds by the judge's cap."""
+    """Measure the seconds of a step at each cap."""
     latency, caps = arguments.latency, arguments.concurrency
     check_server(arguments.sessions)
     seconds: dict[int, list[float]] = {cap: [] for cap in caps}
@@ -345,8 +344,8 @@ def run_sweep(arguments: argparse.Namespace) -> None:
     step = {cap: statistics.median(values) for cap, values in seconds.items()}
     expected = {cap: calls * latency / cap for cap in caps}
     table = new_table(
-        f"Judging of one step: {arguments.sessions} sessions, {calls} calls of {latency:g} s, {ROUND_TRIPS} in a row a "
-        f"session (so never below {ROUND_TRIPS * latency:g} s), median (quartiles) of {arguments.repeats}",
+        f"Judging of one step: {arguments.sessions} sessions, {calls} calls of {latency:g} s, {ROUND_TRIPS} in a row "
+        f"per session (so never below {ROUND_TRIPS * latency:g} s), median (quartiles) of {arguments.repeats}",
         "cap",
         *("step s", "calls x latency / cap", "step over the longer bound", "gain on the row above"),
     )
@@ -358,28 +357,38 @@ def run_sweep(arguments: argparse.Namespace) -> None:
     console.print(table)
     best = min(step.values())
     enough = min(cap for cap in caps if step[cap] <= 1.05 * best)
-    console.print(f"From a cap of {enough} on, more helps by less than 5 %: {step[enough]:.2f} s, best {best:.2f} s.")
+    console.print(f"Caps above {enough} gain less than 5 %: {step[enough]:.2f} s, best {best:.2f} s.")
     if arguments.plot:
         plot(arguments.plot, step, expected, ROUND_TRIPS * latency)
 
 
 def plot(file: Path, step: dict[int, float], expected: dict[int, float], floor: float) -> None:
     """Draw a step's seconds by cap, with both bounds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    figure, axes = new_plot()
     axes.loglog(list(step), list(step.values()), "o-", label="measured")
     axes.loglog(list(expected), list(expected.values()), "--", label="calls x latency / cap")
     axes.axhline(floor, color="grey", linestyle=":", label=f"{ROUND_TRIPS} calls one after another")
     axes.set_xticks(list(step), [str(cap) for cap in step], minor=False)
     axes.minorticks_off()
     axes.set(xlabel="judge.concurrency", ylabel="seconds of judging a step")
+    save_plot(figure, axes, file)
+
+
+def new_plot() -> tuple[Any, Any]:
+    """Figure and axes; needs no display."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot.subplots(figsize=(7, 4), layout="constrained")
+
+
+def save_plot(figure: Any, axes: Any, file: Path) -> None:
+    """Add the legend and write the file."""
     axes.legend()
     figure.savefig(file, dpi=150)
-    console.print(f"drawn: {file}")
+    console.print(f"plot: {file}")
 
 
 @reports_errors
@@ -393,28 +402,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     compare.add_argument("--repeats", type=positive_int, default=8)
     compare.set_defaults(run=run_compare)
     cap = what.add_parser("cap", help="requests/s over cap / latency")
-    cap.add_argument("--calls", type=positive_int, help="of a run; where left out, 12 times the cap")
+    cap.add_argument("--calls", type=positive_int, help="calls per run (default: 12 times the cap)")
     cap.add_argument("--concurrency", type=positive_int, nargs="+", default=[16, 64, 256])
     cap.add_argument("--latency", type=non_negative_float, nargs="+", default=[1.0])
     cap.add_argument("--repeats", type=positive_int, default=3)
     cap.set_defaults(run=run_cap)
     for command in (compare, cap):
-        command.add_argument("--burst", action="store_true", help="all askers begin in one moment")
+        command.add_argument("--burst", action="store_true", help="all askers start at once")
     sweep = what.add_parser("sweep", help="a step's judging by the judge's cap, with the real driver")
     sweep.add_argument("--sessions", type=positive_int, default=128)
     sweep.add_argument("--concurrency", type=positive_int, nargs="+", default=[4, 8, 16, 32, 64, 128])
     sweep.add_argument("--latency", type=non_negative_float, default=0.5)
     sweep.add_argument("--repeats", type=positive_int, default=2)
-    sweep.add_argument("--plot", type=output_file, help="draw it to this file")
+    sweep.add_argument("--plot", type=output_file, help="write a plot to this file")
     sweep.set_defaults(run=run_sweep)
     for command in (compare, cap, sweep):
-        command.add_argument("--words", type=positive_int, default=150, help="words of the text that is judged")
-    given = parser.parse_args(arguments)
-    if given.run is not run_sweep and given.calls:
-        most = given.concurrency if given.run is run_compare else max(given.concurrency)
-        if given.calls < MIN_WAVES * most:
-            parser.error(f"--calls {given.calls}: a steady state needs {MIN_WAVES} times the concurrency, {most}")
-    given.run(given)
+        command.add_argument("--words", type=positive_int, default=150, help="words of the judged text")
+    args = parser.parse_args(arguments)
+    if args.run is not run_sweep and args.calls:
+        most = args.concurrency if args.run is run_compare else max(args.concurrency)
+        if args.calls < MIN_WAVES * most:
+            parser.error(f"--calls {args.calls}: a steady state needs {MIN_WAVES} times the concurrency, {most}")
+    args.run(args)
 
 
 if __name__ == "__main__":

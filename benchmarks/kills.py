@@ -2,15 +2,15 @@
 
     python -m benchmarks.kills [--kills 20] [--aimed 5] [--seed 1] [--steps 8] [--folder DIR] [--keep]
 
-Everything is real: the launcher, Ray, FSDP, vLLM, and a judge behind HTTP that answers by a script; the model has a
-million parameters and trains on the CPU. A run is killed and resumed until it has finished; then `kills_audit.py`
-compares it with the unkilled run, and the next one begins, until there were enough kills.
+Everything is real: the launcher, Ray, FSDP, vLLM, and a scripted judge behind HTTP. The model has a million parameters
+and trains on the CPU. A run is killed and resumed until it finishes; then `kills_audit.py` compares it with the
+unkilled run, and the next run begins, until the number of kills is reached.
 
-Random kills come at a random moment of the start-up or of the next steps. Aimed ones hold the trainer at a chosen
-file-system call (`kill_point/sitecustomize.py`) and kill it there. SIGKILL goes in turn to all processes of the run, to
-the launcher alone, and to the process of the trainer alone; where it goes to one, the others must end by themselves.
+Random kills come at a random moment of the start-up or of the next steps. Aimed kills hold the trainer at a chosen
+file-system call (`kill_point/sitecustomize.py`) and kill it there. SIGKILL goes to all processes of the run, to the
+launcher only, or to the trainer's process only; in the latter cases the others must end by themselves.
 
-Exit code 1 where a check fails. A kill takes about a minute on two cores.
+Exit code 1 if a check fails. A kill takes about a minute on two cores.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from tests.e2e.run import ROOT, Run, processes_of
 
 KEPT = 2  # checkpoints
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
-START_S, END_S = 1800, 120  # patience for a start on a busy machine, and for processes that must end by themselves
+START_S, END_S = 1800, 120  # time limits for a start on a busy machine, and for processes that must end by themselves
 VICTIMS = ("all processes", "the launcher", "the trainer")
-# Where an aimed kill comes: the audit event of a call that then does not happen, a pattern of its arguments, and what
-# must be there in the run folder.
+# Places of aimed kills: the audit event of the call before which the process is held, a pattern of its arguments, and
+# what must exist in the run folder at that time.
 BEGUN = ".partial/global_step_*"
 POINTS = {
     "while the partial checkpoint is completed": (r"os.rename .*/\.partial/global_step_\d+/model\.safetensors", BEGUN),
@@ -63,8 +63,8 @@ class Trial:
     """One run that is killed until it has finished.
 
     Attributes:
-        kills: what was killed, and where.
-        problems: what was wrong, while it ran and afterwards.
+        kills: the place and victim of each kill.
+        problems: the failed checks, during the run and afterwards.
     """
 
     run: Run
@@ -91,10 +91,10 @@ def small_run(folder: Path, world: Path, judge_url: str, steps: int) -> Run:
 
 
 def started(run: Run, point: str | None = None) -> None:
-    """Start the run; with a point of POINTS, its trainer holds there."""
+    """Start the run; with a point of POINTS, its trainer is held there."""
     flag = run.folder / "held"
     flag.unlink(missing_ok=True)
-    own = {"RAY_ADDRESS": "local", "RAY_worker_niceness": "0"}  # 15 by default: starved on a busy machine
+    own = {"RAY_ADDRESS": "local", "RAY_worker_niceness": "0"}  # the default of 15 starves workers on a busy machine
     if point is not None:
         path = os.pathsep.join(filter(None, [str(ROOT / "benchmarks" / "kill_point"), os.environ.get("PYTHONPATH")]))
         call, present = POINTS[point]
@@ -105,12 +105,12 @@ def started(run: Run, point: str | None = None) -> None:
 
 
 def done_steps(run: Run) -> int:
-    """Training steps whose traces are there."""
+    """Number of training steps with traces."""
     return len(list((run.dir / "traces").glob("step_*.jsonl")))
 
 
 def wait_for(run: Run, moment: float, step_s: float) -> bool:
-    """Wait for a random moment in steps; below 0 it is a share of the start-up. False: the run ended before."""
+    """Wait for a moment, in steps (below 0: a share of the start-up). Returns False if the run ended first."""
     assert run.process is not None
     before, start = done_steps(run), time.monotonic()
     if moment < 0:
@@ -131,7 +131,7 @@ def _sleep(run: Run, seconds: float) -> None:
 
 
 def wait_for_point(run: Run) -> bool:
-    """Wait until the trainer holds at its point. False: the run ended before."""
+    """Wait until the trainer is held at its point. Returns False if the run ended first."""
     assert run.process is not None
     deadline = time.monotonic() + START_S
     while run.process.poll() is None and not (run.folder / "held").exists():
@@ -141,7 +141,7 @@ def wait_for_point(run: Run) -> bool:
 
 
 def kill(run: Run, victim: str) -> list[str]:
-    """SIGKILL; returns the processes that did not end by themselves although their launcher or trainer is gone."""
+    """Send SIGKILL. Returns the processes that did not end by themselves after their launcher or trainer died."""
     assert run.process is not None
     if victim == "all processes":
         run.kill()
@@ -157,7 +157,7 @@ def kill(run: Run, victim: str) -> list[str]:
 
 
 def _trainer(run: Run) -> psutil.Process:
-    """The process of Ray's that trains; the launcher while there is none yet."""
+    """Ray's process of the trainer; the launcher if there is none yet."""
     assert run.process is not None
     for process in run.descendants():
         try:
@@ -193,53 +193,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--aimed", type=non_negative_int, default=5, help="kills that aim at the checkpoint window")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=positive_int, default=8)
-    parser.add_argument("--folder", type=output_folder, help="for the runs; without it a temporary one")
+    parser.add_argument("--folder", type=output_folder, help="folder for the runs (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep the folder")
-    given = parser.parse_args(arguments)
-    folder = (given.folder or Path(tempfile.mkdtemp(prefix="kills-"))).absolute()
+    args = parser.parse_args(arguments)
+    folder = (args.folder or Path(tempfile.mkdtemp(prefix="kills-"))).absolute()
     with FakeOpenAI(Json(CRITIQUE)) as judge:
-        trials = trials_in(folder, judge.url, given)
+        trials = trials_in(folder, judge.url, args)
     show(trials)
     failed = any(trial.problems for trial in trials)
-    if not (given.keep or failed):
+    if not (args.keep or failed):
         shutil.rmtree(folder)
     return 1 if failed else 0
 
 
-def trials_in(folder: Path, judge_url: str, given: argparse.Namespace) -> list[Trial]:
-    """The unkilled run, then killed ones until there were enough kills."""
-    rng, world = random.Random(given.seed), folder / "world"
+def trials_in(folder: Path, judge_url: str, args: argparse.Namespace) -> list[Trial]:
+    """Run the unkilled run, then killed ones until the number of kills is reached."""
+    rng, world = random.Random(args.seed), folder / "world"
     if not (world / "warm").exists():
         command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(world), "--steps", "60"]
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    reference = small_run(folder / "unkilled", world, judge_url, given.steps)
+    reference = small_run(folder / "unkilled", world, judge_url, args.steps)
     start = time.monotonic()
-    if not (reference.dir / f"global_step_{given.steps}").exists():
+    if not (reference.dir / f"global_step_{args.steps}").exists():
         started(reference)
         assert reference.wait(START_S) == 0, reference.tail()
     lines = reference.metrics()
-    step_s = sum(lines[step]["timing_s/step"] for step in range(2, given.steps + 1)) / (given.steps - 1)
-    console.print(f"unkilled run: {time.monotonic() - start:.0f} s, {step_s:.1f} s a step; folder {folder}")
-    points = rng.sample(sorted(POINTS), k=min(given.aimed, len(POINTS)))
-    points += rng.choices(sorted(POINTS), k=given.aimed - len(points))
-    plan: list[str | None] = [*points, *[None] * (given.kills - given.aimed)]
+    step_s = sum(lines[step]["timing_s/step"] for step in range(2, args.steps + 1)) / (args.steps - 1)
+    console.print(f"unkilled run: {time.monotonic() - start:.0f} s, {step_s:.1f} s per step; folder {folder}")
+    points = rng.sample(sorted(POINTS), k=min(args.aimed, len(POINTS)))
+    points += rng.choices(sorted(POINTS), k=args.aimed - len(points))
+    plan: list[str | None] = [*points, *[None] * (args.kills - args.aimed)]
     rng.shuffle(plan)
     trials: list[Trial] = []
     while plan:
-        trial = Trial(small_run(folder / f"killed_{len(trials) + 1}", world, judge_url, given.steps))
+        trial = Trial(small_run(folder / f"killed_{len(trials) + 1}", world, judge_url, args.steps))
         trials.append(trial)
         try:
             one_run(trial, plan, rng, step_s)
         except BaseException:
             trial.run.kill()  # no process outlives this command
             raise
-        finish(trial, reference.dir, given.steps)
-        console.print(f"run {len(trials)}: {len(trial.kills)} kills, {trial.problems or 'as the unkilled one'}")
+        finish(trial, reference.dir, args.steps)
+        console.print(f"run {len(trials)}: {len(trial.kills)} kills, {trial.problems or 'equal to the unkilled run'}")
     return trials
 
 
 def one_run(trial: Trial, plan: list[str | None], rng: random.Random, step_s: float) -> None:
-    """Kill and resume until the run has finished; what is used of the plan is taken from it."""
+    """Kill and resume until the run has finished; each kill is removed from the plan."""
     run = trial.run
     while plan:
         point, victim = plan.pop(), rng.choice(VICTIMS)
@@ -247,7 +247,7 @@ def one_run(trial: Trial, plan: list[str | None], rng: random.Random, step_s: fl
         started(run, point)
         alive = wait_for_point(run) if point else wait_for(run, moment, step_s)
         if not alive:
-            plan.insert(0, point)  # it finished before the kill came
+            plan.insert(0, point)  # the run finished before the kill
             return
         begun = time.monotonic()
         trial.problems += kill(run, victim)
@@ -260,7 +260,7 @@ def one_run(trial: Trial, plan: list[str | None], rng: random.Random, step_s: fl
 
 
 def show(trials: Sequence[Trial]) -> None:
-    """The counts by place and victim, and every problem."""
+    """Print the counts by place and victim, and every problem."""
     counts = Counter(each for trial in trials for each in trial.kills)
     table = Table("killed", "kills", title=f"{sum(counts.values())} kills in {len(trials)} runs")
     for name, count in sorted(counts.items()):
@@ -270,7 +270,7 @@ def show(trials: Sequence[Trial]) -> None:
         for problem in trial.problems:
             console.print(f"[red]run {number}[/red]: {problem}", highlight=False)
     good = sum(not trial.problems for trial in trials)
-    console.print(f"{good} of {len(trials)} runs are as the unkilled one")
+    console.print(f"{good} of {len(trials)} runs equal the unkilled run")
 
 
 if __name__ == "__main__":

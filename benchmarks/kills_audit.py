@@ -1,4 +1,4 @@
-"""Whether a run that was killed and resumed is what an unkilled run is: an independent look at what both left."""
+"""Compare the files of a run that was killed and resumed with those of an unkilled run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ditto.run.checkpoint import PARTIAL, TRACKER, saved_steps
 
 
 def differences(run: Path, reference: Path, steps: int, kept: int) -> list[str]:
-    """What is wrong with a finished run; nothing where all is as it should be.
+    """List what is wrong with a finished run; empty if nothing is.
 
     Args:
         run: folder of the run that was killed.
-        reference: folder of a run with the same settings that was not.
+        reference: folder of an unkilled run with the same settings.
         steps: training steps of both.
-        kept: checkpoints that they keep.
+        kept: number of checkpoints that they keep.
     """
     return [*_traces(run, reference, steps), *_metrics(run, reference), *_checkpoints(run, steps, kept)]
 
@@ -31,13 +31,13 @@ def _traces(run: Path, reference: Path, steps: int) -> list[str]:
     wrong = []
     names = [sorted(path.name for path in (folder / "traces").iterdir()) for folder in (run, reference)]
     if names[0] != names[1]:
-        wrong.append(f"files of traces: {sorted(set(names[0]) ^ set(names[1]))} are in one run alone")
+        wrong.append(f"files of traces: {sorted(set(names[0]) ^ set(names[1]))} are in one run only")
     for name in names[1]:
         ours, theirs = _lines(run / "traces" / name), _lines(reference / "traces" / name)
         if Counter(each["row"] for each in ours) != Counter(each["row"] for each in theirs):
             wrong.append(f"{name}: other rows than in the unkilled run")
         if len({each["session"] for each in ours}) != len(ours):
-            wrong.append(f"{name}: a session is there twice")
+            wrong.append(f"{name}: a session appears twice")
     for step in range(1, steps + 1):
         versions = {each["model_version"] for each in _lines(run / "traces" / f"step_{step:06d}.jsonl")}
         if versions != {step - 1}:
@@ -55,7 +55,7 @@ def _metrics(run: Path, reference: Path) -> list[str]:
         keys = known.get(each["step"], set())
         if set(each) != keys:
             wrong.append(
-                f"step {each['step']}: lacks {sorted(keys - set(each))}, has {sorted(set(each) - keys)} besides"
+                f"step {each['step']}: lacks {sorted(keys - set(each))}, has {sorted(set(each) - keys)} in addition"
             )
     return wrong
 

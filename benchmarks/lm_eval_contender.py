@@ -1,8 +1,8 @@
-"""lm-eval as a contender of `benchmarks.evaluate`, under an interpreter of its own: standard library and lm_eval only.
+"""lm-eval as a contender of `benchmarks.evaluate`, in its own interpreter: standard library and lm_eval only.
 
     PYTHON benchmarks/lm_eval_contender.py --url http://127.0.0.1:PORT/v1 --rows rows.jsonl --concurrency 64
 
-Its local chat-completions path; a line of the file is {"question", "answer"}. Prints what it took as JSON, as
+Uses lm-eval's local-chat-completions model. A line of the file is {"question", "answer"}. Prints its times as JSON, as
 evaluate_contenders.py does.
 """
 
@@ -42,24 +42,24 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, required=True)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--warm-up", type=int, default=64)
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lm-eval-benchmark-") as folder:
         os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_CACHE=folder, OPENAI_API_KEY="EMPTY")
         os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
-        (Path(folder) / "soul_rows.yaml").write_text(TASK.format(rows=given.rows.resolve()), encoding="utf-8")
-        print(json.dumps(measured(given, folder)))
+        (Path(folder) / "soul_rows.yaml").write_text(TASK.format(rows=args.rows.resolve()), encoding="utf-8")
+        print(json.dumps(measured(args, folder)))
 
 
-def measured(given: argparse.Namespace, folder: str) -> dict[str, float]:
-    """Seconds, CPU seconds of this process and its children, and the rows that were answered; after a warm-up."""
+def measured(args: argparse.Namespace, folder: str) -> dict[str, float]:
+    """Seconds, CPU seconds of this process and its children, and the number of answered rows, after a warm-up."""
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=folder, include_defaults=False)
-    where = f"model=fixed,base_url={given.url}/chat/completions,num_concurrent={given.concurrency}"
+    where = f"model=fixed,base_url={args.url}/chat/completions,num_concurrent={args.concurrency}"
 
     def evaluate(limit: int | None) -> int:
-        found = simple_evaluate(
+        results = simple_evaluate(
             model="local-chat-completions",
             model_args=f"{where},max_retries=1,tokenized_requests=False,tokenizer_backend=None",
             tasks=["soul_rows"],
@@ -67,12 +67,12 @@ def measured(given: argparse.Namespace, folder: str) -> dict[str, float]:
             apply_chat_template=True,
             limit=limit,
         )
-        return sum(bool(sample["resps"][0][0]) for sample in found["samples"]["soul_rows"])
+        return sum(bool(sample["resps"][0][0]) for sample in results["samples"]["soul_rows"])
 
     with contextlib.redirect_stdout(io.StringIO()):
-        evaluate(given.warm_up)
+        evaluate(args.warm_up)
         start, cpu = time.perf_counter(), sum(os.times()[:4])
-        answered = evaluate(given.limit)
+        answered = evaluate(args.limit)
         cpu, seconds = sum(os.times()[:4]) - cpu, time.perf_counter() - start
     return {"seconds": seconds, "cpu": cpu, "answered": answered}
 

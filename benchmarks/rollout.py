@@ -1,31 +1,31 @@
-"""Whether sessions wait for nothing but their own calls: a batch of rollouts against its critical path.
+"""Check that sessions only wait for their own calls: a batch of rollouts compared with its critical path.
 
     python -m benchmarks.rollout [--sessions 512] [--concurrency 64] [--seed 0] [--plot rollout.png]
 
-Sotopia and CoSER in turns, invented rows of `soul.examples`, all sessions at the same time in one thread, in two
-schedules of the same work:
+Rows of Sotopia and CoSER (`soul.examples`) alternate. All sessions run at the same time in one thread, in two schedules
+of the same work:
 
     driver     soul.session.run_session, as in training: a session goes on as soon as its own call is answered
-    lockstep   the usual batched rollout, written down here: all drafts, all verdicts, all feedback, all refined
-               episodes, all verdicts; and in episodes nobody takes turn k + 1 before everybody has ended turn k
+    lockstep   the usual batched rollout, implemented here: all drafts, all verdicts, all feedback, all refined
+               episodes, all verdicts; within episodes no session takes turn k + 1 before all have ended turn k
 
 Every turn of the policy and every call of a partner, environment or judge takes a time drawn from a log-normal
-distribution. It depends on seed, session and number of the call in its session alone, so that both schedules meet the
-same latencies.
+distribution. It depends only on the seed, the session and the number of the call in its session, so both schedules
+get the same latencies.
 
-    chain          the latencies of one session, summed up: a session never has two calls under way
-    critical path  the longest chain; or, where that is longer, the latencies of all endpoint calls over the endpoint's
-                   cap (by default the cap lets every session through, and the longest chain it is)
-    least          what the schedule cannot go below: of the driver the critical path; of lockstep the same bound step
-                   by step, summed up
+    chain          the sum of the latencies of one session, which never has two calls in flight
+    critical path  the longest chain, or the latencies of all endpoint calls divided by the endpoint's cap if that is
+                   longer (by default the cap admits every session, so the longest chain counts)
+    least          the lower bound of a schedule: for the driver the critical path; for lockstep the sum of the same
+                   bound over its steps
 
-Goal: wall time of the driver over the critical path at most 1.10. It needs an idle core: what the process waited for
-one is shown. (With a cap that binds, who waits in the queue adds to the longest chain: no goal.)
+Goal: wall time of the driver over the critical path at most 1.10. This needs an idle core: the table shows how long the
+process waited for one. (If the cap binds, waiting in the queue extends the longest chain: no goal.)
 
-Calls go through the real gateway: judge, re-asks, accounting, gate and cap. Only the SDK's way to HTTP and back is left
-out: that leaves 0.5 ms CPU a call, all of the task's own work included. With --sdk the SDK's client meets a transport
-in process: 1.2 ms a call, and 512 sessions then fill a core, unless the endpoints are as slow as real ones (say
---policy 1 0.5 --endpoint 1.5 1, which takes lockstep about eight minutes).
+Calls go through the real gateway: judge, repeated questions, accounting, gate and cap. Only the SDK's HTTP layer is
+left out, which leaves 0.5 ms CPU per call, including the task's own work. With --sdk the SDK's client uses an
+in-process transport: 1.2 ms per call. 512 sessions then fill a core, unless the endpoints are as slow as real ones (for
+example --policy 1 0.5 --endpoint 1.5 1; lockstep then takes about eight minutes).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from typing import Any, Literal, TypeVar
 
 import openai
 
-from benchmarks.judge import console, new_table, print_load
+from benchmarks.judge import console, new_plot, new_table, print_load, save_plot
 from soul import examples
 from soul.cli.arguments import non_negative_float, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
@@ -65,9 +65,9 @@ from soul.testing import FakeOpenAI, Json, Text, scripted_players
 from soul.testing.replies import ChatRequest, Reply
 from soul.testing.server import IN_PROCESS_URL
 
-# In both, a verdict is one call, so that the calls of a session follow each other; CoSER's four critics would not.
+# In both tasks a verdict is one call, so the calls of a session are sequential; CoSER's four critics would not be.
 TASKS: dict[str, Callable[[], Task[Any]]] = {"sotopia": Sotopia, "coser": partial(CoSER, merged_dimensions=True)}
-PATIENCE_S = 3600.0  # no draw of a latency shall time out
+PATIENCE_S = 3600.0  # no drawn latency may time out
 Kind = Literal["policy", "endpoint"]
 Step = tuple[str, int]  # a phase of the schedule, and the turn within it
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class Latency:
     sigma: float
 
     def draw(self, seed: int, session: int, call: int) -> float:
-        """The seconds of that call, whenever it is made."""
+        """The seconds of that call, independent of when it is made."""
         return random.Random(f"{seed}:{session}:{call}").lognormvariate(math.log(self.median), self.sigma)
 
 
@@ -107,7 +107,7 @@ class Lane:
         self.player: Player = self.example.player(self.style, self.row, self.seed)
 
     def latency(self, kind: Kind) -> float:
-        """The seconds of the next call, which are part of the chain from now on."""
+        """Draw the seconds of the next call and add them to the chain."""
         seconds = self.latencies[kind].draw(self.seed, self.number, self.calls)
         self.calls += 1
         self.seconds[self.step] += seconds
@@ -116,7 +116,7 @@ class Lane:
         return seconds
 
     def players(self, turn: Callable[[], Awaitable[None]] | None = None) -> Callable[..., Players]:
-        """The policy at all seats. `turn`: what each of its turns waits for first."""
+        """The policy at all seats. Each of its turns first waits for `turn`."""
 
         async def say(messages: Sequence[Message]) -> str:
             if turn is not None:
@@ -127,11 +127,11 @@ class Lane:
         return scripted_players(say)
 
 
-HERE: ContextVar[Lane] = ContextVar("HERE")  # the session in whose name an endpoint is asked
+HERE: ContextVar[Lane] = ContextVar("HERE")  # the session that calls the endpoint
 
 
 def answer(request: ChatRequest) -> Reply:
-    """What the endpoint says to a session, and after which time."""
+    """The endpoint's reply to a session, with its delay."""
     lane = HERE.get()
     reply = lane.example.reply(request)
     assert isinstance(reply, Text | Json), f"the example of {lane.example.name} has no answer to {request}"
@@ -139,7 +139,7 @@ def answer(request: ChatRequest) -> Reply:
 
 
 class Sleeper(openai.AsyncOpenAI):
-    """The SDK's client without its way to HTTP and back; an answer comes when its delay is over."""
+    """The SDK's client without its HTTP layer; an answer arrives after its delay."""
 
     def __init__(self) -> None:
         super().__init__(api_key=ANY_KEY, base_url=IN_PROCESS_URL)
@@ -147,25 +147,25 @@ class Sleeper(openai.AsyncOpenAI):
 
     async def post(self, path: str, *, body: Any = None, **options: Any) -> Any:
         request = ChatRequest(next(self._numbers), body)
-        made = answer(request).answer(request)
-        await asyncio.sleep(made.delay)
-        return made.body
+        response = answer(request).answer(request)
+        await asyncio.sleep(response.delay)
+        return response.body
 
 
 def connected(cap: int, sdk: bool) -> Gateway:
-    """The gateway of a run, all roles at one endpoint in process."""
+    """The gateway of a run, with all roles at one in-process endpoint."""
     fake = FakeOpenAI(answer)
     settings = {"concurrency": cap, "structured": "json_schema", "timeout_s": PATIENCE_S, "deadline_s": PATIENCE_S}
     client = fake.client(PATIENCE_S) if sdk else Sleeper()
     return Gateway.from_judge(Judge.connect(fake.endpoint(**settings), client))
 
 
-Rewards = list[tuple[float, float]]  # of draft and refined episode, session by session
+Rewards = list[tuple[float, float]]  # rewards of draft and refined episode, by session
 Schedule = Callable[[Sequence[Lane], Gateway], Coroutine[Any, Any, Rewards]]
 
 
 async def driver(lanes: Sequence[Lane], gateway: Gateway) -> Rewards:
-    """All sessions at once through the real driver."""
+    """Run all sessions at once with the real driver."""
 
     async def one(lane: Lane) -> tuple[float, float]:
         HERE.set(lane)
@@ -179,13 +179,13 @@ async def driver(lanes: Sequence[Lane], gateway: Gateway) -> Rewards:
 
 
 class Turns:
-    """Nobody takes the next turn before everybody who is still there has ended this one."""
+    """A barrier: no session takes its next turn before all remaining sessions have ended this one."""
 
     def __init__(self, parties: int) -> None:
         self._parties, self._waiting, self._open = parties, 0, asyncio.Event()
 
     async def next(self) -> None:
-        """Wait for the others."""
+        """Wait for the other sessions."""
         gate, self._waiting = self._open, self._waiting + 1
         self._move_on()
         await gate.wait()
@@ -202,7 +202,7 @@ class Turns:
 
 
 async def lockstep(lanes: Sequence[Lane], gateway: Gateway) -> Rewards:
-    """Phase by phase, turn by turn."""
+    """Run all sessions phase by phase and turn by turn."""
 
     async def play(lane: Lane, turns: Turns, feedback: str | None) -> Episode:
         async def turn() -> None:
@@ -242,8 +242,8 @@ async def _phase(name: str, lanes: Sequence[Lane], work: Callable[[Lane, Turns],
 
 
 def least(lanes: Sequence[Lane], cap: int) -> float:
-    """The seconds that a schedule takes at least, once it has run: step by step the longest chain, or what the cap lets
-    through. The driver knows one step."""
+    """Lower bound of a schedule's seconds: the sum over its steps of the longest chain, or of the time that the cap
+    requires if that is longer. The driver has a single step."""
     steps = dict.fromkeys(step for lane in lanes for step in lane.seconds)
     longest = {step: max(lane.seconds.get(step, 0.0) for lane in lanes) for step in steps}
     capped = {step: sum(lane.endpoint_seconds.get(step, 0.0) for lane in lanes) / cap for step in steps}
@@ -256,10 +256,10 @@ class Run:
 
     wall: float
     cpu: float
-    starved: float  # seconds for which this process could have run and got no core; nan where the system does not tell
+    starved: float  # seconds in which this process was ready to run but had no core; nan if unknown
     least: float
     finished: Sequence[float]  # seconds from the start at which each session was done
-    calls: Sequence[int]  # of each session
+    calls: Sequence[int]  # number of calls of each session
     rewards: Rewards
 
 
@@ -294,7 +294,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, Run]:
     """Both schedules.
 
     Raises:
-        RuntimeError: they did not do the same work, so that their times say nothing.
+        RuntimeError: they did different work, so their times cannot be compared.
     """
     warm_up = argparse.Namespace(**{**vars(arguments), "sessions": 4, "policy": (1e-6, 0), "endpoint": (1e-6, 0)})
     measured(driver, warm_up)  # imports and first uses
@@ -312,7 +312,7 @@ def show(runs: dict[str, Run], arguments: argparse.Namespace) -> None:
         f"{arguments.policy[0]:g} s, {arguments.policy[1]:g}; endpoint {arguments.endpoint[0]:g} s, "
         f"{arguments.endpoint[1]:g}",
         "schedule",
-        *("wall s", "least s", "wall / critical", "half done s", "CPU s", "ms a call", "no core s"),
+        *("wall s", "least s", "wall / critical", "half done s", "CPU s", "ms per call", "no core s"),
     )
     for name, run in runs.items():
         times = (f"{run.wall:.2f}", f"{run.least:.2f}", f"{run.wall / critical:.3f}")
@@ -329,43 +329,34 @@ def show(runs: dict[str, Run], arguments: argparse.Namespace) -> None:
 
 
 def plot(file: Path, runs: dict[str, Run]) -> None:
-    """Draw how many sessions are done after how many seconds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    """Plot the number of finished sessions over time."""
+    figure, axes = new_plot()
     for name, run in runs.items():
         axes.step([0.0, *sorted(run.finished)], range(len(run.finished) + 1), where="post", label=name)
     axes.axvline(runs["driver"].least, color="grey", linestyle=":", label="critical path")
     axes.set(xlabel="seconds", ylabel="sessions done")
-    axes.legend()
-    figure.savefig(file, dpi=150)
-    console.print(f"drawn: {file}")
+    save_plot(figure, axes, file)
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m benchmarks.rollout", description=__doc__)
     parser.add_argument("--sessions", type=positive_int, default=512)
-    parser.add_argument(
-        "--concurrency", type=positive_int, help="the endpoint's cap; where left out, one call a session"
-    )
+    parser.add_argument("--concurrency", type=positive_int, help="the endpoint's cap (default: one call per session)")
     shape: dict[str, Any] = {"type": non_negative_float, "nargs": 2, "metavar": ("MEDIAN", "SIGMA")}
     parser.add_argument("--policy", **shape, default=(0.3, 0.5), help="seconds of a turn of the policy")
     parser.add_argument("--endpoint", **shape, default=(0.35, 1.0), help="seconds of a call of any other model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--style", choices=["oracle", "random"], default="oracle", help="random: all turns there may be"
+        "--style", choices=["oracle", "random"], default="oracle", help="random: episodes of maximum length"
     )
-    parser.add_argument("--sdk", action="store_true", help="the SDK's own client, on a transport in process")
-    parser.add_argument("--plot", type=output_file, help="draw it to this file")
-    given = parser.parse_args(arguments)
-    runs = compare(given)
-    show(runs, given)
-    if given.plot:
-        plot(given.plot, runs)
+    parser.add_argument("--sdk", action="store_true", help="use the SDK's own client on an in-process transport")
+    parser.add_argument("--plot", type=output_file, help="write a plot to this file")
+    args = parser.parse_args(arguments)
+    runs = compare(args)
+    show(runs, args)
+    if args.plot:
+        plot(args.plot, runs)
 
 
 if __name__ == "__main__":

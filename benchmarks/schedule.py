@@ -1,12 +1,12 @@
-"""Measures how long a run with long and short sets takes, and how good its estimate of the time left is.
+"""Measure the time of a run with long and short sets, and the error of its estimate of the time left.
 
     python -m benchmarks.schedule [--short 240] [--long 48] [--latency 0.5] [--concurrency 8]
 
 `soul.evaluate`'s engine takes the samples of HiToM (one turn) and Sotopia (up to twenty, with a partner) from one
-FakeOpenAI server, whose answers take --latency seconds. It runs twice: once as it did before, with all sets in turns
-and the time left computed from samples a second, and once as it does now (agents/soul/evaluate/run/schedule.py). Each
-row of the table is one run. `tail` is how long fewer samples are under way than allowed, at the end of the run. The
-error of an estimate is the factor between it and the true time left.
+FakeOpenAI server, whose answers take --latency seconds. It runs twice: once with the former schedule (all sets in
+turns, time left computed from samples per second), and once with the current one
+(agents/soul/evaluate/run/schedule.py). Each row of the table is one run. `tail` is the time at the end of the run in
+which fewer samples run than allowed. The error of an estimate is the factor between it and the true time left.
 
 The server shares the machine with the client, so choose a latency that is much longer than the CPU time of an answer;
 otherwise both runs measure the machine. The target is an error of at most 1.5 after a fifth of the samples and of the
@@ -41,12 +41,12 @@ from soul.judge import Endpoint, GatewaySettings
 from soul.testing import ChatRequest, FakeOpenAI, Reply, Text
 
 UNDER_TEST = "under-test"
-TURNS = 8  # of the policy in a scene: it leaves after so many
+TURNS = 8  # of the policy in a scene, after which it leaves
 MOST = 1.5
 
 
 class InTurns(Schedule):
-    """The former order (all sets in turns) and the former estimate (samples left over samples a second)."""
+    """The former order (all sets in turns) and the former estimate (samples left over samples per second)."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class Run:
     """The measurements of one run.
 
     Attributes:
-        estimates: at the end of every sample: seconds since the start, and the seconds left that were shown then.
-        tail_s: how long fewer samples were under way than allowed, at the end of the run.
+        estimates: at the end of every sample: seconds since the start, and the estimated seconds left.
+        tail_s: the time at the end of the run in which fewer samples ran than allowed.
     """
 
     at_once: int
@@ -124,7 +124,7 @@ def script(latency: float) -> Any:
 
 @contextmanager
 def rows(short: int, long: int) -> Iterator[dict[str, Path]]:
-    """Both sets as files."""
+    """Write both sets to files."""
     with tempfile.TemporaryDirectory() as folder:
         sets = {"hitom": Path(folder) / "hitom.parquet", "sotopia": Path(folder) / "sotopia.parquet"}
         for (name, path), count in zip(sets.items(), (short, long), strict=True):
@@ -133,7 +133,7 @@ def rows(short: int, long: int) -> Iterator[dict[str, Path]]:
 
 
 def measured(sets: dict[str, Path], latency: float, concurrency: int, kind: type[Schedule]) -> Run:
-    """One evaluation, with this kind of schedule."""
+    """Run one evaluation with this kind of schedule."""
     with FakeOpenAI(script(latency)) as fake, tempfile.TemporaryDirectory() as folder:
         gateway = GatewaySettings.from_sections({"judge": {"base_url": fake.url, "api_key_env": "none"}})
         policy = Endpoint(model=UNDER_TEST, base_url=fake.url, api_key_env=None, concurrency=concurrency)
@@ -158,14 +158,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--long", type=positive_int, default=48, help="rows of twenty turns")
     parser.add_argument("--latency", type=non_negative_float, default=0.5, help="seconds of an answer")
     parser.add_argument("--concurrency", type=positive_int, default=8, help="requests to the policy in flight")
-    given = parser.parse_args(arguments)
-    table = Table(title=f"{given.short} samples of one turn, {given.long} of {TURNS + 1} and a partner's {TURNS}")
+    args = parser.parse_args(arguments)
+    table = Table(title=f"{args.short} samples of one turn, {args.long} of {TURNS + 1} turns and a partner's {TURNS}")
     for column in ("", "seconds", "tail", "error at 20 % of samples", "error at 20 % of time"):
         table.add_column(column, justify="right" if column else "left")
     runs = {}
-    with rows(given.short, given.long) as sets:
+    with rows(args.short, args.long) as sets:
         for name, kind in {"before": InTurns, "now": Schedule}.items():
-            runs[name] = run = measured(sets, given.latency, given.concurrency, kind)
+            runs[name] = run = measured(sets, args.latency, args.concurrency, kind)
             errors = run.error_after(samples=0.2), run.error_after(of_time=0.2)
             table.add_row(name, f"{run.total_s:.1f}", f"{run.tail_s:.1f}", *(f"{error:.2f}" for error in errors))
     Console().print(table)

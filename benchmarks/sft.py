@@ -1,13 +1,13 @@
-"""How fast supervised training is on this CPU: ours, TRL's SFTTrainer and a loop by hand, on the same data and model.
+"""Compare supervised training on this CPU: ours, TRL's SFTTrainer and a hand-written loop, on the same data and model.
 
     python -m benchmarks.sft --trl-python TRL_VENV/bin/python            # minutes
     python -m benchmarks.sft --sizes 1M --rounds 1
 
-Every contender is a process of its own with one thread, takes the same sequences (tokenised once, by our store) in
-steps of the same number of tokens, and optimizes the same model with AdamW in float32. TRL packs them:
-`packing_strategy="bfd"` keeps documents apart, `wrapped` lets them see each other. The loop by hand is what one would
-write for this model alone: sequences sorted by length, padded, one backward a micro-batch. Contenders take turns; rates
-are medians over the steps of all rounds, but for the first two. Data loading is `python -m benchmarks.sft_data`.
+Every contender runs in its own process with one thread, takes the same sequences (tokenised once, by our store) in
+steps of the same number of tokens, and optimizes the same model with AdamW in float32. TRL packs sequences:
+`packing_strategy="bfd"` keeps documents apart, `wrapped` does not. The hand-written loop sorts sequences by length,
+pads them, and makes one backward pass per micro-batch. Contenders take turns; rates are medians over the steps of all
+rounds, without the first two of each. For data loading see `python -m benchmarks.sft_data`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 WARM = 2  # steps that are not counted
-CONTEXT = 512  # tokens that a sequence may have
-GOAL = 0.95  # of the loop by hand
-# hidden size, layers, steps, sequences a step
+CONTEXT = 512  # maximum tokens of a sequence
+GOAL = 0.95  # of the hand-written loop's rate
+# hidden size, layers, steps, sequences per step
 SIZES = {"1M": (128, 4, 14, 32), "100M": (768, 12, 7, 8)}
 console = Console()
 
@@ -70,23 +70,16 @@ def make(folder: Path, size: str) -> None:
     rng = random.Random(0)
     text = words(50_000, rng)
 
-    def said(count: int) -> str:
+    def turn(role: str, count: int) -> dict[str, str]:
         start = rng.randrange(49_000)
-        return " ".join(text[start : start + count])
+        return {"role": role, "content": " ".join(text[start : start + count])}
 
-    def talk() -> list[dict[str, str]]:
-        asked, answered = (
-            {"role": "user", "content": said(8)},
-            {"role": "assistant", "content": said(rng.randint(8, 120))},
-        )
-        return [asked, answered]
-
-    rows = [{"messages": talk()} for _ in range(steps * batch)]
+    rows = [{"messages": [turn("user", 8), turn("assistant", rng.randint(8, 120))]} for _ in range(steps * batch)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "train_shard_0.parquet")
 
 
 def settings_words(folder: Path, size: str) -> list[str]:
-    """The words of our own command."""
+    """The overrides of our own command."""
     _, _, steps, batch = SIZES[size]
     return [
         "platform=cpu",
@@ -105,15 +98,15 @@ def settings_words(folder: Path, size: str) -> list[str]:
 
 
 def ours(folder: Path, size: str) -> None:
-    """Our trainer, as a process of torchrun runs it; its metrics tell the rate of every step."""
+    """Run our trainer as a process of torchrun does; its metrics hold the rate of every step."""
     from sft.launch import WORKER, main
     from sft.run.checkpoints import RESUME_VARIABLE
 
-    os.environ[RESUME_VARIABLE] = ""  # from the beginning
+    os.environ[RESUME_VARIABLE] = ""  # start at step 1
     words = [*settings_words(folder, size), f"run.dir={folder}/ours", "trainer.logger=[]"]
     assert main([WORKER, *words]) == 0
     lines = [json.loads(line) for line in (folder / "ours" / "metrics.jsonl").open()]
-    tell([line["perf/tokens_per_second"] for line in lines])
+    print_rates([line["perf/tokens_per_second"] for line in lines])
 
 
 def sequences_of(folder: Path, size: str) -> list[list[tuple[list[int], list[int]]]]:
@@ -123,15 +116,15 @@ def sequences_of(folder: Path, size: str) -> list[list[tuple[list[int], list[int
 
     _, _, steps, batch = SIZES[size]
     corpus, _ = load_corpora(config_of([*settings_words(folder, size), f"run.dir={folder}/ours"]))
-    found = []
+    sequences = []
     for step in range(steps):
         read = [corpus.dataset[int(number)] for number in corpus.order.step(step, batch)]
-        found.append([(one["input_ids"].tolist(), one["loss_mask"].tolist()) for one in read])
-    return found
+        sequences.append([(one["input_ids"].tolist(), one["loss_mask"].tolist()) for one in read])
+    return sequences
 
 
 def by_hand(folder: Path, size: str) -> None:
-    """The loop that one writes for this model alone."""
+    """A loop that is written for this model only."""
     import time
 
     import torch
@@ -158,7 +151,7 @@ def by_hand(folder: Path, size: str) -> None:
         optimizer.step()
         optimizer.zero_grad()
         rates.append(sum(len(ids) for ids, _ in sequences) / (time.perf_counter() - start))
-    tell(rates)
+    print_rates(rates)
 
 
 def micro_batches(sequences: Sequence[tuple[list[int], list[int]]]) -> list[list[tuple[list[int], list[int]]]]:
@@ -178,16 +171,16 @@ def trl(folder: Path, size: str, python: str, strategy: str) -> list[float]:
     tokens = sum(len(ids) for ids, _ in sequences) // SIZES[size][2]
     command = [python, str(ROOT / "benchmarks" / "trl_contender.py"), str(folder), strategy, str(tokens), str(CONTEXT)]
     rates = run(command)
-    return rates[WARM - 1 :] or rates  # the first step is not told; packs may be so few that no more than two are
+    return rates[WARM - 1 :] or rates  # TRL does not report the first step; there may be only two
 
 
-def tell(rates: Sequence[float]) -> None:
-    """The last line of a contender's output: tokens per second of each step."""
+def print_rates(rates: Sequence[float]) -> None:
+    """Print the last line of a contender's output: tokens per second of each step."""
     print(json.dumps(list(rates)))
 
 
 def run(command: list[str]) -> list[float]:
-    """Run a contender. Returns the rates that it tells."""
+    """Run a contender. Returns the rates that it prints."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "TOKENIZERS_PARALLELISM": "false"}
     environment |= {
         "RANK": "0",
@@ -206,7 +199,7 @@ def run(command: list[str]) -> list[float]:
 
 def measure(size: str, rounds: int, trl_python: str | None) -> dict[str, list[float]]:
     """Tokens per second of every contender's counted steps."""
-    found: dict[str, list[float]] = {"ours": [], "by hand": []}
+    rates_by_name: dict[str, list[float]] = {"ours": [], "by hand": []}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         make(folder, size)
@@ -217,16 +210,16 @@ def measure(size: str, rounds: int, trl_python: str | None) -> dict[str, list[fl
                 rates = run(
                     [sys.executable, "-m", "benchmarks.sft", "--contender", word, "--folder", place, "--sizes", size]
                 )
-                found[name] += rates[WARM:]
+                rates_by_name[name] += rates[WARM:]
             if trl_python:
                 for strategy in ("bfd", "wrapped"):
-                    found.setdefault(f"TRL {strategy}", []).extend(trl(folder, size, trl_python, strategy))
-    return found
+                    rates_by_name.setdefault(f"TRL {strategy}", []).extend(trl(folder, size, trl_python, strategy))
+    return rates_by_name
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line."""
+    """Run the command line."""
     parser = Parser(prog="python -m benchmarks.sft", description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=[*SIZES], default=[*SIZES])
     parser.add_argument("--rounds", type=positive_int, default=3)
@@ -235,20 +228,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--contender", choices=("ours", "by-hand"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.contender:
-        {"ours": ours, "by-hand": by_hand}[given.contender](given.folder, given.sizes[0])
+    args = parser.parse_args(arguments)
+    if args.contender:
+        {"ours": ours, "by-hand": by_hand}[args.contender](args.folder, args.sizes[0])
         return
-    drawn = Table("model", "contender", "tokens/s", "of the loop by hand", title_justify="left")
-    for size in given.sizes:
-        found = measure(size, given.rounds, given.trl_python)
-        base = statistics.median(found["by hand"])
-        for name, rates in found.items():
+    table = Table("model", "contender", "tokens/s", "over the loop by hand", title_justify="left")
+    for size in args.sizes:
+        rates_by_name = measure(size, args.rounds, args.trl_python)
+        base = statistics.median(rates_by_name["by hand"])
+        for name, rates in rates_by_name.items():
             rate = statistics.median(rates)
             verdict: Any = f"{rate / base:.2f}" + (f" (goal {GOAL})" if name == "ours" else "")
-            drawn.add_row(size, name, f"{rate:,.0f}", verdict)
-    console.print(drawn)
-    if not given.trl_python:
+            table.add_row(size, name, f"{rate:,.0f}", verdict)
+    console.print(table)
+    if not args.trl_python:
         console.print("TRL was left out: name an interpreter that has it with --trl-python.")
 
 

@@ -1,14 +1,14 @@
-"""How fast, how large and how soon ready the data of supervised training is.
+"""Measure throughput, memory and start-up time of the data of supervised training.
 
     python -m benchmarks.sft_data                     # everything, minutes
     python -m benchmarks.sft_data throughput memory   # parts
 
 `throughput`: tokens per second of our loader against `datasets` streaming (shuffle buffer of 10,000, chat template and
 tokenizer in `map`), on the same rows, with the same workers and collation. The goal is a ratio of one run: at least 3.
-`rows` is streaming with nothing but the rows, without a tokenizer: what tokenising once is worth, and what is left.
-Tokenising the corpus for our loader comes on top, once; it is timed apart.
-`memory`: peak of a loader's worker, and its growth while it reads, at 1 and 10 million rows: equal within 10 %.
-`start`: opening a corpus of 10 million rows, in a new process, with everything cached: below 2 s.
+`rows` is streaming of rows without a tokenizer: it shows how much of the gain comes from tokenising once. Tokenising
+the corpus for our loader is an additional one-time cost; it is timed separately. `memory`: peak of a loader's worker,
+and its growth while it reads, at 1 and 10 million rows. Goal: equal within 10 %. `start`: opening a corpus of 10
+million rows in a new process with everything cached. Goal: below 2 s.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from soul.cli.error_border import Parser, reports_errors
 
 SHARDS = 4
 BATCH = 64
-SHORT = 24  # tokens of a row of the large corpora
+SHORT = 24  # tokens per row of the large corpora
 console = Console()
 
 
@@ -61,7 +61,7 @@ def words(count: int, rng: random.Random) -> list[str]:
 def write_chats(folder: Path, rows: int) -> None:
     """Shards of conversations of two to eight turns, about 400 tokens each."""
     rng = random.Random(0)
-    text = words(200_000, rng)  # the tokenizer has read a part of it
+    text = words(200_000, rng)  # the tokenizer was trained on a part of it
     for shard in range(SHARDS):
         records = []
         for _ in range(rows // SHARDS):
@@ -82,7 +82,7 @@ def tokenizer() -> PreTrainedTokenizerBase:
 
 
 def settings(folder: Path, workers: int = 0) -> SftDataSettings:
-    """Of the corpora made here."""
+    """Settings of the corpora made here."""
     return SftDataSettings(dir=folder, cache_dir=folder / "cache", tokenizer_workers=workers)
 
 
@@ -90,14 +90,14 @@ def settings(folder: Path, workers: int = 0) -> SftDataSettings:
 
 
 def collator() -> Callable[[list[dict[str, Any]]], Any]:
-    """verl's, for all contenders."""
+    """verl's collator, for all contenders."""
     from verl.utils.dataset.dataset_utils import SFTTensorCollator
 
     return SFTTensorCollator("no_padding")
 
 
 def ours(corpus: Corpus, workers: int, batches: int) -> Iterator[int]:
-    """Tokens of each batch of our loader."""
+    """Yield the tokens of each batch of our loader."""
     plan = StepBatches(corpus, BATCH, 0, 1, 0, batches)
     loader = DataLoader(
         corpus.dataset,
@@ -111,7 +111,7 @@ def ours(corpus: Corpus, workers: int, batches: int) -> Iterator[int]:
 
 
 def streamed(folder: Path, workers: int, chat: PreTrainedTokenizerBase | None) -> Iterator[int]:
-    """Tokens of each batch of `datasets` streaming; with `chat` None its rows alone, as a count of rows."""
+    """Yield the tokens of each batch of `datasets` streaming; without `chat`, the number of rows."""
     import torch
     from datasets import load_dataset
 
@@ -137,7 +137,7 @@ def streamed(folder: Path, workers: int, chat: PreTrainedTokenizerBase | None) -
 
 
 def speed(counts: Iterator[int]) -> tuple[float, float]:
-    """Seconds to the first batch, and what comes a second from then on."""
+    """Seconds to the first batch, and the sum of counts per second from then on."""
     start = time.perf_counter()
     next(counts)
     first = time.perf_counter()
@@ -156,57 +156,59 @@ def throughput(rows: int, workers: int) -> dict[str, float]:
         assert corpus is not None
         built = time.perf_counter() - start
         tokens = corpus.sources["chats"].tokens
-        found: dict[str, float] = {"rows": rows, "tokens_a_row": tokens / rows, "workers": workers}
-        found |= {"build_rows_s": rows / built, "build_tokens_s": tokens / built}
-        found["ours_first_s"], found["ours_tokens_s"] = speed(ours(corpus, workers, rows // BATCH))
-        found["stream_first_s"], found["stream_tokens_s"] = speed(streamed(folder, workers, chat))
-        found["rows_first_s"], rows_s = speed(streamed(folder, workers, None))
-        found["rows_tokens_s"] = rows_s * tokens / rows
+        numbers: dict[str, float] = {"rows": rows, "tokens_a_row": tokens / rows, "workers": workers}
+        numbers |= {"build_rows_s": rows / built, "build_tokens_s": tokens / built}
+        numbers["ours_first_s"], numbers["ours_tokens_s"] = speed(ours(corpus, workers, rows // BATCH))
+        numbers["stream_first_s"], numbers["stream_tokens_s"] = speed(streamed(folder, workers, chat))
+        numbers["rows_first_s"], rows_s = speed(streamed(folder, workers, None))
+        numbers["rows_tokens_s"] = rows_s * tokens / rows
     table = Table("loader", "first batch s", "tokens/s", title=f"{rows:,} rows, {workers} workers, batches of {BATCH}")
     for label, key in (("ours", "ours"), ("datasets streaming", "stream"), ("datasets streaming, rows alone", "rows")):
-        table.add_row(label, f"{found[f'{key}_first_s']:.1f}", f"{found[f'{key}_tokens_s']:,.0f}")
+        table.add_row(label, f"{numbers[f'{key}_first_s']:.1f}", f"{numbers[f'{key}_tokens_s']:,.0f}")
     console.print(table)
     console.print(
-        f"tokenising once, 2 processes: {found['build_rows_s']:,.0f} rows/s, {found['build_tokens_s']:,.0f} tokens/s"
+        f"tokenising, 2 processes: {numbers['build_rows_s']:,.0f} rows/s, {numbers['build_tokens_s']:,.0f} tokens/s"
     )
-    found["ratio"] = found["ours_tokens_s"] / found["stream_tokens_s"]
-    found["ratio_rows"] = found["ours_tokens_s"] / found["rows_tokens_s"]
-    console.print(f"ours / streaming: {found['ratio']:.1f} (goal 3); ours / rows alone: {found['ratio_rows']:.1f}\n")
-    return found
+    numbers["ratio"] = numbers["ours_tokens_s"] / numbers["stream_tokens_s"]
+    numbers["ratio_rows"] = numbers["ours_tokens_s"] / numbers["rows_tokens_s"]
+    console.print(
+        f"ours / streaming: {numbers['ratio']:.1f} (goal 3); ours / rows alone: {numbers['ratio_rows']:.1f}\n"
+    )
+    return numbers
 
 
 # ---- memory and start ----
 
 
 def write_large(folder: Path, rows: int) -> None:
-    """Shards of short rows, and their tokens as the store's own files, so that nobody waits for a tokenizer."""
-    of_shard = rows // SHARDS
+    """Shards of short rows, and their tokens as the store's own files, without running a tokenizer."""
+    shard_rows = rows // SHARDS
     chat = [[{"role": "user", "content": "hello"}, {"role": "assistant", "content": "how do you do"}]]
     part = pa.table({"data_source": ["large"] * 10_000, "messages": chat * 10_000})
     for shard in range(SHARDS):
         with pq.ParquetWriter(folder / f"train_shard_{shard}.parquet", part.schema) as writer:
-            for _ in range(of_shard // 10_000):
+            for _ in range(shard_rows // 10_000):
                 writer.write_table(part)
     key = RowEncoder(tokenizer(), settings(folder)).key()
     files = sorted(folder.glob("train_shard_*.parquet"))
     for indexed in read_index(files, folder / "cache"):
         store = shard_folder(indexed, key, folder / "cache")
         store.mkdir(parents=True)
-        records = np.zeros(of_shard, dtype=RECORD)
-        records["row"] = np.arange(of_shard)
+        records = np.zeros(shard_rows, dtype=RECORD)
+        records["row"] = np.arange(shard_rows)
         records["offset"], records["length"] = records["row"].astype("<u8") * (SHORT + 2), SHORT
         records["spans"], records["trained"] = 1, SHORT // 2
         records.tofile(store / SEQUENCES)
         block = np.tile(np.array([*range(SHORT), SHORT // 2, SHORT], dtype=WORD), 10_000)
         with open(store / IDS, "wb") as file:
-            for _ in range(of_shard // 10_000):
+            for _ in range(shard_rows // 10_000):
                 file.write(block.tobytes())
-        large = SourceCounts("assistant", of_shard, of_shard, of_shard * SHORT, of_shard * SHORT // 2)
-        ShardCounts({"large": large}, {}, of_shard, of_shard * (SHORT + 2)).write(store / ABOUT)
+        large = SourceCounts("assistant", shard_rows, shard_rows, shard_rows * SHORT, shard_rows * SHORT // 2)
+        ShardCounts({"large": large}, {}, shard_rows, shard_rows * (SHORT + 2)).write(store / ABOUT)
 
 
 class Watched(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
-    """A dataset that tells the memory of the process that reads it."""
+    """A dataset that returns the memory of the process that reads it."""
 
     def __init__(self, dataset: Dataset) -> None:  # type: ignore[type-arg,unused-ignore]
         self.dataset = dataset
@@ -220,12 +222,12 @@ class Watched(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
 
 
 def resident_kib() -> int:
-    """Memory of this process now."""
+    """Resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def child(folder: Path, batches: int) -> None:
-    """In a process of its own: open the corpus, read it with one worker, print what it took."""
+    """In its own process: open the corpus, read it with one worker, print time and memory."""
     chat = tokenizer()
     start = time.perf_counter()
     corpus = open_corpus(settings(folder), chat, "train")
@@ -246,7 +248,7 @@ def child(folder: Path, batches: int) -> None:
 
 def large(sizes: list[int], batches: int) -> dict[str, float]:
     """Memory of a worker and time to open, by the size of the corpus."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     table = Table(
         "rows", "open ms", "worker's peak MiB", "growth while reading MiB", title=f"{batches * BATCH:,} sequences read"
     )
@@ -257,47 +259,47 @@ def large(sizes: list[int], batches: int) -> dict[str, float]:
             ended = subprocess.run(
                 command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
             )
-            said = json.loads(ended.stdout.splitlines()[-1])
-        assert said["rows"] == rows
-        found |= {f"open_s_{rows}": said["open_s"], f"peak_mib_{rows}": said["peak_kib"] / 1024}
-        growth = found[f"growth_mib_{rows}"] = said["growth_kib"] / 1024
-        table.add_row(f"{rows:,}", f"{1000 * said['open_s']:.0f}", f"{said['peak_kib'] / 1024:.1f}", f"{growth:.1f}")
+            result = json.loads(ended.stdout.splitlines()[-1])
+        assert result["rows"] == rows
+        numbers |= {f"open_s_{rows}": result["open_s"], f"peak_mib_{rows}": result["peak_kib"] / 1024}
+        growth = numbers[f"growth_mib_{rows}"] = result["growth_kib"] / 1024
+        table.add_row(
+            f"{rows:,}", f"{1000 * result['open_s']:.0f}", f"{result['peak_kib'] / 1024:.1f}", f"{growth:.1f}"
+        )
     console.print(table)
-    found["peak_ratio"] = found[f"peak_mib_{sizes[-1]}"] / found[f"peak_mib_{sizes[0]}"]
+    numbers["peak_ratio"] = numbers[f"peak_mib_{sizes[-1]}"] / numbers[f"peak_mib_{sizes[0]}"]
     console.print(
-        f"peak at {sizes[-1]:,} / {sizes[0]:,} rows: {found['peak_ratio']:.3f} (goal within 10 %); "
-        f"open at {sizes[-1]:,} rows: {found[f'open_s_{sizes[-1]}']:.3f} s (goal below 2)"
+        f"peak at {sizes[-1]:,} / {sizes[0]:,} rows: {numbers['peak_ratio']:.3f} (goal within 10 %); "
+        f"open at {sizes[-1]:,} rows: {numbers[f'open_s_{sizes[-1]}']:.3f} s (goal below 2)"
     )
-    return found
+    return numbers
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the parts that are asked for."""
+    """Run the parts that the command line names."""
     parser = Parser(prog="python -m benchmarks.sft_data", description=__doc__)
     parser.add_argument(
         "parts", nargs="*", help="throughput, memory, start (memory and start are one run); all by default"
     )
-    parser.add_argument("--rows", type=positive_int, default=24_000, help="of the corpus for throughput")
+    parser.add_argument("--rows", type=positive_int, default=24_000, help="rows of the corpus for throughput")
     parser.add_argument("--workers", type=positive_int, default=2)
-    parser.add_argument(
-        "--batches", type=positive_int, default=3000, help="that the worker reads whose memory is watched"
-    )
+    parser.add_argument("--batches", type=positive_int, default=3000, help="batches that the watched worker reads")
     parser.add_argument("--sizes", type=positive_int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--json", type=output_file, help="write the numbers there")
+    parser.add_argument("--json", type=output_file, help="write the numbers to this file")
     args = parser.parse_args(arguments)
     if args.child:
         child(args.child, args.batches)
         return
     parts = set(args.parts) or {"throughput", "memory"}
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     if "throughput" in parts:
-        found |= throughput(args.rows, args.workers)
+        numbers |= throughput(args.rows, args.workers)
     if parts & {"memory", "start"}:
-        found |= large(args.sizes, args.batches)
+        numbers |= large(args.sizes, args.batches)
     if args.json:
-        args.json.write_text(json.dumps(found, indent=2))
+        args.json.write_text(json.dumps(numbers, indent=2))
 
 
 if __name__ == "__main__":

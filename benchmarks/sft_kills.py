@@ -1,10 +1,10 @@
-"""Kill a supervised training again and again, and compare it with one that was left alone.
+"""Kill a supervised training again and again, and compare it with an undisturbed one.
 
     python -m benchmarks.sft_kills /tmp/kills --kills 10 --aimed 4
 
-A tiny model is trained on two processes. Each kill is SIGKILL for the launcher, for one of its processes, or for all of
-them; it comes at a random moment, or (`--aimed`) while a checkpoint is written. After each kill no process may be left,
-and every saved step must have its line in metrics.jsonl. At the end the metrics must be those of the undisturbed run.
+A tiny model is trained on two processes. Each kill sends SIGKILL to the launcher, to one of its processes, or to all
+of them, at a random moment or (`--aimed`) while a checkpoint is written. After each kill no process may remain, and
+every saved step must have its line in metrics.jsonl. At the end the metrics must equal those of the undisturbed run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from soul.cli.error_border import Parser, reports_errors
 
 ROOT = Path(__file__).resolve().parents[1]
 START_S = 600.0
-END_S = 20.0  # until the last process of a killed run has gone
+END_S = 20.0  # until the last process of a killed run must be gone
 NUMBERS = ("train/loss", "train/grad_norm", "train/lr", "train/trained_tokens", "val/loss")
 
 
@@ -51,7 +51,7 @@ def build(folder: Path) -> None:
 
 
 def start(folder: Path, name: str, steps: int, *words: str) -> subprocess.Popen[bytes]:
-    """Start the training in `folder/name`; what it prints is added to `folder/name.log`."""
+    """Start the training in `folder/name`; its output is appended to `folder/name.log`."""
     command = [
         *(sys.executable, str(ROOT / "train_sft.py"), "platform=cpu"),
         *(f"data.dir={folder}", f"model.path={folder}/model", f"run.dir={folder}/{name}"),
@@ -66,13 +66,13 @@ def start(folder: Path, name: str, steps: int, *words: str) -> subprocess.Popen[
 
 
 def lines(run: Path) -> list[dict[str, float]]:
-    """metrics.jsonl."""
+    """The lines of metrics.jsonl."""
     file = run / "metrics.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], within_s: float = START_S) -> bool:
-    """Whether it became so before the process ended."""
+    """Wait until `ready()`. Returns False if the process ended or the time ran out first."""
     deadline = time.monotonic() + within_s
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -82,21 +82,21 @@ def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], with
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A process and all below it."""
+    """A process and all its descendants."""
     parent = psutil.Process(pid)
     return [parent, *parent.children(recursive=True)]
 
 
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that still run."""
+    """The processes that still run."""
     return [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
 
 
 def kill(process: subprocess.Popen[bytes], rng: random.Random) -> str:
-    """Kill the run in one of three ways, and wait until nothing is left of it.
+    """Kill the run in one of three ways, and wait until all its processes are gone. Returns the way.
 
     Raises:
-        AssertionError: a process outlived it.
+        AssertionError: a process outlived the kill.
     """
     processes = family(process.pid)
     way = rng.choice(["launcher", "rank", "all"])
@@ -133,7 +133,7 @@ def start_and_wait(folder: Path, steps: int, aimed: bool, rng: random.Random) ->
     """Start the run that is killed; wait until it writes its first to third checkpoint, or has done 1 to 8 steps.
 
     Returns:
-        The run, and whether it came so far.
+        The run, and whether it got that far.
     """
     log, partial = folder / "killed.log", folder / "killed" / ".partial"
     size = log.stat().st_size if log.exists() else 0
@@ -154,37 +154,37 @@ def start_and_wait(folder: Path, steps: int, aimed: bool, rng: random.Random) ->
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0 where every kill was survived."""
+    """Run the trial. Returns 0 if the run survived every kill."""
     parser = Parser(prog="python -m benchmarks.sft_kills", description=__doc__)
     parser.add_argument("folder", type=output_folder, help="empty or new")
     parser.add_argument("--kills", type=positive_int, default=10)
     parser.add_argument("--aimed", type=non_negative_int, default=4, help="kills while a checkpoint is written")
     parser.add_argument("--steps", type=positive_int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    folder, rng = given.folder.absolute(), random.Random(given.seed)
+    args = parser.parse_args(arguments)
+    folder, rng = args.folder.absolute(), random.Random(args.seed)
     build(folder)
-    assert start(folder, "straight", given.steps).wait() == 0, f"see {folder}/straight.log"
+    assert start(folder, "straight", args.steps).wait() == 0, f"see {folder}/straight.log"
     run = folder / "killed"
-    for number in range(1, given.kills + 1):
-        aimed = number <= given.aimed
-        process, ready = start_and_wait(folder, given.steps, aimed, rng)
+    for number in range(1, args.kills + 1):
+        aimed = number <= args.aimed
+        process, ready = start_and_wait(folder, args.steps, aimed, rng)
         time.sleep(rng.uniform(0, 0.4 if aimed else 1.0))
         assert ready or process.poll() == 0, f"it ended by itself: see {folder}/killed.log"
         if process.poll() is not None:
-            print(f"kill {number}: the run was through before", flush=True)
+            print(f"kill {number}: the run had already finished", flush=True)
             break
         way = kill(process, rng)
         step, saved = check(run)
         print(f"kill {number} of {way}{', aimed' if aimed else ''}: step {step}, saved {saved}", flush=True)
-    code = start(folder, "killed", given.steps).wait()
+    code = start(folder, "killed", args.steps).wait()
     assert code == 0, f"exit code {code}: see {folder}/killed.log"
     check(run)
     for one, other in zip(lines(folder / "straight"), lines(run), strict=True):
         for key in NUMBERS:
             a, b = one.get(key), other.get(key)
             assert a == b or (a and b and abs(a - b) <= 1e-5 * abs(a)), f"step {one['step']}, {key}: {a} and {b}"
-    print(f"all {given.steps} steps once, with the numbers of the undisturbed run")
+    print(f"all {args.steps} steps once, with the numbers of the undisturbed run")
     return 0
 
 

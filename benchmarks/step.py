@@ -1,11 +1,11 @@
-"""Where a training step's time goes, and whether our update is as fast as plain verl's.
+"""Measure the phases of a training step, and compare our update with plain verl's.
 
     python -m benchmarks.step update                 # one process: verl's GRPO update against ours, on the same tokens
     python -m benchmarks.step phases [--steps 6]     # two real runs (grpo, ditto): seconds per phase
 
-`update` builds verl's own TrainingWorker (FSDP2, gloo) once and gives it the same sequences twice, in turns: as
-verl's trainer would (`plain`) and as ours does (`ditto`: a weight per token, the rows laid out by prompt). The claim
-is a ratio of one run: ditto tokens/s over plain tokens/s, goal at least 0.97. `phases` trains the demo's tiny model
+`update` builds verl's own TrainingWorker (FSDP2, gloo) once and gives it the same sequences in turns: as verl's trainer
+does (`plain`), and as ours does (`ditto`: with a weight per token). Goal: ditto tokens/s over plain tokens/s, measured
+in one run, at least 0.97. `phases` trains the demo's tiny model
 and reads the medians from the runs' metrics.jsonl.
 """
 
@@ -117,7 +117,7 @@ def columns(sequences: int, prompt: int, response: int, vocabulary: int) -> dict
 
 
 def one_update(worker: Any, rows: dict[str, list[Any]], updates: int) -> float:
-    """CPU seconds of one step's update (one process, one thread: what a loaded machine leaves comparable)."""
+    """CPU seconds of one step's update (one process, one thread: comparable even on a busy machine)."""
     import torch
     from verl.utils import tensordict_utils as tu
 
@@ -207,7 +207,7 @@ def run_phases(arguments: argparse.Namespace) -> None:
 
 
 def read_medians(path: Path) -> dict[str, float]:
-    """Median of every number over the steps; the first step warms caches up and is left out."""
+    """Median of every number over the steps, without the first one, which warms up caches."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     steps = [line for line in lines if "timing_s/step" in line][1:]
     return {key: statistics.median(step[key] for step in steps if key in step) for key in steps[-1]}
@@ -221,7 +221,7 @@ def print_phases(medians: dict[str, dict[str, float]], steps: int) -> None:
         table.add_column(objective, justify="right")
     rows = {
         "rollout and judge (gen)": "timing_s/gen",
-        "of which critiques, mean a session": "session_s/draft_feedback_mean",
+        "of which critiques, mean per session": "session_s/draft_feedback_mean",
     }
     rows |= {phase: f"timing_s/{phase}" for phase in PHASES if phase != "gen"}
     for title, key in rows.items():
@@ -253,8 +253,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     phases = what.add_parser("phases", help="seconds per phase of real grpo and ditto steps")
     phases.add_argument("--steps", type=positive_int, default=6)
     phases.set_defaults(run=run_phases)
-    given = parser.parse_args(arguments)
-    given.run(arguments)
+    args = parser.parse_args(arguments)
+    args.run(args)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,19 @@
-"""What a throttled endpoint costs: verdicts lost and time, ours beside the plain SDK.
+"""Measure lost verdicts and time at a throttled endpoint, ours compared with the plain SDK.
 
     python -m benchmarks.throttle verdicts [--only a d] [--window sliding]   # 400 verdicts at each of five limits
     python -m benchmarks.throttle evaluation                               # 200 samples, the whole command
     python -m benchmarks.throttle processes                                # two gateways that share one `SharedLimits`
     python -m benchmarks.throttle changes                                  # the limit changes during the run
-    python -m benchmarks.throttle impossible                               # deadlines that cannot be kept
+    python -m benchmarks.throttle impossible                               # deadlines that cannot be met
 
-The endpoint is `benchmarks.throttled_server`, in a process of its own. The five limits:
+The endpoint is `benchmarks.throttled_server`, in its own process. The five limits:
 
-    a  8 in flight, Retry-After of 1 s       c  20 a second, Retry-After in seconds
-    b  8 in flight, no header                d  20 a second, no header          e  20 a second, an HTTP date
+    a  8 in flight, Retry-After of 1 s       c  20 per second, Retry-After in seconds
+    b  8 in flight, no header                d  20 per second, no header          e  20 per second, an HTTP date
 
-`sdk` is openai.AsyncOpenAI with `max_retries=6` and as many tasks at once as our concurrency. `ours` is Judge.ask with
-default settings. `best` is the shortest time in which the limit lets so many requests through. Goals: nothing lost, and
-a total time of at most 1.2 x best.
+`sdk` is openai.AsyncOpenAI with `max_retries=6` and as many concurrent tasks as our concurrency. `ours` is Judge.ask
+with default settings. `best` is the shortest time in which the limit admits all requests. Goals: no verdict lost, and a
+total time of at most 1.2 x best.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ console = Console(width=140)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One client at one limit."""
+    """The result of one client at one limit."""
 
     lost: Counter[str]
     seconds: float
@@ -74,7 +74,7 @@ def limits(window: Kind) -> dict[str, tuple[Limit, float]]:
 
 
 async def ask_all(ask: Ask, calls: int) -> tuple[Counter[str], float]:
-    """Ask all questions at once; what was lost, by cause, and the seconds it took."""
+    """Ask all questions at once. Returns the lost verdicts by cause, and the seconds."""
     lost: Counter[str] = Counter()
 
     async def one(number: int) -> None:
@@ -110,10 +110,10 @@ async def with_sdk(url: str, calls: int, concurrency: int) -> tuple[Counter[str]
 
 def connected(url: str, concurrency: int, gateways: int = 1, **settings: Any) -> list[Gateway]:
     """Gateways with default settings that share one `SharedLimits`."""
-    given = {"model": "fixed", "base_url": url, "api_key_env": "none", "concurrency": concurrency, **settings}
-    of = GatewaySettings.from_sections({"judge": given})
-    port = in_process(run_limits(of))
-    return [Gateway.connect(of, port) for _ in range(gateways)]
+    section = {"model": "fixed", "base_url": url, "api_key_env": "none", "concurrency": concurrency, **settings}
+    gateway_settings = GatewaySettings.from_sections({"judge": section})
+    shared = in_process(run_limits(gateway_settings))
+    return [Gateway.connect(gateway_settings, shared) for _ in range(gateways)]
 
 
 async def with_ours(
@@ -144,7 +144,7 @@ def table_of(title: str) -> Table:
 
 
 def add(table: Table, limit: str, client: str, outcome: Outcome, best: float) -> None:
-    """One line of the table."""
+    """Add a line to the table."""
     lost, seconds = outcome.lost, outcome.seconds
     causes = ", ".join(f"{cause} {n}" for cause, n in lost.most_common())
     ratio = f"{seconds / best:.2f}" if best else "-"
@@ -154,87 +154,87 @@ def add(table: Table, limit: str, client: str, outcome: Outcome, best: float) ->
 
 def in_words(limit: Limit) -> str:
     """A limit for people."""
-    what = "in flight" if limit.kind == "in_flight" else f"a second ({limit.kind})"
+    what = "in flight" if limit.kind == "in_flight" else f"per second ({limit.kind})"
     return f"{limit.amount:g} {what}, header: {limit.header}"
 
 
-def run_verdicts(given: argparse.Namespace) -> None:
-    """The five limits."""
-    table = table_of(f"{given.calls} verdicts, {given.concurrency} at a time")
-    for letter, (limit, latency) in limits(given.window).items():
+def run_verdicts(args: argparse.Namespace) -> None:
+    """Verdicts at each of the five limits."""
+    table = table_of(f"{args.calls} verdicts, {args.concurrency} at a time")
+    for letter, (limit, latency) in limits(args.window).items():
         for name, client in CLIENTS.items():
-            if letter not in given.only or name not in given.clients:
+            if letter not in args.only or name not in args.clients:
                 continue
             with throttled(limit, latency, ANSWER) as (url, counts):
-                lost, seconds = asyncio.run(client(url, given.calls, given.concurrency))
-            best = limit.best_s(given.calls, latency)
+                lost, seconds = asyncio.run(client(url, args.calls, args.concurrency))
+            best = limit.best_s(args.calls, latency)
             add(table, f"{letter}: {in_words(limit)}", name, Outcome(lost, seconds, counts), best)
     console.print(table)
 
 
-def run_evaluation(given: argparse.Namespace) -> None:
+def run_evaluation(args: argparse.Namespace) -> None:
     """`eval.sh api`'s command, model and judge at the same endpoint."""
-    table = table_of(f"{given.samples} samples of an evaluation")
-    limit, latency = limits(given.window)[given.limit]
+    table = table_of(f"{args.samples} samples of an evaluation")
+    limit, latency = limits(args.window)[args.limit]
     with tempfile.TemporaryDirectory(prefix="throttle-") as folder:
         rows = Path(folder) / "hitom.parquet"
-        write(["hitom"], given.samples, rows)
+        write(["hitom"], args.samples, rows)
         with throttled(limit, latency, "The answer is <answer>A</answer>") as (url, counts):
-            work = Work(url, rows, given.concurrency, Path(folder) / "out")
+            work = Work(url, rows, args.concurrency, Path(folder) / "out")
             start = time.perf_counter()
             whole = whole_command(work)
             seconds = time.perf_counter() - start
-    lost = Counter({"samples": given.samples - whole})
-    best = limit.best_s(given.samples + 1, latency)  # the command asks once before it begins
+    lost = Counter({"samples": args.samples - whole})
+    best = limit.best_s(args.samples + 1, latency)  # the command sends one request before it begins
     add(table, in_words(limit), "evaluation", Outcome(+lost, seconds, counts), best)
     console.print(table)
 
 
-def run_processes(given: argparse.Namespace) -> None:
+def run_processes(args: argparse.Namespace) -> None:
     """Two gateways that share one `SharedLimits`."""
-    table = table_of(f"{given.calls} verdicts, two gateways that share one Limits")
-    for letter, (limit, latency) in limits(given.window).items():
-        if letter not in given.only:
+    table = table_of(f"{args.calls} verdicts, two gateways that share one SharedLimits")
+    for letter, (limit, latency) in limits(args.window).items():
+        if letter not in args.only:
             continue
         with throttled(limit, latency, ANSWER) as (url, counts):
-            lost, seconds = asyncio.run(with_ours(url, given.calls, given.concurrency, gateways=2))
+            lost, seconds = asyncio.run(with_ours(url, args.calls, args.concurrency, gateways=2))
         outcome = Outcome(lost, seconds, counts)
-        add(table, f"{letter}: {in_words(limit)}", "ours", outcome, limit.best_s(given.calls, latency))
+        add(table, f"{letter}: {in_words(limit)}", "ours", outcome, limit.best_s(args.calls, latency))
     console.print(table)
 
 
-def run_changes(given: argparse.Namespace) -> None:
+def run_changes(args: argparse.Namespace) -> None:
     """The limit changes in the middle of a run."""
-    table = table_of(f"{given.calls} verdicts, the limit changes after {given.change_s:g} s")
+    table = table_of(f"{args.calls} verdicts, the limit changes after {args.change_s:g} s")
     pairs = [
         (Limit("in_flight", 16), Limit("in_flight", 4), IN_FLIGHT_LATENCY),
         (Limit("in_flight", 4), Limit("in_flight", 16), IN_FLIGHT_LATENCY),
-        (Limit(given.window, 40, "seconds"), Limit(given.window, 10, "seconds"), RATE_LATENCY),
-        (Limit(given.window, 10), Limit(given.window, 40), RATE_LATENCY),
+        (Limit(args.window, 40, "seconds"), Limit(args.window, 10, "seconds"), RATE_LATENCY),
+        (Limit(args.window, 10), Limit(args.window, 40), RATE_LATENCY),
     ]
     for first, then, latency in pairs:
-        with throttled(first, latency, ANSWER, then, given.change_s) as (url, counts):
-            lost, seconds = asyncio.run(with_ours(url, given.calls, given.concurrency))
+        with throttled(first, latency, ANSWER, then, args.change_s) as (url, counts):
+            lost, seconds = asyncio.run(with_ours(url, args.calls, args.concurrency))
         rates = [one.amount / (latency if one.kind == "in_flight" else 1.0) for one in (first, then)]
-        at_first = min(given.calls, rates[0] * given.change_s)
-        best = at_first / rates[0] + (given.calls - at_first) / rates[1]
+        at_first = min(args.calls, rates[0] * args.change_s)
+        best = at_first / rates[0] + (args.calls - at_first) / rates[1]
         name = f"{in_words(first)}, then {then.amount:g}"
         add(table, name, "ours", Outcome(lost, seconds, counts), best)
     console.print(table)
 
 
-def run_impossible(given: argparse.Namespace) -> None:
-    """Deadlines that the endpoint does not allow: typed failures, in time."""
-    table = table_of("deadlines that cannot be kept: every failure is rate_limit")
-    deaf = Limit("in_flight", 0)
+def run_impossible(args: argparse.Namespace) -> None:
+    """Deadlines that the endpoint makes impossible: typed failures, in time."""
+    table = table_of("deadlines that cannot be met: every failure is rate_limit")
+    closed = Limit("in_flight", 0)
     cases = [
-        ("429 to everything, no header, deadline 10 s", deaf, 10.0),
+        ("429 to everything, no header, deadline 10 s", closed, 10.0),
         ("429 to everything, Retry-After 2 s, deadline 10 s", Limit("in_flight", 0, "seconds", 2.0), 10.0),
         ("429 to everything, Retry-After 60 s, deadline 30 s", Limit("in_flight", 0, "seconds", 60.0), 30.0),
     ]
     for name, limit, deadline_s in cases:
         with throttled(limit, 0.02, ANSWER) as (url, counts):
-            lost, seconds = asyncio.run(with_ours(url, 100, given.concurrency, deadline_s=deadline_s))
+            lost, seconds = asyncio.run(with_ours(url, 100, args.concurrency, deadline_s=deadline_s))
         add(table, name, "ours", Outcome(lost, seconds, counts), 0.0)
     console.print(table)
 
@@ -246,9 +246,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     trials = {
         "verdicts": (run_verdicts, "lost verdicts and time at five limits, beside the plain SDK"),
         "evaluation": (run_evaluation, "an evaluation of samples by the whole command"),
-        "processes": (run_processes, "two gateways that share one Limits"),
+        "processes": (run_processes, "two gateways that share one SharedLimits"),
         "changes": (run_changes, "the limit changes during the run"),
-        "impossible": (run_impossible, "deadlines that cannot be kept"),
+        "impossible": (run_impossible, "deadlines that cannot be met"),
     }
     for name, (run, about) in trials.items():
         trial = what.add_parser(name, help=about)
@@ -258,11 +258,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         trial.add_argument("--window", choices=("sliding", "fixed", "bucket", "smooth"), default="sliding")
         trial.add_argument("--only", nargs="+", choices=list("abcde"), default=list("abcde"), help="limits")
         trial.add_argument("--clients", nargs="+", choices=list(CLIENTS), default=list(CLIENTS))
-        trial.add_argument("--samples", type=positive_int, default=200, help="of the evaluation")
-        trial.add_argument("--limit", choices=list("abcde"), default="d", help="of the evaluation")
+        trial.add_argument("--samples", type=positive_int, default=200, help="samples of the evaluation")
+        trial.add_argument("--limit", choices=list("abcde"), default="d", help="limit of the evaluation")
         trial.add_argument("--change-s", type=positive_float, default=3.0, help="when the limit changes")
-    given = parser.parse_args(arguments)
-    given.run(given)
+    args = parser.parse_args(arguments)
+    args.run(args)
     print_load()
 
 

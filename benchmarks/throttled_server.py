@@ -1,10 +1,10 @@
-"""A chat-completions endpoint that refuses what is over its limit with 429: what `benchmarks.throttle` asks.
+"""A chat-completions endpoint that answers requests above its limit with 429; `benchmarks.throttle` uses it.
 
     python -m benchmarks.throttled_server --kind in_flight --limit 8 --header seconds   # prints its base URL
 
-One process of its own; it ends when its stdin ends, and prints its counts. A limit is a number of requests in flight
-(`in_flight`) or a rate per second, counted as services do it: by a sliding window, by fixed windows, or by a bucket
-that fills while nobody asks. A refusal is answered at once, with Retry-After as the limit has it, or without.
+It runs in its own process, ends when its stdin ends, and then prints its counts. A limit is a number of requests in
+flight (`in_flight`) or a rate per second, counted as real services do: in a sliding window, in fixed windows, or with a
+token bucket. A refusal is sent at once, with or without Retry-After.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import subprocess
 import sys
 import time
 from collections import deque
@@ -22,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from email.utils import formatdate
 from typing import Literal, get_args
 
-from benchmarks.fixed_latency_server import _BACKLOG, ROOT, _Messages, completion
+from benchmarks.fixed_latency_server import _Messages, completion, serve, server_process
 from soul.cli.arguments import non_negative_float, positive_float
 from soul.cli.error_border import Parser, reports_errors
 
@@ -37,9 +36,9 @@ class Limit:
     Attributes:
         kind: `in_flight`: requests at the same time. The others are rates: `sliding` and `fixed` windows of one second,
             `bucket` holds one second's worth, `smooth` one request.
-        amount: requests in flight, or requests a second.
+        amount: requests in flight, or requests per second.
         header: Retry-After of a refusal: `none`, whole `seconds` (rounded up, at least 1), or an HTTP `date`.
-        retry_after_s: what the header says at least.
+        retry_after_s: the smallest value of the header.
     """
 
     kind: Kind
@@ -48,7 +47,7 @@ class Limit:
     retry_after_s: float = 1.0
 
     def best_s(self, requests: int, latency: float) -> float:
-        """The shortest possible time of so many requests, in seconds."""
+        """The shortest possible time for this number of requests, in seconds."""
         if self.kind == "in_flight":
             return math.ceil(requests / self.amount) * latency
         at_once = 1.0 if self.kind == "smooth" else self.amount
@@ -56,16 +55,16 @@ class Limit:
 
 
 class Limiter:
-    """Decides on each request; the clock is the caller's."""
+    """Decides on each request; the caller passes the time."""
 
     def __init__(self, limit: Limit) -> None:
         self.limit = limit
         self.in_flight = 0
-        self._admitted: deque[float] = deque()  # times, of the last second
+        self._admitted: deque[float] = deque()  # times of admission within the last second
         self._level, self._then = (1.0 if limit.kind == "smooth" else limit.amount), 0.0
 
     def admit(self, now: float) -> float | None:
-        """None where the request is admitted; else the seconds until one would be, as far as that is known."""
+        """None if the request is admitted; else the seconds until one would be (0.0 if unknown)."""
         amount, kind = self.limit.amount, self.limit.kind
         if kind == "in_flight":
             if self.in_flight >= amount:
@@ -87,7 +86,7 @@ class Limiter:
         return None
 
     def headers(self, wait_s: float, wall: float) -> dict[str, str]:
-        """What a refusal says of when to come back."""
+        """The Retry-After header of a refusal, if the limit has one."""
         wait_s = max(wait_s, self.limit.retry_after_s)
         if self.limit.header == "seconds":
             return {"retry-after": str(math.ceil(wait_s))}
@@ -98,7 +97,7 @@ class Limiter:
 
 @dataclass
 class Counts:
-    """What a server saw; times are seconds from its first request."""
+    """Counts of a server; times are seconds from its first request."""
 
     admitted: int = 0
     refused: int = 0
@@ -114,7 +113,7 @@ class _Server:
         self._start: float | None = None
 
     def decide(self) -> bytes | None:
-        """The refusal; None where the request is admitted."""
+        """The refusal; None if the request is admitted."""
         now = time.monotonic()
         self._start = self._start or now
         if self._then is not None and now >= self._start + self._change_s:
@@ -152,49 +151,30 @@ class _Throttled(_Messages):
             self.transport.write(self._server.answer)
 
 
-async def serve(server: _Server) -> None:
-    """Serve on a free port of 127.0.0.1 until stdin ends; then print the counts."""
-    loop = asyncio.get_running_loop()
-    listening = await loop.create_server(lambda: _Throttled(server), "127.0.0.1", 0, backlog=_BACKLOG)
-    over = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), over.set)
-    print(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1", flush=True)
-    await over.wait()
-    listening.close()
-    print(json.dumps(asdict(server.counts)), flush=True)
-
-
 @contextmanager
 def throttled(
     limit: Limit, latency: float, answer: str, then: Limit | None = None, change_s: float = 0.0
 ) -> Iterator[tuple[str, Counts]]:
-    """The server in a process of its own: its base URL, and its counts, which are there after the block.
+    """The server in its own process: yields its base URL, and its counts, which are filled in after the block.
 
     Args:
-        then: the limit from `change_s` seconds after the first request on; None: the limit stays.
+        then: replaces the limit `change_s` seconds after the first request; None: the limit stays.
     """
-    command = [sys.executable, "-m", "benchmarks.throttled_server", "--latency", str(latency), "--answer", answer]
-    command += _options(limit)
+    options = ["--latency", str(latency), "--answer", answer, *_options(limit)]
     if then is not None:
-        command += ["--change-s", str(change_s), *(f"--then-{word[2:]}" for word in _options(then))]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdin is not None
+        options += ["--change-s", str(change_s), *(f"--then-{word[2:]}" for word in _options(then))]
     counts = Counts()
-    try:
-        url = process.stdout.readline().strip()
-        if not url:
-            raise RuntimeError(f"the throttled server did not start (exit {process.wait()})")
+
+    def fill_in(output: str) -> None:
+        vars(counts).update(json.loads(output or "{}"))
+
+    with server_process("benchmarks.throttled_server", *options, at_end=fill_in) as url:
         yield url, counts
-    finally:
-        process.stdin.close()
-        vars(counts).update(json.loads(process.stdout.readline() or "{}"))
-        process.stdout.close()
-        process.wait()
 
 
 def _options(limit: Limit) -> list[str]:
-    given = {"kind": limit.kind, "limit": limit.amount, "header": limit.header, "retry-after": limit.retry_after_s}
-    return [f"--{name}={value}" for name, value in given.items()]
+    values = {"kind": limit.kind, "limit": limit.amount, "header": limit.header, "retry-after": limit.retry_after_s}
+    return [f"--{name}={value}" for name, value in values.items()]
 
 
 @reports_errors
@@ -210,18 +190,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for prefix in ("", "then-"):
         parser.add_argument(f"--{prefix}kind", choices=get_args(Kind), default=None if prefix else "in_flight")
         parser.add_argument(
-            f"--{prefix}limit", type=non_negative_float, default=8, help="requests in flight, or a second"
+            f"--{prefix}limit", type=non_negative_float, default=8, help="requests in flight, or requests per second"
         )
         parser.add_argument(f"--{prefix}header", choices=get_args(Header), default="none")
         parser.add_argument(
-            f"--{prefix}retry-after", type=positive_float, default=1.0, help="seconds that the header says"
+            f"--{prefix}retry-after", type=positive_float, default=1.0, help="smallest value of the header, in seconds"
         )
-    given = parser.parse_args(arguments)
-    limit = Limit(given.kind, given.limit, given.header, given.retry_after)
-    then = (
-        Limit(given.then_kind, given.then_limit, given.then_header, given.then_retry_after) if given.then_kind else None
-    )
-    asyncio.run(serve(_Server(Limiter(limit), given.latency, given.answer, then, given.change_s)))
+    args = parser.parse_args(arguments)
+    limit = Limit(args.kind, args.limit, args.header, args.retry_after)
+    then = Limit(args.then_kind, args.then_limit, args.then_header, args.then_retry_after) if args.then_kind else None
+    server = _Server(Limiter(limit), args.latency, args.answer, then, args.change_s)
+    asyncio.run(serve(lambda: _Throttled(server)))
+    print(json.dumps(asdict(server.counts)), flush=True)
 
 
 if __name__ == "__main__":

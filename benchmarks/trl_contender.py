@@ -1,6 +1,6 @@
-"""TRL's SFTTrainer on the sequences that benchmarks/sft.py wrote. It runs where TRL is, and imports nothing of ours.
+"""TRL's SFTTrainer on the sequences that benchmarks/sft.py wrote. Runs in TRL's interpreter, without our packages.
 
-    python trl_contender.py FOLDER bfd|wrapped TOKENS_A_STEP LONGEST
+    python trl_contender.py FOLDER bfd|wrapped TOKENS_PER_STEP LONGEST
 
 The last line of its output is a list: tokens per second of each step after the first.
 """
@@ -21,7 +21,7 @@ MOST_ROWS = 4  # bins of a micro-batch
 
 
 class Clock(TrainerCallback):
-    """When each step ended."""
+    """Records when each step ends."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -31,7 +31,7 @@ class Clock(TrainerCallback):
 
 
 def main(folder: str, strategy: str, tokens: int, longest: int) -> None:
-    """Train one epoch, and tell the rates."""
+    """Train one epoch and print the rates."""
     with open(f"{folder}/sequences.jsonl") as file:
         rows = [json.loads(line) for line in file]
     data = Dataset.from_list([{"input_ids": ids, "completion_mask": mask} for ids, mask in rows])

@@ -1,5 +1,14 @@
-"""Builders that turn public benchmark sources into the parquet files the tasks read.
+"""Builders that turn public benchmark sources into the parquet files that the tasks read.
 
-One module a task, run from the repository root: `python -m data.hitom convert SRC.json --out FILE.parquet`.
-Downloads and parquet files that land in this folder are git-ignored; only the builders are versioned.
+Run them from the repository root: `python -m data.hitom convert SRC.json --out FILE.parquet`.
+
+    sets, sources           build the files of all evaluation sets whose sources you have
+    check                   validate task files: schema, lengths, duplicates, overlap with evaluation files
+    built, rows, reading    what all builders share: the command line, the parquet file, reading source files
+
+Every other module is the builder of one task (alignx, coser, ..., userllm) or a part of one: hitom_stories, hitom_world
+and hitom_beliefs generate new Hi-ToM stories; fantom_json reads FANToM's official file; prism and intents serve
+userllm.
+
+Git ignores downloads and parquet files in this folder; only the builders are versioned.
 """

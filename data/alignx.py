@@ -4,29 +4,29 @@
 
 Sources: github.com/JinaLeejnl/AlignX, benchmark/P-Soups (no licence), and files in AlignX's own format (prompt,
 chosen, rejected, Demographic Information, User-Generated Content, Pair-wise Comparative Feedback). `--set` names the
-evaluation set and with it what of the user its rows hold.
+evaluation set, which determines what its rows hold about the user.
 
-In P-Soups some preferred responses are a zero-width space alone; `ground_truth_persona` is the user's preference in
-plain words, and some preferred responses repeat it. What is blank or tells it is left out and counted, and that field
-is never copied.
+In P-Soups, some preferred responses consist of a zero-width space. `ground_truth_persona` states the user's preference
+in plain words, and some responses repeat it. Blank responses and example pairs that repeat the preference are left out
+and counted, and the field itself is never copied.
 """
 
+import argparse
 import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
+from data.built import Builder, Cleaned, Rows, counted
 from data.reading import read_json
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.rows.parsing import clean_text, to_prose
 from soul.tasks.alignx import AlignX, AlignXRow
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
-# What of the user the rows of each set hold, and how many pairs and comments they show.
+# What the rows of each set hold about the user, and how many pairs and comments they show.
 _EVERYTHING = ("demographic", "profile", "icl_pairs", "ugc")
 SETS: dict[str, tuple[tuple[str, ...], int]] = {
     "alignx": (_EVERYTHING, 2),
@@ -36,14 +36,6 @@ SETS: dict[str, tuple[tuple[str, ...], int]] = {
     "alignx_arbitrary": (_EVERYTHING, 2),
     "alignx_history16": (("icl_pairs", "ugc"), 16),
 }
-
-
-class Cleaned(NamedTuple):
-    """The records; how many rows were left out, by reason; and what was removed inside the rows that stayed."""
-
-    records: list[Record]
-    left_out: Counter[str]
-    removed: Counter[str]
 
 
 def convert(paths: Sequence[str | Path], name: str = "alignx") -> Cleaned:
@@ -78,7 +70,7 @@ def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -
         return None
     pairs = _entries(where, raw, _PAIRS, ("chosen", "rejected"), removed)
     comments = _entries(where, raw, _COMMENTS, ("comment",), removed)
-    # To have been told this very preference is no prediction.
+    # A pair with this post and this preferred response would give the answer away.
     other = [pair for pair in pairs if (pair["prompt"], pair["chosen"]) != (post, chosen)]
     removed["pairs that are the question itself"] += len(pairs) - len(other)
     persona = clean_text(raw.get("ground_truth_persona")).rstrip(".").lower()
@@ -102,7 +94,7 @@ def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -
 def _entries(
     where: str, raw: dict[str, Any], field: str, needed: tuple[str, ...], removed: Counter[str]
 ) -> list[dict[str, str]]:
-    """The pairs or comments that say something."""
+    """The pairs or comments without a blank text."""
     entries = raw.get(field) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"{where}: field '{field}' must be a list of objects")
@@ -117,35 +109,25 @@ def _answer_position(record: Record) -> int:
     return "AB".index(AlignX().gold(row))
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")
 
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.alignx", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
-    converting.add_argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+
+def _rows(args: argparse.Namespace) -> Rows:
     cleaned = convert(args.sources, args.set)
-    return write_outputs(
-        args,
+    return Rows(
         args.set,
-        Converted(cleaned.records, cleaned.left_out),
+        cleaned.records,
         lambda record: str(record["question"]),
+        cleaned.left_out,
         groups="posts",
         answer_position=_answer_position,
         notes=counted("removed", cleaned.removed),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.alignx", build, arguments)
-
+BUILDER = Builder("data.alignx", __doc__, _rows, sources="SRC.json", options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

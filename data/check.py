@@ -1,17 +1,17 @@
-"""Validate task files and say what is in them: rows, lengths, answer balance, duplicates, overlap with evaluation.
+"""Validate task files and report their rows, lengths, answer balance, duplicates and overlap with evaluation.
 
     python -m data.check train.parquet [more.parquet ...] [--against val.parquet ...] [--json report.json]
     python -m data.check train.parquet --against val.parquet --without-overlap clean.parquet
 
-Works on any task file, including those that the original published. Each row goes through its task's own schema, and
-a bad row is named with file, row and field.
+Works on any task file, including those published with the paper. Each row is validated by its task's own schema; an
+error names file, row and field.
 
-Duplicates are rows with equal prompts. Overlap is wider: a row overlaps when it shares a group with a row of
-`--against`, whatever its prompt says. A group is a story with all its paraphrases, a conversation, a book, a question,
-a user: each task names its own (`Task.group_keys`). Groups are compared within a task; books also between CoSER and
+Duplicates are rows with equal prompts. Overlap is wider: a row overlaps if it shares a group with a row of `--against`,
+whatever its prompt says. A group is a story with all its paraphrases, a conversation, a book, a question or a user:
+each task defines its own (`Task.group_keys`). Groups are compared within a task; books also between CoSER and
 LifeChoices.
 
-Exit code: 0; 1 if groups overlap; 2 if a row is bad.
+Exit code: 0; 1 if groups overlap; 2 if a row is invalid.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from data.rows import write_table
 from soul.cli.arguments import output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadRow
@@ -39,11 +40,11 @@ from soul.rows.task_files import TaskRow, read_rows
 
 @dataclass(frozen=True)
 class Report:
-    """What is in one task's part of one file.
+    """The contents of one task's part of one file.
 
     Attributes:
-        words: of the prompts: shortest, median, longest.
-        duplicates: rows whose prompt an earlier row of the file has.
+        words: words of a prompt: shortest, median, longest.
+        duplicates: rows whose prompt equals that of an earlier row of the file.
         overlap: the rows that share a group with a row of `--against`; None if there are none.
         answers: share of each gold letter, if the task has letters.
     """
@@ -58,7 +59,7 @@ class Report:
 
 
 def fingerprint(row: TaskRow) -> str:
-    """Identifies a row by what the policy would see."""
+    """Identify a row by what the policy sees."""
     text = "\n\n".join(f"{m['role']}: {' '.join(m['content'].split())}" for m in row.task.prompt(row.row))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -67,14 +68,14 @@ def reports(file: str, held_out: HeldOut | None = None) -> list[Report]:
     """A report for each task in a file.
 
     Raises:
-        SoulError: a row is bad; names file, row and field.
+        SoulError: a row is invalid; names file, row and field.
     """
     rows = read_rows([file])
     by_task: dict[str, list[TaskRow]] = {}
     for row in rows:
         by_task.setdefault(row.task.name, []).append(row)
     overlaps = {overlap.task: overlap for overlap in (held_out or HeldOut()).overlaps(rows)}
-    return [_report(file, name, found, overlaps.get(name)) for name, found in sorted(by_task.items())]
+    return [_report(file, name, of_task, overlaps.get(name)) for name, of_task in sorted(by_task.items())]
 
 
 def _report(file: str, task: str, rows: Sequence[TaskRow], overlap: Overlap | None) -> Report:
@@ -109,10 +110,7 @@ def table(reported: Sequence[Report]) -> Table:
 
 
 def write_without_overlap(report: Sequence[Report], out: Path) -> str:
-    """Copy the task file of these reports without its overlapping rows.
-
-    Returns:
-        A line with the counts.
+    """Copy the task file of these reports without its overlapping rows. Returns a line with the counts.
 
     Raises:
         BadRow: no row would be left.
@@ -123,16 +121,13 @@ def write_without_overlap(report: Sequence[Report], out: Path) -> str:
     kept = [number for number in range(source.num_rows) if number not in left_out]
     if not kept:
         raise BadRow(f"{file}: every row shares a group with --against, so {out} would be empty. Use other rows.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.partial")
-    pq.write_table(source.take(kept), partial)
-    partial.replace(out)
+    write_table(source.take(kept), out)
     return f"{out}: {len(kept):,} rows; left out: {len(left_out):,} (they share a group with --against)"
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Check the files. Returns the exit code."""
     parser = Parser(prog="python -m data.check", description=__doc__)
     parser.add_argument("files", nargs="+", help="parquet files")
     parser.add_argument("--against", nargs="+", default=[], help="files that must not share a group with FILES")

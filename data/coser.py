@@ -6,11 +6,12 @@
 Source: github.com/Neph0s/CoSER, data/test/test_set.json (200 scenes) and data/final/*.json (one file a book);
 huggingface.co/datasets/Neph0s/CoSER (MIT). The conversations come from novels, most of them in copyright.
 
-A source is a list of scenes, or a book: `plots`, each with its conversations, and `character_datasets`. Of a book the
-plots from `split_plot_index` on are left out: the test set's scenes were drawn from them. Where a book does not name
-that index it is nine tenths of its plots, as in the source.
+A source is a list of scenes, or a book: `plots`, each with its conversations, and `character_datasets`. A book's plots
+from `split_plot_index` on are left out because the test set's scenes were drawn from them. If a book does not name that
+index, it is nine tenths of the plots, as in the source.
 """
 
+import argparse
 import json
 import sys
 from collections import Counter
@@ -20,21 +21,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Converted, Rows
 from data.reading import read_json
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_row import CoSERRow
 
-TRAIN_SHARE = 0.9  # of a book's plots, where the book does not say which ones
+TRAIN_SHARE = 0.9  # of a book's plots, if the book has no split_plot_index
 
 
 def convert(paths: Sequence[str | Path]) -> Converted:
     """The scenes of the files as `extra_info` dicts, in order.
 
-    Raises ValueError naming file, scene and field. Two kinds of a book's conversations are left out: those that the
-    book's own extraction left unusable (a line without speaker or text, nobody who speaks), and those of plots from
+    Raises ValueError naming file, scene and field. Two kinds of conversations in a book are left out: those that
+    the authors' extraction left unusable (a line without a speaker or text, no speaker at all), and those of plots from
     which the test scenes were drawn.
     """
     records: list[Record] = []
@@ -61,7 +61,7 @@ def convert(paths: Sequence[str | Path]) -> Converted:
 
 
 def _training_plots(book: Mapping[str, Any]) -> int:
-    """How many of a book's plots, from the first on, are for training."""
+    """How many of a book's plots, counted from the first, are for training."""
     return int(book.get("split_plot_index", int(len(book["plots"]) * TRAIN_SHARE)))
 
 
@@ -108,7 +108,7 @@ def _record(index: int, where: str, scene: Any) -> Record:
 
 
 def _circumstance(row: CoSERRow) -> dict[str, Any]:
-    """The scene as the task reads it, with the profiles of those who speak, and nothing derived left open."""
+    """The scene as the task reads it: the speakers' profiles only, and every derived field filled in."""
     return {
         "book": row.book,
         "scenario": row.scenario,
@@ -126,28 +126,13 @@ def _circumstance(row: CoSERRow) -> dict[str, Any]:
     }
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.coser", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser(
-        "convert", help="JSON files -> parquet"
-    )
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    # A plot's scenes stay on one side of a split.
-    return write_outputs(args, "coser", convert(args.sources), lambda r: str(r["plot_id"]), groups="plots")
+def _rows(args: argparse.Namespace) -> Rows:
+    records, left_out = convert(args.sources)
+    return Rows("coser", records, lambda record: str(record["plot_id"]), left_out, groups="plots")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.coser", build, arguments)
-
+BUILDER = Builder("data.coser", __doc__, _rows, sources="SRC.json")
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

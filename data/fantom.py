@@ -5,31 +5,31 @@
         --train-out data/sim_rl_data/fantom_rl_train.parquet --val-out data/sim_eval_data/fantom_val.parquet
     python -m data.fantom convert FANToM_tom_belief_*.csv --out beliefs.parquet
 
-Source: FanToM (github.com/skywalker023/fantom, MIT), "only for evaluation purposes". The official file holds all
-scored questions, 10,422 of them (`data.fantom_json`). The paper's test set is 18 conversations of it, drawn here by
---seed because the paper does not name them; the rest is training data. A conversation is on one side with all its
-questions, those about its short excerpts included.
+Source: FanToM (github.com/skywalker023/fantom, MIT), "only for evaluation purposes". The official file holds all scored
+questions, 10,422 of them (`data.fantom_json`). The paper's test set is 18 of its conversations; the paper does not name
+them, so --seed draws them here, and the rest is training data. All questions about a conversation stay on one side,
+including those about its short excerpts.
 
 The CSV files (github.com/SCAI-JHU/AutoToM, Apache-2.0, benchmarks/full_data_formatted) hold 15 % of the questions, all
-about beliefs. A file's name carries what its rows do not: first or second order, and whether the person asked about
-could have heard the information. There the right answer is always the first choice, so choices are shuffled here.
+about beliefs. A file's name states what its rows do not: first or second order, and whether the person asked about
+could have heard the information. In these files the right answer is always the first choice, so choices are shuffled.
 """
 
+import argparse
 import ast
 import hashlib
 import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from data import fantom_json
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Rows
 from data.reading import read_csv
 from data.rows import Record, draw_groups
 from soul.cli.arguments import positive_int
-from soul.cli.error_border import Parser
 from soul.tasks.fantom import TELLING_LINE
 
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
@@ -39,8 +39,8 @@ _COLUMNS = ("context", "question", "answer_choices", "gt_answer")
 def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
     """The rows of FanToM CSV files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
-    The place of the right answer depends on (seed, file name, row in that file) alone: neither the order of
-    the files nor which others are given changes it. `set_id` names the conversation (see
+    The place of the right answer depends only on (seed, file name, row in that file), not on the order of the
+    files or on which other files are given. `set_id` names the conversation (see
     `conversation_ids`). Raises ValueError naming file, row (1 = first data row) and field.
     """
     files = sorted((Path(path) for path in paths), key=lambda path: path.name)
@@ -52,7 +52,7 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
         matched = _NAME.search(path.name)
         if not matched:
             raise ValueError(
-                f"{path}: the name must tell accessibility and order, as the original's does: "
+                f"{path}: the file name must tell accessibility and order, as the published one does: "
                 "FANToM_tom_belief_inaccessible_short_context_first-order.csv"
             )
         for number, (where, raw) in enumerate(read_csv(path), start=1):
@@ -75,7 +75,7 @@ def conversation_ids(contexts: Sequence[str]) -> dict[str, str]:
             if len(line) >= TELLING_LINE:
                 sharing.setdefault(line, []).append(context)
     changed = True
-    while changed:  # the smallest id spreads along chains of overlapping excerpts; two or three rounds in practice
+    while changed:  # the smallest id spreads along chains of overlapping excerpts: two or three rounds
         changed = False
         for group in sharing.values():
             smallest = min(ids[context] for context in group)
@@ -116,48 +116,40 @@ def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
     }
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.fantom", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser(
-        "convert", help="JSON or CSV files -> parquet"
-    )
-    converting.add_argument("sources", type=Path, nargs="+", metavar="fantom_v1.json | SRC.csv")
-    converting.add_argument(
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument(
         "--test-conversations",
         type=positive_int,
         metavar="N",
         help="draw N whole conversations for --out or --val-out; the others go to --train-out, if given (paper: 18)",
     )
-    converting.add_argument(
+    convert.add_argument(
         "--context", choices=("short", "full"), default="short", help="of the official file: the excerpt, or everything"
     )
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+
+
+def _rows(args: argparse.Namespace) -> Rows:
     official = [path for path in args.sources if path.suffix == ".json"]
     if official and len(args.sources) > 1:
         raise ValueError("give fantom_v1.json alone, or CSV files: the questions of the CSVs are all in the JSON file")
     if not official and args.context == "full":
         raise ValueError("--context is for fantom_v1.json; the CSV files of full contexts have it in their names")
-    converted = (
-        fantom_json.convert(official[0], args.seed, args.context)
-        if official
-        else Converted(convert(args.sources, args.seed), Counter())
-    )
-    conversations = [_conversation(record) for record in converted.records]
-    return write_outputs(
-        args,
+    left_out: Mapping[str, int] = {}
+    notes = []
+    if official:
+        records, left_out = fantom_json.convert(official[0], args.seed, args.context)
+    else:
+        records = convert(args.sources, args.seed)
+        notes = ["the CSV files hold questions about beliefs only"]
+    conversations = [_conversation(record) for record in records]
+    return Rows(
         "fantom",
-        converted,
+        records,
         _conversation,
+        left_out,
         groups="conversations",
         drawn=draw_groups(conversations, args.seed, count=args.test_conversations) if args.test_conversations else None,
-        notes=[*_kinds(converted.records), *([] if official else ["the CSV files hold questions about beliefs only"])],
+        notes=[_kinds(records), *notes],
     )
 
 
@@ -165,16 +157,14 @@ def _conversation(record: Record) -> str:
     return fantom_json.conversation(str(record["set_id"]))
 
 
-def _kinds(records: Sequence[Record]) -> list[str]:
+def _kinds(records: Sequence[Record]) -> str:
     """A note with the number of questions of each kind."""
     counts = Counter(str(record["question_type"]).removeprefix("tom:") for record in records)
-    return ["questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))]
+    return "questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.fantom", build, arguments)
-
+BUILDER = Builder("data.fantom", __doc__, _rows, sources="fantom_v1.json | SRC.csv", options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,13 +5,13 @@ An entry is one set of questions about one piece of information in a conversatio
     beliefQAs                                             become choices between the right and the wrong belief
     answerabilityQA_list, infoAccessibilityQA_list        ask for all names
     answerabilityQAs_binary, infoAccessibilityQAs_binary  ask yes or no
-    factQA                                                is no row: its question (and answer) is shown with the others
+    factQA                                                is shown with the others; it is no row of its own
 
-The official code also asks for each belief in free words and compares sentence embeddings; those are the same
-questions, and they are asked as choices only.
+The official code also asks for each belief in free words and compares sentence embeddings. Those questions are the
+same, so here they are asked as choices only.
 
 Some people missed another part of the conversation: "no:long" means that only the full conversation shows why the
-answer is no. As in the official code, such questions are left out if the short context is shown.
+answer is no. As in the official code, such questions are left out when the short context is shown.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def conversation(set_id: str) -> str:
 def convert(path: Path, seed: int = 0, context: Context = "short") -> Converted:
     """All scored questions of the official file as `extra_info` dicts, in its order.
 
-    The place of a right belief depends on (seed, set id, number of the question) alone.
+    The place of a right belief depends only on (seed, set id, number of the question).
 
     Raises:
         ValueError: the file is not the official one; names file, entry (from 0) and field.
@@ -152,11 +152,11 @@ def _questions(entry: _Entry, seed: int, context: Context, left_out: Counter[str
 def _missed(questions: list[_Names] | list[_YesOrNo], context: Context, somebody_missed_it: bool) -> str:
     """Whether somebody missed the information: "inaccessible" if so.
 
-    The file says it for the short context. In the full context more people may have missed it, and the official code
-    then goes by the answers.
+    The file states it for the short context. In the full context more people may have missed it, and the official code
+    then decides by the answers.
     """
-    said = questions[0].missed_info_accessibility if questions else ""
-    return "inaccessible" if context == "full" and somebody_missed_it else said
+    accessibility = questions[0].missed_info_accessibility if questions else ""
+    return "inaccessible" if context == "full" and somebody_missed_it else accessibility
 
 
 def _choice(belief: _Belief, rng: random.Random) -> Record:

@@ -11,18 +11,17 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Commands, Converted, Rows, add_output_arguments
 from data.hitom_stories import StoryConfig, generate_examples
 from data.reading import read_json
 from data.rows import Record
 from soul.cli.arguments import non_negative_int, positive_int, probability
-from soul.cli.error_border import Parser
 
-PROMPTING = "CoTP"  # of the benchmark's two prompting types the one whose stories stand alone
+PROMPTING = "CoTP"  # of the two prompting types, the one without an instruction in front of the story
 _KEYS = {
     "story": str,
     "question": str,
@@ -100,38 +99,33 @@ def _answer_position(record: Record) -> int:
     return choice_texts(record["choices"]).index(record["correct_answer"])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m data.hitom", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    converting = commands.add_parser("convert", help="the benchmark's JSON file -> parquet")
-    converting.add_argument("source", type=Path, metavar="SRC.json")
-    generating = commands.add_parser("generate", help="new stories -> parquet")
-    generating.add_argument("--stories", type=positive_int, default=200, help="30 rows each by default (default 200)")
-    generating.add_argument("--agents", type=positive_int, default=5, help="agents in chapter 1, 2 to 5 (default 5)")
-    generating.add_argument(
-        "--lengths", type=positive_int, nargs="+", default=[1, 2, 3], help="chapters (default 1 2 3)"
+def _convert_options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("source", type=Path, metavar="SRC.json")
+    _add_orders(convert)
+
+
+def _generate_command(commands: Commands) -> None:
+    generate = commands.add_parser("generate", help="new stories -> parquet")
+    generate.add_argument("--stories", type=positive_int, default=200, help="30 rows each by default (default 200)")
+    generate.add_argument("--agents", type=positive_int, default=5, help="agents in chapter 1, 2 to 5 (default 5)")
+    generate.add_argument("--lengths", type=positive_int, nargs="+", default=[1, 2, 3], help="chapters (default 1 2 3)")
+    generate.add_argument("--deception", choices=["yes", "no", "both"], default="both", help="default both")
+    generate.add_argument("--distractors", type=probability, default=0.1, help="chance before each sentence (0.1)")
+    generate.add_argument("--options", nargs="+", help="the same options, in this order, for every question")
+    _add_orders(generate)
+    add_output_arguments(generate)
+
+
+def _add_orders(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--orders", type=non_negative_int, nargs="+", help="question orders to keep, 0 to 4 (default all)"
     )
-    generating.add_argument("--deception", choices=["yes", "no", "both"], default="both", help="default both")
-    generating.add_argument("--distractors", type=probability, default=0.1, help="chance before each sentence (0.1)")
-    generating.add_argument("--options", nargs="+", help="the same options, in this order, for every question")
-    for command in (converting, generating):
-        command.add_argument(
-            "--orders", type=non_negative_int, nargs="+", help="question orders to keep, 0 to 4 (default all)"
-        )
-        add_output_arguments(command)
-    return parser
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    args = _parser().parse_args(arguments)
+def _rows(args: argparse.Namespace) -> Rows:
+    left_out: Mapping[str, int] = {}
     if args.command == "convert":
-        converted = convert(args.source, args.orders)
+        records, left_out = convert(args.source, args.orders)
     else:
         config = StoryConfig(
             agents=args.agents,
@@ -141,14 +135,12 @@ def build(arguments: Sequence[str] | None = None) -> Built:
             lengths=args.lengths,
             deceptions={"yes": (True,), "no": (False,), "both": (False, True)}[args.deception],
         )
-        converted = Converted(generate_examples(args.stories, args.seed, config), Counter())
-    return write_outputs(args, "hitom", converted, lambda r: str(r["story_id"]), answer_position=_answer_position)
+        records = generate_examples(args.stories, args.seed, config)
+    return Rows("hitom", records, lambda r: str(r["story_id"]), left_out, answer_position=_answer_position)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.hitom", build, arguments)
-
+BUILDER = Builder("data.hitom", __doc__, _rows, options=_convert_options, more_commands=_generate_command)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

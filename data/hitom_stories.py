@@ -2,13 +2,13 @@
 
 The paper trains on 6,000 examples from 200 stories: 5 question orders x 3 lengths x with and without
 deception. Here one story is a cast, three rooms, their objects and the options; its six variants (length
-1-3, deception or not) are acted out anew, so no two texts are alike.
+1-3, deception or not) are generated separately, so no two texts are alike.
 
-Taken over from the records: chapters of 5, 3 and 4 agents; agents leave in the order in which they entered;
+As in the benchmark's records: chapters have 5, 3 and 4 agents; agents leave in the order in which they entered;
 each may move the object just before leaving; in deception stories the chapters 1 / 2 / 1 and 3 (of 1 / 2 /
-3) end in talk; every question is about the object of chapter 1. One thing is left out on purpose: in the
+3) end in talk; every question is about the object of chapter 1. One thing differs on purpose: in the
 benchmark a chapter may play in an earlier room without naming the object that is still there, and its gold
-answers then contradict each other. Here a room is only visited again together with its object.
+answers then contradict each other. Here a later chapter in the same room always names its object.
 """
 
 import random
@@ -25,7 +25,7 @@ __all__ = ["StoryConfig", "generate_examples"]
 _ROOMS_PER_STORY = 3
 # Talk that can end a chapter of n agents: pairs of (speaker, listener) by order of leaving, 0 first. ALL =
 # a public claim, OUTSIDER = someone who was not in the room and is told the truth. Sizes 3, 4, 5 are the
-# benchmark's (its generator has one form of size 3 that no record here shows); size 2 is ours.
+# benchmark's (without one form of size 3 that its generator has and no published record shows); size 2 is ours.
 ALL, OUTSIDER = -1, -2
 _TALKS: dict[int, tuple[tuple[tuple[int, int], tuple[int, int]], ...]] = {
     2: (((0, ALL), (1, 0)), ((1, ALL), (0, 1)), ((1, 0), (0, 1))),
@@ -46,7 +46,7 @@ class _Setting:
 
 
 class _Writer:
-    """Writes the sentences of one variant and logs what they do to the beliefs."""
+    """Writes the sentences of one variant and logs the beliefs that follow from them."""
 
     def __init__(self, rng: random.Random, setting: _Setting, config: StoryConfig) -> None:
         self.rng, self.setting, self.config = rng, setting, config
@@ -61,13 +61,13 @@ class _Writer:
         self.lines.append(sentence)
 
     def _distractor(self) -> str:
-        who = self.rng.choice(self.setting.cast)
+        name = self.rng.choice(self.setting.cast)
         return self.rng.choice(
             (
-                f"{who} saw a {self.rng.choice(('cat', 'dog', 'monkey', 'mouse'))}.",
-                f"{who} lost his {self.rng.choice(('watch', 'gloves', 'phone'))}.",
-                f"{who} likes the {self.rng.choice(self.setting.options)}.",
-                f"{who} dislikes the {self.rng.choice(THINGS)}.",
+                f"{name} saw a {self.rng.choice(('cat', 'dog', 'monkey', 'mouse'))}.",
+                f"{name} lost his {self.rng.choice(('watch', 'gloves', 'phone'))}.",
+                f"{name} likes the {self.rng.choice(self.setting.options)}.",
+                f"{name} dislikes the {self.rng.choice(THINGS)}.",
             )
         )
 
@@ -112,7 +112,7 @@ def generate_examples(n_stories: int, seed: int, config: StoryConfig | None = No
 
     With the default config that is 30 rows a story (200 stories = the paper's 6,000). `story_id` (0 to
     n_stories - 1) is shared by the variants of a story, which have the same cast, rooms and options. The
-    outcome depends on the arguments alone: the first stories stay the same when n_stories grows.
+    result depends only on the arguments: the first stories stay the same when n_stories grows.
     """
     if n_stories < 1:
         raise ValueError(f"n_stories must be at least 1, got {n_stories}")
@@ -132,9 +132,8 @@ def _setting(rng: random.Random, config: StoryConfig) -> _Setting:
     if config.options_fixed is not None:
         options = list(config.options_fixed)
     else:
-        given = list(config.containers or ())
-        fill = rng.sample([c for c in CONTAINERS if c not in given], config.n_options - len(given))
-        options = given + fill
+        fixed = list(config.containers or ())
+        options = fixed + rng.sample([c for c in CONTAINERS if c not in fixed], config.n_options - len(fixed))
         rng.shuffle(options)
     # A small set of options is shared by all rooms; a room needs a few containers for objects to move among.
     movable = list(config.containers or options)
@@ -158,14 +157,14 @@ def _variant(rng: random.Random, setting: _Setting, config: StoryConfig, length:
             visited.append(max(visited, default=-1) + 1)
         agents = rng.sample(setting.cast, size)
         writer.chapter(agents, setting.places[visited[-1]], deception and chapter in _TALKING_CHAPTERS[length])
-    asked = rng.sample(setting.cast, config.agents)
+    chain = rng.sample(setting.cast, config.agents)
     thing = setting.places[0][1]
     return [
         {
             "story": "\n".join(f"{number} {line}" for number, line in enumerate(writer.lines, start=1)),
-            "question": _question(asked[len(asked) - order :], thing),
+            "question": _question(chain[len(chain) - order :], thing),
             "choices": ", ".join(f"{chr(ord('A') + i)}. {option}" for i, option in enumerate(setting.options)),
-            "correct_answer": writer.log.belief(asked[len(asked) - order :], thing),
+            "correct_answer": writer.log.belief(chain[len(chain) - order :], thing),
             "deception": deception,
             "story_length": length,
             "question_order": order,

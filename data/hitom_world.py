@@ -19,16 +19,16 @@ MAX_AGENTS = 5
 
 @dataclass(frozen=True)
 class StoryConfig:
-    """What the stories look like; the defaults are the benchmark's.
+    """The shape of the stories; the defaults are the benchmark's.
 
     agents: size of the cast, all of it in chapter 1 (2-5); chapters 2 and 3 have two and one fewer, at least 2.
-    containers: the only containers objects are put in; None = 5 of the story's options in each room.
+    containers: the only containers that objects are put into; None = 5 of the story's options in each room.
     n_options: options a question (2-26).
     options_fixed: the same options in the same order for every story, so that a container always has the same
         letter; sets n_options.
     distractor_probability: chance of an irrelevant sentence before each sentence, in [0, 1].
     revisit_probability: chance that a later chapter returns to an earlier room and its object, in [0, 1].
-    orders: question orders (0-4, at most `soul`).
+    orders: question orders (0-4, at most `agents`).
     lengths: chapters (1-3).
     deceptions: whether agents talk (and may lie) after a chapter; both by default.
     """
@@ -61,8 +61,8 @@ class StoryConfig:
             "probabilities must lie in [0, 1]": not 0 <= self.distractor_probability <= 1
             or not 0 <= self.revisit_probability <= 1,
         }
-        for problem, found in problems.items():
-            if found:
+        for problem, present in problems.items():
+            if present:
                 raise ValueError(f"StoryConfig: {problem}; got {self}")
 
 

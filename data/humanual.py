@@ -1,4 +1,4 @@
-"""Humanual task files from records of posts and what people wrote in answer.
+"""Humanual task files from records of posts and the replies that people wrote.
 
     python -m data.humanual convert SRC... --set opinion --out data/sim_eval_data/humanual_opinion_val.parquet
 
@@ -10,10 +10,10 @@ Posts without answers, as in the user study of github.com/zou-group/humanlm (an 
 --replies FILE, a JSON object: id -> {"completion": text, "persona": text}.
 """
 
+import argparse
 import hashlib
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.tasks.humanual import HumanualRow
 
 SETS = ("book", "chat", "email", "news", "opinion", "politics")
@@ -54,18 +53,18 @@ def _raw_records(path: Path, answers: Mapping[str, Any]) -> list[Any]:
             raise ValueError(f"{path}: is not a readable parquet file: {error}") from error
     if path.suffix == ".jsonl":
         return [record for _, record in read_json_lines(path)]
-    found = read_json(path)
-    if isinstance(found, list):
-        return found
-    if not isinstance(found, dict):
+    content = read_json(path)
+    if isinstance(content, list):
+        return content
+    if not isinstance(content, dict):
         raise ValueError(f"{path}: expected a list of records, or an object: id -> post")
-    unanswered = [key for key in found if key not in answers]
+    unanswered = [key for key in content if key not in answers]
     if unanswered:
         raise ValueError(
-            f"{path}: {len(unanswered)} of {len(found)} posts have no answer by a person (the first: "
+            f"{path}: {len(unanswered)} of {len(content)} posts have no answer by a person (the first: "
             f"{unanswered[0]}); give --replies FILE with a completion for each"
         )
-    posts = [(key, {"post": post} if isinstance(post, str) else post) for key, post in found.items()]
+    posts = [(key, {"post": post} if isinstance(post, str) else post) for key, post in content.items()]
     return [{"post_id": key, **post, **_answer(answers[key]), "prompt": post.get("post")} for key, post in posts]
 
 
@@ -98,7 +97,7 @@ def _record(where: str, index: int, raw: Any, dataset: str) -> Record:
 
 
 def _with_speakers(raw: Mapping[str, Any]) -> Any:
-    """The prompt; in a thread, ids of people are replaced: the one who is played is "you", others are numbered."""
+    """The prompt, with the user ids of a thread replaced: the person to be played becomes "you", others get numbers."""
     prompt = raw["prompt"]
     if isinstance(prompt, str) and prompt.lstrip().startswith("["):
         try:
@@ -119,29 +118,22 @@ def _with_speakers(raw: Mapping[str, Any]) -> Any:
     return messages
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.humanual", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="records -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
-    converting.add_argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")
-    converting.add_argument("--replies", type=Path, help="JSON: id of a post -> completion and persona")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    converted = Converted(convert(args.sources, args.dataset, args.replies), Counter())
-    data_source = f"humanual-{args.dataset}" if args.dataset else "humanual"
-    return write_outputs(args, data_source, converted, lambda record: str(record["post"]), groups="posts")
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")
+    convert.add_argument("--replies", type=Path, help="JSON: id of a post -> completion and persona")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.humanual", build, arguments)
+def _rows(args: argparse.Namespace) -> Rows:
+    return Rows(
+        f"humanual-{args.dataset}" if args.dataset else "humanual",
+        convert(args.sources, args.dataset, args.replies),
+        lambda record: str(record["post"]),
+        groups="posts",
+    )
 
+
+BUILDER = Builder("data.humanual", __doc__, _rows, sources="SRC", options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,14 +1,14 @@
-"""Let a model write high-level intents for PRISM's conversations, before you run `python -m data.userllm convert`.
+"""Let a model write high-level intents for PRISM's conversations, which `python -m data.userllm convert` then reads.
 
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl --dry-run judge.model=gpt-5-nano
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl judge.model=gpt-5-nano
 
 The model is the judge, with the usual settings (docs/judge.md): JUDGE_MODEL_NAME, OPENAI_API_KEY and OPENAI_BASE_URL,
-or words like judge.model=... The plan with its price is printed before the first call; --dry-run stops there.
+or judge.KEY=VALUE on the command line. The plan and its price are printed before the first call; --dry-run stops there.
 
-The output has one line for each conversation, written as soon as its intent is known. The same command continues where
-it was stopped, and a larger --limit adds to the same file: conversations are drawn by seed, and the first 100 are among
-the first 400. Answers are also kept in a cache beside the file, so nothing is paid for twice.
+The output has one line for each conversation, written as soon as its intent is known. The same command continues after
+an interruption, and a larger --limit adds to the same file: conversations are drawn by seed, and the first 100 are
+among the first 400. Answers are also cached beside the file, so you never pay for the same call twice.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from soul.prompts import load_prompt
 from soul.rows.quotations import runs
 
 PROMPT = load_prompt("userllm/intent")
-RUN = 5  # words in a row that an intent may not share with a message
+RUN = 5  # consecutive words that an intent may not share with a message
 SHORTEST, LONGEST = 3, 30  # words of an intent; the prompt asks for 4 to 20
-SEEN_CHARS = 4000  # of a message, by the model
+SEEN_CHARS = 4000  # characters of a message that the model sees
 INCOMPLETE = 1
 STOPS = PERMANENT | SYSTEMIC  # the next call would fail as well
-_CHARS_PER_TOKEN = 4  # of English, for the plan
+_CHARS_PER_TOKEN = 4  # of English text, for the plan
 _ANSWER_TOKENS = 40  # without reasoning
 
 
@@ -61,8 +61,8 @@ class Faults:
     """What is wrong with a sentence.
 
     Attributes:
-        hard: faults for which it cannot be used.
-        shared: content words that it shares with the messages; it can be used if the model finds no better one.
+        hard: faults that make it unusable.
+        shared: content words that it shares with the messages; it is usable if the model writes no better one.
     """
 
     hard: tuple[str, ...]
@@ -73,20 +73,20 @@ class Faults:
 
     @property
     def reason(self) -> str:
-        """For the model that is asked again."""
+        """The faults in words, for the model's second attempt."""
         shared = [f"it uses words of the messages: {', '.join(self.shared)}"] if self.shared else []
         return "; ".join([*self.hard, *shared])
 
 
 def faults(intent: str, messages: Sequence[str]) -> Faults:
     """Check a sentence against the messages that it describes."""
-    said, hard = words(intent), []
-    if not SHORTEST <= len(said) <= LONGEST or "\n" in intent.strip():
+    intent_words, hard = words(intent), []
+    if not SHORTEST <= len(intent_words) <= LONGEST or "\n" in intent.strip():
         hard.append(f"it must be one sentence of {SHORTEST} to {LONGEST} words")
     elif len(content_words(intent)) < 2:
         hard.append("it says too little")
-    typed = {run for message in messages for run in runs(words(message), RUN)}
-    if copied := next((run for run in runs(said, RUN) if run in typed), None):
+    message_runs = {run for message in messages for run in runs(words(message), RUN)}
+    if copied := next((run for run in runs(intent_words, RUN) if run in message_runs), None):
         hard.append(f"it copies the messages: {' '.join(copied)!r}")
     used = {word for message in messages for word in content_words(message)}
     return Faults(tuple(hard), tuple(dict.fromkeys(word for word in content_words(intent) if word in used)))
@@ -94,7 +94,7 @@ def faults(intent: str, messages: Sequence[str]) -> Faults:
 
 @dataclass(frozen=True)
 class Written:
-    """An intent and the content words that it shares with the messages; "" where no sentence passed the checks."""
+    """An intent and the content words that it shares with the messages; "" if no sentence passed the checks."""
 
     intent: str
     shared: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ async def write_intent(judge: Judge, messages: Sequence[str]) -> Written:
         again = {**data, "rejected": first, "reason": tried[0][1].reason}
         second = (await judge.ask(HighLevelIntent, PROMPT, again)).intent.strip()
         tried.append((second, faults(second, messages)))
-    usable = [Written(intent, of.shared) for intent, of in tried if not of.hard]
+    usable = [Written(intent, fault.shared) for intent, fault in tried if not fault.hard]
     return min(usable, key=lambda written: len(written.shared), default=Written(""))
 
 
@@ -123,7 +123,7 @@ def is_written(record: Mapping[str, Any]) -> bool:
 
 
 def read(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
-    """Conversation -> intent, of those lines that this module wrote; "" where no sentence passed the checks."""
+    """Conversation -> intent, from the lines that this module wrote; "" if no sentence passed the checks."""
     return {str(record["conversation"]): str(record["intent"]) for _, record in lines if is_written(record)}
 
 
@@ -133,11 +133,11 @@ def conversations(paths: Sequence[Path]) -> list[Conversation]:
     Raises:
         ValueError: naming file, line and field.
     """
-    found = (one for path in paths if path.name not in ADDS_NOTHING for one in _of_file(path))
-    return list({one.key: one for one in found if not one.intent}.values())
+    everything = (one for path in paths if path.name not in ADDS_NOTHING for one in _conversations(path))
+    return list({one.key: one for one in everything if not one.intent}.values())
 
 
-def _of_file(path: Path) -> Iterator[Conversation]:
+def _conversations(path: Path) -> Iterator[Conversation]:
     if path.suffix == ".csv":
         yield from read_openings(path)
         return
@@ -163,7 +163,7 @@ class Output:
             self.done = read((str(path), record) for record in records)
 
     def _cut_torn_line(self) -> None:
-        """A process that was killed may leave half a line at the end."""
+        """Cut off the half line that a killed process may have left at the end."""
         text = self.path.read_bytes()
         whole = text.rfind(b"\n") + 1
         if whole < len(text):
@@ -171,7 +171,7 @@ class Output:
                 file.truncate(whole)
 
     def add(self, file: TextIO, key: str, written: Written) -> None:
-        """Append a line, and hand it to the operating system at once."""
+        """Append a line and flush it."""
         self.done[key] = written.intent
         line = {
             "conversation": key,
@@ -185,13 +185,13 @@ class Output:
 
 
 def plan(wanted: Sequence[Conversation], endpoint: Endpoint) -> str:
-    """How many calls are to be made, and at what price."""
+    """How many calls will be made, and what they cost."""
     sent = sum(len(PROMPT) + sum(min(SEEN_CHARS, len(text)) for text in one.tested) for one in wanted)
     prompt, answer = sent // _CHARS_PER_TOKEN, _ANSWER_TOKENS * len(wanted)
     price = "price unknown: set judge.price_in and judge.price_out, in US dollars per million tokens"
     if endpoint.priced:
         cost = endpoint.cost(prompt, 0, answer)
-        price = f"about ${cost:,.4f}, at most twice that, and what the model spends on reasoning"
+        price = f"about ${cost:,.4f}, at most twice that, plus what the model spends on reasoning"
     return (
         f"{len(wanted):,} calls to {endpoint.name}, at most {2 * len(wanted):,} if every sentence must be asked for "
         f"again; about {prompt:,} tokens in and {answer:,} out; {price}"
@@ -222,11 +222,11 @@ async def write_all(judge: Judge, wanted: Sequence[Conversation], output: Output
 
 async def _run(args: argparse.Namespace, settings: GatewaySettings) -> int:
     output = Output(args.out, settings.judge.model)
-    found = sorted(conversations(args.sources), key=lambda one: one.key)
-    drawn = random.Random(f"intents:{args.seed}").sample(found, len(found))[: args.limit]
+    available = sorted(conversations(args.sources), key=lambda one: one.key)
+    drawn = random.Random(f"intents:{args.seed}").sample(available, len(available))[: args.limit]
     wanted = [one for one in drawn if one.key not in output.done]
     done = len(drawn) - len(wanted)
-    print(f"{len(drawn):,} of {len(found):,} conversations that have no intent of their own; {done:,} are done")
+    print(f"{len(drawn):,} of {len(available):,} conversations that have no intent of their own; {done:,} are done")
     print(plan(wanted, settings.judge), flush=True)
     if args.dry_run:
         return 0
@@ -240,13 +240,13 @@ async def _run(args: argparse.Namespace, settings: GatewaySettings) -> int:
 
 
 def _summarise(output: Output, drawn: Sequence[Conversation], failed: Sequence[JudgeFailure], spent: Usage) -> None:
-    of_drawn = [output.done[one.key] for one in drawn if one.key in output.done]
+    intents = [output.done[one.key] for one in drawn if one.key in output.done]
     sharing = sum(bool(faults(output.done[one.key], one.tested).shared) for one in drawn if output.done.get(one.key))
-    print(f"{output.path}: {sum(map(bool, of_drawn)):,} intents, {sharing:,} of which share a word with the messages")
-    if dropped := sum(not intent for intent in of_drawn):
+    print(f"{output.path}: {sum(map(bool, intents)):,} intents, {sharing:,} of which share a word with the messages")
+    if dropped := sum(not intent for intent in intents):
         print(f"left out: {dropped:,} (two sentences of the model failed the checks)")
-    if missing := len(drawn) - len(of_drawn):
-        print(f"not written: {missing:,}; the same command asks for them again")
+    if missing := len(drawn) - len(intents):
+        print(f"not written: {missing:,}; run the same command to ask for them again")
     for cause, count in Counter(failure.cause for failure in failed).items():
         detail = next(failure.detail for failure in failed if failure.cause == cause)
         print(f"failed: {count:,} ({cause}), for instance: {detail}")
@@ -255,7 +255,7 @@ def _summarise(output: Output, drawn: Sequence[Conversation], failed: Sequence[J
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 1 where intents are missing."""
+    """Write the intents. Returns the exit code: 0, or 1 if intents are missing."""
     parser = Parser(prog="python -m data.userllm intents", description=__doc__)
     parser.add_argument(
         "words", nargs="+", metavar="SRC | judge.KEY=VALUE", help="PRISM's files; settings of the judge"
@@ -274,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return asyncio.run(_run(args, GatewaySettings.from_sections(sections)))
     except KeyboardInterrupt:
-        print(f"{args.out} keeps what is written.", file=sys.stderr)
+        print(f"{args.out} keeps what was written.", file=sys.stderr)
         raise
     except ValueError as error:
         raise BadSource(f"data.userllm intents: {error}") from error

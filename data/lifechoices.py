@@ -8,30 +8,30 @@ lists of characters, one list a book). The first line takes a stand-in (github.c
 book -> character -> questions in one file, a summary of each character's story in the other. Its questions ask for
 motives, and its summaries are short.
 
-In the stand-in a blank follows the letter of the right option ("A. x") and often of no other ("B.x"), so the letters
-go, blanks and all. A few characters' names broke in its JSON ("Wilhelmina \\\\"), and they have no summary: these
+In the stand-in, a space follows the letter of the right option ("A. x") and often no other letter ("B.x"), so letters
+and spaces are removed. A few characters' names are damaged in its JSON ("Wilhelmina \\\\") and have no summary: their
 questions are left out and counted.
 """
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Converted, Rows
 from data.reading import read_json
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.rows.parsing import gold_letter, option_texts, options_by_letter
 
 
-class _Asked(NamedTuple):
+class _Question(NamedTuple):
     where: str
     book: str
     character: str
     story: str
-    question: Mapping[str, Any]
+    choice: Mapping[str, Any]
 
 
 def convert(paths: Sequence[str | Path]) -> Converted:
@@ -46,44 +46,46 @@ def convert(paths: Sequence[str | Path]) -> Converted:
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     for path, content in contents:
-        for asked in _questions(path, content, stories):
-            if not asked.story.strip():
+        for question in _questions(path, content, stories):
+            if not question.story.strip():
                 left_out["no story of the character"] += 1
                 continue
-            records.append({"index": len(records), **_record(asked)})
+            records.append({"index": len(records), **_record(question)})
     return Converted(records, left_out)
 
 
 def _summaries(path: Path, content: Any) -> dict[tuple[str, str], str]:
     """(book, character) -> summary, of the stand-in's second file; nothing of another file."""
-    found = {}
+    summaries = {}
     for number, book in enumerate(content if _holds_summaries(content) else [], start=1):
         where = f"{path}: entry {number}"
         for name, persona in _object(where, _object(where, book).get("persona")).items():
-            found[str(book.get("title")), name] = str(_object(f"{where}, {name}", persona).get("summary") or "")
-    return found
+            summaries[str(book.get("title")), name] = str(_object(f"{where}, {name}", persona).get("summary") or "")
+    return summaries
 
 
 def _holds_summaries(content: Any) -> bool:
     return isinstance(content, list) and any(isinstance(book, dict) and "persona" in book for book in content)
 
 
-def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str]) -> Iterator[_Asked]:
+def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str]) -> Iterator[_Question]:
     if isinstance(content, dict):
         for book, characters in content.items():
             for character, questions in _object(f"{path}: {book}", characters).items():
                 for number, question in enumerate(_listed(f"{path}: {book}, {character}", questions), start=1):
                     where = f"{path}: {book}, {character}, question {number}"
-                    yield _Asked(where, book, character, stories.get((book, character), ""), _choice(where, question))
+                    yield _Question(
+                        where, book, character, stories.get((book, character), ""), _choice(where, question)
+                    )
     elif not isinstance(content, list):
         raise ValueError(f"{path}: expected an object or a list, got {type(content).__name__}")
     elif not _holds_summaries(content):
         for number, book in enumerate(content, start=1):
-            for asked in book if isinstance(book, list) else [book]:
-                who = _object(f"{path}: entry {number}", asked).get("character_name")
-                where = f"{path}: entry {number}, {who}"
-                title, story = str(asked.get("book") or ""), str(asked.get("input_text") or "")
-                yield _Asked(where, title, str(who or ""), story, _choice(where, asked))
+            for record in book if isinstance(book, list) else [book]:
+                name = _object(f"{path}: entry {number}", record).get("character_name")
+                where = f"{path}: entry {number}, {name}"
+                title, story = str(record.get("book") or ""), str(record.get("input_text") or "")
+                yield _Question(where, title, str(name or ""), story, _choice(where, record))
 
 
 def _object(where: str, value: Any) -> Mapping[str, Any]:
@@ -105,20 +107,20 @@ def _choice(where: str, record: Any) -> Mapping[str, Any]:
     return choice
 
 
-def _record(asked: _Asked) -> Record:
-    choice = asked.question
+def _record(question: _Question) -> Record:
+    choice = question.choice
     for field in ("Question", "Options", "Correct Answer"):
         if not choice.get(field):
-            raise ValueError(f"{asked.where}: field '{field}' is missing or empty")
+            raise ValueError(f"{question.where}: field '{field}' is missing or empty")
     try:
         options = option_texts(choice["Options"])
         gold = gold_letter(choice["Correct Answer"], options_by_letter(options))
     except ValueError as error:
-        raise ValueError(f"{asked.where}: fields 'Options' and 'Correct Answer': {error}") from error
+        raise ValueError(f"{question.where}: fields 'Options' and 'Correct Answer': {error}") from error
     return {
-        "character_name": asked.character,
-        "book": asked.book,
-        "input_text": asked.story,
+        "character_name": question.character,
+        "book": question.book,
+        "input_text": question.story,
         "scenario": str(choice.get("Scenario") or ""),
         "question": choice["Question"],
         "options": options,
@@ -126,32 +128,20 @@ def _record(asked: _Asked) -> Record:
     }
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.lifechoices", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.json")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    return write_outputs(
-        args,
+def _rows(args: argparse.Namespace) -> Rows:
+    records, left_out = convert(args.sources)
+    return Rows(
         "lifechoices",
-        convert(args.sources),
+        records,
         lambda record: str(record["book"] or record["character_name"]),
+        left_out,
         groups="books",
         answer_position=lambda record: ord(record["correct_answer"]) - ord("A"),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.lifechoices", build, arguments)
-
+BUILDER = Builder("data.lifechoices", __doc__, _rows, sources="SRC.json")
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,22 +6,21 @@ Source: github.com/SAP/mirrorbench, scratch_pad/data (Apache-2.0). The conversat
 Chatbot Arena (prompts CC BY 4.0, model answers CC BY-NC 4.0), Qulac (MIT) and ClariQ (no licence): not for commercial
 use. Some users of Chatbot Arena are offensive.
 
-A row keeps the description of the user, and roles and texts of the turns. The rest of a record would give the real
-user's words away: its `few_shot_user_examples` are chosen by similarity to them, and some are equal.
+A row keeps the description of the user, and the roles and texts of the turns. The rest of a record would reveal the
+real user's words: its `few_shot_user_examples` are chosen by similarity to them, and some are equal.
 """
 
+import argparse
 import hashlib
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Rows
 from data.reading import read_json_lines
 from data.rows import Record
-from soul.cli.error_border import Parser
 
 
 def convert(paths: Sequence[str | Path]) -> list[Record]:
@@ -81,26 +80,12 @@ def _group(metadata: Any, opening: str) -> str:
     return hashlib.sha256(" ".join(opening.lower().split()).encode()).hexdigest()[:12]
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.mirrorbench", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="jsonl -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC_mirror.jsonl")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    converted = Converted(convert(args.sources), Counter())
-    return write_outputs(args, "mirrorbench", converted, lambda record: str(record["group"]))
+def _rows(args: argparse.Namespace) -> Rows:
+    return Rows("mirrorbench", convert(args.sources), lambda record: str(record["group"]))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.mirrorbench", build, arguments)
-
+BUILDER = Builder("data.mirrorbench", __doc__, _rows, sources="SRC_mirror.jsonl")
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,14 +6,15 @@
         --train-out data/sim_rl_data/mistakes_rl_train.parquet --val-out data/sim_eval_data/mistakes_val.parquet
 
 Source: the Kaggle competition "Eedi - Mining Misconceptions in Mathematics" (2024): its questions, and the file that
-gives each misconception's number a name. Mind the competition's terms (non-commercial, as far as is known).
+gives each misconception's number a name. Note the competition's terms (non-commercial, as far as we know).
 
-Where one misconception stands on several options of a question, each of them is a right answer: `AcceptedOptions` holds
-them all, and each is a row, as each is labelled. Questions whose options are all images are left out, because the
-images are not in the files; those that describe an image in words stay, and evaluation counts them apart. (MaE, the
-other public source of misconceptions, has open answers and no options, so it cannot be asked this way.)
+If several options of a question carry the same misconception, each of them is a right answer: `AcceptedOptions` holds
+them all, and each has a row of its own. Questions whose options are all images are left out, because the images are not
+in the files; those that describe an image in words stay, and evaluation counts them separately. (MaE, the other public
+source of misconceptions, has open answers and no options, so it cannot be asked this way.)
 """
 
+import argparse
 import re
 import sys
 from collections import Counter
@@ -21,11 +22,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Converted, Rows
 from data.reading import read_csv
 from data.rows import Record, draw_groups
 from soul.cli.arguments import positive_int
-from soul.cli.error_border import Parser
 from soul.tasks.mistakes import IMAGE
 
 LETTERS = "ABCD"
@@ -96,41 +96,33 @@ def _cases(row: dict[str, str], names: dict[str, str], left_out: Counter[str]) -
 
 
 def _labels(row: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """The options with a misconception, and its number."""
+    """(letter, number of the misconception) of each option that has one."""
     for letter in LETTERS:
         if number := _number(row.get(f"Misconception{letter}Id", "")):
             yield letter, number
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.mistakes", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="CSV -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.csv")
-    converting.add_argument(
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument(
         "--rows",
         type=positive_int,
         metavar="N",
         help="draw whole questions of up to N rows for --out or --val-out; the others go to --train-out, if given",
     )
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    converted = convert(args.sources)
-    questions = [_question(record) for record in converted.records]
-    return write_outputs(
-        args,
+
+
+def _rows(args: argparse.Namespace) -> Rows:
+    records, left_out = convert(args.sources)
+    questions = [_question(record) for record in records]
+    return Rows(
         "mistakes",
-        converted,
+        records,
         _question,
+        left_out,
         groups="questions",
         answer_position=lambda record: LETTERS.index(record["TargetOption"]),
         drawn=draw_groups(questions, args.seed, rows=args.rows) if args.rows else None,
-        notes=_notes(converted.records),
+        notes=_notes(records),
     )
 
 
@@ -140,7 +132,7 @@ def _question(record: Record) -> str:
 
 
 def _notes(records: Sequence[Record]) -> list[str]:
-    """What the rows that were read hold besides one question with one right answer in words."""
+    """How many of the rows read have several right answers, or an image described in words."""
     several = sum(len(record["AcceptedOptions"]) > 1 for record in records)
     images = sum(any(IMAGE.search(str(value)) for value in record.values()) for record in records)
     return [
@@ -149,10 +141,8 @@ def _notes(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.mistakes", build, arguments)
-
+BUILDER = Builder("data.mistakes", __doc__, _rows, sources="SRC.csv", options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

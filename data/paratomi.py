@@ -11,26 +11,25 @@ Train on `train.txt` only: it shares no story with the 600 questions of Percept-
 paraphrases every one of those 600 stories.
 
 The .trace file beside a .txt file names each question's type. Without it the type is read from the question's wording
-and does not say whether the belief is a false one ("first_order" instead of "first_order_tom").
+and does not say whether the belief is false ("first_order" instead of "first_order_tom").
 
 The .txt file has no candidate answers. They are derived: every container and every room that the story
-names, by ToMi's fixed lists of both. Percept-ToMi's own candidates also hold things that characters like;
-these are never answers. The derived candidates are shuffled, because the order of mention would give
-answers away.
+names, by ToMi's fixed lists of both. Percept-ToMi's own candidates also include things that characters
+like, which are never answers. The derived candidates are shuffled, because the order of mention would
+reveal answers.
 """
 
+import argparse
 import ast
 import random
 import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Rows
 from data.reading import read_csv, read_text
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.tasks.paratomi_story import places, story_key
 
 # Words that tell the types apart, in this order: questions of the second order also say "will".
@@ -43,7 +42,7 @@ _WORDINGS = {
 
 
 def question_type(raw: str) -> str:
-    """Drops the number in "first_order_0_no_tom": which of the two agents is asked about makes no type."""
+    """Drop the number in "first_order_0_no_tom", which only says which of the two agents the question is about."""
     return re.sub(r"_[01]_", "_", raw)
 
 
@@ -154,32 +153,21 @@ def _record(
     }
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("source", type=Path, metavar="SRC.txt|SRC.csv")
 
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.paratomi", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="text -> parquet")
-    converting.add_argument("source", type=Path, metavar="SRC.txt|SRC.csv")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    converted = Converted(convert(args.source, args.seed), Counter())
-    return write_outputs(
-        args,
+
+def _rows(args: argparse.Namespace) -> Rows:
+    return Rows(
         "paratomi",
-        converted,
+        convert(args.source, args.seed),
         lambda record: story_key(record["story"], record["question"]),
         answer_position=lambda record: record["cands"].index(record["correct_answer"]),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.paratomi", build, arguments)
-
+BUILDER = Builder("data.paratomi", __doc__, _rows, options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

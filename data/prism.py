@@ -1,7 +1,7 @@
-"""PRISM's conversations (github.com/HannahKirk/prism-alignment), as far as UserLLM needs them.
+"""PRISM's conversations (github.com/HannahKirk/prism-alignment): the parts that UserLLM needs.
 
 Two of its files are read: `conversations.jsonl`, and the table of opening prompts by cluster (`.csv` with `top_texts`),
-which has no later turns. The files published beside the first (utterances, survey, metadata, models) add nothing here.
+which has no later turns. The files published beside the first (utterances, survey, metadata, models) are not needed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Conversation:
     """One conversation, or only its opening.
 
     Attributes:
-        key: names it: PRISM's id, or a hash of the opening where there is none.
-        said: what the person wrote, turn by turn; at least the opening.
-        reply: the reply to the opening that the person chose; "" where there is none.
-        complete: whether `said` holds all of the person's turns. If not, nothing is known of where they end.
-        intent: one that the record brings along; "" where it has none.
+        key: PRISM's id, or a hash of the opening if the record has no id.
+        user_turns: what the person wrote, turn by turn; at least the opening.
+        reply: the reply to the opening that the person chose; "" if there is none.
+        complete: whether `user_turns` holds all of the person's turns. If not, it is unknown which turn is the last.
+        intent: the record's own; "" if it has none.
     """
 
     key: str
     user_id: str
-    said: tuple[str, ...]
+    user_turns: tuple[str, ...]
     reply: str
     complete: bool
     intent: str
@@ -41,7 +41,7 @@ class Conversation:
     @property
     def tested(self) -> tuple[str, ...]:
         """The messages that become rows: the opening, and the second turn of a conversation that has one."""
-        return self.said[: 2 if self.reply else 1]
+        return self.user_turns[: 2 if self.reply else 1]
 
 
 def is_conversation(record: Mapping[str, Any]) -> bool:
@@ -53,7 +53,7 @@ def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:
     """One record of conversations.jsonl.
 
     Raises:
-        ValueError: naming place and field.
+        ValueError: a field is missing or malformed; names place and field.
     """
     turns = raw["conversation_history"]
     if not (isinstance(turns, list) and all(isinstance(t, dict) and _TURN <= set(t) for t in turns)):
@@ -69,7 +69,7 @@ def read_conversation(where: str, raw: Mapping[str, Any]) -> Conversation:
     return Conversation(
         key=str(raw.get("conversation_id") or key_of(users[0])),
         user_id=str(raw.get("user_id") or ""),
-        said=tuple(users[turn] for turn in sorted(users)),
+        user_turns=tuple(users[turn] for turn in sorted(users)),
         reply=chosen.get(0, "") if users.get(1) else "",
         complete=True,
         intent=str(raw.get("intent") or raw.get("intent_summary") or "").strip(),
@@ -80,7 +80,7 @@ def read_openings(path: Path) -> Iterator[Conversation]:
     """The openings in the table by cluster.
 
     Raises:
-        ValueError: naming row and field.
+        ValueError: a field is missing or malformed; names row and field.
     """
     for where, raw in read_csv(path):
         try:
@@ -95,5 +95,5 @@ def read_openings(path: Path) -> Iterator[Conversation]:
 
 
 def key_of(opening: str) -> str:
-    """The name of a conversation that has no id."""
+    """The key of a conversation that has no id."""
     return f"opening-{hashlib.sha256(' '.join(opening.lower().split()).encode()).hexdigest()[:16]}"

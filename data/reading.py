@@ -13,7 +13,7 @@ def read_text(path: Path) -> str:
     """The text of a UTF-8 file.
 
     Raises:
-        ValueError: the file is no such text; names it.
+        ValueError: the file is not UTF-8 text; names it.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -31,12 +31,12 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, record) of each line that is not blank; the place reads "FILE: line 3".
+    """Yield (place, record) for each line that is not blank; the place reads "FILE: line 3".
 
     Raises:
         ValueError: a line is not a JSON object; names file and line.
     """
-    # Not str.splitlines: texts in JSON may hold U+2028 and its like, which end no line of the file.
+    # Not str.splitlines, which also splits at U+2028 and similar characters inside JSON strings.
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             where = f"{path}: line {number}"
@@ -47,7 +47,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """(place, row) of each row below the header; the place reads "FILE: row 1".
+    """Yield (place, row) for each row below the header; the place reads "FILE: row 1".
 
     Raises:
         ValueError: the file is not a CSV file in UTF-8; names it.

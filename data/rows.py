@@ -1,4 +1,4 @@
-"""Writing a task's parquet file, and splitting rows into train and validation without leaks.
+"""Write a task's parquet file, and split rows into train and validation without leaks.
 
 Every task file has three columns: `data_source` (which task plays the row), `prompt` (one user message with
 the question; verl wants the column to exist, the task renders its own prompt) and `extra_info` (the task's
@@ -30,10 +30,10 @@ _PROMPT_TYPE = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string(
 
 
 def write_rows(path: str | Path, data_source: str, records: Sequence[Record]) -> None:
-    """Writes `records` (one `extra_info` dict a row) to the parquet file `path`, all of it or nothing.
+    """Write `records` (one `extra_info` dict per row) to the parquet file `path`, completely or not at all.
 
     Each record needs `index` (int, unique in the file) and `question` (str); all records have the same
-    fields, each a str, int, float, bool or list[str]. Raises ValueError naming the file, row and field when
+    fields, each a str, int, float, bool or list[str]. Raises ValueError naming file, row and field if
     one does not fit.
     """
     path = Path(path)
@@ -44,18 +44,23 @@ def write_rows(path: str | Path, data_source: str, records: Sequence[Record]) ->
         "prompt": pa.array([[{"role": "user", "content": r["question"]}] for r in records], _PROMPT_TYPE),
         "extra_info": pa.array(list(records), info_type),
     }
+    write_table(pa.table(columns), path)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a parquet file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Same folder, so that the rename stays on one file system and is atomic.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        pq.write_table(pa.table(columns), temporary)
+        pq.write_table(table, temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _check(path: Path, records: Sequence[Record]) -> dict[str, str]:
-    """Returns the kind of every field, after checking that all records agree on fields and kinds."""
+    """Check that all records agree on fields and kinds. Returns the kind of every field."""
     if not records:
         raise ValueError(f"{path}: no rows to write; check the source file and the filters (--limit, --orders)")
     kinds = {name: _kind(path, 0, name, value) for name, value in records[0].items()}
@@ -66,14 +71,16 @@ def _check(path: Path, records: Sequence[Record]) -> dict[str, str]:
     for row, record in enumerate(records):
         different = sorted(set(record) ^ set(kinds))
         if different:
-            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; give it to every row")
+            raise ValueError(f"{path}: row {row}: field '{different[0]}' is in some rows only; add it to every row")
         for name, value in record.items():
             kind = _kind(path, row, name, value)
             if kind != kinds[name]:
                 raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {kinds[name]} in row 0")
         if record["index"] in seen:
             first = seen[record["index"]]
-            raise ValueError(f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number anew")
+            raise ValueError(
+                f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number the rows again"
+            )
         seen[record["index"]] = row
     return kinds
 
@@ -90,10 +97,10 @@ def _kind(path: Path, row: int, name: str, value: Any) -> str:
 
 
 def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, rows: int | None = None) -> set[str]:
-    """Draws whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all if there are fewer.
+    """Draw whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all if there are fewer.
 
-    `groups` names the group (story, conversation) of each row. Like the split, the draw depends on names and seed and
-    not on the order of the rows.
+    `groups` names the group (story, conversation) of each row. Like the split, the draw depends on the names and
+    the seed, not on the order of the rows.
     """
     sizes = Counter(groups)
     drawn: set[str] = set()
@@ -106,11 +113,12 @@ def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, r
 
 
 def _ranked(groups: Sequence[str], seed: int) -> list[str]:
+    """The distinct groups in an order that depends on names and seed only."""
     return sorted(set(groups), key=lambda group: hashlib.sha256(f"{seed}:{group}".encode()).digest())
 
 
 def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple[list[int], list[int]]:
-    """Splits row numbers into (train, validation) so that all rows of one group land on one side.
+    """Split row numbers into (train, validation) so that all rows of one group land on one side.
 
     `groups` names the group (story, conversation) of each row; `val_fraction` in (0, 1) is the share of
     groups. Membership depends on the names and the seed, not on the order of the rows. Both sides get at

@@ -4,8 +4,8 @@
 
 SOURCES holds a folder for each benchmark (hitom/, fantom/, ...) with the files as their authors publish them; see
 `data.sources` for their names. A table lists all 27 sets: how many rows each has, what was left out and why, or which
-files to put where. A source that cannot be built costs its own set only; the exit code is then 1. It is
-2 where SOURCES holds no source at all.
+files to put where. If a set fails, the others are still built, and the exit code is 1. It is 2 if SOURCES holds no
+source at all.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rich.console import Console
 from rich.table import Table
 
 from data.built import BadSource, Built
-from data.sources import BUILDS, Build, Found, in_words
+from data.sources import BUILDS, Build, SourceMatch, describe_files
 from soul import tasks
 from soul.cli.arguments import existing_folder, output_folder
 from soul.cli.error_border import Parser, reports_errors
 
-_SHOWN = 6  # unused files that are named for each reason; a clone of a repository has hundreds
+_SHOWN = 6  # unused files to name for each reason; a clone of a repository has hundreds
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a set: built, or why not."""
+    """The result for one set: built, or why not."""
 
     name: str
     state: Literal["built", "no source", "failed"]
@@ -46,28 +46,28 @@ def build_set(name: str, root: Path, out: Path) -> Outcome:
     if build is None:
         remark = f"this set has no builder: write {out} yourself (docs/tasks/{name}.md lists its fields)"
         return Outcome(name, "no source", remarks=(remark,))
-    found = build.find(root)
-    if found.form is None:
-        return _incomplete(name, build, found)
-    print(f"building {name} from {found.folder}", file=sys.stderr)
+    match = build.find(root)
+    if match.form is None:
+        return _incomplete(name, build, match)
+    print(f"building {name} from {match.folder}", file=sys.stderr)
     module = importlib.import_module(f"data.{build.builder}")
-    read = (*found.files, *found.beside)
+    read = (*match.files, *match.beside)
     try:
-        built: Built = module.build(build.arguments(found, out))
+        built: Built = module.build(build.arguments(match, out))
     except (OSError, ValueError) as error:
         return Outcome(name, "failed", remarks=(_one_line(error),), read=read)
-    except Exception as error:  # noqa: BLE001 - a source in a shape that its builder does not expect costs its own set only
-        command = f"for the traceback: python -m data.{build.builder} {' '.join(build.arguments(found, out))}"
+    except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the other sets
+        command = f"for the traceback: python -m data.{build.builder} {' '.join(build.arguments(match, out))}"
         return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {_one_line(error)} ({command})",), read=read)
-    stands_in = [found.form.stands_in] if found.form.stands_in else []
+    stands_in = [match.form.stands_in] if match.form.stands_in else []
     return Outcome(name, "built", built.rows, (*stands_in, *built.remarks), read)
 
 
-def _incomplete(name: str, build: Build, found: Found) -> Outcome:
-    wanted = in_words(found.missing if found.files else build.forms[0].files)
-    remark = f"put {wanted} into {found.folder}. Source: {build.where}"
-    if found.files:
-        return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",), read=found.files)
+def _incomplete(name: str, build: Build, match: SourceMatch) -> Outcome:
+    wanted = describe_files(match.missing if match.files else build.forms[0].files)
+    remark = f"put {wanted} into {match.folder}. Source: {build.where}"
+    if match.files:
+        return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",), read=match.files)
     return Outcome(name, "no source", remarks=(remark,))
 
 
@@ -76,9 +76,9 @@ def _one_line(error: Exception) -> str:
 
 
 def unused(root: Path, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Lines on the files of SOURCES that no set reads: one for each folder and reason.
+    """Describe the files of SOURCES that no set reads, in one line for each folder and reason.
 
-    Hidden files and those that come with every download (`sources.ASIDE` without a reason) are not worth a line.
+    Hidden files and those that come with every download (`sources.UNUSED` without a reason) are not listed.
     """
     read = {path for outcome in outcomes for path in outcome.read}
     builds: dict[str, Build] = {folder: build for build in BUILDS.values() for folder in build.folders}
@@ -95,7 +95,7 @@ def _by_reason(paths: Sequence[Path], build: Build) -> Iterator[str]:
     reasons: dict[str | None, list[str]] = {}
     for path in paths:
         if not any(part.startswith(".") for part in path.parts):
-            reasons.setdefault(build.why_aside(path), []).append(str(path))
+            reasons.setdefault(build.why_unused(path), []).append(str(path))
     for reason, names in reasons.items():
         if reason != "":
             more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
@@ -117,33 +117,33 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 1 if a source that is there could not be built."""
+    """Build all sets. Returns the exit code: 0, or 1 if a source exists but its set could not be built."""
     parser = Parser(prog="python -m data.sets", description=__doc__)
     parser.add_argument("sources", type=existing_folder, metavar="SOURCES", help="holds a folder for each benchmark")
     parser.add_argument(
         "--out", type=output_folder, default="data", help="DATA_DIR; the files go to its sim_eval_data/"
     )
-    given = parser.parse_args(arguments)
-    files = {name: given.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in tasks.SETS.items()}
-    outcomes = [build_set(name, given.sources, out) for name, out in files.items()]
+    args = parser.parse_args(arguments)
+    files = {name: args.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in tasks.SETS.items()}
+    outcomes = [build_set(name, args.sources, out) for name, out in files.items()]
     outcomes = [_with_older_file(outcome, files[outcome.name]) for outcome in outcomes]
     console = Console(width=max(120, Console().width), markup=False, highlight=False)
     console.print(table(outcomes))
-    if lines := list(unused(given.sources, outcomes)):
+    if lines := list(unused(args.sources, outcomes)):
         console.print("Not used:", *lines, sep="\n  ")
     states = [outcome.state for outcome in outcomes]
     counts = {state: states.count(state) for state in ("built", "no source", "failed")}
     console.print("{built} sets built, {no source} without a source, {failed} failed".format_map(counts))
     if set(states) == {"no source"}:
-        raise BadSource(f"{given.sources} holds no source of any set: the table says which files to put where.")
+        raise BadSource(f"{args.sources} holds no source of any set: the table says which files to put where.")
     return 1 if "failed" in states else 0
 
 
 def _with_older_file(outcome: Outcome, out: Path) -> Outcome:
-    """Point out a file of an earlier build that is still there: evaluation would use it without a word."""
+    """Point out a file of an earlier build, because evaluation would silently use it."""
     if outcome.state == "built" or not out.exists():
         return outcome
-    return replace(outcome, remarks=(*outcome.remarks, f"evaluation will use an older {out}, which is still there"))
+    return replace(outcome, remarks=(*outcome.remarks, f"evaluation will use an older {out}, which still exists"))
 
 
 if __name__ == "__main__":

@@ -4,27 +4,26 @@
     python -m data.sim_arena convert doc SRC --out data/sim_eval_data/sim_doc_val.parquet
 
 SRC is the folder `data/` of github.com/microsoft/SimulatorArena (MIT), or the annotation file in it. The files beside
-it are used where they are there: what the person knows, notes and wishes for a document, and the features of writing
-and interaction style, which are both shown to the policy and checked by the judge.
+it are used if they exist: what the person knows, notes and wishes for a document, and the features of writing and
+interaction style, which the policy sees and the judge checks.
 
-The texts of the math problems (the MATH data set) may not be passed on and are not in the repository. They come from
---math-root, a folder with `test/algebra/1.json` and so on, or from annotations that the repository's own script has
-restored. A row without one names the problem's topic and concepts instead; the counts say how many.
+The texts of the math problems (the MATH data set) may not be redistributed, so the repository lacks them. They come
+from --math-root, a folder with `test/algebra/1.json` and so on, or from annotations that the repository's own script
+has restored. A row without a text names the problem's topic and concepts instead; the report counts such rows.
 """
 
+import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Rows
 from data.reading import read_json
 from data.rows import Record
 from soul.cli.arguments import existing_folder
-from soul.cli.error_border import Parser
 from soul.tasks.sim_arena_rows import SimDocRow, SimMathRow
 
 LEVELS = {
@@ -62,7 +61,7 @@ class Source:
         self.side = {what: self._side_file(files) for what, files in names.items()}
 
     def _side_file(self, names: Sequence[str]) -> dict[str, Any]:
-        """One of the files of these names, here or in the folder of profiles; empty where there is none."""
+        """One of the files of these names, here or in the folder of profiles; empty if there is none."""
         places = (self.folder, self.folder / "user_simulator_profiles" / _FOLDERS[self.kind])
         for path in (place / name for place in places for name in names):
             if path.is_file():
@@ -73,20 +72,20 @@ class Source:
         return {}
 
     def find(self, what: str, keys: Sequence[str], otherwise: Any) -> Any:
-        """What a side file says of a conversation, under one of its keys."""
+        """What a side file holds for a conversation, under one of its keys."""
         return next((self.side[what][key] for key in keys if key in self.side[what]), otherwise)
 
     def records(self) -> list[Any]:
         """The annotated conversations."""
         annotations = read_json(self.file)
-        if isinstance(annotations, dict):  # both forms are around
+        if isinstance(annotations, dict):  # both forms exist
             annotations = annotations.get("annotations")
         if not isinstance(annotations, list):
             raise ValueError(f"{self.file}: expected a list of annotated conversations")
         return annotations
 
     def absent(self) -> list[str]:
-        """What was not found beside the annotations."""
+        """The side files that are missing."""
         return [what for what, table in self.side.items() if not table]
 
 
@@ -107,17 +106,17 @@ def _record(source: Source, where: str, index: int, raw: Any) -> Record:
     if not isinstance(raw, Mapping):
         raise ValueError(f"{where}: is {type(raw).__name__}, expected an object")
     turns = _turns(where, raw)
-    said = [text for role, text in turns if role == "user"]
+    user_messages = [text for role, text in turns if role == "user"]
     keys, fields = (_math if source.kind == "math" else _doc)(source, where, raw)
     styles = {style: source.find(style, keys, []) for style in _STYLES}
-    profile = [fields.pop("profile"), _length(said)]
+    profile = [fields.pop("profile"), _length(user_messages)]
     try:
         profile += [_listing(_STYLES[style], traits, "Feature") for style, traits in styles.items() if traits]
         record = {
             "index": index,
             **fields,
             "user_profile_text": "\n\n".join(part for part in profile if part),
-            "human_user_queries": said,
+            "human_user_queries": user_messages,
             "human_public_conversation": _json([{"role": role, "content": text} for role, text in turns]),
             "target_writing_style_features": _json(styles["writing_style"]),
             "target_interaction_style_features": _json(styles["interaction_style"]),
@@ -130,15 +129,15 @@ def _record(source: Source, where: str, index: int, raw: Any) -> Record:
 
 
 def _turns(where: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(role, text) of the conversation about the first problem or document; turns that are no text are left out."""
+    """(role, text) of the conversation about the first problem or document; turns that are not text are left out."""
     queries, replies = raw.get("user_queries"), raw.get("ai_responses")
     if not isinstance(queries, list) or not isinstance(replies, list):
         raise ValueError(f"{where}: fields 'user_queries' and 'ai_responses' must be lists of messages")
-    # A student may go on to a second problem in the same list. 0 and an absent count mean that nobody did.
+    # A student may go on to a second problem in the same list. No count, or 0, means that this one did not.
     first = raw.get("problem_1_turns") or len(queries)
     turns = []
     for query, reply in zip_longest(queries[:first], replies[:first]):
-        # A picture stands as a list of paths, a failed reply as null.
+        # A picture is stored as a list of paths, a failed reply as null.
         turns += [(role, text.strip()) for role, text in (("user", query), ("assistant", reply)) if _is_text(text)]
     if not any(role == "user" for role, _ in turns):
         raise ValueError(f"{where}: field 'user_queries' holds no text")
@@ -162,16 +161,16 @@ def _math(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str]
 
 
 def _problem(source: Source, where: str, raw: Mapping[str, Any]) -> str:
-    """The problem's text in the MATH data set; "" where that is not at hand."""
+    """The problem's text from the MATH data set; "" without that data set."""
     if source.math_root is None:
         return ""
     path = source.math_root / _text(where, raw, "question_location")
     if not path.resolve().is_relative_to(source.math_root.resolve()):
         raise ValueError(f"{where}: field 'question_location' leads out of {source.math_root}")
-    found = read_json(path)
-    if not isinstance(found, dict):
+    content = read_json(path)
+    if not isinstance(content, dict):
         raise ValueError(f"{path}: expected an object with the field 'problem'")
-    return _text(str(path), found, "problem")
+    return _text(str(path), content, "problem")
 
 
 def _doc(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str], Record]:
@@ -190,9 +189,9 @@ def _doc(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str],
     return keys, fields
 
 
-def _length(said: Sequence[str]) -> str:
-    """The benchmark's own line about length: the range of words in fives."""
-    words = [len(text.split()) for text in said]
+def _length(messages: Sequence[str]) -> str:
+    """The benchmark's own line about length: the range of words, rounded outwards to multiples of five."""
+    words = [len(text.split()) for text in messages]
     return f"Length of a message: from {max(1, min(words) // 5 * 5)} to {-(-max(words) // 5) * 5} words"
 
 
@@ -202,13 +201,13 @@ def _listing(title: str, traits: Sequence[Mapping[str, str]], kind: str) -> str:
 
 
 def _annotations(kind: str, folder: Path) -> Path:
-    found = sorted(folder.glob(f"{_FOLDERS[kind]}_annotations*.json"))
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
+    files = sorted(folder.glob(f"{_FOLDERS[kind]}_annotations*.json"))
+    if len(files) != 1:
+        names = ", ".join(path.name for path in files) or "none"
         raise ValueError(
             f"{folder}: expected one file {_FOLDERS[kind]}_annotations*.json, found {names}; name the file itself"
         )
-    return found[0]
+    return files[0]
 
 
 def _is_text(value: Any) -> bool:
@@ -226,22 +225,15 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.sim_arena", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSON -> parquet")
-    converting.add_argument("kind", choices=("math", "doc"))
-    converting.add_argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it")
-    converting.add_argument(
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("kind", choices=("math", "doc"))
+    convert.add_argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it")
+    convert.add_argument(
         "--math-root", type=existing_folder, help="the MATH data set (default: MATH in the data folder)"
     )
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+
+
+def _rows(args: argparse.Namespace) -> Rows:
     records = convert(args.kind, args.source, args.math_root)
     notes = []
     if absent := Source(args.kind, args.source).absent():
@@ -252,20 +244,11 @@ def build(arguments: Sequence[str] | None = None) -> Built:
             f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root, or put the MATH "
             "data set beside the annotations, as the folder MATH"
         )
-    return write_outputs(
-        args,
-        f"sim_arena_{args.kind}",
-        Converted(records, Counter()),
-        lambda record: str(record["person"]),
-        groups="people",
-        notes=notes,
-    )
+    return Rows(f"sim_arena_{args.kind}", records, lambda record: str(record["person"]), groups="people", notes=notes)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.sim_arena", build, arguments)
-
+BUILDER = Builder("data.sim_arena", __doc__, _rows, options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,20 +5,19 @@
 Source: github.com/zhchen18/ToMBench (MIT). Its authors ask to use it for evaluation only, never for training.
 
 Every record is in English and in Chinese. Questions with two options have the bare token NaN, which Python's JSON
-reads, for the others; a few options carry letters of their own, and an answer may read "A. ".
+module reads, for the other two; a few options begin with a letter of their own, and an answer may read "A. ".
 """
 
+import argparse
 import hashlib
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Rows
 from data.reading import read_json_lines
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.one_turn import letter_options
 from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter
 
@@ -59,32 +58,21 @@ def _record(where: str, raw: dict[str, Any], language: str) -> Record:
     }
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")
 
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.social_r1", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
-    converting.add_argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    return write_outputs(
-        args,
+
+def _rows(args: argparse.Namespace) -> Rows:
+    return Rows(
         "social_r1",
-        Converted(convert(args.sources, args.language), Counter()),
+        convert(args.sources, args.language),
         lambda record: str(record["story_id"]),
         answer_position=lambda record: ord(record["answer_letter"]) - ord("A"),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.social_r1", build, arguments)
-
+BUILDER = Builder("data.social_r1", __doc__, _rows, sources="SRC.jsonl", options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

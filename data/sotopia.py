@@ -8,20 +8,20 @@ env_agent_combo_storages.jsonl (github.com/sotopia-lab/sotopia-space, Apache-2.0
 name the source, share alike), and for --hard and --without-hard env_ids.json (github.com/sotopia-lab/sotopia-pi,
 Apache-2.0) with the hard environments.
 
-Goals and scenarios keep their tags: who may read what stands in them is the task's business. The stories of
-relationship_profiles.jsonl are left out: some tell the secrets of both, some are about other people.
+Goals and scenarios keep their tags: the task decides who may read the tagged parts. The stories of
+relationship_profiles.jsonl are left out: some reveal the secrets of both agents, some are about other people.
 """
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Converted, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
 
 Part = Literal["all", "hard", "rest"]
@@ -32,7 +32,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
 
     Args:
         part: all environments, the hard ones, or the others.
-        positions: whom the policy plays; a combination gives one row for each.
+        positions: the sides that the policy plays; a combination gives one row for each.
 
     Raises:
         ValueError: naming file, line and field.
@@ -54,7 +54,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
         for position in positions:
             record = {"index": len(records), **fields, "eval_position": position}
             row = SotopiaRow.model_validate(record)
-            # The column `prompt` is for people who browse the file: not what only the judge may read.
+            # The column `prompt` is for people who browse the file: it must not show what only the judge may read.
             records.append({**record, "question": row.shown(row.scenario, position)})
     return Converted(records, left_out)
 
@@ -66,7 +66,7 @@ def _encounter(
     agents: Mapping[str, Mapping[str, Any]],
     relationships: Mapping[frozenset[str], set[str]],
 ) -> Record:
-    """What the two rows of a combination share."""
+    """The fields that the two rows of a combination share."""
     ids = combo.get("agent_ids")
     if not (isinstance(ids, list) and len(ids) == 2 and ids[0] != ids[1]):
         raise ValueError(f"{where}: field 'agent_ids' must name two agents, got {ids!r:.100}")
@@ -79,8 +79,8 @@ def _encounter(
         )
     if code not in relationships.get(frozenset(ids), set()):
         raise ValueError(
-            f"{where}: field 'agent_ids' names two who are not {RELATIONSHIPS[int(code)]!r}, as the environment "
-            f"{combo['env_id']} demands; take combinations and relationships from the same release"
+            f"{where}: field 'agent_ids' names two agents who are not {RELATIONSHIPS[int(code)]!r}, which "
+            f"environment {combo['env_id']} requires; take combinations and relationships from the same release"
         )
     goals = environment.get("agent_goals")
     if not (isinstance(goals, list) and len(goals) == 2 and all(isinstance(g, str) and g.strip() for g in goals)):
@@ -97,7 +97,7 @@ def _encounter(
 
 
 def _person(where: str, agent: Mapping[str, Any]) -> Record:
-    """Name, background (as an agent of Sotopia reads its own) and secret."""
+    """Name, background (in the form in which Sotopia shows it to the agent) and secret."""
     fields = ("first_name", "last_name", "age", "gender", "gender_pronoun", "occupation")
     if missing := [field for field in fields if not str(agent.get(field) or "").strip()]:
         raise ValueError(f"{where}: field '{missing[0]}' of agent {agent['agent_id']} is missing or empty")
@@ -117,22 +117,22 @@ def _unescaped(text: str) -> str:
 
 
 def _by_id(path: Path, key: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     for where, record in read_json_lines(path):
         name = record.get(key)
-        if not isinstance(name, str) or not name or name in found:
-            raise ValueError(f"{where}: field '{key}' must be an id of its own, got {name!r}")
-        found[name] = record
-    return found
+        if not isinstance(name, str) or not name or name in records:
+            raise ValueError(f"{where}: field '{key}' must be a unique id, got {name!r}")
+        records[name] = record
+    return records
 
 
 def _relationships(path: Path) -> dict[frozenset[str], set[str]]:
-    """Pair -> the codes of what they are to each other; the source has two codes for a few pairs."""
-    found: dict[frozenset[str], set[str]] = {}
+    """Pair of agents -> codes of their relationship; the source has two codes for a few pairs."""
+    codes: dict[frozenset[str], set[str]] = {}
     for _, record in read_json_lines(path):
         pair = frozenset((str(record.get("agent1_id")), str(record.get("agent2_id"))))
-        found.setdefault(pair, set()).add(str(record.get("relationship")))
-    return found
+        codes.setdefault(pair, set()).add(str(record.get("relationship")))
+    return codes
 
 
 def _hard(path: Path) -> set[str]:
@@ -149,41 +149,25 @@ def _known(where: str, field: str, name: Any, known: Mapping[str, Mapping[str, A
     return known[name]
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.sotopia", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser(
-        "convert", help="JSON lines -> parquet"
-    )
-    converting.add_argument("folder", type=Path, metavar="FOLDER")
-    part = converting.add_mutually_exclusive_group()
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("source", type=Path, metavar="FOLDER")
+    part = convert.add_mutually_exclusive_group()
     part.add_argument("--hard", dest="part", action="store_const", const="hard", help="Sotopia-hard alone")
     part.add_argument("--without-hard", dest="part", action="store_const", const="rest", help="all but Sotopia-hard")
-    converting.add_argument(
+    convert.add_argument(
         "--position", choices=[*get_args(Position), "both"], default="both", help="whom the policy plays (default both)"
     )
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+
+
+def _rows(args: argparse.Namespace) -> Rows:
     positions: Sequence[Position] = POSITIONS if args.position == "both" else (args.position,)
-    return write_outputs(
-        args,
-        "sotopia",
-        convert(args.folder, args.part or "all", positions),
-        # Variants of one situation (dividing other things) have one codename: they stay on one side of a split.
-        lambda record: str(record["codename"]),
-        groups="situations",
-    )
+    records, left_out = convert(args.source, args.part or "all", positions)
+    # Variants of one situation (the same scene about other goods) share a codename: they stay on one side of a split.
+    return Rows("sotopia", records, lambda record: str(record["codename"]), left_out, groups="situations")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.sotopia", build, arguments)
-
+BUILDER = Builder("data.sotopia", __doc__, _rows, options=_options)
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,7 +1,7 @@
 """Where the rows of each evaluation set come from: the files that authors publish, and the builder that reads them.
 
 `BUILDS` names for each set the folder below SOURCES, the files that the builder needs (a `Form`; the first complete one
-is used) and what to tell a user who does not have them. Files are glob patterns below the folder, so a clone of the
+is used) and the hint for a user who lacks them. Files are glob patterns below the folder, so a clone of the
 authors' repository works as well as the bare files.
 """
 
@@ -19,7 +19,7 @@ class Form:
 
     Attributes:
         files: patterns below the folder; each must match at least one file.
-        options: of the builder, for this form.
+        options: command-line options of the builder for this form.
         stands_in: a remark for the user if these are not the rows that the paper evaluates; else "".
     """
 
@@ -29,14 +29,14 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What SOURCES holds for a set.
+class SourceMatch:
+    """The files of SOURCES that belong to one set.
 
     Attributes:
-        form: the form that is complete; None where none is.
-        files: those that the form's patterns match.
-        missing: patterns of the nearest form that match nothing; empty where a form is complete.
-        beside: files that the builder reads as well.
+        form: the complete form; None if there is none.
+        files: the files that the form's patterns match.
+        missing: patterns of the nearest form that match nothing; empty if a form is complete.
+        beside: further files that the builder reads.
     """
 
     folder: Path
@@ -46,8 +46,8 @@ class Found:
     beside: tuple[Path, ...] = ()
 
 
-# Pattern of files that are never rows of an evaluation set -> why not; "" for what comes with every download.
-ASIDE = {
+# Pattern of files that never hold rows of an evaluation set -> why not; "" for files that come with every download.
+UNUSED = {
     "SOURCE.txt": "",
     "README*": "",
     "LICENSE*": "",
@@ -66,11 +66,11 @@ class Build:
         builder: the module in data/.
         folders: names that the folder below SOURCES may have.
         forms: the forms of the source, the best one first.
-        where: the source in words, with its licence where that is known.
-        first: arguments before the files.
-        whole_folder: the builder takes the folder instead of its files.
+        where: where to get the source, with its licence if known.
+        first: arguments that go before the files.
+        whole_folder: whether the builder takes the folder instead of its files.
         beside: patterns of optional files that the builder finds by itself.
-        aside: files of the folder that are no source of this set, and why.
+        unused: files of the folder that do not belong to this set -> why not.
     """
 
     builder: str
@@ -80,10 +80,10 @@ class Build:
     first: tuple[str, ...] = ()
     whole_folder: bool = False
     beside: tuple[str, ...] = ()
-    aside: Mapping[str, str] = field(default_factory=dict)
+    unused: Mapping[str, str] = field(default_factory=dict)
 
-    def find(self, root: Path) -> Found:
-        """What SOURCES holds for this set: the first form that is complete, or else the one that lacks least."""
+    def find(self, root: Path) -> SourceMatch:
+        """Match the files of SOURCES: the first complete form, or else the one with the most files."""
         folder = next((root / name for name in self.folders if (root / name).is_dir()), root / self.folders[0])
         matches = {form: [self._matching(folder, pattern) for pattern in form.files] for form in self.forms}
         complete = next((form for form in self.forms if all(matches[form])), None)
@@ -91,27 +91,27 @@ class Build:
         files = tuple(dict.fromkeys(path for match in matches[best] for path in match))
         missing = tuple(pattern for pattern, match in zip(best.files, matches[best], strict=True) if not match)
         beside = (path for pattern in self.beside for path in self._matching(folder, pattern))
-        return Found(folder, complete, files, missing, tuple(beside))
+        return SourceMatch(folder, complete, files, missing, tuple(beside))
 
-    def arguments(self, found: Found, out: Path) -> list[str]:
-        """The builder's command line; `found` must be complete."""
-        assert found.form is not None, found
-        sources = [found.folder] if self.whole_folder else found.files
-        return ["convert", *self.first, *map(str, sources), *found.form.options, "--out", str(out)]
+    def arguments(self, match: SourceMatch, out: Path) -> list[str]:
+        """The builder's command line; `match` must be complete."""
+        assert match.form is not None, match
+        sources = [match.folder] if self.whole_folder else match.files
+        return ["convert", *self.first, *map(str, sources), *match.form.options, "--out", str(out)]
 
-    def why_aside(self, path: Path) -> str | None:
-        """Why a file, named by its path below the folder, is no source of this set; None if it may be one."""
-        known = {**self.aside, **ASIDE}.items()
+    def why_unused(self, path: Path) -> str | None:
+        """Why a file, named by its path below the folder, does not belong to this set; None if it may belong to it."""
+        known = {**self.unused, **UNUSED}.items()
         return next((why for pattern, why in known if fnmatch(path.name, pattern) or path.match(pattern)), None)
 
     def _matching(self, folder: Path, pattern: str) -> list[Path]:
-        named = "*" not in pattern.removeprefix("**/")  # a pattern that names one file in full always matches
-        found = (path for path in folder.glob(pattern) if path.is_file())
-        return sorted(path for path in found if named or self.why_aside(path.relative_to(folder)) is None)
+        named = "*" not in pattern.removeprefix("**/")  # a pattern without wildcards always matches
+        files = (path for path in folder.glob(pattern) if path.is_file())
+        return sorted(path for path in files if named or self.why_unused(path.relative_to(folder)) is None)
 
 
-def in_words(patterns: Sequence[str]) -> str:
-    """The files of a form, as a message names them."""
+def describe_files(patterns: Sequence[str]) -> str:
+    """The files of a form, for a message."""
     return ", ".join(pattern.removeprefix("**/") for pattern in patterns)
 
 
@@ -128,7 +128,7 @@ def _humanual(kind: str) -> Build:
         (f"humanual_{kind}", f"humanual-{kind}"),
         tuple(Form((pattern,), options) for pattern in ("**/*test*.parquet", "**/*.parquet", "**/*.jsonl")),
         f"huggingface.co/datasets/snap-stanford/humanual-{kind}; the texts belong to their sources",
-        aside={"*.json": "posts without answers, or not the published form"},
+        unused={"*.json": "posts without answers, or not the published form"},
     )
 
 
@@ -147,7 +147,7 @@ def _userllm(prism: str, stands_in: str = "") -> Form:
     return Form(files, ("--per-source", "600"), stands_in)
 
 
-# Set -> its build. AlignX's own name is there for training files.
+# Set -> its build. "alignx" is no evaluation set: it is here for training files.
 BUILDS: dict[str, Build] = {
     "hitom": Build(
         "hitom",
@@ -160,7 +160,7 @@ BUILDS: dict[str, Build] = {
         ("paratomi",),
         (Form(("**/Percept-ToMi.csv",)),),
         "github.com/chanijung/PercepToM, dataset/ (no licence)",
-        aside={
+        unused={
             "train.t*": "for training: python -m data.paratomi convert train.txt",
             "*test.t*": "paraphrases of the evaluation's stories: not for training",
         },
@@ -183,7 +183,7 @@ BUILDS: dict[str, Build] = {
         ("mistakes", "eedi"),
         (Form(("**/train.csv", "**/misconception_mapping.csv"), ("--rows", "600")),),
         "kaggle.com/competitions/eedi-mining-misconceptions-in-mathematics (the competition's terms)",
-        aside={"mae_data.json": "open answers, no options to choose from", "*.csv": "no labelled questions"},
+        unused={"mae_data.json": "open answers, no options to choose from", "*.csv": "no labelled questions"},
     ),
     "twinvoice": Build(
         "twinvoice",
@@ -225,7 +225,7 @@ BUILDS: dict[str, Build] = {
         "CommonsenseQA (MIT), github.com/google-research-datasets/natural-questions nq_open/ (CC BY-SA 3.0), "
         "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0); a model writes intents.jsonl: "
         "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
-        aside={"*no_answers*": "without answers", "*.train.*": "for training"},
+        unused={"*no_answers*": "without answers", "*.train.*": "for training"},
     ),
     "mirrorbench": Build(
         "mirrorbench",
@@ -236,7 +236,7 @@ BUILDS: dict[str, Build] = {
     "sim_math": Build(
         "sim_arena",
         ("sim_math", "sim_arena"),
-        # (The repository's own script restores the problems' texts and drops "redacted" from the name.)
+        # The repository's own script restores the problems' texts and drops "redacted" from the name.
         tuple(
             Form((f"**/math_tutoring_annotations{redacted}_for_benchmarking.json",)) for redacted in ("", "_redacted")
         ),
@@ -273,7 +273,7 @@ BUILDS: dict[str, Build] = {
         ("coser",),
         (Form(("**/test_set.json",)),),
         "github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER (MIT; the texts are novels')",
-        aside={
+        unused={
             "held_out_plots.json": "plots without conversations",
             "final/*.json": "for training: python -m data.coser convert final/*.json",
         },

@@ -1,18 +1,19 @@
-"""TwinVoice task files: a person's earlier words, a new occasion, four replies of which one is the person's.
+"""TwinVoice task files: a person's earlier words, a new occasion, and four replies, one of them the person's.
 
     python -m data.twinvoice convert dimension_3/choices.jsonl dimension_3/profiles.jsonl --out twinvoice_val.parquet
     python -m data.twinvoice convert dimension_1.jsonl --out data/sim_eval_data/twinvoice_val.parquet
 
 Source: github.com/TwinVoice/TwinBench (no licence). The narrative dimension has its questions in one file and the
-characters in the other (one JSON object, whatever its name says); as in the benchmark a character is known by traits
-and goals and by the last twelve utterances before the question. The social and interpersonal dimensions have everything
-in one record: history, anchor_post or context, choices, answer_idx.
+characters in the other (one JSON object, whatever its name says); as in the benchmark, a character is described by
+traits, goals and the last twelve utterances before the question. The social and interpersonal dimensions have
+everything in one record: history, anchor_post or context, choices, answer_idx.
 
-The right reply stands in some of these texts word for word, or nearly so: in the narration before it, or in the
-history. Such sentences are blanked ("[...]") and such lines dropped, and both are counted; rows of which nothing is
-left to answer to are left out.
+Some of these texts contain the right reply, literally or almost: in the narration before it, or in the history. Such
+sentences are blanked ("[...]"), such history lines are dropped, and both are counted. A row is left out if blanking
+leaves nothing to reply to.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -21,27 +22,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.built import Built, Converted, add_output_arguments, counted, run, write_outputs
+from data.built import Builder, Cleaned, Rows, counted
 from data.reading import read_json_lines, read_text
 from data.rows import Record
-from soul.cli.error_border import Parser
 from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter, to_prose
 from soul.rows.quotations import runs
 
 UTTERANCES = 12  # of a character's history, in the benchmark's own evaluation
-_RUN = 6  # words in a row that two texts do not share by chance
+_RUN = 6  # consecutive words that two texts do not share by chance
 _BLANK = "[...]"
-# A word; or one character of a script that sets no blanks between words.
+# A word; or one character of a script without spaces between words.
 _WORD = re.compile(r"[\u2e80-\u9fff\uac00-\ud7ff]|[^\W_\u2e80-\u9fff\uac00-\ud7ff]+(?:['’][^\W_]+)*")
 _SENTENCE = re.compile(r"[^.!?。！？“”\"\n]+[.!?。！？]*")
-
-
-class Cleaned(NamedTuple):
-    """The records; how many rows were left out, by reason; and what was removed inside the rows that stayed."""
-
-    records: list[Record]
-    left_out: Counter[str]
-    removed: Counter[str]
 
 
 class _Person(NamedTuple):
@@ -58,8 +50,8 @@ def convert(paths: Sequence[str | Path]) -> Cleaned:
     people: dict[str, _Person] = {}
     questions: list[tuple[str, dict[str, Any]]] = []
     for path in map(Path, paths):
-        if found := _people(read_text(path)):
-            people |= found
+        if characters := _people(read_text(path)):
+            people |= characters
         else:
             questions += read_json_lines(path)
     records: list[Record] = []
@@ -67,19 +59,19 @@ def convert(paths: Sequence[str | Path]) -> Cleaned:
     removed: Counter[str] = Counter()
     for where, raw in questions:
         record = _narrative(where, raw, people) if "mcq" in raw else _social(where, raw)
-        told = _without_answer(record, removed)
-        if told is None:
+        cleaned = _without_answer(record, removed)
+        if cleaned is None:
             left_out["the occasion is the right reply itself"] += 1
         else:
-            records.append({"index": len(records), **told})
+            records.append({"index": len(records), **cleaned})
     return Cleaned(records, left_out, removed)
 
 
 def _people(text: str) -> dict[str, _Person]:
-    """Name -> character, where the text is a file of characters; nothing where it is one of questions."""
+    """Name -> character if the text is a file of characters; empty if it is a file of questions."""
     try:
         content = json.loads(text)
-    except (ValueError, RecursionError):  # the reader of the lines says what is wrong
+    except (ValueError, RecursionError):  # read_json_lines reports what is wrong
         return {}
     characters = content.get("characterList") if isinstance(content, dict) else None
     people = {}
@@ -87,15 +79,15 @@ def _people(text: str) -> dict[str, _Person]:
         name = clean_text(character.get("NameCanonical"))
         known = {"Traits": "Personality Traits", "Goals": "Motivation and Goals", "Details": "Additional Details"}
         persona = to_prose({title: character.get(key) for title, key in known.items()})
-        said = [
+        utterances = [
             (_place(entry), clean_text(entry.get("utterance"))) for entry in character.get("UtteranceHistory") or []
         ]
-        people[name] = _Person(name, persona, sorted((place, words) for place, words in said if words))
+        people[name] = _Person(name, persona, sorted((place, words) for place, words in utterances if words))
     return people
 
 
 def _place(record: Mapping[str, Any]) -> int:
-    """Where in the book a record stands: the number of its chunk; at the end where it has none."""
+    """Where in the book a record stands: the number of its chunk, or the end if it has none."""
     number = clean_text(record.get("chunk_id"))
     return int(number) if number.isdecimal() else sys.maxsize
 
@@ -106,7 +98,7 @@ def _narrative(where: str, raw: dict[str, Any], people: Mapping[str, _Person]) -
         raise ValueError(
             f"{where}: field 'speaker': {raw.get('speaker')!r} is in no file of characters; give it as well"
         )
-    # What the character says later in the book would tell how the scene goes on.
+    # Later utterances of the character would reveal how the scene goes on.
     before = [words for place, words in person.history if place < _place(raw)]
     options, gold = _options(where, raw["mcq"].get("options"), raw["mcq"].get("answer"))
     return {
@@ -157,7 +149,7 @@ def _occasion(where: str, raw: dict[str, Any], field: str) -> Record:
 
 
 def _without_answer(record: Record, removed: Counter[str]) -> Record | None:
-    """The record with the right reply taken out of what precedes it; None where nothing would be left."""
+    """The record with the right reply removed from history and occasion; None if too little of the occasion is left."""
     gold = record["answer_choices"][record["answer_idx"]]
     history = json.loads(record["conversation_history"])
     kept = [line for line in history if not tells(line, gold)]
@@ -171,26 +163,26 @@ def _without_answer(record: Record, removed: Counter[str]) -> Record | None:
 
 
 def tells(text: str, gold: str) -> bool:
-    """Whether a text gives a reply away: it shares a run of words with it, or one holds the other."""
-    said, right = _words(text), _words(gold)
-    if said == right:
-        return bool(said)
-    if not set(runs(said, _RUN)).isdisjoint(runs(right, _RUN)):
+    """Whether a text gives a reply away: they share a run of words, or one contains the other."""
+    words, reply = _words(text), _words(gold)
+    if words == reply:
+        return bool(words)
+    if not set(runs(words, _RUN)).isdisjoint(runs(reply, _RUN)):
         return True
-    short, long = sorted((said, right), key=len)
+    short, long = sorted((words, reply), key=len)
     return len(short) >= 3 and tuple(short) in runs(long, len(short))
 
 
 def blank_out(text: str, gold: str) -> tuple[str, int]:
-    """The text with "[...]" for each sentence, or quoted part of one, that gives the reply away; and how many."""
+    """Replace each sentence, or quoted part of one, that gives the reply away by "[...]". Returns text and count."""
     count = 0
 
-    def blanked(found: re.Match[str]) -> str:
+    def blanked(sentence: re.Match[str]) -> str:
         nonlocal count
-        if not tells(found.group(), gold):
-            return found.group()
+        if not tells(sentence.group(), gold):
+            return sentence.group()
         count += 1
-        return f" {_BLANK}" if found.group()[0].isspace() else _BLANK
+        return f" {_BLANK}" if sentence.group()[0].isspace() else _BLANK
 
     text = _SENTENCE.sub(blanked, text)
     return re.sub(rf"{re.escape(_BLANK)}(?:\s*{re.escape(_BLANK)})+", _BLANK, text), count
@@ -201,38 +193,25 @@ def _words(text: str) -> list[str]:
 
 
 def _side(record: Record) -> str:
-    """What stays on one side of a split: a user, or a novel with all its characters."""
+    """The group that stays on one side of a split: a user, or a novel with all its characters."""
     return str(record["group"]).rpartition(":")[0] if record["dimension"] == "3" else str(record["group"])
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
-
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.twinvoice", description=__doc__)
-    converting = parser.add_subparsers(dest="command", required=True).add_parser("convert", help="JSONL -> parquet")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC.jsonl")
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
+def _rows(args: argparse.Namespace) -> Rows:
     cleaned = convert(args.sources)
-    return write_outputs(
-        args,
+    return Rows(
         "twinvoice",
-        Converted(cleaned.records, cleaned.left_out),
+        cleaned.records,
         _side,
+        cleaned.left_out,
         groups="users and novels",
         answer_position=lambda record: int(record["answer_idx"]),
         notes=counted("removed", cleaned.removed),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    return run("data.twinvoice", build, arguments)
-
+BUILDER = Builder("data.twinvoice", __doc__, _rows, sources="SRC.jsonl")
+build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
     sys.exit(main())

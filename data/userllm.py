@@ -3,7 +3,7 @@
     python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl judge.model=gpt-5-nano
     python -m data.userllm convert csqa.jsonl NQ-open.jsonl conversations.jsonl intents.jsonl --per-source 600 --out F
 
-Each source file is known by its fields:
+Each source file is recognised by its fields:
 
     CommonsenseQA      .jsonl with question, choices {label, text}: MIT
     Natural Questions  .jsonl with question, answer (nq_open): CC BY-SA 3.0
@@ -11,22 +11,23 @@ Each source file is known by its fields:
                        by cluster (.csv with top_texts): texts of people CC BY 4.0, of models under their own terms
     intents            .jsonl that the first command wrote
 
-What the assistant says before the user's turn is made here, by template and seed, for the first two. PRISM's
-conversations give an opening and a second turn, whose `is_last_turn` is the record's; the table gives openings alone,
-so that nothing of it tests when to end.
+For the first two, the assistant's words before the user's turn are generated here from templates, by seed. PRISM's
+conversations give an opening and a second turn, with the record's own `is_last_turn`. The table has openings only, so
+its rows do not test when to end a conversation.
 
-PRISM has no intents, and the person's own message must not serve as one: a policy that sees it can only copy it, and
-the copy costs it points. A record's own `intent` or `intent_summary` is kept. For all others a model writes a
-high-level sentence (`intents`, see data/intents.py) into a file that `convert` reads. A conversation without a sentence
-is left out.
+PRISM has no intents, and the person's own message cannot serve as one: a policy that sees it can only copy it, and
+copying lowers its score. If a record has an `intent` or `intent_summary`, that is used. For all others, a model writes
+a high-level sentence (`intents`, see data/intents.py) into a file that `convert` reads. A conversation without a
+sentence is left out.
 
-Two more kinds of rows are left out: CommonsenseQA questions that contain one of their own options, because nobody could
-ask them again without mentioning an option; and intents of fewer than two content words, because they cannot be said in
-other words. The summary counts every row that is left out.
+Two more kinds of rows are left out: CommonsenseQA questions that contain one of their own options, because nobody
+could ask them again without mentioning an option; and intents of fewer than two content words, because they cannot be
+rephrased. The report counts every row that is left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import random
@@ -38,12 +39,11 @@ from pathlib import Path
 from typing import Any
 
 from data import intents
-from data.built import Built, Converted, add_output_arguments, run, write_outputs
+from data.built import Builder, Commands, Converted, Rows
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
 from data.reading import read_json_lines
 from data.rows import Record
 from soul.cli.arguments import positive_int
-from soul.cli.error_border import Parser
 from soul.metrics.lexical import content_words
 from soul.tasks.userllm import choices_mentioned
 
@@ -80,11 +80,11 @@ PROPOSALS = (
 
 
 def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: int = 0) -> Converted:
-    """The rows of the files as `extra_info` dicts, file after file, by name, whatever the order of `paths`.
+    """The rows of the files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     Args:
-        per_source: keep so many rows of each source, drawn by `seed`; of PRISM half first and half later turns.
-        seed: the wording of the assistant depends on it too, and on the record's own text.
+        per_source: keep this many rows of each source, drawn by `seed`; of PRISM, half first and half later turns.
+        seed: also selects the assistant's wording, together with the record's own text.
 
     Raises:
         ValueError: naming file, line and field.
@@ -105,7 +105,7 @@ def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: in
 
 
 def _drawn(rows: Sequence[Record], count: int, seed: int) -> list[Record]:
-    """`count` rows of each source, in their order; or all where there are no more."""
+    """`count` rows of each source, in their order; all of them if there are not more."""
     places: list[int] = []
     for source in dict.fromkeys(row["source"] for row in rows):
         draw = random.Random(f"userllm:{seed}:{source}")
@@ -113,9 +113,9 @@ def _drawn(rows: Sequence[Record], count: int, seed: int) -> list[Record]:
             [place for place, row in enumerate(rows) if row["source"] == source and (row["turn"] > 0) is wanted]
             for wanted in (False, True)
         )
-        half = max(min(len(later), count // 2), count - len(first))  # where one kind runs short, more of the other
-        for of_kind, share in ((later, half), (first, count - half)):
-            places += draw.sample(of_kind, min(max(0, share), len(of_kind)))
+        half = max(min(len(later), count // 2), count - len(first))  # if one kind runs short, take more of the other
+        for candidates, share in ((later, half), (first, count - half)):
+            places += draw.sample(candidates, min(max(0, share), len(candidates)))
     return [rows[place] for place in sorted(places)]
 
 
@@ -133,7 +133,7 @@ def _file_rows(path: Path, written: Mapping[str, str], seed: int, left_out: Coun
             yield from _prism([read_conversation(where, raw)], written, left_out)
         elif not intents.is_written(raw):
             raise ValueError(
-                f"{where}: fields {sorted(fields)} are none of the known: question and choices (CommonsenseQA), "
+                f"{where}: fields {sorted(fields)} are none of the known ones: question and choices (CommonsenseQA), "
                 "question and answer (nq_open), conversation_history (PRISM), conversation and intent (intents)"
             )
 
@@ -174,24 +174,24 @@ def _natural(where: str, raw: Mapping[str, Any], seed: int) -> Record:
 def _prism(
     conversations: Iterable[Conversation], written: Mapping[str, str], left_out: Counter[str]
 ) -> Iterator[Record]:
-    for found in conversations:
-        intent = found.intent or written.get(found.key)
+    for conversation in conversations:
+        intent = conversation.intent or written.get(conversation.key)
         reason = NO_INTENT if intent is None else NO_GOOD_INTENT if not intent else None
         if intent and len(content_words(intent)) < 2:
             reason = SHORT_INTENT
         if reason or not intent:
-            left_out[reason or NO_INTENT] += len(found.tested)
+            left_out[reason or NO_INTENT] += len(conversation.tested)
             continue
-        turns = len(found.said)
-        for turn in range(len(found.tested)):
+        turns = len(conversation.user_turns)
+        for turn in range(len(conversation.tested)):
             yield _row(
                 "prism",
                 intent,
-                f"prism-{found.key}",
-                history=f"User: {found.said[0]}\nAssistant: {found.reply}" if turn else "",
-                is_last_turn=found.complete and turns == turn + 1,
+                f"prism-{conversation.key}",
+                history=f"User: {conversation.user_turns[0]}\nAssistant: {conversation.reply}" if turn else "",
+                is_last_turn=conversation.complete and turns == turn + 1,
                 turn=turn,
-                user_id=found.user_id,
+                user_id=conversation.user_id,
             )
 
 
@@ -228,45 +228,40 @@ def _text(where: str, raw: Mapping[str, Any], field: str) -> str:
 
 
 def _pick(texts: Sequence[str], seed: int, key: str) -> str:
-    # (By the record's text, so that files given together or alone get the same wording.)
+    # Chosen by the record's own text, so that a file gets the same wording alone and together with others.
     return texts[int(hashlib.sha256(f"{seed}:{len(texts)}:{texts[0]}:{key}".encode()).hexdigest(), 16) % len(texts)]
 
 
-def build(arguments: Sequence[str] | None = None) -> Built:
-    """Writes the files that the command line asks for.
+def _options(convert: argparse.ArgumentParser) -> None:
+    convert.add_argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)")
 
-    Raises:
-        ValueError: a source cannot be read; names file, record and field.
-        OSError: a source is absent.
-    """
-    parser = Parser(prog="python -m data.userllm", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    converting = commands.add_parser("convert", help="sources -> parquet")
+
+def _intents_command(commands: Commands) -> None:
     commands.add_parser("intents", add_help=False, help="write PRISM's intents with a model (data/intents.py)")
-    converting.add_argument("sources", type=Path, nargs="+", metavar="SRC")
-    converting.add_argument(
-        "--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"
-    )
-    add_output_arguments(converting)
-    args = parser.parse_args(arguments)
-    converted = convert(args.sources, args.per_source, args.seed)
-    if not converted.records:
-        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in converted.left_out.items())}")
-    return write_outputs(
-        args,
+
+
+def _rows(args: argparse.Namespace) -> Rows:
+    records, left_out = convert(args.sources, args.per_source, args.seed)
+    if not records:
+        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in left_out.items())}")
+    # PRISM is split by user, the other sources by question.
+    return Rows(
         "userllm",
-        converted,
-        lambda record: str(record["user_id"] or record["group"]),  # PRISM is split by user
+        records,
+        lambda record: str(record["user_id"] or record["group"]),
+        left_out,
         groups="questions and users",
     )
 
 
+BUILDER = Builder("data.userllm", __doc__, _rows, sources="SRC", options=_options, more_commands=_intents_command)
+build = BUILDER.build
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; prints one line of counts for each file written, and what was left out."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["intents"]:
-        return intents.main(given[1:])
-    return run("data.userllm", build, given)
+    """Run `convert` or `intents`. Returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    return intents.main(words[1:]) if words[:1] == ["intents"] else BUILDER.main(words)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What can be wrong with the values of a supervised training's config, before a file or model is opened."""
+"""Check the values of a supervised training's config, before any file or model is opened."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ _TWINS = {
     "engine": "actor_rollout_ref.actor.fsdp_config",
     "optim": "actor_rollout_ref.actor.optim",
 }
-_OWN = (  # have checks of their own here, or are read with engine.strategy=fsdp
+_OWN = (  # checked separately here, or read with engine.strategy=fsdp
     *("engine.strategy", "engine.ulysses_sequence_parallel_size", "engine.use_orig_params"),
     "engine.wrap_policy.min_num_params",
 )
-# verl's keys that nothing here reads -> what to use instead.
-_ROWS = "rows are read by sft/encode/row_encoder.py: a file has messages, extra_info.messages, or prompt and response."
+# verl's keys that this training does not read -> what to use instead.
+_ROWS = "sft/encode/row_encoder.py reads rows: a file has messages, extra_info.messages, or prompt and response."
 UNREAD: dict[str, str] = {
     "data.max_length": "a sequence may have data.max_prompt_length + data.max_response_length tokens: set those.",
-    "data.truncation": "what happens to a long sequence is data.overlong: drop, truncate or error.",
+    "data.truncation": "data.overlong decides what happens to a long sequence: drop, truncate or error.",
     "data.messages_key": _ROWS,
     "data.tools_key": _ROWS,
     "data.enable_thinking_key": _ROWS,
@@ -94,24 +94,24 @@ UNREAD: dict[str, str] = {
     "data.custom_cls.path": _ROWS,
     "data.custom_cls.name": _ROWS,
     "data.ignore_input_ids_mismatch": _ROWS,
-    "data.train_max_samples": "give the files a ratio: TRAIN_FILES=chat.parquet:0.5 takes half of the rows an epoch.",
+    "data.train_max_samples": "give the files a ratio: TRAIN_FILES=chat.parquet:0.5 takes half of the rows per epoch.",
     "data.val_max_samples": "give the files a ratio in VAL_FILES, or name fewer files.",
-    "data.balance_dp_token": "sequences are dealt out by their order (sft/corpus/order.py).",
-    "data.use_shm": "files are read where they lie.",
-    "trainer.default_hdfs_dir": "checkpoints are written to trainer.default_local_dir alone.",
+    "data.balance_dp_token": "sft/corpus/batches.py balances the tokens of the ranks.",
+    "data.use_shm": "files are read in place.",
+    "trainer.default_hdfs_dir": "checkpoints are written to trainer.default_local_dir only.",
     "optim.total_training_steps": "it follows trainer.total_training_steps: set that.",
 }
 
 
 @dataclass(frozen=True)
 class SftRun:
-    """What the rules look at."""
+    """The view of a run that the rules check."""
 
     config: DictConfig
 
     @property
     def devices(self) -> int:
-        """How many devices train."""
+        """Number of devices, over all nodes."""
         return int(self.config.trainer.nnodes * self.config.trainer.n_gpus_per_node)
 
     @property
@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "data.train_batch_size",
         lambda run: run.config.data.train_batch_size % run.devices,
-        lambda run: f"cannot be dealt out to {run.devices} devices. Use a multiple.",
+        lambda run: f"cannot be divided evenly among {run.devices} devices. Use a multiple.",
     ),
     Rule(
         "data.max_token_len_per_gpu",
@@ -150,7 +150,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "trainer.rl_test_freq",
         lambda run: run.config.trainer.rl_test_freq and not run.config.trainer.rl_test_files,
-        "asks for a generative test: name files with trainer.rl_test_files.",
+        "asks for a generative test: name its files with trainer.rl_test_files.",
     ),
 )
 
@@ -159,7 +159,7 @@ def check_config(config: DictConfig) -> None:
     """Check the values of all keys.
 
     Raises:
-        BadConfig: for the first mistake.
+        BadConfig: a value is invalid; reports the first one.
     """
     defaults = _defaults("cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu")
     check_types(config, defaults, SFT_NUMBERS)
@@ -170,7 +170,7 @@ def check_config(config: DictConfig) -> None:
 
 
 def _refuse_unread(config: DictConfig, usual: Mapping[str, Any]) -> None:
-    """Refuse overrides of keys that nothing reads, and keys that nobody knows."""
+    """Refuse overrides of keys that this training does not read, and unknown keys."""
     for key, value in leaves(OmegaConf.to_container(config)):
         if key in usual and (value == usual[key] or "${" in str(usual[key])):
             continue
@@ -183,13 +183,12 @@ def _refuse_unread(config: DictConfig, usual: Mapping[str, Any]) -> None:
             near = difflib.get_close_matches(key, usual, n=2)
             hint = f"Did you mean {' or '.join(near)}? " if near else ""
             raise BadConfig(
-                f"{key}={value!r}: nothing in this training reads such a key. {hint}All keys are listed by: python "
-                "train_sft.py --cfg"
+                f"{key}={value!r}: this training reads no such key. {hint}List all keys with: python train_sft.py --cfg"
             )
 
 
 def _twin(key: str) -> str:
-    """The key of RL that the same code of verl reads; what is known of it holds here too."""
+    """The RL key that the same code of verl reads, so that the same checks apply; "" if there is none."""
     section, _, name = key.partition(".")
     return f"{_TWINS[section]}.{name}" if section in _TWINS and key not in _OWN else ""
 

@@ -1,8 +1,8 @@
-"""What `train_sft.py` does: compose the config, check it, tokenise the corpus, then start one process a device.
+"""What `train_sft.py` does: compose the config, check it, tokenise the corpus, then start one process per device.
 
-Checks and tokenisation run once, in one process and before torch.distributed: a mistake of the user ends as one
-paragraph, and what takes long shows its progress. The processes read what is then on disk. Meanwhile this process holds
-the lock of the run's folder, so a second start ends at once.
+Checks and tokenisation run once, in one process and before torch.distributed: a user's mistake is reported as one
+paragraph, and slow work shows its progress. The processes then read the result from disk. Meanwhile this process holds
+the lock of the run's folder, so a second start fails at once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from soul.files.folder_lock import FolderLock
 
 CONFIG_DIR = Path(__file__).parent / "config"
 PROGRAM = Path(__file__).resolve().parent.parent / "train_sft.py"
-WORKER = "--worker"  # the word that makes this program one of the processes
+WORKER = "--worker"  # the argument with which this program becomes one of the processes
 
 
 def config_of(words: list[str]) -> DictConfig:
-    """The config that a command line means.
+    """Compose the config from a command line.
 
     Raises:
         BadConfig: an unknown key, a malformed override.
@@ -31,7 +31,7 @@ def config_of(words: list[str]) -> DictConfig:
 
 
 def main(words: list[str]) -> int:
-    """Returns the exit code: see `soul.cli.error_border`; in a process of the training, that of the training."""
+    """Run the launcher, or with `--worker` one process of the training. Returns the exit code."""
     if WORKER in words:
         from sft.run.ranks import rank_main
 
@@ -59,7 +59,7 @@ def _launch(words: list[str]) -> int:
     from sft.run.checkpoints import choose
     from sft.run.ranks import node_rank, run_ranks
 
-    leads = node_rank(config) == 0  # it decides for all nodes
+    leads = node_rank(config) == 0  # the first node decides for all nodes
     root = Path(config.trainer.default_local_dir).absolute()
     with ExitStack() as locks:
         if leads and not config.get("dry_run"):

@@ -1,4 +1,4 @@
-"""The memory plan of supervised training: one phase, the update, with everything on the GPU all the time."""
+"""The GPU memory plan of supervised training: a single phase, the update, with everything on the GPU."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
     """The memory plan, for people.
 
     Args:
-        longest: tokens of the longest sequence, which a micro-batch must be able to hold.
+        longest: tokens of the longest sequence; a micro-batch must be able to hold it.
 
     Raises:
-        BadConfig: it does not fit, with the override that makes it fit.
+        BadConfig: the model does not fit; names the override that makes it fit.
     """
     try:
         shape = read_shape(str(config.model.path), adapted(config.model), bool(config.model.trust_remote_code))
@@ -71,18 +71,20 @@ def _training(config: DictConfig) -> Training:
 
 
 def _needed(shape: ModelShape, tokens: int, training: Training) -> tuple[Memory, int]:
-    """The peak, and all of it with the reserve."""
+    """The peak by part, and the total bytes with the reserve."""
     peak = update_peak(shape, tokens, training)
     return peak, int(peak.total + TRAINER + FRAGMENTS * (peak.activations + peak.logits))
 
 
 def _advice(shape: ModelShape, tokens: int, longest: int, training: Training, gpu_bytes: int) -> str:
-    fused, word = replace(training, full_logits=False), "model.use_fused_kernels=true " if training.full_logits else ""
+    """The first change of settings that makes it fit, the cheapest one first."""
+    fused = replace(training, full_logits=False)
+    override = "model.use_fused_kernels=true " if training.full_logits else ""
     offloaded = replace(fused, offloaded=True)
-    ways = [("", training), (word, fused), (f"{word}engine.offload_policy=true ", offloaded)]
-    for words, changed in ways:
+    changes = [("", training), (override, fused), (f"{override}engine.offload_policy=true ", offloaded)]
+    for overrides, changed in changes:
         for limit in [tokens, *range((tokens - 1) // TOKEN_STEP * TOKEN_STEP, longest, -TOKEN_STEP), longest]:
             if limit <= tokens and _needed(shape, limit, changed)[1] <= gpu_bytes:
                 lower = f"data.max_token_len_per_gpu={limit}" if limit < tokens else ""
-                return f"This fits: {words}{lower}".rstrip()
+                return f"This fits: {overrides}{lower}".rstrip()
     return "No override makes it fit: use more or larger GPUs, LoRA (model.lora_rank=32) or a smaller model"

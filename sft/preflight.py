@@ -1,6 +1,6 @@
-"""Check model, corpus and folders before a process of the training starts.
+"""Check model, corpus and folders before any process of the training starts.
 
-The corpus is opened here as the training opens it: it is tokenised once, by one process, with its progress shown.
+This opens the corpus as the training does, so that one process tokenises it, once, and shows the progress.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from soul.files.writable import check_writable
 
 
 def data_settings(config: DictConfig) -> SftDataSettings:
-    """The section `data`, as far as it is about the corpus.
+    """The keys of the section `data` that describe the corpus.
 
     Raises:
-        BadConfig: a value that cannot be.
+        BadConfig: a value is invalid.
     """
     data = OmegaConf.to_container(config.data, resolve=True)
     assert isinstance(data, dict)
@@ -52,7 +52,7 @@ def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
     """The training and the validation split, tokenised by the model's tokenizer.
 
     Raises:
-        SoulError: files, rows, model or limits that cannot be trained on.
+        SoulError: the files, rows, model or limits cannot be used for training.
     """
     from transformers import AutoConfig
 
@@ -62,21 +62,21 @@ def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
     context = getattr(getattr(model, "text_config", model), "max_position_embeddings", None)
     settings = data_settings(config)
     train = open_corpus(settings, tokenizer, "train", context)
-    assert train is not None  # there is no training without: it raises
+    assert train is not None  # open_corpus raises if there is no training split
     return train, open_corpus(settings, tokenizer, "val", context)
 
 
 def check(config: DictConfig, choice: ResumeChoice | None) -> str:
-    """Check everything but the values of the config (`config_checks.check_config`) and the checkpoint.
+    """Check everything except the values of the config (`config_checks.check_config`) and the checkpoint.
 
     Args:
-        choice: where the run goes on; None: another node decides.
+        choice: the checkpoint to resume from; None: another node decides.
 
     Returns:
         The plan, for people.
 
     Raises:
-        SoulError: one of its kinds, with the remedy.
+        SoulError: something cannot work; the message says how to fix it.
     """
     trainer, data = config.trainer, config.data
     run = SftRun(config)
@@ -85,10 +85,10 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
         check_writable(folder, setting)
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    load_tokenizer(path, trust, "model.path")  # is it a model at all?
+    load_tokenizer(path, trust, "model.path")  # fails early if this is no model
     check_weights(path, trust, "model.path")
     check_attention(config)
-    tested = str(trainer.rl_test_files or "").split()  # compared without a test too: somebody will evaluate on them
+    tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)
     check_head(config.model, config.engine, "model")
@@ -107,32 +107,32 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
 
 
 def _begin(choice: ResumeChoice | None) -> str:
-    """Where the run goes on, and what it leaves aside."""
+    """Where the run starts, and the checkpoints that it sets aside."""
     if choice is None:
-        return "goes on where the first node says"
-    begin = f"goes on after step {choice.step}" if choice.folder else "from the beginning"
-    return "".join([begin, *(f"\nleft aside: {path} ({reason})" for path, reason in choice.skipped.items())])
+        return "starts at the checkpoint that the first node chooses"
+    begin = f"resumes after step {choice.step}" if choice.folder else "starts at step 1"
+    return "".join([begin, *(f"\nset aside: {path} ({reason})" for path, reason in choice.skipped.items())])
 
 
 def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
-    """Check the rows of the generative test against the training corpus; lines for the plan."""
+    """Compare the rows of the generative test with the training corpus. Returns lines for the plan."""
     settings = data_settings(config)
     files = [file for group in find_files(settings.train_files, settings.dir, "train") for file in group.files]
     return check_overlap(files, choose_sets(tested, Path("data")).values(), bool(config.data.allow_overlap))
 
 
 def _table(corpus: Corpus, split: str) -> str:
-    """What became of the rows of a split."""
-    drawn = Table(title=split, title_justify="left")
+    """The rows of a split by source: how many are trained, how many are left out and why."""
+    table = Table(title=split, title_justify="left")
     for column in ("source", "trained turns", "rows", "sequences", "tokens", "trained tokens", "left out"):
-        drawn.add_column(column, justify="left" if column in ("source", "trained turns", "left out") else "right")
+        table.add_column(column, justify="left" if column in ("source", "trained turns", "left out") else "right")
     for name, counts in corpus.sources.items():
         left_out = ", ".join(f"{count:,} {reason}" for reason, count in counts.left_out.most_common())
         numbers = (counts.rows, counts.sequences, counts.tokens, counts.trained_tokens)
-        drawn.add_row(name, counts.role, *(f"{number:,}" for number in numbers), left_out)
+        table.add_row(name, counts.role, *(f"{number:,}" for number in numbers), left_out)
     console = Console(width=max(120, Console().width))
     with console.capture() as captured:
-        console.print(drawn)
+        console.print(table)
         for reason, example in corpus.examples.items():
-            console.print(f"{reason}, for instance: {example}", markup=False)
+            console.print(f"{reason}, for example: {example}", markup=False)
     return captured.get().rstrip()

@@ -1,7 +1,7 @@
 """Supervised training on verl's SFT trainer: its engine, loss, optimizer; our data, checkpoints, validation, metrics.
 
 verl's loss is the negative log-likelihood summed over the trained tokens of a step and divided by their number over all
-ranks, so neither micro-batches nor ranks nor packing change it. The data's order follows from the step alone
+ranks, so micro-batches, ranks and packing do not change it. The step alone determines the order of the data
 (sft/corpus/order.py): a resumed run needs no other state, and verl's saved loaders are not used.
 """
 
@@ -36,7 +36,7 @@ from sft.run.soul_probe import GenerativeTest
 from soul.files.disk_space import guarded_writes
 
 logger = logging.getLogger(__name__)
-PATIENCE = timedelta(days=1)  # ranks that wait while one of them evaluates
+PATIENCE = timedelta(days=1)  # the other ranks wait this long while one of them evaluates
 
 
 class SupervisedTrainer(SFTTrainer):
@@ -53,14 +53,14 @@ class SupervisedTrainer(SFTTrainer):
 
     def _init_engine(self) -> None:
         trainer = self.config.trainer
-        of_epoch = -(-len(self.train_corpus.order) // self.global_batch_size)
-        self.total_training_steps = trainer.total_training_steps or trainer.total_epochs * of_epoch
+        steps_per_epoch = -(-len(self.train_corpus.order) // self.global_batch_size)
+        self.total_training_steps = trainer.total_training_steps or trainer.total_epochs * steps_per_epoch
         self.optimizer_config.total_training_steps = self.total_training_steps
         self.training_client.reset()
 
     def _build_ckpt_handler(self) -> None:
         self.checkpoints = Checkpoints(self.engine, self.config, self._get_lora_train_meta())
-        self.ckpt_handler = self.checkpoints  # verl's name for it
+        self.ckpt_handler = self.checkpoints  # the name that verl reads
 
     # ---- the run -----------------------------------------------------------------------------------------------
 
@@ -69,10 +69,10 @@ class SupervisedTrainer(SFTTrainer):
         return self.engine.is_mp_src_rank_with_outputs() and self.dp_rank == 0
 
     def fit(self) -> int:
-        """Train from the step after the last checkpoint to the last.
+        """Train from the step after the checkpoint to the last step.
 
         Returns:
-            The signal because of which it stopped earlier; 0: the last step is done.
+            The signal that stopped the training early; 0 if the last step is done.
         """
         trainer, done = self.config.trainer, self.resume_global_step
         self.run_folder = RunFolder(Path(self.config.run.dir))
@@ -91,15 +91,17 @@ class SupervisedTrainer(SFTTrainer):
                 metrics |= self._validate()
             if self.tracking:
                 shown.set_postfix(loss=f"{metrics['train/loss']:.3f}")
-            self._log(step, metrics)  # before the checkpoint is there: a published step has its metrics
+            self._log(step, metrics)  # before the checkpoint: a published step must have its metrics
             stopping, tests = self._stop_asked(), self._tests(step)
-            # The end is saved whatever save_freq says.
+            # Always save the last step, whatever save_freq is.
             if tests or last or stopping or _due(step, trainer.save_freq, last):
                 folder = self.checkpoints.save(step)
                 if tests and not stopping:
                     self._log(step, self._test(folder, step))
                     stopping = self._stop_asked()
             if stopping:
+                if self._leads:
+                    logger.info("stopping after step %d of %d", step, self.total_training_steps)
                 break
         return stopping
 
@@ -112,17 +114,17 @@ class SupervisedTrainer(SFTTrainer):
         return self.generative is not None and _due(step, self.config.trainer.rl_test_freq, last)
 
     def _stop_asked(self) -> int:
-        """The signal because of which all ranks stop here; 0: none. Every rank calls it."""
-        flag = torch.tensor(stop.asked())
+        """The signal that stops all ranks at this point; 0: none. Every rank must call this."""
+        flag = torch.tensor(stop.requested())
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return int(flag)
 
     def _complete_metrics(self, step: int) -> None:
-        """Make up what a run that ended after it published a step did not measure: validation and generative test."""
+        """Run the validation and generative test that the checkpoint's step lacks if the run ended before them."""
         lines = [self.run_folder.metrics_of(step) if dist.get_rank() == 0 else None]
         dist.broadcast_object_list(lines, src=0)
         (line,) = lines
-        if not line:  # another run's checkpoint
+        if not line:  # the checkpoint of another run
             return
         if self._validates(step) and "val/loss" not in line:
             self._log(step, self._validate())
@@ -141,7 +143,7 @@ class SupervisedTrainer(SFTTrainer):
         return Tracking(trainer.project_name, trainer.experiment_name, trainer.logger, plain)
 
     def _batches(self, first: int) -> Iterator[dict[str, Any]]:
-        """This rank's part of every step's sequences."""
+        """Yield this rank's part of each step's sequences."""
         corpus, last = self.train_corpus, self.total_training_steps
         plan = StepBatches(corpus, self.global_batch_size, self.dp_rank, self.ranks, first - 1, last)
         workers = self.config.data.num_workers
@@ -186,11 +188,13 @@ class SupervisedTrainer(SFTTrainer):
         return tu.get_tensordict(tensor_dict=batch, non_tensor_dict=settings)
 
     def _validate(self) -> dict[str, float]:
-        """The loss of every validation source: the mean over all its trained tokens. Empty if a stop is asked for."""
+        """The loss of each validation source: the mean over all its trained tokens. Empty if a stop is requested."""
         assert self.val_corpus is not None
         loss: dict[str, float] = {}
         tokens: dict[str, float] = {}
         plan = ValidationBatches(self.val_corpus, self.global_batch_size, self.dp_rank, self.ranks)
+        if self._leads:
+            logger.info("validating on %d batches of %d sources", len(plan), len(set(plan.sources)))
         loader = DataLoader(self.val_corpus.dataset, batch_sampler=plan, collate_fn=self.collate_fn)
         for source, batch in zip(plan.sources, loader, strict=True):
             if self._stop_asked():
@@ -210,7 +214,7 @@ class SupervisedTrainer(SFTTrainer):
         return float(total)
 
     def _test(self, folder: Path, step: int) -> dict[str, float]:
-        """The generative test: rank 0 starts it, the others wait."""
+        """Run the generative test on rank 0 while the other ranks wait."""
         assert self.generative is not None
         accelerated = self.device_name != "cpu"
         if accelerated:
@@ -227,10 +231,10 @@ def _due(step: int, frequency: int, last: bool) -> bool:
 
 
 def train(config: DictConfig) -> int:
-    """What each process of the training does.
+    """The work of each process of the training.
 
     Returns:
-        The exit code: 0; 143 or 130 where SIGTERM or Ctrl-C stopped it.
+        The exit code: 0, or 143 or 130 if SIGTERM or Ctrl-C stopped it.
     """
     plugin.require(config.trainer.device)
     initialize_global_process_group()

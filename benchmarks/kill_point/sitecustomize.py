@@ -1,9 +1,9 @@
-"""Holds a process at a chosen file-system call until it is killed; `benchmarks.kills` puts this folder on PYTHONPATH.
+"""Hold a process at a chosen file-system call until it is killed; `benchmarks.kills` puts this folder on PYTHONPATH.
 
 Python imports a module of this name at every start. KILL_POINT names an audit event and a pattern of its arguments
-("os.rename .*/metrics.jsonl"), and KILL_POINT_IF a path that must exist by then. An audit hook runs before the call
-itself, so the call never happens. The launcher is not held, only the processes that it starts. The product knows
-nothing of this file.
+("os.rename .*/metrics.jsonl"), and KILL_POINT_IF a path that must exist at that time. An audit hook runs before the
+call itself, so the call never happens. Only the processes that the launcher starts are held, not the launcher. The
+product does not use this file.
 """
 
 import glob

@@ -16,17 +16,17 @@ class BadAccuracies(SoulError):
 
 
 def read_accuracies(file: Path) -> Accuracies:
-    """What the file holds.
+    """Read the file.
 
     Raises:
-        BadAccuracies: it is no JSON object of that form.
+        BadAccuracies: it is not a JSON object of that form.
     """
     remedy = f"python -m recipe.demo.evaluate --out {file} writes it."
     try:
         accuracies = TypeAdapter(Accuracies).validate_json(file.read_bytes())
     except ValidationError as error:
         raise BadAccuracies(f"{file}: {error.errors(include_url=False)[0]['msg']}. {remedy}") from None
-    for name, found in accuracies.items():
-        if missing := {"sampled", "greedy"} - found.keys():
+    for name, values in accuracies.items():
+        if missing := {"sampled", "greedy"} - values.keys():
             raise BadAccuracies(f"{file}: {name} has no {' and no '.join(sorted(missing))}. {remedy}")
     return accuracies

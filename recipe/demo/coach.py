@@ -1,8 +1,8 @@
-"""What the demo's people and its coach know of a story: who saw what, by rule, without any model.
+"""Rules that read the demo's stories and write critiques, without any model.
 
-`read_scene` reads the sentences of a story: where the thing was at first, where it is in truth, who left before it
-was moved again. The warm start uses it to imitate hasty people; the offline stand-in for the judge uses
-`critique` to say in words which step of an attempt failed. A critique names people and never a place or a letter.
+`read_scene` finds where the thing of a story was at first and where it really is. The warm start uses it to imitate
+hasty people. The offline stand-in for the judge uses `critique` to explain which step of an attempt failed. A critique
+names people but never a place or a letter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TASK = re.compile(
 
 @dataclass(frozen=True)
 class Scene:
-    """Where the thing of a one-chapter story was at first, and where it is in truth."""
+    """Where the thing of a one-chapter story was at first, and where it really is."""
 
     first: str
     truth: str
@@ -38,7 +38,7 @@ def read_scene(story: str) -> Scene:
     """The places of the thing that the story begins with.
 
     Raises:
-        ValueError: the story never says where the thing is.
+        ValueError: no sentence of the story says where the thing is.
     """
     place, first = None, None
     for line in _LINE.findall(story):
@@ -58,20 +58,20 @@ def asked_about(question: str) -> list[str]:
 
 
 def slip(story: str, choices: str, correct_answer: str, attempt: str) -> Slip:
-    """Which step of an attempt failed: its form, taking the truth for a belief, staying at the first place, another."""
-    said = _place(choices, attempt)
+    """Which step of an attempt failed: the form, the true place taken for the belief, the first place, or another."""
+    place = _place(choices, attempt)
     scene = read_scene(story)
-    if said is None:
+    if place is None:
         return "form"
-    if said == correct_answer:
+    if place == correct_answer:
         return "none"
-    if said == scene.truth:
+    if place == scene.truth:
         return "truth"
-    return "first" if said == scene.first else "other"
+    return "first" if place == scene.first else "other"
 
 
 def _place(choices: str, attempt: str) -> str | None:
-    """The place that an attempt names, by its letter where the choices have letters; None: it names none, or two."""
+    """The place that an attempt names, by letter if the choices have letters; None if it names none, or several."""
     if options := parse_options(choices):
         return options.get(tagged_letter(attempt, options) or "")
     places = names_given(tagged_answer(attempt) or "", choices.split(", "))
@@ -83,17 +83,17 @@ def critique(task: str, correct_answer: str, attempt: str) -> str:
 
     Args:
         task: the user message of the draft.
-        correct_answer: the text of the right option; decides which words are said and is never said.
+        correct_answer: the text of the right option. It selects the critique and never appears in it.
         attempt: the policy's answer.
 
     Raises:
-        ValueError: `task` is the prompt of neither.
+        ValueError: `task` is a prompt of neither task.
     """
-    found = _TASK.search(task)
-    if found is None:
+    parts = _TASK.search(task)
+    if parts is None:
         raise ValueError("the task holds no 'Story: ... Question: ... Choices: ...', with letters or with places")
-    people = asked_about(found["question"])
-    kind = slip(found["story"], found["choices"], correct_answer, attempt)
+    people = asked_about(parts["question"])
+    kind = slip(parts["story"], parts["choices"], correct_answer, attempt)
     if kind == "form":
         return "Your reply did not end in the form asked for. Decide who saw what, then close with that form."
     return _about_belief(kind, people) if people else _about_truth(kind)

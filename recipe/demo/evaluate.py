@@ -1,7 +1,7 @@
-"""Accuracy of Hugging Face folders on a file of HiToM rows: sampled at temperature 1, and greedy.
+"""Accuracy of models in Hugging Face folders on a file of HiToM rows, sampled at temperature 1 and greedy.
 
-Plain transformers, no engine: the demo compares three models on the same rows with the same code in a few seconds.
-Prompt and verdict are the task's own. (Real evaluations go through `agents/soul/evaluate/`.)
+This uses plain transformers without an inference engine: the demo compares three models in a few seconds. Prompt and
+verdict are the task's own. For real evaluations use `soul.evaluate`.
 
     python -m recipe.demo.evaluate heldback.parquet base=DIR warm=DIR ditto=DIR --out accuracies.json
 """
@@ -30,12 +30,12 @@ from soul.task import Episode, Message
 
 MAX_NEW_TOKENS = 24
 BATCH = 128
-SAMPLES = 4  # of a row
+SAMPLES = 4  # per row
 
 
 @torch.no_grad()
 def generate(model: Any, tokenizer: Any, prompts: Sequence[str], sample: bool) -> list[str]:
-    """One answer a prompt. `prompts` are rendered by the chat template, generation prompt included."""
+    """Generate one answer per prompt. `prompts` are rendered with the chat template, generation prompt included."""
     answers: list[str] = []
     for start in range(0, len(prompts), BATCH):
         batch = tokenizer(
@@ -53,15 +53,15 @@ def generate(model: Any, tokenizer: Any, prompts: Sequence[str], sample: bool) -
 
 
 def rewards(rows: Sequence[TaskRow], answers: Sequence[str]) -> list[float]:
-    """The task's own reward of each answer."""
+    """The task's own reward for each answer."""
 
     async def score() -> list[float]:
-        # These tasks score by rule: the judge is never asked, so its address leads nowhere.
+        # These tasks score by rule and never call the judge, so its address is a dead one.
         judge = Judge.connect(Endpoint(base_url="http://127.0.0.1:9/v1", api_key_env=None))
         verdicts = []
         for row, answer in zip(rows, answers, strict=True):
-            said: Message = {"role": "assistant", "content": answer}
-            episode = Episode({"policy": [*row.task.prompt(row.row), said]})
+            reply: Message = {"role": "assistant", "content": answer}
+            episode = Episode({"policy": [*row.task.prompt(row.row), reply]})
             verdicts.append(await row.task.judge(row.row, episode, judge))
         return [verdict.reward for verdict in verdicts]
 
@@ -72,7 +72,7 @@ def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = SAMP
     """Accuracy of one model.
 
     Args:
-        samples: sampled answers a row.
+        samples: sampled answers per row.
 
     Returns:
         `sampled` and `greedy` accuracy, `sampled_se` (standard error over rows), `rows` and `samples`.
@@ -98,11 +98,11 @@ def evaluate(model_dir: str | Path, rows: Sequence[TaskRow], samples: int = SAMP
 def compare(
     file: Path, models: Mapping[str, Path], out: Path | None = None, samples: int = SAMPLES, seed: int = 0
 ) -> None:
-    """Evaluate models on a file of rows, print their accuracies and write them as one JSON object: name -> accuracies.
+    """Evaluate models on a file of rows; print their accuracies and write them as a JSON object: name -> accuracies.
 
     Args:
         models: name -> Hugging Face folder.
-        out: the file; it keeps what it holds of other names.
+        out: the JSON file; entries of other names stay in it.
     """
     rows = read_rows([str(file)])
     results = read_accuracies(out) if out and out.is_file() else {}
@@ -121,19 +121,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m recipe.demo.evaluate", description=__doc__)
     parser.add_argument("rows", type=existing_file, help="parquet file of HiToM rows")
     parser.add_argument("models", nargs="+", type=_named, metavar="NAME=DIR", help="e.g. base=outputs/demo/base")
-    parser.add_argument("--samples", type=positive_int, default=SAMPLES, help=f"sampled answers a row ({SAMPLES})")
+    parser.add_argument("--samples", type=positive_int, default=SAMPLES, help=f"sampled answers per row ({SAMPLES})")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=output_file, help="JSON file; names already in it and not given now are kept")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--out", type=output_file, help="JSON file; entries of other names stay in it")
+    args = parser.parse_args(arguments)
     hf_logging.disable_progress_bar()
-    compare(given.rows, dict(given.models), given.out, given.samples, given.seed)
+    compare(args.rows, dict(args.models), args.out, args.samples, args.seed)
 
 
 def _named(text: str) -> tuple[str, Path]:
-    """NAME=DIR, DIR being a Hugging Face folder with weights."""
+    """Parse NAME=DIR, where DIR is a Hugging Face folder with weights."""
     name, _, folder = text.partition("=")
     if not name or not (Path(folder) / "config.json").is_file() or not [*Path(folder).glob("*.safetensors")]:
-        raise ArgumentTypeError(f"{text!r}: write NAME=DIR, DIR being a folder with config.json and *.safetensors")
+        raise ArgumentTypeError(f"{text!r}: write NAME=DIR; DIR must hold config.json and *.safetensors")
     return name, Path(folder)
 
 

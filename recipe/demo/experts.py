@@ -1,11 +1,12 @@
-"""The demo of distillation: an expert for each of two tasks, and one student of both.
+"""The demo of distillation: an expert for each of two tasks, and one student that learns from both.
 
     python -m recipe.demo.experts [hydra overrides of the experts' training...]
 
 Both tasks ask about the demo's small stories: HiToM with letters, ParaToMi with places. One warm start knows both forms
 and is right in less than half of the cases. Each expert is that model, trained with DITTO on one of the tasks. Then
-`recipe/ditto/distill.sh`, the command that big models take: the experts answer training rows of their own task, the
-best answers are kept, the warm model is trained on them, and all four are evaluated on held-back stories of both.
+`recipe/ditto/distill.sh` runs, the same command as for big models: the experts answer training rows of their own task,
+the best answers are kept, the warm model is trained on them, and all four models are evaluated on held-back stories of
+both tasks.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ STUDENT = (
 
 
 def distill(folder: Path, endpoint: dict[str, str]) -> None:
-    """The recipe's command for the experts in `folder`: data, student, evaluation of all four.
+    """Run the recipe's distill.sh on the experts in `folder`: data, student, evaluation of all four models.
 
     Raises:
-        StageFailed: it failed; it has said why.
+        StageFailed: it failed, after printing why.
     """
     tasks = [form.task.name for form in FORMS]
     settings = {
@@ -59,7 +60,7 @@ def distill(folder: Path, endpoint: dict[str, str]) -> None:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the demo; overrides go to the training of both experts. What is trained already is not trained again."""
+    """Run the demo; overrides go to the training of both experts. Experts that are already trained are kept."""
     overrides = overrides_of("python -m recipe.demo.experts", __doc__, arguments)
     folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "experts")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""How a task asks one of the demo's exercises: as a HiToM question with letters, or as a ParaToMi question with places.
+"""The two forms of the demo's exercises: a HiToM question with letters, or a ParaToMi question with places.
 
-An exercise (`stories.py`) is a story, what is asked, four containers and the right one. A form makes a task's record of
-it, and puts a place into the words that the task wants in its answer tag. The demo trains on the first form; the demo
+An exercise (`stories.py`) is a story, a question, four containers and the right one. A form turns it into a task's
+record, and a place into the text that the task expects in its answer tag. The demo trains on the first form; the demo
 of distillation trains an expert on each.
 """
 
@@ -22,11 +22,11 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Form:
-    """A task's way to ask an exercise.
+    """A form of the exercises.
 
     Attributes:
-        record: the exercise as a record of the task.
-        answer: what stands in the answer tag for a place of the exercise.
+        record: returns the exercise as a record of the task.
+        answer: returns the content of the answer tag for a place of the exercise.
     """
 
     task: Task[Any]

@@ -1,17 +1,17 @@
 """OFFLINE STAND-IN for a judge: an OpenAI-compatible server that writes critiques by rule, with no model behind it.
 
-The demo must run without a key and without a network, so this process answers where an API model would. It knows one
-request, the one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback`), and the connection
-test (`soul.judge.Judge.check`). Whatever else it is asked it refuses with a 400 that says so; it never invents.
-The critiques come from `recipe.demo.coach`. Scores never pass through here: HiToM is scored by rule in the task.
+The demo must run without a key and without a network, so this process replaces an API model. It answers two requests:
+the one that one-turn tasks send for a critique (`soul.one_turn.OneTurnTask.feedback`), and the connection test
+(`soul.judge.Judge.check`). It refuses all others with a 400 and the reason; it never invents an answer. The critiques
+come from `recipe.demo.coach`. It gives no scores: the task scores HiToM by rule.
 
-    python -m recipe.demo.judge_server --port 0 --ready-file judge.url    # the file gets the base URL once it runs
+    python -m recipe.demo.judge_server --port 0 --ready-file judge.url    # the file gets the base URL once the server
+    runs
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ from typing import Any
 from recipe.demo import coach
 from soul.cli.arguments import output_file, port
 from soul.cli.error_border import Parser, reports_errors
+from soul.files.whole_file import write_whole
 from soul.judge.call.untrusted import data_of
 
 MODEL = "offline-stand-in-rules"
@@ -31,7 +32,7 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON object that answers a chat request.
 
     Raises:
-        ValueError: the stand-in has no rule for what is asked.
+        ValueError: the stand-in has no rule for this request.
     """
     schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
     wanted = set(schema.get("properties", {}))
@@ -47,17 +48,16 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completion(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A chat completion in OpenAI's shape. Token counts are words, for the counters only."""
+    """A chat completion in OpenAI's format. The token counts are counts of words."""
     text = json.dumps(answer(body))
-    asked = sum(len(m["content"].split()) for m in body.get("messages", []))
-    said = len(text.split())
+    sent, received = sum(len(m["content"].split()) for m in body.get("messages", [])), len(text.split())
     return {
         "id": f"standin-{time.time_ns()}",
         "object": "chat.completion",
         "created": int(time.time()),
         "model": MODEL,
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+        "usage": {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received},
     }
 
 
@@ -95,23 +95,23 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(payload)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Silent: hundreds of requests a step would bury the demo's own output."""
+        """Log nothing: hundreds of requests per step would bury the demo's own output."""
 
 
 class Server(ThreadingHTTPServer):
-    """One thread a connection; the queue holds a whole step's sessions that connect at once."""
+    """One thread per connection; the queue is long enough for all sessions of a step at once."""
 
     daemon_threads = True
     request_queue_size = 512
 
     @property
     def base_url(self) -> str:
-        """What OPENAI_BASE_URL or judge.base_url should hold."""
+        """The value for OPENAI_BASE_URL or judge.base_url."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
 
 def serve(port: int = 0) -> Server:
-    """A server bound to 127.0.0.1, not yet running; port 0 lets the system choose."""
+    """A server bound to 127.0.0.1 that does not run yet; port 0 lets the system choose."""
     return Server(("127.0.0.1", port), Handler)
 
 
@@ -125,9 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with serve(args.port) as server:
         print(f"OFFLINE STAND-IN judge ({MODEL}): critiques by rule, no language model. {server.base_url}", flush=True)
         if args.ready_file is not None:
-            draft = args.ready_file.with_name(f".{args.ready_file.name}.{os.getpid()}")
-            draft.write_text(f"{server.base_url}\n", encoding="utf-8")
-            draft.replace(args.ready_file)
+            write_whole(args.ready_file, f"{server.base_url}\n")
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:

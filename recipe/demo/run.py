@@ -1,9 +1,9 @@
-"""The demo from start to end: warm start, DITTO, measurement, table and picture.
+"""The demo from start to end: warm start, DITTO, evaluation, tables and curves.
 
     python -m recipe.demo.run [hydra overrides...]
 
-Everything is real but small: Ray, FSDP2, vLLM's CPU build, a judge behind HTTP. The stand-in judge is offline and
-writes its critiques by rule; OPENAI_BASE_URL and OPENAI_API_KEY replace it by yours.
+Everything is real but small: Ray, FSDP2, vLLM's CPU build, a judge behind HTTP. The judge is an offline stand-in that
+writes critiques by rule; set OPENAI_BASE_URL and OPENAI_API_KEY to use your own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StageFailed(SoulError):
 
 @contextmanager
 def stage(title: str) -> Iterator[None]:
-    """Say what begins, and how long it took."""
+    """Print the title, and at the end how long the stage took."""
     start = time.perf_counter()
     console.print(f"[bold]{title}[/bold]")
     yield
@@ -48,7 +48,7 @@ def stage(title: str) -> Iterator[None]:
 
 @contextmanager
 def judge(folder: Path) -> Iterator[dict[str, str]]:
-    """Environment variables of the judge's endpoint: the user's, or an offline stand-in that lives in this block."""
+    """Environment variables of the judge's endpoint: the user's, or those of a stand-in that runs inside this block."""
     if os.environ.get("OPENAI_BASE_URL") and os.environ.get("OPENAI_API_KEY"):
         console.print(f"  judge: {os.environ['OPENAI_BASE_URL']}")
         yield {}
@@ -74,14 +74,14 @@ def judge(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def train(folder: Path, model: Path, overrides: Sequence[str], endpoint: dict[str, str]) -> None:
-    """Run train_ppo.py with its log in a file; show a line per step as it comes.
+    """Run train_ppo.py with its log in a file, and print a line per step.
 
     Args:
         folder: holds train.parquet and heldback.parquet; gets run/ and train.log.
-        model: what the training starts from.
+        model: the folder of the model to start from.
 
     Raises:
-        StageFailed: training failed; the log's end is printed.
+        StageFailed: training failed, after printing the end of its log.
     """
     log = folder / "train.log"
     command = [
@@ -92,7 +92,7 @@ def train(folder: Path, model: Path, overrides: Sequence[str], endpoint: dict[st
         *(f"run.dir={folder / 'run'}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
         *overrides,
     ]
-    shutil.rmtree(folder / "run", ignore_errors=True)  # the demo always begins anew; its run folder is its own
+    shutil.rmtree(folder / "run", ignore_errors=True)  # the demo always starts over
     with log.open("w") as file:
         environment = {**os.environ, **endpoint, **ON_A_CPU}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
@@ -134,7 +134,7 @@ def last_checkpoint(run: Path) -> Path:
 
 
 def overrides_of(program: str, description: str | None, arguments: Sequence[str] | None) -> list[str]:
-    """The Hydra overrides on a demo's command line."""
+    """Parse a demo's command line. Returns the Hydra overrides."""
     parser = Parser(prog=program, description=description)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides of the training")
     overrides: list[str] = parser.parse_args(arguments).overrides

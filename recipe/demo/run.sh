@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The demo: a tiny model is warm-started, trained with DITTO on hitom, and measured before and after.
-#   bash run_rl.sh demo [hydra overrides...]          results in outputs/demo (OUTPUT_DIR, EXPERIMENT_NAME move it)
-# Without OPENAI_BASE_URL and OPENAI_API_KEY an offline stand-in writes the critiques by rule; with them your judge does.
+# The demo: warm-starts a tiny model, trains it with DITTO on hitom, and evaluates it before and after.
+#   bash run_rl.sh demo [hydra overrides...]          results in outputs/demo (set by OUTPUT_DIR, EXPERIMENT_NAME)
+# Set OPENAI_BASE_URL and OPENAI_API_KEY to use your judge; without them an offline stand-in writes critiques by rule.
 set -euo pipefail
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$0"; exit ;; esac
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)

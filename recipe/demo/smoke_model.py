@@ -1,11 +1,10 @@
-"""A tiny model for the smoke test of any task on a CPU: it knows the form of the turns and nothing else.
+"""Make a tiny model for a smoke test of any task on a CPU. It knows the form of the turns and nothing else.
 
     python -m recipe.demo.smoke_model --rows train.parquet --out outputs/smoke
 
-The tokenizer is trained on the rows' own conversations, the weights are random, and a short supervised training on what
-the examples' players say (`soul.examples`: some right, some at random) teaches the form: an answer tag, an action, a
-line of dialogue. So rewards have spread, and a training run exercises every part of the machinery. It is no baseline
-for anything.
+The tokenizer is trained on the rows' own conversations, the weights are random, and a short supervised training on the
+turns of the examples' players (`soul.examples`: some right, some random) teaches the form: an answer tag, an action, a
+line of dialogue. So rewards vary, and a training run exercises every part of the code. It is not a baseline.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,13 +28,13 @@ from soul.task import Message
 from soul.testing.contract import played
 from soul.testing.doubles import ScriptedSeat
 
-OPENING, ENDING = 100, 400  # characters of a turn's context that are taught: where it begins, and where the form stands
-PLAYED_ROWS = 24  # of each task
+OPENING, ENDING = 100, 400  # characters kept of a turn's context: its beginning, and its end, which describes the form
+PLAYED_ROWS = 24  # per task
 Turn = tuple[list[Message], str]
 
 
 async def turns_of(row: TaskRow, style: Style) -> list[Turn]:
-    """What a player saw and said, turn by turn, in one episode of the row."""
+    """The contexts and replies of a player, turn by turn, in one episode of the row."""
     session = await played(examples.load(row.task.name), row.row, _player(row, style), refine=False)
     turns: list[Turn] = []
     for seat in session.draft.players.seats.values():
@@ -49,7 +49,7 @@ def _player(row: TaskRow, style: Style) -> Player:
 
 
 def shortened(messages: Sequence[Message]) -> list[Message]:
-    """The context as it is taught: short, so that teaching is fast."""
+    """The context of a turn, cut so that training is fast."""
     text = "\n".join(message["content"] for message in messages)
     if len(text) > OPENING + ENDING:
         text = f"{text[:OPENING]}\n{text[-ENDING:]}"
@@ -62,22 +62,22 @@ def make(files: Sequence[str], out: Path, steps: int, seed: int = 0) -> Path:
     Raises:
         KeyError: a task has no example.
     """
-    of_task: dict[str, list[TaskRow]] = {}
+    rows_by_task: defaultdict[str, list[TaskRow]] = defaultdict(list)
     for row in read_rows(files):
-        of_task.setdefault(row.task.name, []).append(row)
-    chosen = [row for rows in of_task.values() for row in rows[:PLAYED_ROWS]]
+        rows_by_task[row.task.name].append(row)
+    chosen = [row for rows in rows_by_task.values() for row in rows[:PLAYED_ROWS]]
     styles: tuple[Style, ...] = ("oracle", "random")
-    by_task: dict[str, list[Turn]] = {}
+    turns_by_task: defaultdict[str, list[Turn]] = defaultdict(list)
     for row in chosen:
         for style in styles:
-            by_task.setdefault(row.task.name, []).extend(asyncio.run(turns_of(row, style)))
+            turns_by_task[row.task.name] += asyncio.run(turns_of(row, style))
     corpus = [message["content"] for row in chosen for message in row.task.prompt(row.row)]
-    tiny_model.build(out, [*corpus, *(said for turns in by_task.values() for _, said in turns)], seed)
-    names = sorted(by_task)
+    tiny_model.build(out, [*corpus, *(reply for turns in turns_by_task.values() for _, reply in turns)], seed)
+    names = sorted(turns_by_task)
 
     def draw(rng: random.Random) -> Turn:
-        messages, said = rng.choice(by_task[rng.choice(names)])
-        return shortened(messages), said
+        messages, reply = rng.choice(turns_by_task[rng.choice(names)])
+        return shortened(messages), reply
 
     warm_start.train(out, out, draw, warm_start.WarmStart(steps=steps, seed=seed))
     return out
@@ -85,7 +85,7 @@ def make(files: Sequence[str], out: Path, steps: int, seed: int = 0) -> Path:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the folder."""
+    """Write the model's folder."""
     parser = Parser(prog="python -m recipe.demo.smoke_model", description=__doc__)
     parser.add_argument("--rows", nargs="+", type=existing_file, required=True, help="task files")
     parser.add_argument("--out", type=output_folder, required=True)

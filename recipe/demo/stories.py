@@ -1,13 +1,13 @@
 """The demo's exercises: short HiToM stories, and the mixture of people that the warm start imitates.
 
-The world is small, so that a model of half a million numbers learns it in a minute: two people, one chapter, few names,
-four containers that are offered in the same order in every story (binding letters to shuffled options takes such a
-model far longer). Only questions on which a hasty reader goes wrong are kept. Names come from `data.hitom_world`.
+The world is small, so that a model with half a million parameters learns it in a minute: two people, one chapter, few
+names, and four containers in the same order in every story (such a model takes far longer to bind letters to shuffled
+options). Only questions that a hasty reader gets wrong are kept.
 
-The warm start imitates two kinds of people. Careful ones go by what the character saw (the gold answer). Hasty ones go
-by where the thing really is, or, when that is asked, by where it was first. Without feedback 45 of 100 answers are
-careful; with a coach's feedback in the prompt 85 of 100 are. So the policy listens to feedback before RL begins, as
-a big model does, and DITTO has a gap to distil. Nothing about a coach is needed at test time.
+The warm start imitates two kinds of people. Careful people answer with the place that the character last saw (the gold
+answer). Hasty people answer with the real place, or, if the question asks for the real place, with the first one.
+Without feedback 45 of 100 answers are careful; with a coach's feedback in the prompt, 85 of 100. So the policy listens
+to feedback before RL begins, as a big model does, and DITTO has a gap to distil. No coach is needed at test time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from recipe.demo.forms import HITOM, Form, Record
 from soul.task import Message
 from soul.tasks.paratomi_story import ROOMS
 
-CAREFUL_SHARE = 0.45  # of the imitated people, without feedback
-COACHED_SHARE = 0.85  # with a coach's feedback in the prompt
-FEEDBACK_SHARE = 0.35  # of the warm-start samples that hold feedback
+CAREFUL_SHARE = 0.45  # careful answers without feedback
+COACHED_SHARE = 0.85  # careful answers with a coach's feedback in the prompt
+FEEDBACK_SHARE = 0.35  # warm-start samples with feedback
 STORY_SEED = {"train": 1, "heldback": 2, "warm": 3}
 ORDERS = (0, 1)
 PEOPLE = 2
@@ -51,28 +51,28 @@ class StoryExample:
 
 
 def exercises(n: int, seed: int, forbidden: Iterable[str] = ()) -> list[Record]:
-    """`n` records with different stories, none of them among `forbidden` story texts, all with a trap in them."""
+    """`n` records with different stories that a hasty reader gets wrong, none of them in `forbidden` (story texts)."""
     taken = set(forbidden)
-    found: list[Record] = []
+    records: list[Record] = []
     for _, questions in itertools.groupby(_stream(seed), key=lambda record: record["story"]):
-        wanted = ORDERS[len(found) % len(ORDERS)]  # every order equally often
+        wanted = ORDERS[len(records) % len(ORDERS)]  # each order equally often
         trapped = [q for q in questions if q["question_order"] == wanted and hasty_place(q) != q["correct_answer"]]
         if trapped and trapped[0]["story"] not in taken:
             taken.add(trapped[0]["story"])
-            found.append(trapped[0] | {"index": len(found)})
-        if len(found) == n:
+            records.append(trapped[0] | {"index": len(records)})
+        if len(records) == n:
             break
-    return found
+    return records
 
 
 def hasty_place(record: Record) -> str:
-    """Where a hasty reader says the thing is: its real place, or its first one when the real one is asked for."""
+    """The place that a hasty reader names: the real one, or the first one if the question asks for the real one."""
     scene = read_scene(record["story"])
     return scene.truth if asked_about(record["question"]) else scene.first
 
 
 def say(record: Record, careful: bool, form: Form = HITOM) -> str:
-    """The answer of one person, with the reason in a few words."""
+    """One person's answer with a short reason."""
     people = asked_about(record["question"])
     place = record["correct_answer"] if careful else hasty_place(record)
     if people:
@@ -83,7 +83,7 @@ def say(record: Record, careful: bool, form: Form = HITOM) -> str:
 
 
 def warm_sample(record: Record, rng: random.Random, form: Form = HITOM) -> StoryExample:
-    """One person's answer, drawn anew at each call: with feedback on an earlier attempt or without."""
+    """Draw one person's answer, with or without feedback on an earlier attempt."""
     coached = rng.random() < FEEDBACK_SHARE
     feedback = None
     if coached:
@@ -96,9 +96,9 @@ def warm_sample(record: Record, rng: random.Random, form: Form = HITOM) -> Story
 def write_files(
     out_dir: str | Path, n_train: int = 600, n_heldback: int = 128, forms: Sequence[Form] = (HITOM,)
 ) -> list[Record]:
-    """Write train.parquet and heldback.parquet, of several forms in a folder for each (`hitom/`, `paratomi/`).
+    """Write train.parquet and heldback.parquet; several forms get a folder each (`hitom/`, `paratomi/`).
 
-    No two training files share a story. The held-back stories are the same for every form, and in no training file.
+    No two training files share a story. All forms have the same held-back stories, which are in no training file.
 
     Returns:
         The held-back exercises.
@@ -122,22 +122,22 @@ def warm_records(n: int, heldback: Sequence[Record]) -> list[Record]:
 def _small_world(record: Record, rng: random.Random) -> Record:
     """The same story with names, room and thing of a small world: fewer words for so small a model to learn.
 
-    Only words are exchanged, one for one, in story and question; who saw what stays as it was.
+    Only names are replaced, one for one, in story and question; the events stay the same.
     """
     story, question = record["story"], record["question"]
     words, swap = set(WORD.findall(story)), dict[str, str]()
     for old_words, new_words in ((AGENTS, CAST), (THINGS, SMALL_THINGS), (ROOMS, SMALL_ROOMS)):
-        met = [word for word in old_words if word in words]
-        swap |= dict(zip(met, rng.sample(new_words, len(met)), strict=True))
+        present = [word for word in old_words if word in words]
+        swap |= dict(zip(present, rng.sample(new_words, len(present)), strict=True))
 
     def swapped(text: str) -> str:
-        return WORD.sub(lambda found: swap.get(found[0], found[0]), text)
+        return WORD.sub(lambda word: swap.get(word[0], word[0]), text)
 
     return record | {"story": swapped(story), "question": swapped(question)}
 
 
 def _stream(seed: int) -> Iterator[Record]:
-    """Endless records, the questions about one story side by side."""
+    """Endless records; the questions about one story follow each other."""
     for chunk in itertools.count():
         config = StoryConfig(
             agents=PEOPLE,

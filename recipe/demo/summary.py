@@ -1,7 +1,7 @@
-"""What the demo shows at its end: a table, a picture, and one sentence that says what the numbers say.
+"""Summarise the demo: two tables, the curves, and one sentence about the change of the reward.
 
-Reads the run's metrics (one JSON object a step) and the accuracies that `recipe.demo.evaluate` wrote. Whether the
-reward rose is worked out from the steps themselves, with a standard error; a flat or a falling run is called so.
+Reads the run's metrics (one JSON object per step) and the accuracies that `recipe.demo.evaluate` wrote. The sentence
+compares the first and the last steps and gives a standard error, so it also reports a flat or falling reward.
 
     python -m recipe.demo.summary metrics.jsonl accuracies.json --png curves.png
 """
@@ -32,16 +32,16 @@ from matplotlib.ticker import MaxNLocator  # noqa: E402
 DRAFT, REFINED = "ditto/reward_draft", "ditto/reward_refined"
 NAMES = {"base": "base (random weights)", "warm": "warm start", "ditto": "after DITTO"}
 COLOURS = {"base": "0.6", "warm": "tab:orange", "ditto": "tab:green"}
-CERTAIN = 2.0  # standard errors that a difference must exceed to be called one
+CERTAIN = 2.0  # standard errors that a difference must exceed to be reported as a change
 
 
 class BadMetrics(SoulError):
-    """A file is no metrics.jsonl."""
+    """A file is not a metrics.jsonl."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Mean rewards of one training step; `refined` is None where no draft was refined."""
+    """Mean rewards of one training step; `refined` is None if no draft was refined."""
 
     number: int
     draft: float
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Trend:
-    """The first quarter of the steps against the last: means, their difference and its standard error."""
+    """The first quarter of the steps against the last: means, and the standard error of their difference."""
 
     first: float
     last: float
@@ -71,10 +71,10 @@ class Trend:
 
 
 def read_steps(path: str | Path) -> list[Step]:
-    """The steps of a metrics.jsonl that hold a draft reward, in order; a resumed run's later line counts.
+    """The steps of a metrics.jsonl that have a draft reward, in order; of repeated steps (a resumed run) the last line.
 
     Raises:
-        BadMetrics: a line is no JSON object.
+        BadMetrics: a line is not a JSON object.
     """
     by_step: dict[int, Step] = {}
     for number, line in enumerate(Path(path).read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
@@ -82,7 +82,7 @@ def read_steps(path: str | Path) -> list[Step]:
             record = dict(json.loads(line)) if line.strip() else {}
         except (ValueError, TypeError) as error:
             raise BadMetrics(
-                f"{path}: line {number} is no JSON object ({error}). Name a run's metrics.jsonl."
+                f"{path}: line {number} is not a JSON object ({error}). Name a run's metrics.jsonl."
             ) from None
         draft = record.get(DRAFT)
         if draft is not None and math.isfinite(draft):
@@ -96,8 +96,8 @@ def read_steps(path: str | Path) -> list[Step]:
 def trend(values: Sequence[float]) -> Trend | None:
     """First against last quarter (two steps at least each); None for fewer than four steps.
 
-    The error takes the spread inside each quarter as noise. A trend inside a quarter widens it, so a rise is called
-    one rather too seldom than too often.
+    The error treats the spread inside each quarter as noise. A trend inside a quarter increases it, so the test
+    rather misses a rise than reports a false one.
     """
     if len(values) < 4:
         return None
@@ -109,7 +109,7 @@ def trend(values: Sequence[float]) -> Trend | None:
 
 
 def sentence(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]]) -> str:
-    """Whether the reward rose, in one sentence, from the measured numbers alone."""
+    """One sentence: did the reward rise?"""
     drafts = trend([step.draft for step in steps])
     if drafts is None:
         return f"Only {len(steps)} steps have a reward: too few to tell whether it rose."
@@ -152,7 +152,7 @@ def _named(accuracies: Mapping[str, Mapping[str, float]]) -> list[tuple[str, Map
 
 
 def draw(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]], png: str | Path) -> None:
-    """Draft and refined mean reward per step, the sampled accuracies as horizontal marks."""
+    """Plot the mean rewards of drafts and refined answers per step, and the sampled accuracies as horizontal lines."""
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     axes.plot([s.number for s in steps], [s.draft for s in steps], "o-", color="tab:blue", label="drafts")
     refined = [s for s in steps if s.refined is not None]
@@ -169,7 +169,7 @@ def draw(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]], p
 
 
 def show(metrics: Path, accuracies: Path, png: Path) -> None:
-    """Print both tables and the sentence, write the picture."""
+    """Print both tables and the sentence, and write the plot."""
     steps, measured = read_steps(metrics), read_accuracies(accuracies)
     console = Console()
     console.print(_step_table(steps))
@@ -181,13 +181,13 @@ def show(metrics: Path, accuracies: Path, png: Path) -> None:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Show a run."""
+    """Summarise a run."""
     parser = Parser(prog="python -m recipe.demo.summary", description=__doc__)
     parser.add_argument("metrics", type=existing_file, help="metrics.jsonl of the run")
     parser.add_argument("accuracies", type=existing_file, help="JSON written by recipe.demo.evaluate --out")
     parser.add_argument("--png", type=output_file, default="curves.png")
-    given = parser.parse_args(arguments)
-    show(given.metrics, given.accuracies, given.png)
+    args = parser.parse_args(arguments)
+    show(args.metrics, args.accuracies, args.png)
 
 
 if __name__ == "__main__":

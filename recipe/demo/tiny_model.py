@@ -1,9 +1,9 @@
-"""A tiny Qwen3 model and its own tokenizer, made on the spot: the demo needs no download.
+"""Build a tiny Qwen3 model and its own tokenizer, so that the demo needs no download.
 
-The byte-level BPE is trained on the demo's own prompts, so that a word is mostly one token; a line that many prompts
-share (the rules, the options, the form of the answer) is one token as a whole. So a prompt takes about a hundred tokens
-and the warm start fits into a minute. The architecture is plain Qwen3: vLLM, FSDP and transformers treat the model
-like its big relatives. `head_dim` is 32 because vLLM's CPU attention has no kernel for 16.
+The byte-level BPE is trained on the demo's own prompts, so that most words are one token. A whole line that many
+prompts share (the rules, the options, the form of the answer) is one token, too. So a prompt has about a hundred
+tokens, and the warm start takes a minute. The architecture is plain Qwen3: vLLM, FSDP and transformers treat the model
+like a big one. `head_dim` is 32 because vLLM's CPU attention has no kernel for 16.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ HEAD_DIM = 32
 MAX_POSITIONS = 8192
 INIT_RANGE = 0.05
 
-COMMON = 0.1  # a line that stands in this share of the texts becomes one token
-# What BPE may merge in the other lines: a tag, a word with its underscores and the blank before it, a number, signs.
+COMMON = 0.1  # a line that appears in at least this share of the texts becomes one token
+# What BPE may merge in other lines: a tag; a word with underscores and the space before it; a number; punctuation.
 PIECES = r" ?</?\w+>| ?[\p{L}_]+| ?\p{N}+| ?[^\s\p{L}\p{N}_<]+| ?<|\s+"
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -37,7 +37,7 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(corpus: Iterable[str], vocab_size: int = VOCAB_SIZE) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with a chat template in Qwen's style, trained on the corpus."""
+    """Train a byte-level BPE tokenizer on the corpus, with a chat template in Qwen's style."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -70,7 +70,7 @@ def build_tokenizer(corpus: Iterable[str], vocab_size: int = VOCAB_SIZE) -> PreT
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
-    """A Qwen3 model with random weights; equal seeds give equal weights."""
+    """A Qwen3 model with random weights; the same seed gives the same weights."""
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=-(-len(tokenizer) // 64) * 64,
@@ -100,7 +100,7 @@ def build(out_dir: str | Path, corpus: Iterable[str], seed: int = 0) -> Path:
     Args:
         out_dir: the folder to write.
         corpus: texts that look like the demo's prompts and answers.
-        seed: of the weights.
+        seed: seed of the random weights.
 
     Returns:
         The folder.

@@ -1,8 +1,8 @@
 """The demo's warm start: a short supervised training of the tiny model on the mixture of imitated people.
 
-Plain torch, one process. Every batch is drawn fresh, so the model learns the mixture itself and stays undecided, as a
-sampled policy must be for RL to have something to choose from. Loss on the answer's tokens only. Prompts go through
-the tokenizer's chat template with the generation prompt, so training sees exactly the ids that generation sees.
+Plain torch, one process. Every batch is drawn fresh, so the model learns the mixture itself and stays undecided: RL
+needs samples that differ. The loss covers the answer's tokens only. Prompts go through the tokenizer's chat template
+with the generation prompt, so training sees exactly the ids that generation sees.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ Draw = Callable[[random.Random], tuple[list[Message], str]]
 
 @dataclass(frozen=True)
 class WarmStart:
-    """How long and how fast the warm start learns."""
+    """Hyperparameters of the warm start."""
 
     steps: int = 320
     batch: int = 16
     lr_vectors: float = 3e-3  # AdamW: embeddings, output layer, norms
     lr_matrices: float = 1e-2  # Muon: the layers' matrices
     warmup: int = 20
-    decay: float = 0.9  # share of the steps, at the end
+    decay: float = 0.9  # the learning rate falls over this share of the steps, at the end
     stories: int = 4000
     seed: int = 0
 
 
 def encode(tokenizer: Any, messages: Sequence[Message], answer: str) -> tuple[list[int], list[int]]:
-    """Prompt ids as generation sees them, and the ids of the answer with its end."""
+    """Prompt ids as generation sees them, and the ids of the answer with its end token."""
     text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
     prompt: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     reply: list[int] = tokenizer(answer, add_special_tokens=False)["input_ids"]
@@ -51,7 +51,7 @@ def encode(tokenizer: Any, messages: Sequence[Message], answer: str) -> tuple[li
 
 
 def collate(pairs: Sequence[tuple[list[int], list[int]]], pad: int) -> dict[str, torch.Tensor]:
-    """Left-padded batch; labels are -100 outside the answers. Answers end at the right edge: few logits are needed."""
+    """Left-padded batch; labels are -100 outside the answers. All answers end at the right edge: few logits suffice."""
     width = max(len(p) + len(a) for p, a in pairs)
     ids = torch.full((len(pairs), width), pad)
     labels = torch.full((len(pairs), width), -100)
@@ -74,10 +74,10 @@ def answer_loss(model: Qwen3ForCausalLM, batch: dict[str, torch.Tensor]) -> torc
 
 
 def train(model_dir: str | Path, out_dir: str | Path, draw: Draw, how: WarmStart) -> float:
-    """Train the model of `model_dir` on what `draw` gives; save it in `out_dir`.
+    """Train the model in `model_dir` and save it in `out_dir`.
 
     Args:
-        draw: gives a fresh prompt and its answer at each call.
+        draw: returns a fresh prompt and its answer at each call.
 
     Returns:
         The mean loss of the last ten steps.
@@ -109,7 +109,7 @@ def train(model_dir: str | Path, out_dir: str | Path, draw: Draw, how: WarmStart
 
 
 def _optimizers(model: Qwen3ForCausalLM, how: WarmStart) -> list[torch.optim.Optimizer]:
-    # Muon on the layers' matrices: with AdamW alone so small a model takes more steps until it looks places up.
+    # Muon on the layers' matrices: with AdamW alone, so small a model needs more steps to learn to look up places.
     matrices: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for name, weight in model.named_parameters():
@@ -121,13 +121,13 @@ def _optimizers(model: Qwen3ForCausalLM, how: WarmStart) -> list[torch.optim.Opt
 
 
 def _rate(step: int, how: WarmStart) -> float:
-    # Warm-up, full rate, then down to nought: a last rate that is not small leaves the mixture's shares noisy, and a
-    # full rate held for long delays the moment from which places are looked up.
+    # Warm-up, full rate, then linear decay to zero: a high rate at the end leaves the mixture's shares noisy, and a
+    # long time at full rate delays the step at which the model learns to look up places.
     return min(1.0, (step + 1) / how.warmup, (how.steps - step) / (how.decay * how.steps))
 
 
 def prepare(out_dir: str | Path, how: WarmStart, forms: Sequence[Form] = (HITOM,)) -> None:
-    """Write all that the demo trains on: the rows of each form, base/ (random weights) and warm/, of all forms."""
+    """Write everything that the demo trains on: the rows of each form, base/ (random weights) and warm/."""
     out = Path(out_dir)
     records = stories.warm_records(how.stories, heldback=stories.write_files(out, forms=forms))
     rng = random.Random(how.seed)

@@ -1,7 +1,7 @@
-"""Which sequences a rank takes at which step. The step is the state: nothing else is needed to go on.
+"""Which sequences a rank takes at which step. The step is the only state: a resumed run needs nothing else.
 
-A step has the same sequences for any number of ranks. They are dealt out so that every rank has as many sequences, and
-nearly as many tokens, as the others (verl's balancing, by the lengths that the store knows).
+A step has the same sequences for any number of ranks. Each rank gets the same number of sequences and nearly the same
+number of tokens (verl's balancing, by the lengths in the store).
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from soul.errors import BadSettings
 
 
 class StepBatches(Sampler[list[int]]):
-    """A batch sampler: one batch a step, this rank's part of it.
+    """A batch sampler that yields this rank's part of each step.
 
     Args:
         corpus: the training split.
-        batch_size: sequences a step, over all ranks.
+        batch_size: sequences per step, over all ranks.
         rank: this rank of the data-parallel group, of `ranks`.
-        first_step: how many steps are done already.
-        last_step: how many steps there are.
+        first_step: number of steps that are done already.
+        last_step: number of steps of the whole training.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, rank: int, ranks: int, first_step: int, last_step: int) -> None:
         if batch_size % ranks:
             raise BadSettings(
-                f"data.train_batch_size={batch_size} cannot be dealt out to {ranks} ranks. Use a multiple of {ranks}."
+                f"data.train_batch_size={batch_size} cannot be divided evenly among {ranks} ranks. Use a "
+                f"multiple of {ranks}."
             )
         self.corpus, self.batch_size = corpus, batch_size
         self.rank, self.ranks = rank, ranks
@@ -46,10 +47,10 @@ class StepBatches(Sampler[list[int]]):
 
 
 class ValidationBatches(Sampler[list[int]]):
-    """A batch sampler over a validation split, every sequence once, source by source: a batch is of one source.
+    """A batch sampler over a validation split: every sequence once, source by source, each batch from one source.
 
-    Where a batch does not go up among the ranks, fillers (see `SequenceDataset`) complete it. A ratio below 1 takes
-    that part of its files, always the same; one above 1 takes them once.
+    If a batch cannot be divided evenly among the ranks, fillers (see `SequenceDataset`) complete it. A ratio below 1
+    takes that part of its files, always the same one; a ratio above 1 takes them once.
 
     Attributes:
         sources: the source of each batch.
@@ -58,10 +59,10 @@ class ValidationBatches(Sampler[list[int]]):
     def __init__(self, corpus: Corpus, batch_size: int, rank: int, ranks: int) -> None:
         self.corpus, self.rank, self.ranks = corpus, rank, ranks
         size = -(-batch_size // ranks) * ranks
-        wanted = np.unique(corpus.order.of_epoch(0))
+        wanted = np.unique(corpus.order.epoch_sequences(0))
         self._batches: list[np.ndarray] = []
         self.sources: list[str] = []
-        for name, sequences in zip(corpus.names, corpus.dataset.store.of_source(), strict=True):
+        for name, sequences in zip(corpus.names, corpus.dataset.store.sequences_by_source(), strict=True):
             chosen = np.intersect1d(sequences, wanted, assume_unique=True)
             for start in range(0, len(chosen), size):
                 self._batches.append(chosen[start : start + size])
@@ -72,13 +73,13 @@ class ValidationBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in self._batches:
-            short = -len(batch) % self.ranks
-            fillers: np.ndarray = ~np.resize(batch, short)
+            missing = -len(batch) % self.ranks
+            fillers: np.ndarray = ~np.resize(batch, missing)  # ~n: sequence n without any trained token
             yield share(np.concatenate([batch, fillers]), self.corpus, self.rank, self.ranks)
 
 
 def share(sequences: np.ndarray, corpus: Corpus, rank: int, ranks: int) -> list[int]:
-    """A rank's part of sequences (or fillers), equal in number, similar in tokens."""
+    """A rank's part of the sequences (or fillers): equal in number, similar in tokens."""
     if ranks == 1:
         return [int(sequence) for sequence in sequences]
     lengths = corpus.lengths(np.where(sequences < 0, ~sequences, sequences)).tolist()

@@ -11,10 +11,10 @@ from sft.corpus.store import TokenStore
 
 
 class SequenceDataset(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
-    """Reads from the token store. A sequence's number comes from an order or a plan of batches (sft/corpus/batches.py).
+    """Sequences by number, read from the token store. The numbers come from the batches (sft/corpus/batches.py).
 
-    The number `~n` (that is, `-1 - n`) gives the same sequence with nothing trained in it: ranks that have run out of
-    validation sequences take part with such a filler, and no token counts twice.
+    The number `~n` (that is, `-1 - n`) gives the same sequence with an empty loss mask: ranks that have run out of
+    validation sequences take part with such a filler, so that no token counts twice.
     """
 
     def __init__(self, store: TokenStore) -> None:

@@ -1,12 +1,13 @@
-"""Which rows lie where: file, row groups, columns; read once from the parquet footers and kept in a cache.
+"""Row groups and columns of the files, read once from the parquet footers and kept in a cache.
 
-A cached entry counts as long as the file's size and time of change are those of the entry, so a start with a warm cache
-costs one `stat` a file, however many rows there are.
+A cached entry is valid while the file's size and modification time match it, so a start with a warm cache costs one
+`stat` per file, however many rows there are.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Sequence
@@ -20,10 +21,11 @@ import pyarrow.parquet as pq
 
 from soul.errors import SoulError
 
+logger = logging.getLogger(__name__)
 Layout = Literal["messages", "extra_info.messages", "prompt_response"]
 VERSION = 1
 FILE = "row_index.json"
-OPTIONAL = ("data_source", "train_role")  # read where a file has them
+OPTIONAL = ("data_source", "train_role")  # read if a file has them
 
 
 class BadShard(SoulError):
@@ -35,8 +37,8 @@ class Shard:
     """A parquet file as it was when it was indexed.
 
     Attributes:
-        groups: rows of each row group.
-        columns: names of the columns; the fields of a struct as `extra_info.messages`.
+        groups: number of rows of each row group.
+        columns: names of the columns; the fields of a struct appear as `extra_info.messages`.
     """
 
     path: str
@@ -47,7 +49,7 @@ class Shard:
 
     @property
     def rows(self) -> int:
-        """Rows of the file."""
+        """Number of rows of the file."""
         return sum(self.groups)
 
     @property
@@ -55,7 +57,7 @@ class Shard:
         """Where the file keeps its conversations.
 
         Raises:
-            BadShard: in no place that is known.
+            BadShard: the columns fit no known layout.
         """
         chats: tuple[Layout, ...] = ("messages", "extra_info.messages")
         for layout in chats:
@@ -71,10 +73,10 @@ class Shard:
         )
 
     def check(self) -> None:
-        """Whether the file has the columns of a layout.
+        """Check that the file has the columns of a layout.
 
         Raises:
-            BadShard: it has not.
+            BadShard: it does not.
         """
         _ = self.layout
 
@@ -86,10 +88,10 @@ class Shard:
 
 
 def read_index(files: Sequence[Path], cache_dir: Path) -> list[Shard]:
-    """The shards of the files, in their order, from the cache where it is still true.
+    """The shards of the files in their order, from the cache if it is still valid.
 
     Raises:
-        BadShard: a file is gone or is no parquet file.
+        BadShard: a file is missing or is not a parquet file.
     """
     cache = cache_dir / FILE
     known = _load(cache)
@@ -102,6 +104,7 @@ def read_index(files: Sequence[Path], cache_dir: Path) -> list[Shard]:
         else:
             fresh.append(file)
     if fresh:
+        logger.info("reading the footers of %d new or changed parquet files", len(fresh))
         with ThreadPoolExecutor(max_workers=8) as pool:
             shards |= {shard.path: shard for shard in pool.map(_read_footer, fresh)}
         _save(cache, known | shards)
@@ -133,7 +136,7 @@ def _read_footer(file: Path) -> Shard:
 
 
 def _load(cache: Path) -> dict[str, Shard]:
-    """What the cache knows; nothing where it is absent, damaged or of another version."""
+    """The entries of the cache; empty if it is absent, damaged or of another version."""
     try:
         content: dict[str, Any] = json.loads(cache.read_text())
         if content["version"] != VERSION:
@@ -145,7 +148,7 @@ def _load(cache: Path) -> dict[str, Shard]:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {}  # it is a cache: reading the footers again is the remedy
+        return {}  # the footers are read again
 
 
 def _save(cache: Path, shards: dict[str, Shard]) -> None:

@@ -1,12 +1,12 @@
-"""In which order the sequences are trained: a true shuffle of everything, that needs no memory and no state.
+"""The order in which the sequences are trained: a full shuffle that needs no memory and no state.
 
-An epoch is a permutation of all its positions, by a keyed bijection that is computed, not stored: a Feistel network
-over the next power of four, walked until it lands within the epoch (and a table where there are only a few). Seed and
-epoch are the key. So the endless order of a run (epoch after epoch) can be asked at any position, and the step is all
-that a resumed run has to know.
+An epoch is a permutation of all its positions by a keyed bijection that is computed, not stored: a Feistel network over
+the next power of four, applied until the result lies within the epoch (short orders use a table instead). Seed and
+epoch are the key. So the endless order of a run (epoch after epoch) can be computed at any position, and a resumed run
+only has to know its step.
 
-A group of files with ratio r gives floor(r) whole passes an epoch. What remains is a part of the group, which moves on
-from epoch to epoch through one fixed shuffle of it: half of a group now, the other half in the next epoch.
+A group of files with ratio r gives floor(r) whole passes per epoch. The remaining fraction is a part of the group that
+moves on from epoch to epoch through one fixed shuffle: half of the group now, the other half in the next epoch.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from fractions import Fraction
 import numpy as np
 
 ROUNDS = 8
-FEW = 4096  # up to here an order is a small table, sorted by hashes: a network is slow and poor where it is tiny
+FEW = 4096  # up to this size an order is a table, sorted by hashes: a small network is slow and shuffles badly
 
 
 class Permutation:
-    """A pseudo-random permutation of range(size), computed where it is asked.
+    """A pseudo-random permutation of range(size), computed on demand.
 
     Args:
         size: how many numbers.
-        key: whatever names it; equal keys give equal permutations.
+        key: any values; equal keys give equal permutations.
     """
 
     def __init__(self, size: int, *key: object) -> None:
@@ -40,17 +40,17 @@ class Permutation:
         self._table = None if few is None else np.argsort(_mix(_mix(few ^ self._keys[0]) ^ self._keys[1]))
 
     def at(self, places: np.ndarray) -> np.ndarray:
-        """The numbers at these places."""
+        """The permuted numbers at these places (int64)."""
         if places.size and not 0 <= int(places.min()) <= int(places.max()) < self.size:
             raise IndexError(f"place {int(places.max())} of {self.size}")
         if self._table is not None:
             return self._table[places]
-        found: np.ndarray = places.astype(np.uint64)
-        todo = np.arange(found.size)
-        while todo.size:
-            found[todo] = self._network(found[todo])
-            todo = todo[found[todo] >= np.uint64(self.size)]
-        return found.astype(np.int64)
+        numbers: np.ndarray = places.astype(np.uint64)
+        todo = np.arange(numbers.size)
+        while todo.size:  # cycle walking: apply the network again to numbers that lie outside of range(size)
+            numbers[todo] = self._network(numbers[todo])
+            todo = todo[numbers[todo] >= np.uint64(self.size)]
+        return numbers.astype(np.int64)
 
     def _network(self, numbers: np.ndarray) -> np.ndarray:
         left, right = numbers >> self._half, numbers & self._mask
@@ -60,7 +60,7 @@ class Permutation:
 
 
 def _mix(numbers: np.ndarray) -> np.ndarray:
-    """Numbers that look random, one for each: two rounds of multiplying and folding, modulo 2**64."""
+    """Hash each number: two rounds of multiplying and folding, modulo 2**64."""
     mixed: np.ndarray = numbers * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return mixed ^ (mixed >> np.uint64(32))
@@ -71,9 +71,9 @@ class Part:
     """The sequences of one group of files.
 
     Attributes:
-        first: its first sequence.
-        count: how many.
-        ratio: passes in an epoch.
+        first: number of its first sequence.
+        count: how many sequences.
+        ratio: passes per epoch.
     """
 
     first: int
@@ -82,12 +82,12 @@ class Part:
 
     @property
     def passes(self) -> int:
-        """Whole passes in an epoch."""
+        """Whole passes per epoch."""
         return int(self.ratio)
 
     @property
     def rest(self) -> int:
-        """Sequences of the pass that is not whole; at least one, so that a tiny group with a tiny ratio counts."""
+        """Sequences of the partial pass; at least one, so that a small group with a small ratio is not lost."""
         rest = self.ratio - self.passes
         return max(1, round(rest * self.count)) if rest and self.count else 0
 
@@ -95,24 +95,24 @@ class Part:
         return self.passes * self.count + self.rest
 
     def sequences(self, places: np.ndarray, epoch: int, seed: int) -> np.ndarray:
-        """What an epoch has at these places of the part, before the shuffle."""
+        """The sequences at these places of the part in an epoch, before the shuffle."""
         whole = self.passes * self.count
-        found: np.ndarray = places % self.count
-        late = places >= whole
-        if late.any():
+        sequences: np.ndarray = places % self.count
+        partial = places >= whole
+        if partial.any():
             begin = epoch * self.rest
-            found[late] = Permutation(self.count, seed, "rest", self.first).at(
-                (begin + places[late] - whole) % self.count
+            sequences[partial] = Permutation(self.count, seed, "rest", self.first).at(
+                (begin + places[partial] - whole) % self.count
             )
-        return self.first + found
+        return self.first + sequences
 
 
 class Order:
-    """The endless order of the sequences of several parts; `len` is an epoch.
+    """The endless order of the sequences of several parts; `len` is the length of an epoch.
 
     Args:
-        parts: what an epoch consists of.
-        seed: of the shuffles.
+        parts: the parts of an epoch.
+        seed: seed of the shuffles.
     """
 
     def __init__(self, parts: Sequence[Part], seed: int) -> None:
@@ -125,26 +125,26 @@ class Order:
 
     def at(self, positions: np.ndarray) -> np.ndarray:
         """The sequences at positions of the endless order."""
-        found: np.ndarray = np.empty(len(positions), dtype=np.int64)
+        sequences: np.ndarray = np.empty(len(positions), dtype=np.int64)
         epochs: np.ndarray = positions // len(self)
         for epoch in np.unique(epochs).tolist():
             here = np.flatnonzero(epochs == epoch)
             shuffled = Permutation(len(self), self.seed, "epoch", epoch).at(positions[here] % len(self))
-            found[here] = self._unshuffled(shuffled, epoch)
-        return found
+            sequences[here] = self._unshuffled(shuffled, epoch)
+        return sequences
 
     def step(self, step: int, size: int) -> np.ndarray:
-        """The sequences of a step (from 0), all ranks together; an epoch's last step runs on into the next epoch."""
+        """The sequences of a step (from 0), for all ranks; an epoch's last step continues into the next epoch."""
         return self.at(np.arange(step * size, (step + 1) * size))
 
-    def of_epoch(self, epoch: int) -> np.ndarray:
-        """The sequences of an epoch, ascending."""
+    def epoch_sequences(self, epoch: int) -> np.ndarray:
+        """The sequences of an epoch in ascending order."""
         return np.sort(self._unshuffled(np.arange(len(self)), epoch))
 
     def _unshuffled(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        found: np.ndarray = np.empty(len(places), dtype=np.int64)
+        sequences: np.ndarray = np.empty(len(places), dtype=np.int64)
         parts = np.searchsorted(self._first, places, side="right") - 1
         for part in np.unique(parts).tolist():
             here = np.flatnonzero(parts == part)
-            found[here] = self.parts[part].sequences(places[here] - self._first[part], epoch, self.seed)
-        return found
+            sequences[here] = self.parts[part].sequences(places[here] - self._first[part], epoch, self.seed)
+        return sequences

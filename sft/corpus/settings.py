@@ -1,4 +1,4 @@
-"""What the config's `data` section says of the corpus: files, limits, which side is trained, where the cache lies."""
+"""The keys of the config's section `data` that describe the corpus: files, limits, the trained side, the cache."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Overlong = Literal["drop", "truncate", "error"]
 
 
 class SftDataSettings(BaseModel):
-    """The data of a supervised training. Names as in the config, which says what each is for."""
+    """The data of a supervised training. sft/config/sft.yaml describes each key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cache_dir: Path  # row index and token store; may be deleted at any time between runs
-    dir: Path | None = None  # where shards are found that train_files and val_files do not name
+    cache_dir: Path  # row index and token store; you may delete it between runs
+    dir: Path | None = None  # folder of the shards, if train_files or val_files name none
     train_files: str | Sequence[str] | None = None
     val_files: str | Sequence[str] | None = None
     max_prompt_length: int = Field(default=16384, gt=0)
@@ -34,9 +34,9 @@ class SftDataSettings(BaseModel):
 
     @property
     def max_length(self) -> int:
-        """Tokens that a sequence may have: the original cut prompt and response apart, we limit their sum."""
+        """Tokens that a sequence may have. Only the sum of prompt and response is limited."""
         return self.max_prompt_length + self.max_response_length
 
     def files(self, split: str) -> str | Sequence[str] | None:
-        """What names the files of a split."""
+        """The setting that names the files of a split."""
         return self.train_files if split == "train" else self.val_files

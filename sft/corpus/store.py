@@ -1,11 +1,11 @@
-"""The corpus as token ids on disk: two flat files a shard, read in place.
+"""The corpus as token ids on disk: two flat files per shard, read in place.
 
     ids.bin          uint32: a sequence's ids, then its spans (start and stop of each trained span)
-    sequences.bin    24 bytes a sequence (`RECORD`): where its ids are, how many, of which row and source
-    shard.json       counts by source, and what says that the other two are complete
+    sequences.bin    24 bytes per sequence (`RECORD`): where its ids are, how many, of which row and source
+    shard.json       counts by source; written last, it marks the other two as complete
 
-Sequences are read with `pread`, two calls each, so a reader's memory does not depend on the size of the corpus: pages
-of a memory map would count as its own.
+Sequences are read with `pread`, two calls each. A memory map would do, but its pages count as memory of the reader,
+which would then grow with the corpus.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sft.encode.sequence import EncodedSequence
+from soul.files.whole_file import write_whole
 
 WORD: np.dtype = np.dtype("<u4")
 RECORD: np.dtype = np.dtype(
@@ -31,20 +32,20 @@ RECORD: np.dtype = np.dtype(
         ("length", "<u4"),
         ("trained", "<u4"),
         ("spans", "<u2"),
-        ("source", "<u2"),  # in the list of shard.json; in what a store gives out, in the store's own list
+        ("source", "<u2"),  # place in the list of shard.json; `TokenStore` returns the place in its own list
     ]
 )
 IDS, SEQUENCES, ABOUT = "ids.bin", "sequences.bin", "shard.json"
-OPEN_FILES = 256  # at most, of one reader
+OPEN_FILES = 256  # at most, per reader
 
 
 @dataclass
 class SourceCounts:
-    """What became of the rows of one source.
+    """Counts for the rows of one source.
 
     Attributes:
-        role: whose turns are trained.
-        left_out: reason -> how many (rows, sequences or turns, as the reason says).
+        role: the side whose turns are trained.
+        left_out: reason -> how many (rows, sequences or turns: the reason names the unit).
     """
 
     role: str = ""
@@ -65,18 +66,18 @@ class SourceCounts:
         self.left_out += other.left_out
 
     def to_json(self) -> dict[str, Any]:
-        """For shard.json."""
+        """The counts for shard.json."""
         return {**vars(self), "left_out": dict(self.left_out)}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> SourceCounts:
-        """From shard.json."""
+        """Read the counts of shard.json."""
         return cls(**{**content, "left_out": Counter(content["left_out"])})
 
 
 @dataclass
 class ShardCounts:
-    """What shard.json holds: counts by source (in the order of the records' source numbers) and an example a reason."""
+    """Contents of shard.json: counts by source (in the order of the records' source numbers), an example per reason."""
 
     sources: dict[str, SourceCounts] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class ShardCounts:
     words: int = 0
 
     def source(self, name: str) -> SourceCounts:
-        """The counts of a source, new ones where it is new."""
+        """The counts of a source, created on first use."""
         return self.sources.setdefault(name, SourceCounts())
 
     def add(self, other: ShardCounts) -> None:
@@ -97,18 +98,13 @@ class ShardCounts:
         self.words += other.words
 
     def write(self, path: Path) -> None:
-        """Write all or nothing."""
+        """Write the file completely or not at all."""
         content = {**vars(self), "sources": {name: counts.to_json() for name, counts in self.sources.items()}}
-        beside = path.with_name(path.name + ".tmp")
-        with open(beside, "w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        write_whole(path, json.dumps(content))
 
     @classmethod
     def read(cls, path: Path) -> ShardCounts | None:
-        """From a file; None where there is none, or half of one."""
+        """Read a file; None if it does not exist or is damaged."""
         try:
             content = json.loads(path.read_text())
             sources = {name: SourceCounts.from_json(counts) for name, counts in content.pop("sources").items()}
@@ -116,11 +112,11 @@ class ShardCounts:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError):
-            return None  # cut off by a crash: what it speaks of is made again
+            return None  # cut off by a crash: its sequences are made again
 
 
 class SequenceWriter:
-    """Appends sequences to a pair of files; a context manager. The counts are complete when it has closed."""
+    """Append sequences to a pair of files. Use as a context manager: the counts are complete after it has closed."""
 
     def __init__(self, ids: Path, sequences: Path) -> None:
         self.counts = ShardCounts()
@@ -155,7 +151,7 @@ class SequenceWriter:
 
 
 def complete(folder: Path) -> ShardCounts | None:
-    """The counts of a shard that is complete; None where it is still to be made."""
+    """The counts of a shard; None if its files are not complete."""
     counts = ShardCounts.read(folder / ABOUT)
     if counts is None:
         return None
@@ -165,11 +161,11 @@ def complete(folder: Path) -> ShardCounts | None:
 
 
 class TokenStore:
-    """Reads the sequences of several shards, numbered through in their order.
+    """Read the sequences of several shards, numbered consecutively.
 
     Args:
-        folders: the shards.
-        counts: of each shard.
+        folders: the folders of the shards.
+        counts: the counts of each shard.
     """
 
     def __init__(self, folders: Sequence[Path], counts: Sequence[ShardCounts]) -> None:
@@ -184,7 +180,7 @@ class TokenStore:
         return int(self._first[-1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": OrderedDict()}  # a process opens its own
+        return {**self.__dict__, "_files": OrderedDict()}  # each process opens its own files
 
     def __del__(self) -> None:
         for descriptor in self.__dict__.get("_files", {}).values():
@@ -192,15 +188,15 @@ class TokenStore:
 
     def records(self, sequences: np.ndarray) -> np.ndarray:
         """The records of sequences, with the store's own source numbers."""
-        found = np.empty(len(sequences), dtype=RECORD)
+        records = np.empty(len(sequences), dtype=RECORD)
         shards: np.ndarray = np.asarray(np.searchsorted(self._first, sequences, side="right") - 1)
         for place, (sequence, shard) in enumerate(zip(sequences.tolist(), shards.tolist(), strict=True)):
             self._check(sequence)
-            found[place] = self._record(sequence, shard)
-        return found
+            records[place] = self._record(sequence, shard)
+        return records
 
     def read(self, sequence: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Ids (int64), loss mask (int64) and source of one sequence."""
+        """Ids (int64), loss mask (int64, 1: trained) and source number of one sequence."""
         self._check(sequence)
         shard = int(np.searchsorted(self._first, sequence, side="right")) - 1
         record = self._record(sequence, shard)
@@ -213,9 +209,9 @@ class TokenStore:
             mask[start:stop] = 1
         return words[:length].astype(np.int64), mask, int(record["source"])
 
-    def of_source(self, part: int = 1 << 16) -> list[np.ndarray]:
-        """The sequences of every source; reads all records."""
-        found: list[list[np.ndarray]] = [[] for _ in self.sources]
+    def sequences_by_source(self, part: int = 1 << 16) -> list[np.ndarray]:
+        """The sequence numbers of each source; reads all records, `part` at a time."""
+        by_source: list[list[np.ndarray]] = [[] for _ in self.sources]
         for shard, (first, last) in enumerate(itertools.pairwise(int(edge) for edge in self._first)):
             for start in range(first, last, part):
                 count = min(part, last - start)
@@ -223,8 +219,8 @@ class TokenStore:
                 records = np.frombuffer(self._pread(shard, SEQUENCES, count * RECORD.itemsize, at), dtype=RECORD)
                 sources = self._source[shard][records["source"]]
                 for source in np.unique(sources).tolist():
-                    found[source].append(start + np.flatnonzero(sources == source))
-        return [np.concatenate(parts) if parts else np.empty(0, dtype=np.int64) for parts in found]
+                    by_source[source].append(start + np.flatnonzero(sources == source))
+        return [np.concatenate(parts) if parts else np.empty(0, dtype=np.int64) for parts in by_source]
 
     def _check(self, sequence: int) -> None:
         if not 0 <= sequence < len(self):

@@ -1,15 +1,16 @@
-"""Make the token store of a corpus: once, by several processes, and never a part of it twice.
+"""Tokenise a corpus into its token store: once, with several processes.
 
-A shard is cut into units of some thousand rows. A worker writes a unit beside and renames it into place: a killed run
-goes on with the units that are missing. When all units of a shard are there, they are joined into its two files. A
-shard's folder is named after the file's size and time of change and after everything that determines its sequences. All
-processes of a machine may ask for the same store at once: one makes it under a lock, the others wait.
+A shard is cut into units of a few thousand rows. A worker writes a unit to temporary files and renames them, so a
+killed run continues with the missing units. Once all units of a shard exist, they are joined into its two files. A
+shard's folder is named by a hash of the file's size, its modification time and everything else that determines its
+sequences. All processes of a machine may ask for the same store at once: one makes it under a lock, the others wait.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -35,11 +36,12 @@ from sft.run.stop import start_helper
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 
-VERSION = 1  # of the files and of how rows become sequences
-UNIT_ROWS = 2048  # at least, where the shard has them
-GROUP_UNITS = 16  # units of a large row group, at most: each reads the group up to its own rows
+VERSION = 1  # of the file format and of the encoding of rows
+UNIT_ROWS = 2048  # rows of a unit, at least, if the shard has as many
+GROUP_UNITS = 16  # units of a large row group, at most: each unit reads the group from its start to its own rows
 BATCH_ROWS = 256
-PLAIN_EVERY_S = 30.0
+LOG_EVERY_S = 30.0
+logger = logging.getLogger(__name__)
 
 
 class TokenisingFailed(SoulError):
@@ -52,8 +54,8 @@ class Unit:
 
     Attributes:
         groups: the row groups.
-        skip: rows of the first group that come before.
-        rows: how many rows.
+        skip: rows of the first group that belong to earlier units.
+        rows: number of rows.
         first: number of the first row in the shard.
     """
 
@@ -65,7 +67,7 @@ class Unit:
     first: int
 
     def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The unit's rows, numbered as in the shard; only a batch of them is in memory."""
+        """Yield the unit's rows with their numbers in the shard; only one batch is in memory."""
         seen = 0
         try:
             with pq.ParquetFile(self.shard.path, buffer_size=1 << 20) as parquet:
@@ -86,8 +88,8 @@ class Unit:
 
 
 def units(shard: Shard) -> list[Unit]:
-    """The units of a shard: small row groups together, large ones apart."""
-    found: list[Unit] = []
+    """Cut a shard into units: small row groups are combined, large ones split."""
+    parts: list[Unit] = []
     row = 0
     waiting: list[int] = []
     waiting_rows = 0
@@ -96,30 +98,30 @@ def units(shard: Shard) -> list[Unit]:
             waiting.append(group)
             waiting_rows += rows
         if waiting and (waiting_rows >= UNIT_ROWS or rows > UNIT_ROWS):
-            found.append(Unit(shard, len(found), tuple(waiting), 0, waiting_rows, row))
+            parts.append(Unit(shard, len(parts), tuple(waiting), 0, waiting_rows, row))
             row += waiting_rows
             waiting, waiting_rows = [], 0
         if rows > UNIT_ROWS:
             size = max(UNIT_ROWS, -(-rows // GROUP_UNITS))
             for skip in range(0, rows, size):
-                found.append(Unit(shard, len(found), (group,), skip, min(size, rows - skip), row + skip))
+                parts.append(Unit(shard, len(parts), (group,), skip, min(size, rows - skip), row + skip))
             row += rows
     if waiting_rows:
-        found.append(Unit(shard, len(found), tuple(waiting), 0, waiting_rows, row))
-    return found
+        parts.append(Unit(shard, len(parts), tuple(waiting), 0, waiting_rows, row))
+    return parts
 
 
 def shard_folder(shard: Shard, key: str, cache_dir: Path) -> Path:
-    """Where the tokens of a shard are, or will be."""
-    whole = json.dumps([VERSION, UNIT_ROWS, GROUP_UNITS, shard.path, shard.size, shard.mtime_ns, key])
-    return cache_dir / "tokens" / f"{Path(shard.path).stem[:60]}-{hashlib.sha256(whole.encode()).hexdigest()[:20]}"
+    """The folder of a shard's tokens."""
+    identity = json.dumps([VERSION, UNIT_ROWS, GROUP_UNITS, shard.path, shard.size, shard.mtime_ns, key])
+    return cache_dir / "tokens" / f"{Path(shard.path).stem[:60]}-{hashlib.sha256(identity.encode()).hexdigest()[:20]}"
 
 
 def tokenise(shards: Sequence[Shard], encoder: RowEncoder, cache_dir: Path) -> list[tuple[Path, ShardCounts]]:
-    """The folders and counts of the shards, made where they are missing.
+    """Tokenise the shards that are not tokenised yet. Returns folder and counts of each shard.
 
     Raises:
-        SoulError: a bad row, a shard that cannot be read; what was done until then is kept.
+        SoulError: a bad row, or a shard that cannot be read; finished units are kept.
     """
     key = encoder.key()
     folders = [shard_folder(shard, key, cache_dir) for shard in shards]
@@ -136,13 +138,13 @@ def tokenise(shards: Sequence[Shard], encoder: RowEncoder, cache_dir: Path) -> l
 
 
 def _needed_bytes(shards: dict[Path, Shard]) -> float:
-    """About what the tokens of these shards take, judged by the parts that are done; the files' own size at least."""
+    """About how many bytes the tokens of these shards take, by the finished units; at least the files' size."""
     parts = [path for folder in shards for path in (folder / "parts").glob("*.json")]
     done = [counts for path in parts if (counts := ShardCounts.read(path))]
     tokenised = sum(source.rows for counts in done for source in counts.sources.values())
     total = sum(sum(shard.groups) for shard in shards.values())
     written = sum(counts.words * WORD.itemsize + counts.sequences * RECORD.itemsize for counts in done)
-    # Twice: a shard's parts are there until its files are joined.
+    # Twice: a shard's parts stay until they are joined into its files.
     return max(2.0 * written * total / max(tokenised, 1), *(float(shard.size) for shard in shards.values()))
 
 
@@ -152,7 +154,7 @@ def _lock(path: Path) -> FileLock:
         lock.acquire(timeout=0)
         lock.release()
     except Timeout:
-        Console(stderr=True).print(f"another process tokenises the corpus ({path}); waiting for it")
+        logger.info("another process tokenises the corpus; waiting for its lock %s", path)
     return lock
 
 
@@ -168,23 +170,25 @@ def _make(shards: dict[Path, Shard], encoder: RowEncoder) -> None:
         if not missing:
             _join(folder, plan)
     total = sum(unit.rows for plan in plans.values() for unit in plan)
-    with _Shown(total, total - sum(unit.rows for _, unit in jobs)) as shown:
-        for folder, unit in _done(jobs, encoder):
-            shown.advance(unit.rows)
+    done = total - sum(unit.rows for _, unit in jobs)
+    logger.info("tokenising %d shards: %s rows, %s of them done earlier", len(shards), f"{total:,}", f"{done:,}")
+    with _Progress(total, done) as progress:
+        for folder, unit in _encode_all(jobs, encoder):
+            progress.advance(unit.rows)
             todo[folder].discard(unit.number)
             if not todo[folder]:
                 _join(folder, plans[folder])
 
 
-def _done(jobs: list[tuple[Path, Unit]], encoder: RowEncoder) -> Iterator[tuple[Path, Unit]]:
-    """Do the jobs, and name each when it is done."""
+def _encode_all(jobs: list[tuple[Path, Unit]], encoder: RowEncoder) -> Iterator[tuple[Path, Unit]]:
+    """Encode the units, and yield each when it is done."""
     workers = min(encoder.settings.tokenizer_workers, len(jobs))
     if workers <= 1:
         for folder, unit in jobs:
             _encode_unit(folder, unit, encoder)
             yield folder, unit
         return
-    # Not forked: this process may hold threads and devices already.
+    # Not forked: this process may already have threads and devices.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(encoder,))
     try:
@@ -194,23 +198,23 @@ def _done(jobs: list[tuple[Path, Unit]], encoder: RowEncoder) -> Iterator[tuple[
             yield futures[future]
     except BrokenProcessPool as error:
         raise TokenisingFailed(
-            "a process that tokenises the corpus was killed, perhaps for want of memory. What is done is kept: run the "
-            "same command again, with a lower data.tokenizer_workers."
+            "a process that tokenises the corpus was killed, perhaps because memory ran out. Finished work is kept: "
+            "run the same command again with a lower data.tokenizer_workers."
         ) from error
     except BaseException:
         for process in multiprocessing.active_children():
-            process.kill()  # the pool would wait for the units that are being done; a half one does no harm
+            process.kill()  # or the pool would wait for the units under way; a half-written unit does no harm
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_encoder: RowEncoder | None = None  # of a worker process
+_encoder: RowEncoder | None = None  # set in worker processes
 
 
 def _start_worker(encoder: RowEncoder) -> None:
     global _encoder
-    start_helper()  # a worker that outlived us would write to what another process holds the lock for
+    start_helper()  # a worker that outlived us would write to a store that another process has locked
     _encoder = encoder
 
 
@@ -225,22 +229,22 @@ def _part(folder: Path, unit: Unit, kind: str) -> Path:
 
 def _encode_unit(folder: Path, unit: Unit, encoder: RowEncoder) -> None:
     ids, sequences = _part(folder, unit, "ids"), _part(folder, unit, "sequences")
-    beside = [path.with_name(f"{path.name}.{os.getpid()}.tmp") for path in (ids, sequences)]
-    with SequenceWriter(*beside) as writer:
+    temporary = [path.with_name(f"{path.name}.{os.getpid()}.tmp") for path in (ids, sequences)]
+    with SequenceWriter(*temporary) as writer:
         encoder.write(writer, unit.records(), unit.shard.layout, unit.shard.path)
-    for path, target in zip(beside, (ids, sequences), strict=True):
+    for path, target in zip(temporary, (ids, sequences), strict=True):
         os.replace(path, target)
-    writer.counts.write(_part(folder, unit, "json"))  # last: it says that the unit is done
+    writer.counts.write(_part(folder, unit, "json"))  # last: it marks the unit as done
 
 
 def _join(folder: Path, plan: Sequence[Unit]) -> None:
-    """Make the shard's files of its units' files."""
+    """Join the files of the units into the shard's files."""
     counts = ShardCounts()
     parts = [ShardCounts.read(_part(folder, unit, "json")) for unit in plan]
     with open(folder / IDS, "wb") as ids, open(folder / SEQUENCES, "wb") as sequences:
         for unit, part in zip(plan, parts, strict=True):
             if part is None:
-                raise TokenisingFailed(f"{folder}: the part {unit.number} is damaged. Delete the folder and run again.")
+                raise TokenisingFailed(f"{folder}: part {unit.number} is damaged. Delete the folder and run again.")
             records = np.fromfile(_part(folder, unit, "sequences"), dtype=RECORD)
             records["offset"] += counts.words
             counts.add(part)
@@ -258,24 +262,18 @@ def _join(folder: Path, plan: Sequence[Unit]) -> None:
     shutil.rmtree(folder / "parts")
 
 
-class _Shown:
-    """Progress: a bar on a terminal, elsewhere a plain line now and then."""
+class _Progress:
+    """Progress of the tokenisation: a bar on a terminal, elsewhere a log line every LOG_EVERY_S seconds."""
 
     def __init__(self, total: int, done: int) -> None:
-        self.console = Console(stderr=True)
         self.total, self.done, self._before = total, done, done
-        self._start = self._told = time.monotonic()
-        columns = (
-            TextColumn("tokenising"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("rows"),
-            TimeRemainingColumn(),
-        )
-        self._bar = Progress(*columns, console=self.console) if self.console.is_terminal else None
+        self._start = self._logged = time.monotonic()
+        console = Console(stderr=True)
+        columns = TextColumn("tokenising"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeRemainingColumn()
+        self._bar = Progress(*columns, console=console) if console.is_terminal else None
         self._task = self._bar.add_task("", total=total, completed=done) if self._bar else None
 
-    def __enter__(self) -> _Shown:
+    def __enter__(self) -> _Progress:
         if self._bar:
             self._bar.start()
         return self
@@ -283,18 +281,17 @@ class _Shown:
     def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
-        else:
-            self._tell()
+        self._log()
 
     def advance(self, rows: int) -> None:
-        """Some rows are done."""
+        """Count rows that are done."""
         self.done += rows
         if self._bar and self._task is not None:
             self._bar.advance(self._task, rows)
-        elif time.monotonic() - self._told > PLAIN_EVERY_S:
-            self._tell()
+        elif time.monotonic() - self._logged > LOG_EVERY_S:
+            self._log()
 
-    def _tell(self) -> None:
-        self._told = time.monotonic()
-        speed = (self.done - self._before) / max(self._told - self._start, 1e-9)
-        self.console.print(f"tokenised {self.done:,} of {self.total:,} rows, {speed:,.0f} rows/s", highlight=False)
+    def _log(self) -> None:
+        self._logged = time.monotonic()
+        speed = (self.done - self._before) / max(self._logged - self._start, 1e-9)
+        logger.info("tokenised %s of %s rows, %s rows/s", f"{self.done:,}", f"{self.total:,}", f"{speed:,.0f}")

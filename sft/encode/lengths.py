@@ -1,7 +1,7 @@
-"""Sequences that are longer than the limit: left out, shortened, or an error. What happened is counted.
+"""Sequences that are longer than the limit: dropped, truncated, or an error. The corpus's counts show what happened.
 
-`truncate` cuts from the end, at the end of a trained turn, as long as one remains; where not even the first fits,
-that turn is cut at the limit. Nothing is cut from the beginning: a trained token keeps the context it was written in.
+`truncate` removes whole trained turns from the end until the rest fits. If not even the first trained turn fits, that
+turn is cut at the limit. Nothing is cut from the beginning: a trained token keeps the context it was written in.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class TooLong(SoulError):
 
 
 def shorten(sequence: EncodedSequence, limit: int, policy: Overlong) -> EncodedSequence | None:
-    """The sequence within the limit; None where it is left out.
+    """Fit a sequence into the limit; None if it is dropped.
 
     Raises:
-        TooLong: under the policy `error`.
+        TooLong: it is too long, and the policy is `error`.
     """
     if len(sequence.ids) <= limit:
         return sequence
@@ -38,10 +38,10 @@ def shorten(sequence: EncodedSequence, limit: int, policy: Overlong) -> EncodedS
 
 
 def check_context(limit: int, context: int | None) -> None:
-    """Compare the limit with the positions of the model.
+    """Check that the model has enough positions (`context`; None: unknown) for sequences of `limit` tokens.
 
     Raises:
-        TooLong: the model has fewer.
+        TooLong: it has fewer.
     """
     if context is not None and limit > context:
         raise TooLong(

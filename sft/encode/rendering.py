@@ -1,14 +1,15 @@
-"""Conversations as token ids, by the model's own chat template, with the spans that are trained.
+"""Conversations as token ids with the spans that are trained, rendered by the model's own chat template.
 
-A trained turn is what follows its generation prompt up to and including its end token, and the ids before it are
-exactly those that the model would be given to write that turn. Templates may render a turn differently once others
-follow (Qwen3 strips earlier thinking): then one conversation becomes several sequences. Turns whose beginnings agree
-share one, so a plain template gives one sequence a conversation.
+A trained turn reaches from the end of its generation prompt to its end token (included), and the ids before it are
+exactly those that the model gets when it writes that turn. A template may render a turn differently once other turns
+follow (Qwen3 strips earlier thinking): then one conversation becomes several sequences. Turns with the same rendering
+of what precedes them share a sequence, so a plain template gives one sequence per conversation.
 
-The text of a sequence is tokenised once. Where an earlier turn begins and ends in it is read from the offsets, and a
-turn counts only if a token boundary lies there and the ids since the last special token are those of the generation
-prompt by itself: tokenizers cut at special tokens first, so then all ids before are the prompt's own. A turn for which
-that fails (its text melts into the prompt's last token) gets a sequence of its own, the prompt tokenised by itself.
+The text of a sequence is tokenised once, and the token offsets show where an earlier turn begins and ends. A turn
+counts only if there are token boundaries at both places, and if the ids since the last special token equal those of the
+generation prompt tokenised alone. Tokenizers split at special tokens first, so all earlier ids are then the prompt's as
+well. If that fails (the first word of the turn merges with the last token of the prompt), the turn gets a sequence of
+its own, with the prompt tokenised alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sft.encode.conversation import Turn
 from sft.encode.sequence import EncodedSequence
 from soul.errors import SoulError
 
-# What a chat template can raise: its own errors, and Python's where it reads what a turn does not have.
+# What a chat template can raise: its own errors, and Python's if it reads a key that a turn lacks.
 _TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
 
 
@@ -36,7 +37,7 @@ class TemplateFailure(SoulError):
 
 @dataclass(frozen=True)
 class _TrainedTurn:
-    """A trained turn as text: what the model is given, and that with the turn up to its end."""
+    """A trained turn as text: the prompt that the model gets, and the same text followed by the turn."""
 
     prompt: str
     text: str
@@ -47,10 +48,10 @@ class ChatEncoder:
 
     Args:
         tokenizer: a fast tokenizer with a chat template.
-        template_kwargs: given to the template (`enable_thinking`, ...).
+        template_kwargs: arguments of the template (`enable_thinking`, ...).
 
     Raises:
-        TemplateFailure: the tokenizer has no chat template, or is not a fast one.
+        TemplateFailure: the tokenizer has no chat template, or is not a fast tokenizer.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
@@ -61,7 +62,7 @@ class ChatEncoder:
             )
         if not tokenizer.is_fast:
             raise TemplateFailure(
-                f"{tokenizer.name_or_path or 'the tokenizer'}: not a fast tokenizer, whose offsets are needed here. "
+                f"{tokenizer.name_or_path or 'the tokenizer'}: not a fast tokenizer; its token offsets are needed. "
                 "Save it with tokenizer.json."
             )
         self.tokenizer, self.template_kwargs = tokenizer, dict(template_kwargs or {})
@@ -82,14 +83,14 @@ class ChatEncoder:
     def encode(self, messages: Sequence[Turn], trained: Sequence[int]) -> list[EncodedSequence]:
         """The sequences of a conversation; each trained turn is in exactly one of them.
 
-        A first turn that no model could be asked to write (nothing stands before it, its rendering does not hold the
-        generation prompt) is context alone and in no span.
+        A first turn whose rendering does not contain the generation prompt is not trained, because no model could be
+        asked to write it: it is context only.
 
         Raises:
-            TemplateFailure: naming the turn.
+            TemplateFailure: the template refuses a turn; names it.
         """
-        found = (self._turn(messages, number) for number in trained)
-        left = [turn for turn in found if turn is not None]
+        rendered = (self._turn(messages, number) for number in trained)
+        left = [turn for turn in rendered if turn is not None]
         sequences = []
         while left:
             sequence, left = self._sequence(left)
@@ -110,7 +111,7 @@ class ChatEncoder:
         except _TEMPLATE_ERRORS as error:
             raise TemplateFailure(
                 f"turn {self._refused(messages, number)}: the chat template refuses it "
-                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}). Mend or drop the row, set "
+                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}). Fix or drop the row, set "
                 "data.bad_rows=drop, or use a template that allows such conversations."
             ) from error
         if prompt is None:
@@ -119,12 +120,12 @@ class ChatEncoder:
             raise TemplateFailure(
                 f"turn {number} ({messages[number]['role']}): the chat template does not render the turn after its own "
                 f"generation prompt (which ends in {prompt[-40:]!r}), so the model could not have written it. "
-                "Set data.apply_chat_template_kwargs (such as enable_thinking) to what the rows hold."
+                "Set data.apply_chat_template_kwargs (such as enable_thinking) to match the rows."
             )
         return _TrainedTurn(prompt, full[: self._end(full, len(prompt), messages[number]["content"])])
 
     def _refused(self, messages: Sequence[Turn], number: int) -> str:
-        """The turn with which the rendering fails first, for the error."""
+        """The first turn with which the rendering fails, for the error message."""
         renders = False
         for place in range(number + 1):
             before, renders = renders, self._renders(messages[: place + 1])
@@ -141,16 +142,16 @@ class ChatEncoder:
         return True
 
     def _opening(self, full: str) -> str | None:
-        """The prompt of a turn with nothing before it: the rendering up to and with the generation prompt."""
+        """The prompt of a first turn: the rendering up to the end of the generation prompt; None if it has none."""
         if self._header is None:
-            said = [{"role": "user", "content": "x"}]
-            plain, asked = self._render(said, ask=False), self._render(said, ask=True)
-            self._header = asked[len(plain) :] if asked.startswith(plain) else ""
+            probe = [{"role": "user", "content": "x"}]
+            plain, prompted = self._render(probe, ask=False), self._render(probe, ask=True)
+            self._header = prompted[len(plain) :] if prompted.startswith(plain) else ""
         place = full.find(self._header) if self._header else -1
         return None if place < 0 else full[: place + len(self._header)]
 
     def _end(self, full: str, start: int, content: str) -> int:
-        """Where the turn that begins at `start` ends: after its end token, without the line break behind it."""
+        """Where the turn that begins at `start` ends: after its end token, before the line break that follows."""
         content = content.strip()
         place = full.find(content, start) if content else -1
         marks = list(self._special.finditer(full, start if place < 0 else place + len(content)))
@@ -161,7 +162,7 @@ class ChatEncoder:
     # ---- tokens ----------------------------------------------------------------------------------------------------
 
     def _sequence(self, turns: list[_TrainedTurn]) -> tuple[EncodedSequence, list[_TrainedTurn]]:
-        """A sequence that ends with the last turn and trains all that agree with it; and the turns left over."""
+        """A sequence that ends with the last turn and trains all turns that fit into it; and the turns left over."""
         last = turns[-1]
         encoding = self._backend.encode(last.prompt, add_special_tokens=False)
         ids, ends = encoding.ids, [stop for _, stop in encoding.offsets]
@@ -178,13 +179,13 @@ class ChatEncoder:
         answer = self._backend.encode(last.text[len(last.prompt) :], add_special_tokens=False).ids
         whole = [*ids, *answer]
         spans.append((len(ids), len(whole)))
-        # The first token has nothing before it that could predict it.
+        # The first token has no context to be predicted from, so it is never trained.
         return EncodedSequence(whole, [(max(start, 1), stop) for start, stop in spans]), left
 
     def _span(
         self, turn: _TrainedTurn, ids: list[int], starts: list[int], ends: list[int], marks: list[int]
     ) -> tuple[int, int] | None:
-        """The tokens of an earlier turn, or None where the model would have been given, or have written, others."""
+        """The token range of an earlier turn; None if the model would have read or written other tokens there."""
         begin, end = len(turn.prompt), len(turn.text)
         first, stop = bisect_right(ends, begin), bisect_right(ends, end)
         if first >= stop or starts[first] < begin or (stop < len(ids) and starts[stop] < end):
@@ -197,7 +198,7 @@ class ChatEncoder:
         return first, stop
 
     def _tail(self, text: str) -> list[int]:
-        """The ids of a prompt's last piece by itself; there are only a few such pieces."""
+        """The ids of the last piece of a prompt, tokenised alone. Cached: there are only a few such pieces."""
         if text not in self._alone:
             if len(self._alone) > 1000:
                 self._alone.clear()

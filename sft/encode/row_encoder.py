@@ -1,4 +1,4 @@
-"""One row of a shard into the sequences that it trains, with a count of everything that is left out."""
+"""Encode a row of a shard into the sequences that it trains, and count everything that is left out."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ TRUNCATED = "truncated_sequences"
 
 
 class EmptyCorpus(SoulError):
-    """Nothing of the files can be trained on."""
+    """The files hold nothing to train on."""
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Changes with anything of a tokenizer that changes a rendering or an id."""
+    """A hash of everything in a tokenizer that affects a rendering or an id."""
     backend = tokenizer.backend_tokenizer
-    backend.no_truncation()  # state of the last call, not of the tokenizer
+    backend.no_truncation()  # left over from the last call, no property of the tokenizer
     backend.no_padding()
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
-    whole = json.dumps([special, tokenizer.chat_template], sort_keys=True) + backend.to_str()
-    return hashlib.sha256(whole.encode()).hexdigest()
+    content = json.dumps([special, tokenizer.chat_template], sort_keys=True) + backend.to_str()
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 @dataclass
 class RowEncoder:
-    """Encodes rows; what a worker process gets. The key names everything that its sequences depend on but the rows."""
+    """Encodes rows. Worker processes get a copy, so it can be pickled."""
 
     tokenizer: PreTrainedTokenizerBase
     settings: SftDataSettings
@@ -53,21 +53,21 @@ class RowEncoder:
 
     @property
     def chat(self) -> ChatEncoder:
-        """The encoder of conversations, made at first use."""
+        """The encoder of conversations, built on first use."""
         if self._chat is None:
             self._chat = ChatEncoder(self.tokenizer, self.settings.apply_chat_template_kwargs)
         return self._chat
 
     @property
     def rules(self) -> RoleRules:
-        """Whose turns are trained."""
+        """Which side is trained in which source."""
         settings = self.settings
         return RoleRules(settings.train_role, settings.train_role_by_source, settings.last_turns_by_source)
 
     def key(self) -> str:
-        """Equal keys make equal sequences of equal rows.
+        """Identifies everything except the rows that determines the sequences: equal keys give equal sequences.
 
-        Bad rows are no part of it: whoever sets bad_rows=drop after an error keeps all that was done before.
+        `bad_rows` is not part of it: if you set bad_rows=drop after an error, all finished work stays valid.
         """
         settings = self.settings
         return json.dumps(
@@ -89,7 +89,7 @@ class RowEncoder:
         """Encode numbered rows of a file into a writer.
 
         Raises:
-            SoulError: a bad row where bad rows are errors, naming file, row and turn.
+            SoulError: a bad row, with bad_rows=error; names file, row and turn.
         """
         for number, record in rows:
             where = f"{file}, row {number}"
@@ -107,19 +107,19 @@ class RowEncoder:
         conversation = read_conversation(record, layout, self.rules, where)
         source = conversation.source
         try:
-            found = self.chat.encode(conversation.messages, conversation.trained)
-            fitting = [shorten(each, self.settings.max_length, self.settings.overlong) for each in found]
+            encoded = self.chat.encode(conversation.messages, conversation.trained)
+            fitting = [shorten(each, self.settings.max_length, self.settings.overlong) for each in encoded]
         except (TemplateFailure, TooLong) as error:
             raise type(error)(f"{where}, {error}") from error
         counts = writer.counts.source(source)
         counts.rows += 1
         counts.role = conversation.role if counts.role in ("", conversation.role) else "mixed"
-        unprompted = len(conversation.trained) - sum(len(each.spans) for each in found)
+        unprompted = len(conversation.trained) - sum(len(each.spans) for each in encoded)
         if unprompted:
             self._leave_out(writer, source, UNPROMPTED, f"{where}: a first turn with nothing before it", unprompted)
-        if not found:
+        if not encoded:
             self._leave_out(writer, source, NO_TRAINED_TURN, f"{where}: no turn of the trained side")
-        for whole, sequence in zip(found, fitting, strict=True):
+        for whole, sequence in zip(encoded, fitting, strict=True):
             if sequence is not whole:
                 reason = OVERLONG if sequence is None else TRUNCATED
                 self._leave_out(writer, source, reason, f"{where}: {len(whole.ids):,} tokens")
@@ -132,10 +132,11 @@ class RowEncoder:
 
 
 def check_counts(sources: Mapping[str, Any], examples: Mapping[str, str], settings: SftDataSettings) -> None:
-    """What only the whole corpus shows.
+    """Check what only the counts of the whole corpus show.
 
     Raises:
-        SoulError: bad rows that another run dropped and this one does not want; a source without any trained turn.
+        SoulError: there are bad rows that an earlier run dropped and this one refuses; a source has no trained turn;
+            no sequence is left.
     """
     bad = sum(counts.left_out[BAD_ROWS] for counts in sources.values())
     if bad and settings.bad_rows == "error":
@@ -148,8 +149,8 @@ def check_counts(sources: Mapping[str, Any], examples: Mapping[str, str], settin
                 "its files out."
             )
     if not any(counts.sequences for counts in sources.values()):
-        what = ", ".join(f"{reason}: {example}" for reason, example in examples.items()) or "the files have no rows"
+        reasons = ", ".join(f"{reason}: {example}" for reason, example in examples.items()) or "the files have no rows"
         raise EmptyCorpus(
-            f"no sequence is left to train ({what}). Check data.train_files, and data.max_prompt_length and "
+            f"no sequence is left to train ({reasons}). Check data.train_files, and data.max_prompt_length and "
             "the other limits of the section data."
         )

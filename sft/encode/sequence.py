@@ -1,4 +1,4 @@
-"""A training sequence as token ids. Knows no tokenizer: what reads sequences needs none."""
+"""A training sequence as token ids. Independent of any tokenizer, so that readers of the store need none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class EncodedSequence:
     """A training sequence.
 
     Attributes:
-        ids: what the model reads.
+        ids: the token ids that the model reads.
         spans: the trained tokens, as half-open ranges, ascending.
     """
 
@@ -19,5 +19,5 @@ class EncodedSequence:
 
     @property
     def trained(self) -> int:
-        """How many tokens are trained."""
+        """Number of trained tokens."""
         return sum(stop - start for start, stop in self.spans)

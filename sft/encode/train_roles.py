@@ -1,11 +1,11 @@
-"""Whose turns are trained, and how many: a rule for every source, by name.
+"""Which side of a conversation is trained, and how many of its turns: rules by the name of the source.
 
-`assistant`: the assistant's turns. `human`: the human side; user and assistant are swapped, so that what the template
-renders as the assistant is what the human wrote. A row's own `train_role` column comes first, then the config's map of
+`assistant`: the assistant's turns. `human`: the human's turns; user and assistant are swapped, so that the template
+renders the human's words as the assistant's. A row's own `train_role` column comes first, then the config's map of
 exact names, then the known human corpora, then the config's default.
 
-Of sources with hundreds of short turns (the trials of an experiment) only the last ones stay turns; what was before is
-told in one text (sft/encode/conversation.py).
+In sources with hundreds of short turns (the trials of an experiment) only the last ones stay turns; the earlier ones
+become one text (sft/encode/conversation.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import get_args
 
 from sft.corpus.settings import Role
 
-# Human corpora of the OdysSim midtraining mixture: what the human wrote is the target.
+# Human corpora of the OdysSim midtraining mixture: the human's words are the target.
 HUMAN_CORPORA = (
     "wildchat*",
     "lmsys*",
@@ -35,7 +35,7 @@ HUMAN_CORPORA = (
     "socsci210*",
     "psych101*",
 )
-# Its task-like parts: the assistant's answer is the target already.
+# The task-like parts of that mixture: the assistant's answer is already the target.
 TASK_CORPORA = ("tom_*", "soc_*", "human_llm*", "rm_r1_sft*")
 LAST_TURNS = {"psych101*": 20}
 ROLES: tuple[str, ...] = get_args(Role)
@@ -43,7 +43,7 @@ ROLES: tuple[str, ...] = get_args(Role)
 
 @cache
 def known_role(source: str) -> Role | None:
-    """The role of a known corpus."""
+    """The trained side of a known corpus; None if the corpus is not known."""
     if any(fnmatch.fnmatchcase(source, pattern) for pattern in TASK_CORPORA):
         return "assistant"
     return "human" if any(fnmatch.fnmatchcase(source, pattern) for pattern in HUMAN_CORPORA) else None
@@ -58,7 +58,7 @@ class RoleRules:
     last_turns_by_source: Mapping[str, int] = field(default_factory=dict)
 
     def role(self, source: str) -> Role:
-        """Whose turns are trained in a source's rows, where the row itself does not say."""
+        """The trained side in rows of a source that have no `train_role` of their own."""
         return self.by_source.get(source) or known_role(source) or self.default
 
     def last_turns(self, source: str) -> int:

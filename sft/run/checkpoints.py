@@ -1,16 +1,19 @@
-"""Checkpoints of supervised training: those of RL (`ditto.run.checkpoint`, `ditto.run.export`), by the SFT engine.
+"""Checkpoints of supervised training, in the format of RL's (`ditto.run.checkpoint`, `ditto.run.export`).
 
     <run>/global_step_50/          config.json, tokenizer, model.safetensors: a model path
     <run>/global_step_50/actor/    verl's own state: shards, optimizer, learning rate
 
-The order of the data needs no state: it follows from the step (`sft.corpus.order`). The number of processes may change.
+The order of the data needs no state: the step determines it (`sft.corpus.order`). A run may resume with another number
+of processes (`sft.run.reshard`).
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,15 +30,17 @@ from sft.run.reshard import reshard
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 
-RESUME_VARIABLE = "SFT_RESUME_FROM"  # the launcher's choice, for the processes; empty: they begin at step 1
+# Tells the processes which checkpoint the launcher chose; empty: start at step 1.
+RESUME_VARIABLE = "SFT_RESUME_FROM"
+logger = logging.getLogger(__name__)
 
 
 class BadCheckpoint(SoulError):
-    """A checkpoint cannot be resumed from."""
+    """A run cannot resume from a checkpoint."""
 
 
 class Checkpoints:
-    """Saves and loads what an engine holds. Every rank calls both."""
+    """Saves and loads the state of an engine. Every rank must call both."""
 
     def __init__(self, engine: Any, config: DictConfig, lora: dict[str, Any] | None) -> None:
         self.engine, self.config, self.lora = engine, config, lora
@@ -43,15 +48,15 @@ class Checkpoints:
         self.rank = dist.get_rank()
 
     def save(self, step: int) -> Path:
-        """Write beside, complete, flush, rename, then move the tracker.
+        """Write a checkpoint to the partial folder, rename it into place, then update the tracker file.
 
         Returns:
             The checkpoint's folder.
 
         Raises:
-            OutOfSpace: the earlier checkpoints are whole; what is half written lies in the partial folder.
+            OutOfSpace: the disk is full. Earlier checkpoints stay whole; the partial folder holds what was written.
         """
-        needed = self._bytes()
+        start, needed = time.perf_counter(), self._bytes()
         if self.rank == 0:
             checkpoint.partial_dir(self.root)
         dist.barrier()
@@ -65,11 +70,13 @@ class Checkpoints:
                 export_model(folder, str(self.config.model.path))
                 checkpoint.publish(self.root, step)
                 checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep)
+                seconds = time.perf_counter() - start
+                logger.info("saved step %d in %.1f s: %s", step, seconds, self.root / f"global_step_{step}")
         dist.barrier()
         return self.root / f"global_step_{step}"
 
     def _bytes(self) -> float:
-        """About what a checkpoint takes: all ranks' slices of model and optimizer, and the model once more."""
+        """About how many bytes a checkpoint takes: all ranks' slices of model and optimizer, and the exported model."""
         parameters = sum(_local_bytes(parameter) for parameter in self.engine.module.parameters())
         moments = (value for state in self.engine.optimizer.state.values() for value in state.values())
         total = torch.tensor([2.0 * parameters + sum(_local_bytes(value) for value in moments)], dtype=torch.float64)
@@ -80,28 +87,31 @@ class Checkpoints:
         """Load the checkpoint that the launcher of the first node has chosen.
 
         Returns:
-            Its step; 0 where the run begins.
+            Its step; 0 if the run starts from the beginning.
         """
         chosen: list[str] = [os.environ[RESUME_VARIABLE]]
         dist.broadcast_object_list(chosen, src=0)
         if not chosen[0]:
             return 0
         folder = Path(chosen[0])
-        written, ranks = written_by(folder), dist.get_world_size()
+        written, ranks = writer_count(folder), dist.get_world_size()
+        if self.rank == 0:
+            resharding = "" if written == ranks else f", converting it from {written} processes to {ranks}"
+            logger.info("resuming from %s%s", folder, resharding)
         if written == ranks:
             self.engine.load_checkpoint(str(folder / "actor"), del_local_after_load=False)
             return checkpoint.step_of(folder)
-        fitting = self.root / checkpoint.PARTIAL / "resharded"
+        resharded = self.root / checkpoint.PARTIAL / "resharded"
         if self.rank == 0:
             checkpoint.partial_dir(self.root)
-            fitting.mkdir()
+            resharded.mkdir()
         dist.barrier()
         with guarded_writes(self.root):
-            reshard(folder / "actor", written, fitting, self.rank, ranks, self.engine.module, self.engine.optimizer)
-        self.engine.load_checkpoint(str(fitting), del_local_after_load=False)
+            reshard(folder / "actor", written, resharded, self.rank, ranks, self.engine.module, self.engine.optimizer)
+        self.engine.load_checkpoint(str(resharded), del_local_after_load=False)
         dist.barrier()
         if self.rank == 0:
-            shutil.rmtree(fitting)
+            shutil.rmtree(resharded)
         return checkpoint.step_of(folder)
 
 
@@ -112,13 +122,13 @@ def _local_bytes(value: Any) -> int:
 
 
 def choose(config: DictConfig) -> checkpoint.ResumeChoice:
-    """Where a run goes on. Changes nothing.
+    """Choose the checkpoint to resume from. Changes nothing on disk.
 
     Raises:
-        DamagedCheckpoint: the checkpoint that is named is damaged, or there are some and none is whole.
-        BadConfig: there is no checkpoint where one is named, or the run has later ones.
-        BadCheckpoint: a run would begin in a folder that holds one; the checkpoint is not of supervised training; or
-            another number of processes wrote it, and its slices are not those of FSDP2.
+        DamagedCheckpoint: the named checkpoint is damaged, or there are checkpoints and all are damaged.
+        BadConfig: the named checkpoint does not exist, or the run has later ones.
+        BadCheckpoint: a new run would start in the folder of an existing one; the checkpoint is not one of supervised
+            training; or another number of processes wrote it, and its slices are not those of FSDP2.
     """
     trainer = config.trainer
     root = Path(trainer.default_local_dir).absolute()
@@ -127,15 +137,15 @@ def choose(config: DictConfig) -> checkpoint.ResumeChoice:
         return checkpoint.ResumeChoice(None, {})
     if trainer.resume_mode == "resume_path":
         folder = named_checkpoint(str(trainer.resume_from_path), root)
-        written_by(folder)
+        writer_count(folder)
         choice = checkpoint.ResumeChoice(folder, {})
     else:
         choice = checkpoint.newest_complete(root)
     ranks = trainer.n_gpus_per_node * trainer.nnodes
-    if choice.folder and (written := written_by(choice.folder)) != ranks and config.engine.strategy != "fsdp2":
+    if choice.folder and (written := writer_count(choice.folder)) != ranks and config.engine.strategy != "fsdp2":
         raise BadCheckpoint(
-            f"{choice.folder} was written by {written} processes and there are {ranks}: only engine.strategy=fsdp2 can "
-            f"change their number. Resume with {written}, or begin a new run from it: model.path={choice.folder}."
+            f"{choice.folder} was written by {written} processes and there are {ranks} now: only engine.strategy=fsdp2 "
+            f"can change their number. Resume with {written}, or start a new run from it: model.path={choice.folder}."
         )
     return choice
 
@@ -145,13 +155,13 @@ def _refuse_existing(folders: Iterable[Path]) -> None:
         present = sorted(path.name for path in folder.glob("[!.]*"))
         if present:
             raise BadCheckpoint(
-                f"trainer.resume_mode=disable begins at step 1, and {folder} holds {', '.join(present[:3])}"
-                f"{', ...' if len(present) > 3 else ''}. A run never starts over an existing one: set another "
+                f"trainer.resume_mode=disable starts at step 1, but {folder} holds {', '.join(present[:3])}"
+                f"{', ...' if len(present) > 3 else ''}. A run never overwrites an existing one: set another "
                 f"EXPERIMENT_NAME (run.dir), or move {folder} away."
             )
 
 
-def written_by(folder: Path) -> int:
+def writer_count(folder: Path) -> int:
     """The number of processes that wrote a checkpoint.
 
     Raises:

@@ -1,7 +1,7 @@
-"""The processes of a training (ranks): started by torchrun's own launcher within this process, and ended with it.
+"""Start the processes of a training (ranks) with torchrun's launcher, inside this process, and end them with it.
 
 This process is the parent of the ranks of its node. It holds the lock of the run's folder, receives SIGTERM and Ctrl-C,
-and reports how a rank failed. If it is killed, the kernel ends the ranks.
+and reports why a rank failed. If it is killed, the kernel kills the ranks.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from ditto.run.stop_signals import handled_signals, signal_name
 from ditto.settings import BadConfig
 from sft.run import stop
 from sft.run.checkpoints import RESUME_VARIABLE
+from soul.cli import logs
 from soul.cli.error_border import FAILED, INTERRUPTED, TERMINATED
 from soul.cli.redaction import redact
 from soul.errors import SoulError
 
+logger = logging.getLogger(__name__)
 _DEFECT = os.EX_SOFTWARE  # exit code of a rank that ends with an unexpected exception
 
 
 class RankFailed(Exception):
-    """A rank ended with an unexpected exception; its traceback is the cause of this one."""
+    """A rank ended with an unexpected exception; `__cause__` holds its traceback."""
 
 
 class _RemoteTraceback(Exception):
@@ -42,32 +44,33 @@ class _RemoteTraceback(Exception):
 
 
 def rank_main(train: Callable[[], int]) -> int:
-    """What a rank does: train, and leave the reason for the launcher when that fails.
+    """Run the training in a rank; if it fails, record the error for the launcher.
 
     Args:
-        train: returns the exit code.
+        train: runs the training and returns the exit code.
     """
     stop.die_with_parent()
     stop.listen()
+    logs.set_up()
     try:
         return train()
     except Exception as error:  # noqa: BLE001 - the border of this process: the launcher reports the error
         ErrorHandler().record_exception(error)
         sys.stdout.flush()
         sys.stderr.flush()
-        # At once: while this process tidied up, the others would lose their connection to it and fail first.
+        # Without any clean-up: during it, the other ranks would lose their connection to this one and fail first.
         os._exit(error.exit_code if isinstance(error, SoulError) else _DEFECT)
 
 
 def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | None) -> int:
-    """Start this node's ranks and wait for their end.
+    """Start this node's ranks and wait until they end.
 
     Args:
-        program: what a rank runs, with its arguments.
-        resume_from: the checkpoint that all ranks load; None: they begin at step 1.
+        program: the program that a rank runs, with its arguments.
+        resume_from: the checkpoint that all ranks load; None: they start at step 1.
 
     Returns:
-        The exit code: 0; 143 or 130 after SIGTERM or Ctrl-C; that of the failure which came first, after printing it.
+        The exit code: 0; 143 or 130 after SIGTERM or Ctrl-C; else that of the first failure, after printing it.
 
     Raises:
         RankFailed: a rank ended with an unexpected exception.
@@ -76,6 +79,7 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
     root = Path(config.trainer.default_local_dir).absolute()
     with tempfile.TemporaryDirectory(prefix="soul-sft-") as folder:
         file = Path(folder) / "stop"
+        logger.info("starting %d processes on this node", config.trainer.n_gpus_per_node)
         os.environ |= {stop.FILE_VARIABLE: str(file), RESUME_VARIABLE: str(resume_from or "")}
         with _Signals(file, float(config.run.save_on_signal_s)) as signals:
             try:
@@ -86,14 +90,15 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
             except SignalException:
                 code, text = 128 + signals.received, _dropped(signals.received, root)
             finally:
-                if node_rank(config) == 0:  # it holds the folder's lock; another node may end while this one saves
+                # Only the first node holds the folder's lock: another node may end while this one still saves.
+                if node_rank(config) == 0:
                     shutil.rmtree(root / checkpoint.PARTIAL, ignore_errors=True)
     print(f"\n{redact(text)}\n", file=sys.stderr)
     return code
 
 
 class _Signals:
-    """While the ranks run: the first SIGTERM or Ctrl-C asks them to stop, the second one and the deadline kill them."""
+    """While the ranks run, the first SIGTERM or Ctrl-C asks them to stop; a second one or the deadline kills them."""
 
     def __init__(self, file: Path, save_s: float) -> None:
         self.received = 0
@@ -113,20 +118,21 @@ class _Signals:
         again = self.received != 0
         self.received = self.received or number
         if again or self._save_s <= 0:
-            # torchrun's launcher sends the ranks the signal of this exception, and waits for their end.
+            # torchrun's launcher sends the signal of this exception to the ranks, and waits until they end.
             raise SignalException("the ranks are killed", signal.SIGKILL)
-        stop.ask(self._file, number)
+        stop.request(self._file, number)
         signal.setitimer(signal.ITIMER_REAL, self._save_s)
-        text = f"{signal_name(number)}: finishing the step and saving it, for at most {self._save_s:.0f} s; "
+        text = f"{signal_name(number)}: finishing and saving the step, for at most {self._save_s:.0f} s; "
         os.write(2, f"\n{text}a second signal ends the run at once.\n".encode())  # print is not safe in a handler
 
 
 def failure_text(failures: Sequence[ProcessFailure], received: int, root: Path) -> tuple[int, str]:
-    """Exit code and text for the failure that caused the others.
+    """Exit code and message for the failure that caused the others.
 
-    A rank that lost its connection to a failed one ends with an unexpected exception. When one rank has ended,
-    torchrun's launcher sends SIGTERM to the others: they stop as if they had been asked to, or die of it at their end.
+    A rank that loses its connection to a failed one ends with an unexpected exception. When one rank has ended,
+    torchrun's launcher sends SIGTERM to the others: they stop as if requested, or the signal kills them.
     """
+    # The lower the weight, the more likely the exit code belongs to the cause.
     weight = {_DEFECT: 1, TERMINATED: 2, INTERRUPTED: 2, -signal.SIGTERM: 3}
     first = min(failures, key=lambda failure: (weight.get(failure.exitcode, 0), failure.timestamp))
     recorded = first.error_file_data.get("message")
@@ -142,12 +148,12 @@ def failure_text(failures: Sequence[ProcessFailure], received: int, root: Path) 
 
 
 def _ended(failure: ProcessFailure) -> str:
-    who = f"The training's process {failure.pid} (local rank {failure.local_rank})"
+    process = f"The training's process {failure.pid} (local rank {failure.local_rank})"
     if failure.exitcode == -signal.SIGKILL:
-        return f"{who} was killed (SIGKILL), often for want of memory: see `dmesg`."
+        return f"{process} was killed (SIGKILL), often because memory ran out: see `dmesg`."
     if failure.exitcode < 0:
-        return f"{who} was ended by {failure.signal_name()}."
-    return f"{who} ended with exit code {failure.exitcode}; what it printed is above."
+        return f"{process} was ended by {failure.signal_name()}."
+    return f"{process} ended with exit code {failure.exitcode}; its output is above."
 
 
 def _dropped(received: int, root: Path) -> str:
@@ -155,7 +161,7 @@ def _dropped(received: int, root: Path) -> str:
 
 
 def _topology(config: DictConfig) -> list[str]:
-    """torchrun's arguments: one node alone, or this node's place among several."""
+    """torchrun's arguments: a single node, or this node's place among several."""
     devices = f"--nproc-per-node={config.trainer.n_gpus_per_node}"
     if config.trainer.nnodes == 1:
         return ["--standalone", devices]
@@ -169,13 +175,13 @@ def _topology(config: DictConfig) -> list[str]:
 
 
 def node_rank(config: DictConfig) -> int:
-    """This machine's number among those of the training, from 0 on.
+    """This machine's number among the nodes of the training, from 0.
 
     Raises:
-        BadConfig: NODE_RANK is no such number.
+        BadConfig: NODE_RANK is not such a number.
     """
     nodes = int(config.trainer.nnodes)
-    if nodes == 1:  # a batch system may set the variable for purposes of its own
+    if nodes == 1:  # a batch system may set NODE_RANK for its own purposes
         return 0
     text = os.environ.get("NODE_RANK") or "0"
     if not text.isdecimal() or int(text) >= nodes:

@@ -1,9 +1,9 @@
-"""A checkpoint for another number of processes than wrote it.
+"""Convert a checkpoint for another number of processes.
 
 verl's engine writes a file for each process, with its slice of every parameter and of every moment of the optimizer
 (FSDP2 splits dimension 0 into equal parts). Here every process joins the old slices, one tensor after the other, cuts
-its own slice out, and writes the file that the engine then loads as if so many processes had written it. The old files
-are mapped into memory, not read: a process needs memory for its own slices and for one whole tensor.
+out its own slice, and writes the file that the engine then loads as if the new number of processes had written it. The
+old files are memory-mapped: a process needs memory for its own slices and for one whole tensor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 from soul.errors import SoulError
 
-_OF_RANDOM_STATES = [np.dtype, np.ndarray, type(np.dtype("uint32")), _reconstruct]  # beside the learning rate in a file
+# Types of the random states that a file of extra_state holds.
+_OF_RANDOM_STATES = [np.dtype, np.ndarray, type(np.dtype("uint32")), _reconstruct]
 
 
 class BadShards(SoulError):
@@ -30,13 +31,13 @@ def reshard(source: Path, written: int, target: Path, rank: int, ranks: int, mod
 
     Args:
         source: the folder with the files of `written` processes.
-        target: gets `{model,optim,extra_state}_world_size_{ranks}_rank_{rank}.pt`. The states of the random numbers
-            stay behind: they belong to a process.
-        module: sharded by FSDP2 for `ranks` processes; says which slice is this one's. So does `optimizer`, by the
-            order of its parameters.
+        target: gets `{model,optim,extra_state}_world_size_{ranks}_rank_{rank}.pt`. The random states are not copied:
+            each belongs to one of the old processes.
+        module: sharded by FSDP2 for `ranks` processes; its layout determines this process's slices.
+        optimizer: the order of its parameters assigns the moments to them.
 
     Raises:
-        BadShards: the checkpoint is sliced in another way than FSDP2 does it.
+        BadShards: the checkpoint is not sliced as FSDP2 does it.
     """
 
     def old(kind: str) -> list[dict[str, Any]]:
@@ -65,14 +66,15 @@ def reshard(source: Path, written: int, target: Path, rank: int, ranks: int, mod
 
 
 def _fitted(slices: list[Any], like: Any, source: Path) -> Any:
-    """The slice that is laid out like `like`; what was not sliced (a count of steps, a buffer) as it is."""
+    """The slice with the layout of `like`. A value that was not sliced (a step count, a buffer) stays as it is."""
     first = slices[0]
     if not isinstance(first, DTensor):
         return first
     *outer, inner = first.placements
     if inner != Shard(0) or any(each != Replicate() for each in outer):
         raise BadShards(
-            f"{source}: slices of the kind {first.placements} cannot be joined; resume with as many processes."
+            f"{source}: slices of the kind {first.placements} cannot be joined. Resume with the number of "
+            "processes that wrote them."
         )
     group = first.device_mesh.mesh.flatten(0, -2)[0] if outer else first.device_mesh.mesh  # one copy of the replicas
     whole = torch.cat([slices[number].to_local() for number in group.tolist()])

@@ -1,7 +1,7 @@
-"""How a model in supervised training does on SOUL: its last checkpoint, evaluated as `eval.sh local` evaluates it.
+"""Evaluate a checkpoint on SOUL during the training, in the same way as `eval.sh local`.
 
-One process starts the evaluation while the others wait; training's state lies on the CPU meanwhile. An evaluation that
-fails does not end the training: it is logged, and counted in the metrics.
+One process starts the evaluation while the others wait; meanwhile the training's state is on the CPU. A failed
+evaluation does not end the training: it is logged, and the metric `val/rl_test_failed` is 1.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sft.run import stop
 
 logger = logging.getLogger(__name__)
 POLL_S = 0.2
-# Variables that torchrun sets for its processes, and that vLLM would read too.
+# Variables that torchrun sets for its processes and that vLLM would read as well.
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORCHELASTIC_", "TORCH_NCCL_", "OMP_NUM_")
 
 
 @dataclass(frozen=True)
 class GenerativeTest:
-    """Evaluates checkpoints of a run on files or sets of SOUL."""
+    """Evaluates checkpoints of a run on task files or sets of SOUL."""
 
     files: Sequence[str]
     folder: Path
@@ -40,7 +40,7 @@ class GenerativeTest:
 
     @classmethod
     def from_config(cls, config: DictConfig) -> GenerativeTest | None:
-        """The config's; None where none is asked for."""
+        """The test that the config asks for; None if it asks for none."""
         trainer = config.trainer
         files = str(trainer.rl_test_files or "").split()
         if not trainer.rl_test_freq or not files:
@@ -54,8 +54,8 @@ class GenerativeTest:
         """Evaluate a checkpoint.
 
         Returns:
-            `val-core/<set>/reward/mean@1` and `val/<set>/invalid_share` of each set, and whether the test failed. Empty
-            where a stop is asked for meanwhile; the same step's next evaluation then goes on from its journal.
+            `val-core/<set>/reward/mean@1` and `val/<set>/invalid_share` of each set, and `val/rl_test_failed`. Empty if
+            a stop is requested meanwhile; the next evaluation of the same step then continues from its journal.
         """
         limit = ["--limit", str(self.limit)] if self.limit else []
         command = [sys.executable, "-m", "soul.evaluate.local", *self.files, *self.arguments, *limit]
@@ -64,6 +64,7 @@ class GenerativeTest:
         self.folder.mkdir(parents=True, exist_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_TORCHRUN)}
         with (self.folder / f"step_{step:06d}.log").open("wb") as log:
+            logger.info("evaluating step %d on %s; log: %s", step, ", ".join(self.files), log.name)
             process = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=subprocess.STDOUT, preexec_fn=_end_with_parent
             )
@@ -86,13 +87,13 @@ class GenerativeTest:
 
 
 def _end_with_parent() -> None:
-    stop.die_with_parent(signal.SIGTERM)  # which lets it end its server
+    stop.die_with_parent(signal.SIGTERM)  # SIGTERM lets it end its server
 
 
 def _wait(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process came to its end by itself; it is ended when a stop is asked for."""
+    """Wait for the process, and end it if a stop is requested. Returns whether it ended by itself."""
     while process.poll() is None:
-        if stop.asked():
+        if stop.requested():
             process.terminate()
             process.wait()
             return False

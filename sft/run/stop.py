@@ -1,8 +1,8 @@
-"""How the processes of a training learn that they should stop, and how none of them outlives the others.
+"""Tell the processes of a training to stop, and make sure that none of them outlives the others.
 
-The launcher writes the signal's number into a file, and every process of the training looks at it once a step. A signal
-itself would not do: it kills a process that is still importing its libraries. `listen` is for batch systems that send
-the signal to every process of a job.
+The launcher writes the signal's number to a file, and every process of the training checks it once per step. Forwarding
+the signal itself would not work: it kills a process that is still importing its libraries. `listen` is for batch
+systems that send the signal to every process of a job.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ditto.run.stop_signals import handled_signals
 
 FILE_VARIABLE = "SFT_STOP_FILE"
 _PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec nothing may be loaded
+_libc = ctypes.CDLL(None, use_errno=True)  # loaded on import: nothing may be loaded between fork and exec
 _received = 0
 
 
-def ask(file: Path, number: int) -> None:
+def request(file: Path, number: int) -> None:
     """Ask the processes that were started with this file to stop because of a signal."""
-    beside = file.with_suffix(".new")
-    beside.write_text(str(number))
-    os.replace(beside, file)
+    temporary = file.with_suffix(".new")
+    temporary.write_text(str(number))
+    os.replace(temporary, file)
 
 
 def listen() -> None:
@@ -39,8 +39,8 @@ def _note(number: int, _frame: FrameType | None) -> None:
     _received = number
 
 
-def asked() -> int:
-    """The signal because of which this process should stop; 0: none."""
+def requested() -> int:
+    """The signal that asks this process to stop; 0: none."""
     file = os.environ.get(FILE_VARIABLE)
     if _received or file is None:
         return _received
@@ -51,11 +51,11 @@ def asked() -> int:
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let the kernel send this process a signal when its parent ends, however it ends."""
+    """Let the kernel send this process a signal when its parent ends, for whatever reason."""
     _libc.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def start_helper(*_: object) -> None:
-    """Call it first in a process that reads or tokenises data: it ends with its parent, and Ctrl-C is its parent's."""
+    """Call this first in a process that reads or tokenises data: it then ends with its parent and ignores Ctrl-C."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

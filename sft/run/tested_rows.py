@@ -1,6 +1,6 @@
-"""Refuses to train on rows that the run's own generative test asks about.
+"""Refuse to train on rows that the run's own generative test asks about.
 
-A corpus of `sft.distill` names the task file and the row of each conversation; other corpora do not, and cannot be
+A corpus of `sft.distill` names the task file and row of each conversation. Other corpora do not, so they cannot be
 compared. Rows are compared by group (`soul.rows.overlap`).
 """
 
@@ -17,7 +17,7 @@ from ditto.settings import BadConfig
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 
-# Columns of `sft.distill.dataset`; "file" and "row" alone may mean anything.
+# Columns of `sft.distill.dataset`; "file" and "row" alone could mean anything.
 DISTILLED = {"file", "row", "record", "train_role"}
 
 
@@ -25,13 +25,14 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
     """Compare a training corpus with the task files of the generative test.
 
     Args:
-        allowed: let overlaps pass (`data.allow_overlap`).
+        allowed: accept overlaps (`data.allow_overlap`).
 
     Returns:
-        Lines for the plan: overlaps that are allowed, and missing task files that could not be compared.
+        Lines for the plan: accepted overlaps, and missing task files that could not be compared.
 
     Raises:
-        BadConfig: a conversation is about a group that is tested. BadRow: a task file cannot be read.
+        BadConfig: a conversation is about a group of the test.
+        BadRow: a task file cannot be read.
     """
     held_out = HeldOut(read_rows([str(file) for file in tested]))
     lines: list[str] = []
@@ -45,7 +46,7 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
     if overlaps and not allowed:
         raise BadConfig(
             "data.train_files holds conversations about the same stories, conversations, books or users as "
-            f"trainer.rl_test_files, so the test would measure what the model remembers. {'. '.join(overlaps)}. Build "
+            f"trainer.rl_test_files, so the test would reward memorisation. {'. '.join(overlaps)}. Build "
             "the corpus again with --not-in (python -m sft.distill --help), or set data.allow_overlap=true to train on "
             "it anyway."
         )
@@ -53,7 +54,7 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
 
 
 def _played(corpus: Iterable[Path]) -> dict[str, set[int]]:
-    """The rows of the conversations in a corpus: task file -> numbers of rows."""
+    """The rows that the conversations of a corpus are about: task file -> row numbers."""
     played: defaultdict[str, set[int]] = defaultdict(set)
     for path in corpus:
         try:

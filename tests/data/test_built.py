@@ -69,6 +69,8 @@ SHAPES = [
     {"a": {"b": 3}},
     {"a": {"b": [3]}},
     {"data": [3]},
+    {"plots": [3]},  # no check of the CoSER builder foresees these two: the command line names the file
+    {"plots": [{"conversation": 3}]},
 ]
 
 

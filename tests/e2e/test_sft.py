@@ -132,7 +132,7 @@ def test_killed_twice_and_moved_from_two_processes_to_one_it_ends_as_one_that_wa
             process.send_signal(signal.SIGKILL)
         run.wait(30)
     assert go_on(1).wait(300) == 0, log.read_text()[-3000:]
-    assert "goes on after step 4" in log.read_text() and "goes on after step 8" in log.read_text()
+    assert "resumes after step 4" in log.read_text() and "resumes after step 8" in log.read_text()
     assert close(metrics(folder), metrics(straight))
     assert not list((folder / ".partial").glob("*"))
 

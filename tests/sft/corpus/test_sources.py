@@ -43,7 +43,7 @@ def test_a_ratio_that_is_none(shards: Path, ratio: str) -> None:
         with pytest.raises(BadSources, match="no shard matches"):
             find_files("tom.parquet:1/2", None, "train")
         return
-    with pytest.raises(BadSources, match="TRAIN_FILES.*is no ratio.*path:ratio"):
+    with pytest.raises(BadSources, match="TRAIN_FILES.*is not a ratio.*path:ratio"):
         find_files(f"tom.parquet:{ratio}", None, "train")
 
 

@@ -157,7 +157,9 @@ def slow(*args):
     real(*args)
 if __name__ == "__main__":  # the pool's processes need the lines above alone
     from tests.sft.corpus.corpora import opened, texts
+    from soul.cli import logs
     tokenising._encode_unit = slow
+    logs.set_up()
     (folder / f"ready_{{sys.argv[1]}}").touch()
     while len(list(folder.glob("ready_*"))) < 2:
         time.sleep(0.01)
@@ -272,7 +274,7 @@ def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, 
     write(tmp_path / "val_shard_0.parquet", [{"text": "a"}])
     with pytest.raises(BadShard, match="val_shard_0.parquet: the column 'messages' is missing"):
         opened(tmp_path)
-    with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is no ratio"):
+    with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is not a ratio"):
         opened(tmp_path, val_files="x.parquet:no")
     assert not done
 

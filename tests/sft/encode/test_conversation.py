@@ -90,12 +90,12 @@ def test_parts_and_nulls_of_other_writers() -> None:
     [
         ({"messages": [CHAT[1], {"role": "assistant", "content": " \n"}]}, "turn 1 .assistant.: the turn is empty"),
         ({"messages": [{"role": "user", "content": ""}, CHAT[2]], "train_role": "human"}, "turn 0 .the human's side"),
-        ({"messages": [{"role": "gpt", "content": "x"}]}, "turn 0: the role 'gpt' is none of"),
+        ({"messages": [{"role": "gpt", "content": "x"}]}, "turn 0: the role 'gpt' is not one of"),
         ({"messages": []}, "an empty list"),
         ({"messages": None}, "got NoneType"),
-        ({"messages": "nonsense"}, "no JSON list"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "a part is no text"),
-        ({"messages": [{"role": "user", "content": 3}]}, "expected a text, got int"),
+        ({"messages": "nonsense"}, "not a JSON list"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "a part is not text"),
+        ({"messages": [{"role": "user", "content": 3}]}, "expected text, got int"),
         ({"messages": CHAT, "train_role": "both"}, "field train_role: 'both'"),
     ],
 )
@@ -109,7 +109,7 @@ def test_an_empty_turn_of_the_other_side_is_context() -> None:
 
 
 def test_a_response_that_is_none() -> None:
-    with pytest.raises(BadConversation, match="row 7, field response: expected a text, got NoneType"):
+    with pytest.raises(BadConversation, match="row 7, field response: expected text, got NoneType"):
         read({"prompt": "x", "response": None}, "prompt_response")
 
 

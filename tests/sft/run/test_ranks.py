@@ -27,13 +27,13 @@ from sft.run.ranks import rank_main
 def train():
     word, rank = sys.argv[1], os.environ["RANK"]
     print("rank", rank, "runs", flush=True)
-    while not stop.asked() or word == "deaf":
+    while not stop.requested() or word == "deaf":
         time.sleep(0.02)
         if word == "full" and rank == "1":
             raise OutOfSpace("no space left in /some/folder, needs about 3.0 GB.")
         if word == "defect" and rank == "1":
             raise RuntimeError("something broke")
-    return 128 + stop.asked()
+    return 128 + stop.requested()
 
 sys.exit(rank_main(train))
 """

@@ -81,8 +81,8 @@ def test_it_goes_on_from_the_newest_whole_checkpoint(
     assert launch(world, tmp_path) == 0
     assert started == [tmp_path / f"global_step_{step}"]
     plan = capsys.readouterr().out
-    assert f"goes on after step {step}" in plan
-    assert ("left aside" in plan) == (damage not in (DAMAGES["nothing"][0], DAMAGES["no tracker"][0]))
+    assert f"resumes after step {step}" in plan
+    assert ("set aside" in plan) == (damage not in (DAMAGES["nothing"][0], DAMAGES["no tracker"][0]))
     assert (tmp_path / TRACKER).read_text() == str(step)
     kept = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert kept == list(range(1, step + 1))  # what comes again is there once

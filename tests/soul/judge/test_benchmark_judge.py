@@ -20,7 +20,7 @@ def test_compare_prints_the_ratio_to_a_plain_client(capsys):
     judge.main("compare --calls 32 --concurrency 8 --latency 0.01 0 --repeats 1 --words 20".split())
     printed = capsys.readouterr().out
     found = re.findall(
-        rf"gateway over plain, requests/s {SPREAD}, steady {SPREAD}.*; own CPU, ms a call {SPREAD}", printed
+        rf"gateway over plain, requests/s {SPREAD}, steady {SPREAD}.*; own CPU, ms per call {SPREAD}", printed
     )
     assert len(found) == 2, printed
     assert re.search(r"The server answers at least [\d,]+ requests/s", printed)
@@ -41,7 +41,7 @@ def test_sweep_prints_a_step_by_its_cap_and_draws_it(capsys, tmp_path):
     printed = capsys.readouterr().out
     assert "4 sessions, 12 calls" in printed
     assert len(re.findall(rf"ratio {NUMBER}", printed)) == 2
-    assert re.search(r"From a cap of [24] on", printed)
+    assert re.search(r"Caps above [24] gain less", printed)
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
