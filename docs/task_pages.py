@@ -27,6 +27,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.examples.example import Example
 from soul.message import Message
 from soul.session import Attempt, Session
+from soul.suites import soul_v1
 from soul.task import Task
 from soul.testing.contract import played
 
@@ -56,7 +57,9 @@ def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
     """What there is to know at a glance."""
     launch = tasks.TASK_FILES[name]
     sets = (
-        [found for found, of in tasks.SETS.items() if of.task.split("_")[0] == "alignx"] if name == "alignx" else [name]
+        [found for found, of in soul_v1.SETS.items() if of.task.split("_")[0] == "alignx"]
+        if name == "alignx"
+        else [name]
     )
     yield "`data_source`", f"`{launch.task}`"
     yield "files of `run_rl.sh`", f"`sim_rl_data/{launch.train}.parquet`, `sim_eval_data/{launch.val}.parquet`"
@@ -217,7 +220,7 @@ def index() -> str:
     for name, launch in tasks.TASK_FILES.items():
         task = tasks.load(launch.task)
         what = (inspect.getdoc(type(task)) or "").splitlines()[0]
-        ours = " (paper)" if name in tasks.PAPER else ""
+        ours = " (paper)" if name in soul_v1.PAPER else ""
         metric = task.set_headline or task.headline
         rows.append(f"| [{name}]({name}.md){ours} | {what} | {metric.name} | {metric.low:.2g} to {metric.high:.2g} |")
     return "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"

@@ -3,6 +3,7 @@
 #   OPENAI_AGENT_MODEL=gpt-5.4 OPENAI_API_KEY=... bash recipe/ditto/eval.sh api [options and section.key=value words]
 #   ACTOR_MODEL_PATH="Qwen/Qwen3-8B outputs/run/global_step_50" bash recipe/ditto/eval.sh local [the same] [-- vLLM's arguments]
 #   SUITE=paper DRY_RUN=1 bash recipe/ditto/eval.sh api      only prints the plan: calls, tokens, price, time
+#
 # Environment variables of both: DATA_DIR, OUTPUT_DIR, EXPERIMENT_NAME, TASKS (sets, by blanks or commas) or SUITE (paper: its
 # ten sets, 100 rows each; card or all: the 27 sets), all 27 where neither is set; a set without a file is listed and left out;
 # LIMIT (rows a set), N (samples a row), DRY_RUN=1 (0: off; check the endpoints, print calls, tokens, price and time, and end).

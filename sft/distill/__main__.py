@@ -40,7 +40,8 @@ from soul.cli.arguments import (
 )
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
-from soul.evaluate.run.runner import Taking, add_taking_options, console
+from soul.evaluate.run.options import Taking, add_taking_options
+from soul.evaluate.run.runner import console
 from soul.evaluate.run.vllm_server import ServerSettings
 
 Number = TypeVar("Number", int, float)
@@ -167,7 +168,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
             deadline_s=given.deadline,
             base=given.base,
             max_prompt_tokens=given.max_prompt_tokens,
-            taking=Taking.given(given),
+            taking=Taking.from_arguments(given),
             dry_run=given.dry_run,
             thinking_tokens=given.thinking_tokens,
         )

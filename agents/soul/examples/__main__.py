@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from soul import examples, tasks
 from soul.cli.arguments import output_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
+from soul.suites import soul_v1
 
 
 def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
@@ -58,7 +59,7 @@ def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
 
     Training rows have other numbers than the rows of the sets.
     """
-    sets = [(part.task, 0, f"sim_eval_data/{part.file}.parquet") for part in tasks.SETS.values()]
+    sets = [(part.task, 0, f"sim_eval_data/{part.file}.parquet") for part in soul_v1.SETS.values()]
     training = [(launch.task, count, f"sim_rl_data/{launch.train}.parquet") for launch in tasks.TASK_FILES.values()]
     files = [(task, first, folder / file) for task, first, file in (*sets, *training) if task in names]
     for task, first, path in files:

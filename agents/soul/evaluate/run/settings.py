@@ -23,6 +23,7 @@ from soul.evaluate.run.drawing import drawing_order
 from soul.evaluate.tables.short_names import short_names
 from soul.judge import Endpoint, GatewaySettings
 from soul.rows.task_files import TaskRow, read_rows
+from soul.suites import soul_v1
 
 # Of an endpoint: what determines its answers.
 _ANSWERS = {"model", "base_url", "reasoning_effort", "temperature", "top_p", "seed", "max_output_tokens"}
@@ -163,17 +164,17 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
         BadSettings: there is no such set, a parquet file that was named does not exist, or no file exists at all.
     """
     files: dict[Path, tuple[str, ...]] = {}
-    for name in names or list(tasks.SETS):
+    for name in names or list(soul_v1.SETS):
         if name.endswith(".parquet"):
             if not Path(name).is_file():
                 raise BadSettings(f"There is no file {name}.")
             files[Path(name)] = Path(name).resolve().with_suffix("").parts[1:]
-        elif name in tasks.SETS:
-            files[data_dir / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"] = (name,)
+        elif name in soul_v1.SETS:
+            files[data_dir / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"] = (name,)
         elif name in tasks.names():
             files[data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"] = (name,)
         else:
-            raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(tasks.SETS)}.")
+            raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(soul_v1.SETS)}.")
     wanted = dict(zip(short_names(list(files.values())), files, strict=True))
     found = {name: file for name, file in wanted.items() if file.is_file()}
     missing = {name: file for name, file in wanted.items() if name not in found}
@@ -205,7 +206,7 @@ def how_to_build(missing: Mapping[str, Path]) -> list[str]:
         page = "alignx" if name.startswith("alignx_") else name
         how = (
             f"docs/tasks/{page}.md says how to build it"
-            if name in tasks.SETS
+            if name in soul_v1.SETS
             else "write it as docs/add_a_task.md says"
         )
         lines.append(f"  {name}: no {file} ({how})")
