@@ -29,7 +29,10 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 
 def loaded_after(modules):
     """The top-level packages in memory once a fresh interpreter has imported these modules and all tasks."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "agents"), os.environ.get("PYTHONPATH", "")]),
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROBE, json.dumps(modules)],
         capture_output=True,
@@ -42,14 +45,14 @@ def loaded_after(modules):
     return set(json.loads(done.stdout))
 
 
-def test_agents_and_all_tasks_load_nothing_heavy():
-    modules = ["agents", *(found.name for found in pkgutil.walk_packages(soul.__path__, "agents."))]
+def test_soul_and_all_tasks_load_nothing_heavy():
+    modules = ["soul", *(found.name for found in pkgutil.walk_packages(soul.__path__, "soul."))]
     assert {"soul.session", "soul.judge", "soul.testing.server", "soul.tasks.hitom"} <= set(modules)
     loaded = loaded_after(modules)
     assert "openai" in loaded and "pydantic" in loaded  # the probe does look
     assert not loaded & set(HEAVY)
 
 
-def test_agents_needs_no_test_library():
+def test_soul_needs_no_test_library():
     loaded = loaded_after(["soul.testing"])
     assert not loaded & {"pytest", "hypothesis", "respx"}

@@ -80,7 +80,7 @@ def test_a_suggestion_is_made_once(typed):
     assert suggestions and len(suggestions) == len(set(suggestions))
 
 
-# Names of launches that are no data_source.
+# Names of training splits that are no data_source.
 @pytest.mark.parametrize("typed", ["sim_math", "behaviorchain", "humanual_book"])
 def test_a_suggestion_is_not_what_was_typed(typed):
     with pytest.raises(UnknownTask) as caught:
@@ -101,8 +101,8 @@ def test_every_task_of_the_suite_is_here():
 
 
 @pytest.mark.parametrize("name, source", [("sim_math", "sim_arena_math"), ("humanual_book", "humanual-book")])
-def test_the_name_of_a_launch_is_explained(name, source):
-    with pytest.raises(UnknownTask, match=f"name of a launch .*data_source '{source}'"):
+def test_the_name_of_a_training_split_is_explained(name, source):
+    with pytest.raises(UnknownTask, match=f"name of a training split.*data_source '{source}'"):
         tasks.load(name)
 
 

@@ -1,19 +1,19 @@
-"""`python -m soul.evaluate [SETS...] [section.key=value ...]`: evaluate a model behind an API on SOUL.
+"""`soul evaluate [SETS...] [section.key=value ...]`: evaluate a model behind an API on SOUL.
 
-    OPENAI_AGENT_MODEL=gpt-5.4 OPENAI_API_KEY=... python -m soul.evaluate hitom sotopia --limit 100
-    python -m soul.evaluate --suite paper --dry-run policy.model=gpt-5.4
-    python -m soul.evaluate policy.model=mine policy.base_url=http://127.0.0.1:8000/v1 judge.model=gpt-5.4
+    OPENAI_AGENT_MODEL=gpt-5.4 OPENAI_API_KEY=... soul evaluate hitom sotopia --limit 100
+    soul evaluate --suite paper --dry-run policy.model=gpt-5.4
+    soul evaluate policy.model=mine policy.base_url=http://127.0.0.1:8000/v1 judge.model=gpt-5.4
 
-Without SETS and --suite all 27. The policy is OPENAI_AGENT_MODEL (OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY,
-OPENAI_AGENT_REASONING_EFFORT) or the section `policy`; judges as in training (`python -m soul.judge show`). The same
-command goes on where it stopped. A checkpoint of yours: `python -m soul.evaluate.local`. Another judge's view of what
-a run has: `python -m soul.evaluate --rescore RUN judge.model=...`.
+Without SETS and --suite, all 27 sets are evaluated. The policy is OPENAI_AGENT_MODEL (OPENAI_AGENT_BASE_URL,
+OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT) or the section `policy`. The judges are those of training; `soul
+judge show` lists them. The same command resumes a run that was stopped. To evaluate a checkpoint of your own, use `soul
+evaluate local`. To score a finished run with another judge: `soul evaluate --rescore RUN judge.model=...`.
 """
 
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from soul.evaluate.run.ctrl_c import end_silently
+    from soul.cli.early_ctrl_c import end_silently
 
     end_silently()
 
@@ -61,7 +61,7 @@ def rescored(options: RunOptions, source: EvaluationRun) -> EvaluationSettings:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Evaluate."""
-    options_of = parser("python -m soul.evaluate", __doc__)
+    options_of = parser("soul evaluate", __doc__)
     options_of.add_argument(
         "--rescore", type=existing_folder, metavar="RUN", help="judge this run's episodes again; nothing is played"
     )

@@ -1,16 +1,16 @@
-"""Evaluate checkpoints: `python -m soul.evaluate.local [SETS...] [section.key=value ...] [-- arguments of vLLM]`.
+"""`soul evaluate local [SETS...] [section.key=value ...] [-- arguments of vLLM]`: evaluate checkpoints on SOUL.
 
-    ACTOR_MODEL_PATH=outputs/ditto-rl-hitom/global_step_50 python -m soul.evaluate.local hitom --limit 100
-    python -m soul.evaluate.local --model Qwen/Qwen3-8B --model outputs/run/global_step_50/lora_adapter --tp 2
+    ACTOR_MODEL_PATH=outputs/ditto-rl-hitom/global_step_50 soul evaluate local hitom --limit 100
+    soul evaluate local --model Qwen/Qwen3-8B --model outputs/run/global_step_50/lora_adapter --tp 2
 
-Each checkpoint (hub id, Hugging Face folder, global_step_N or run folder, LoRA adapter) gets vLLM's OpenAI server for
-as long as it is asked, and then everything is as with a model behind an API. Several checkpoints end in one table.
+A checkpoint is a hub id, a Hugging Face folder, a global_step_N or run folder, or a LoRA adapter. vLLM's OpenAI server
+serves each in turn, and the rest is as with a model behind an API. Several checkpoints end in one table.
 """
 
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from soul.evaluate.run.ctrl_c import end_silently
+    from soul.cli.early_ctrl_c import end_silently
 
     end_silently()
 
@@ -43,7 +43,7 @@ from soul.task import Row, Task
 
 DEFAULT_MODEL = "sunweiwei/Ditto-8B"  # the released model
 PROMPT_TOKENS = 8192  # as in training
-# One server has all devices to itself, and a turn may wait for hundreds of others.
+# The server has all devices to itself, so many calls run at once, and a turn may wait for hundreds of others.
 PATIENT = {"concurrency": 256, "timeout_s": 3600.0, "deadline_s": 7200.0, "api_key_env": "none"}
 FREE = {"price_in": 0.0, "price_out": 0.0}
 
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Evaluate checkpoints."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
-    options_of = parser("python -m soul.evaluate.local", __doc__)
+    options_of = parser("soul evaluate local", __doc__)
     from_environment = os.environ.get("ACTOR_MODEL_PATH", "").split() or [DEFAULT_MODEL]
     options_of.add_argument("--model", action="append", help="ACTOR_MODEL_PATH; several make one table")
     options_of.add_argument("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the model below a LoRA adapter")

@@ -1,8 +1,8 @@
 """Write invented rows, so that you can try things out before you have the data.
 
-    python -m soul.examples sotopia --rows 64 --out sotopia.parquet    # one file with the rows of the named tasks
-    python -m soul.examples all --rows 64 --out try                    # a folder with a file for each set
-    DATA_DIR=try bash recipe/ditto/eval.sh api                           # finds all 27 sets there
+    soul examples sotopia --rows 64 --out sotopia.parquet    # one file with the rows of the named tasks
+    soul examples all --rows 64 --out try                    # a folder with a file for each set
+    soul evaluate --data try policy.model=...                # finds all 27 sets there
 
 The files have the form of real task files, but they teach nothing about people. A folder has the evaluation sets under
 `sim_eval_data/` and the training files under `sim_rl_data/`, with the names that the launchers look for. Some tasks
@@ -70,7 +70,7 @@ def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the file or the folder."""
-    parser = Parser(prog="python -m soul.examples", description=__doc__)
+    parser = Parser(prog="soul examples", description=__doc__)
     parser.add_argument("task", nargs="+", choices=[*examples.names(), "all"], metavar="TASK")
     parser.add_argument("--rows", type=positive_int, default=64, help="rows of each task (default 64)")
     parser.add_argument(

@@ -5,7 +5,7 @@
 
 On a command line it stands in for as long as a command runs:
 
-    python -m soul.examples.endpoint bash run_rl.sh sotopia
+    soul examples endpoint soul evaluate hitom --data try policy.model=...
 
 It rewards what the examples' oracles do. It is no judge of human behaviour, and no number of it means anything.
 """
@@ -48,7 +48,7 @@ class NoSuchCommand(SoulError):
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command that finds its judge here. Returns its exit code."""
-    parser = Parser(prog="python -m soul.examples.endpoint", description=__doc__)
+    parser = Parser(prog="soul examples endpoint", description=__doc__)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND ...")
     given = parser.parse_args(arguments)
     if not given.command:

@@ -149,7 +149,7 @@ def load(name: str) -> Task[Any]:
         return _made(name, _external()[name].load())
     if name in TASK_FILES:
         raise UnknownTask(
-            f"{name!r} is the name of a launch (bash run_rl.sh {name}); its rows carry the data_source "
+            f"{name!r} is the name of a training split, and its rows carry the data_source "
             f"{TASK_FILES[name].task!r}: correct that column."
         )
     near = difflib.get_close_matches(name.lower(), sorted({*names(), *TASK_FILES}), n=3)
@@ -196,4 +196,4 @@ def launch(name: str) -> TrainingSplit:
     if name in names():  # a task of the user's own: files are named explicitly
         return TrainingSplit(name, f"{name}_rl_train", f"{name}_val")
     load(name)
-    raise UnknownTask(f"The task {name!r} has no launch of its own: use {', '.join(sorted(TASK_FILES))}.")
+    raise UnknownTask(f"The task {name!r} has no training split of its own: use {', '.join(sorted(TASK_FILES))}.")

@@ -181,8 +181,9 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
     if not found:
         listed = ", ".join(f"{name} ({file.name})" for name, file in missing.items())
         raise BadSettings(
-            f"No file for {listed} in {data_dir / 'sim_eval_data'}. Set DATA_DIR, or build the files: "
-            f"python -m data.sets SOURCES --out {data_dir} (docs/tasks says where the records come from)."
+            f"No file for {listed} in {data_dir / 'sim_eval_data'}. Set DATA_DIR, or build the files in a checkout of "
+            f"the repository: python -m data.sets SOURCES --out {data_dir} (docs/tasks says where the records come "
+            f"from). To try things out without data: soul examples all --out {data_dir}."
         )
     return SetFiles(found, missing)
 
