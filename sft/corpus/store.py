@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sft.encode.sequence import EncodedSequence
+from soul.files.whole_file import write_whole
 
 WORD: np.dtype = np.dtype("<u4")
 RECORD: np.dtype = np.dtype(
@@ -99,12 +100,7 @@ class ShardCounts:
     def write(self, path: Path) -> None:
         """Write all or nothing."""
         content = {**vars(self), "sources": {name: counts.to_json() for name, counts in self.sources.items()}}
-        beside = path.with_name(path.name + ".tmp")
-        with open(beside, "w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        write_whole(path, json.dumps(content))
 
     @classmethod
     def read(cls, path: Path) -> ShardCounts | None:

@@ -34,6 +34,7 @@ from soul.evaluate.tables import notes, table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
 from soul.judge import Endpoint, GatewaySettings
+from soul.validation_errors import setting_problem
 
 Prepare = Callable[[list[SampleRequest]], list[SampleRequest]]
 console = Console(width=max(120, Console().width))
@@ -66,9 +67,7 @@ def settings_of(options: RunOptions, policy: Endpoint, served: dict[str, Any] | 
             served=served,
         )
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise BadSettings(f"{key}={first['input']!r}: {first['msg']}.") from None
+        raise BadSettings(setting_problem(error)) from None
 
 
 def gateway_of(sections: Sections) -> GatewaySettings:
