@@ -58,10 +58,10 @@ def settings_of(
     """
     own = options.sections.get("policy", {})
     if {"model", "base_url"} & own.keys():
-        raise BadSettings("The model is --model (ACTOR_MODEL_PATH), and its address ours: no policy.model here.")
+        raise BadSettings("Name the model with --model (ACTOR_MODEL_PATH); its address is ours: no policy.model here.")
     address = {"model": checkpoint.name, "base_url": f"http://127.0.0.1:{free_port()}/v1"}
     policy = policy_endpoint({**PATIENT, **FREE, **own, **address})
-    assert policy is not None  # it is named
+    assert policy is not None  # `address` names the model
     served = {
         "checkpoint": checkpoint.fingerprint,
         "max_prompt_tokens": prompt_tokens(max_prompt_tokens, checkpoint),
@@ -71,7 +71,7 @@ def settings_of(
 
 
 def prompt_tokens(wanted: int | None, checkpoint: Checkpoint) -> int:
-    """How long a prompt may be; half of a small model's context is kept for its answer."""
+    """How many tokens a prompt may have; half of a small model's context is left for its answer."""
     return int(wanted or min(PROMPT_TOKENS, checkpoint.context // 2))
 
 
@@ -79,7 +79,7 @@ def prompt_tokens(wanted: int | None, checkpoint: Checkpoint) -> int:
 def served(
     settings: EvaluationSettings, checkpoint: Checkpoint, server: ServerSettings, folder: Path
 ) -> Iterator[runner.Prepare]:
-    """The server, and what makes the rows fit into its context."""
+    """Serve a checkpoint; yields a function that shortens rows to fit its context."""
     port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
     with serving(checkpoint, server, port, folder / "server.log", runner.console):
         limit = int((settings.served or {})["max_prompt_tokens"])
@@ -89,9 +89,9 @@ def served(
 def shortened(
     todo: Sequence[SampleRequest], measure: Callable[[Task[Any], Row], int], limit: int
 ) -> list[SampleRequest]:
-    """The samples, with rows shortened as in training where their prompt is longer than `limit` tokens.
+    """The samples; rows whose prompt is longer than `limit` tokens are shortened as in training.
 
-    A row that cannot be shortened enough stays as it is: the server will refuse it, and it counts as failed.
+    A row that cannot be shortened enough stays as it is: the server refuses it, and it counts as failed.
     """
     rows: dict[tuple[str, int], SampleRequest] = {}
     cut: Counter[str] = Counter()
@@ -102,7 +102,7 @@ def shortened(
         task, row = item.row.task, item.row.row
         rows[key] = item
         if sum(len(message["content"].encode()) + 64 for message in task.prompt(row)) <= limit:
-            continue  # a token has at least a byte
+            continue  # no need to tokenize: a token has at least one byte
         fitting = truncate_row(task, row, partial(measure, task), limit)
         if fitting is None:
             cut["longer than that in what cannot be shortened"] += 1
@@ -117,7 +117,7 @@ def shortened(
 
 
 def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
-    """The length of a row's prompt by the server's own tokenizer and chat template."""
+    """The tokens of a row's prompt, by the server's own tokenizer and chat template."""
     body = json.dumps({"model": model, "messages": task.prompt(row), "add_generation_prompt": True}).encode()
     address = url.removesuffix("/v1") + "/tokenize"
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
@@ -128,13 +128,13 @@ def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
 def evaluate(
     options: RunOptions, checkpoints: Sequence[Checkpoint], server: ServerSettings, max_prompt_tokens: int | None = None
 ) -> Mapping[str, Results]:
-    """One checkpoint after another.
+    """Evaluate one checkpoint after another.
 
     Args:
         max_prompt_tokens: longer rows are shortened; None: `prompt_tokens` decides.
 
     Returns:
-        The results by the checkpoint's name, in the order given; none of a dry run.
+        The results by the checkpoint's name, in the order given; empty for a dry run.
 
     Raises:
         SoulError: as `runner.run`.

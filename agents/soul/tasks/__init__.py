@@ -105,10 +105,10 @@ _options: dict[str, dict[str, Any]] = {}
 
 
 def configure(options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Choose the options of tasks, for this process: task -> keyword arguments of its class.
+    """Set the options of tasks for this process: task -> keyword arguments of its class.
 
     Raises:
-        BadSettings: a task does not know an option, or not that value. The options stay as they were.
+        BadSettings: a task has no such option, or refuses its value. The options stay as they were.
         UnknownTask: no such task.
     """
     wanted = {name: dict(of_task) for name, of_task in options.items()}
@@ -131,7 +131,7 @@ def _set_options(options: Mapping[str, dict[str, Any]]) -> None:
 
 
 def names() -> list[str]:
-    """The tasks (`data_source` values) that can be loaded here."""
+    """The tasks (`data_source` values) that can be loaded in this environment."""
     return sorted({*_CLASSES, *_external()})
 
 
@@ -140,7 +140,7 @@ def load(name: str) -> Task[Any]:
     """The task of that `data_source`.
 
     Raises:
-        UnknownTask: with the nearest names; it says so where the name is that of a launch.
+        UnknownTask: with the nearest names; or that the name is one of a training split.
     """
     if name in _CLASSES:
         module, _, attribute = _CLASSES[name].partition(":")
@@ -172,10 +172,10 @@ def _made(name: str, kind: type[Task[Any]]) -> Task[Any]:
 
 
 def launches(names_: str) -> list[TrainingSplit]:
-    """What `run_rl.sh NAMES` trains: one name, several with commas, "all", or "paper" (its ten tasks).
+    """The training splits of `run_rl.sh NAMES`: one name, several with commas, "all", or "paper" (its ten tasks).
 
     Raises:
-        UnknownTask: one of the names is none.
+        UnknownTask: one of the names is unknown.
     """
     several = {"all": tuple(TASK_FILES), "paper": soul_v1.PAPER}.get(names_) or [
         n.strip() for n in names_.split(",") if n.strip()
@@ -186,14 +186,14 @@ def launches(names_: str) -> list[TrainingSplit]:
 
 
 def launch(name: str) -> TrainingSplit:
-    """What `run_rl.sh NAME` trains.
+    """The training split of a name.
 
     Raises:
         UnknownTask: no such name.
     """
     if name in TASK_FILES:
         return TASK_FILES[name]
-    if name in names():  # a task of the user's own: files are named explicitly
+    if name in names():  # a task of the user's own
         return TrainingSplit(name, f"{name}_rl_train", f"{name}_val")
     load(name)
     raise UnknownTask(f"The task {name!r} has no training split of its own: use {', '.join(sorted(TASK_FILES))}.")

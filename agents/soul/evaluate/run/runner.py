@@ -44,7 +44,7 @@ def settings_of(options: RunOptions, policy: Endpoint, served: dict[str, Any] | 
     """The settings of an evaluation.
 
     Args:
-        served: what stands behind the policy's address where we serve it ourselves.
+        served: the checkpoint behind the policy's address, if we serve it ourselves (`EvaluationSettings.served`).
 
     Raises:
         BadSettings: a section or a set is unknown, a value is impossible, or no set has a file.
@@ -86,7 +86,7 @@ def gateway_of(sections: Sections) -> GatewaySettings:
 
 
 def say_missing(settings: EvaluationSettings) -> None:
-    """Print the sets that were asked for and have no file, one line each."""
+    """Print the requested sets that have no file, one line each."""
     if settings.missing:
         asked = len(settings.sets) + len(settings.missing)
         lines = [f"{len(settings.missing)} of {asked} sets are left out:", *how_to_build(settings.missing)]
@@ -110,19 +110,19 @@ def run(
     """Evaluate and write the results; with --dry-run only print the plan.
 
     Args:
-        source: the run whose episodes are judged again, instead of playing.
-        served: entered only if a sample is to be taken: whatever the model under test needs meanwhile. It may give a
-            function that prepares the samples.
+        source: the run whose episodes are judged again; nothing is played then.
+        served: whatever serves the model under test; entered only if there is a sample to run. It may yield a function
+            that prepares the samples.
 
     Returns:
         The results; None after a dry run.
 
     Raises:
-        SoulError: an endpoint cannot be asked (nothing has been written then), or one went down during the run (the
-            samples that were taken are kept and shown).
-        FolderInUse: another process takes samples there.
+        SoulError: an endpoint cannot be asked (then nothing is written), or one went down during the run (then the
+            finished samples are kept and shown).
+        FolderInUse: another process writes samples there.
         NoVerdict: all verdicts failed; the results are written and shown.
-        OutOfSpace: the disk is full; the samples that were taken are kept.
+        OutOfSpace: the disk is full; the finished samples are kept.
     """
     targets, taking = check(options.export), options.taking
     wanted = rescore.items(settings, source) if source else items(settings)
@@ -137,10 +137,10 @@ def run(
             try:
                 run_missing(settings, wanted, journal, folder, taking, served, source)
             except OutOfSpace:
-                raise  # there is no room for results either
+                raise  # results would not fit either
             except Exception:
                 if journal.samples:
-                    results_of(folder, journal)  # of the samples so far
+                    results_of(folder, journal)  # write and show those of the finished samples
                 raise
             finished, results = results_of(folder, journal)
     Failures.from_run(finished).require_verdict()
@@ -152,10 +152,10 @@ def run(
 
 @contextmanager
 def alone_in(*folders: Path) -> Iterator[None]:
-    """Hold the locks of these run folders (and with them of their later generations); name them when a disk is full.
+    """Hold the locks of these run folders and of their later generations; name the folder if a disk is full.
 
     Raises:
-        FolderInUse: another process holds one. OutOfSpace: a write inside the block found a full disk.
+        FolderInUse: another process holds one. OutOfSpace: the disk was full for a write inside the block.
     """
     with guarded_writes(folders[0]), ExitStack() as locks:
         for folder in folders:
@@ -171,10 +171,10 @@ def dry_run(
     thinking_tokens: int = 0,
     source: EvaluationRun | None = None,
 ) -> None:
-    """Print the plan for those of these samples that are not there yet. No sample is taken and no file is written.
+    """Print the plan for the samples that are missing. No sample is run and no file is written.
 
     Raises:
-        SoulError: after the plan was printed: an endpoint that it needs cannot be asked.
+        SoulError: after the plan is printed, if it needs an endpoint that cannot be asked.
     """
     todo = still_to_take(wanted, samples_there(folder), taking, source)
     latencies: dict[str, float | None] = {}
@@ -195,10 +195,10 @@ def still_to_take(
     taking: Taking = FIRST,
     source: EvaluationRun | None = None,
 ) -> list[SampleRequest]:
-    """The samples that are not there yet, and those that failed as far as they are to be taken again (`holds`).
+    """The samples that are missing, and the failed ones that are to be run again (`holds`).
 
     Args:
-        source: the run whose episodes are judged again. Where it has no episode, there is nothing to take again.
+        source: the run whose episodes are judged again. A sample without an episode is not retried.
     """
     silent = rescore.without_episode(source) if source else frozenset()
     todo = [item for item in wanted if not holds(there, item.key, item.stamp, taking.retry_failed)]
@@ -206,7 +206,7 @@ def still_to_take(
 
 
 def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
-    """Write and print the results of a run so far."""
+    """Write and print the results of the finished samples."""
     run = EvaluationRun.load(folder, journal.samples)
     results = write_outputs(run)
     show(run, results)
@@ -215,7 +215,10 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
 
 
 def show(run: EvaluationRun, results: Results) -> None:
-    """Print the table of a run: the cause above where everything failed, judges above, warnings and failures below."""
+    """Print the table of a run, with its judges above, and warnings and failures below.
+
+    If every sample failed, the cause comes first.
+    """
     failures = Failures.from_run(run)
     if cause := failures.cause():
         console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
@@ -227,7 +230,7 @@ def show(run: EvaluationRun, results: Results) -> None:
 
 
 def show_failures(failures: Failures) -> None:
-    """Print how many samples failed and what takes them again; nothing where none did."""
+    """Print how many samples failed and which command runs them again; nothing if none did."""
     for line in failures.lines():
         console.print(Text(line, style="bold red"), soft_wrap=True)
 
@@ -241,7 +244,7 @@ def run_missing(
     served: AbstractContextManager[Prepare | None] | None = None,
     source: EvaluationRun | None = None,
 ) -> None:
-    """Take the samples that the journal lacks; the arguments are those of `run`."""
+    """Run the samples that the journal lacks; the arguments are those of `run`."""
     todo = still_to_take(wanted, journal.samples, taking, source)
     keys = {item.key for item in wanted} - {item.key for item in todo}
     known = [journal.samples[key] for key in keys]
@@ -251,7 +254,7 @@ def run_missing(
     counts = Counter(item.set for item in wanted)
     with served or nullcontext() as prepare:
         if served and taking.ask_first:
-            preflight.check_policy(settings.policy)  # before its server had started, nobody could answer
+            preflight.check_policy(settings.policy)  # only now: before, its server had not started
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:
             if source:
