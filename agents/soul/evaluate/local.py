@@ -26,13 +26,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from soul.cli.arguments import one_of, positive_int
 from soul.cli.error_border import reports_errors
 from soul.errors import BadSettings
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run import runner
 from soul.evaluate.run.checkpoint import Checkpoint
-from soul.evaluate.run.options import RunOptions, parser
+from soul.evaluate.run.options import RunOptions, add_server_options, parser
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.evaluate.run.vllm_server import ServerSettings, free_port, serving
 from soul.evaluate.tables import side_by_side
@@ -162,16 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options_of = parser("soul evaluate local", __doc__)
     from_environment = os.environ.get("ACTOR_MODEL_PATH", "").split() or [DEFAULT_MODEL]
     options_of.add_argument("--model", action="append", help="ACTOR_MODEL_PATH; several make one table")
-    options_of.add_argument("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the model below a LoRA adapter")
-    options_of.add_argument("--tp", type=positive_int, default=1, help="devices of one replica")
-    options_of.add_argument("--dp", type=positive_int, default=1, help="replicas")
-    options_of.add_argument("--max-prompt-tokens", type=positive_int, help="longer rows are shortened as in training")
-    options_of.add_argument(
-        "--platform",
-        type=one_of("gpu", "cpu"),
-        default=os.environ.get("PLATFORM") or "gpu",
-        help="gpu or cpu (PLATFORM)",
-    )
+    add_server_options(options_of)
     given = options_of.parse_intermixed_args(words[:at])
     options = RunOptions.from_arguments(given)
     server = ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform)

@@ -17,10 +17,8 @@ from soul.errors import OutOfSpace
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PHRASES = ("no space left on device", "disk quota exceeded", "database or disk is full")
-_TORCH_WRITER = (
-    "inline_container",
-    "iostream error",
-)  # torch.save says "unexpected pos 576 vs 534" for any failed write
+# torch.save says "unexpected pos 576 vs 534" for any failed write.
+_TORCH_WRITER = ("inline_container", "iostream error")
 _PROBE_BYTES = 1 << 20
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from soul.cli.arguments import non_negative_int, output_folder, positive_float, positive_int
+from soul.cli.arguments import non_negative_int, one_of, output_folder, positive_float, positive_int
 from soul.cli.error_border import Parser
 from soul.errors import BadSettings
 from soul.judge.cli_overrides import sections_of
@@ -129,14 +129,6 @@ def parser(program: str, description: str | None) -> Parser:
     parser.add_argument("--limit", type=positive_int, help="rows of each set, drawn by the seed (the paper: 100)")
     parser.add_argument("--n", type=positive_int, default=1, help="samples of each row")
     parser.add_argument("--seed", type=int, default=0, help="which rows")
-    parser.add_argument("--deadline", type=positive_float, help="seconds that the play of one episode may take")
-    parser.add_argument("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
-    parser.add_argument(
-        "--thinking-tokens",
-        type=non_negative_int,
-        default=0,
-        help="tokens that a model thinks before each answer, for the plan (default 0)",
-    )
     add_taking_options(parser)
     parser.add_argument(
         "--export", default="", metavar="TO,...", help="lm-eval, wandb, tensorboard (soul.evaluate.export)"
@@ -145,13 +137,35 @@ def parser(program: str, description: str | None) -> Parser:
     return parser
 
 
+def add_server_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """The options of checkpoints that vLLM serves (`ServerSettings`, `Checkpoint.find`)."""
+    parser.add_argument("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the model below a LoRA adapter")
+    parser.add_argument("--tp", type=positive_int, default=1, help="devices of one replica")
+    parser.add_argument("--dp", type=positive_int, default=1, help="replicas")
+    parser.add_argument("--max-prompt-tokens", type=positive_int, help="longer rows are shortened as in training")
+    parser.add_argument(
+        "--platform",
+        type=one_of("gpu", "cpu"),
+        default=os.environ.get("PLATFORM") or "gpu",
+        help="gpu or cpu (PLATFORM)",
+    )
+
+
 def add_taking_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """The options that `Taking.from_arguments` reads."""
+    """The options that `Taking.from_arguments` and the plan read."""
+    parser.add_argument("--deadline", type=positive_float, help="seconds that the play of one episode may take")
     parser.add_argument("--no-preflight", action="store_true", help="skip the test call to each endpoint at the start")
     parser.add_argument(
         "--retry-failed",
         action="store_true",
         help="take all failed samples again; without it only those that endpoints or limits failed",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
+    parser.add_argument(
+        "--thinking-tokens",
+        type=non_negative_int,
+        default=0,
+        help="tokens that a model thinks before each answer, for the plan (default 0)",
     )
 
 

@@ -84,7 +84,7 @@ def test_what_is_missing_is_said(data, tmp_path):
     done = run()
     assert done.returncode == 2 and "say 'api'" in done.stderr
     done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="papers")
-    assert done.returncode == 2 and "There are: paper, card, all" in done.stderr
+    assert done.returncode == 2 and "There are: paper, soul_v1, all" in done.stderr
     done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="paper", TASKS="hitom")
     assert done.returncode == 2 and "not both" in done.stderr
 
@@ -99,11 +99,14 @@ def test_a_set_without_a_file_is_listed_and_the_others_are_evaluated(data, tmp_p
         variables = endpoints(fake, DATA_DIR=str(own.parent), OUTPUT_DIR=str(tmp_path / "out"), LIMIT="1")
         done = run("api", **variables)
         named = run("api", **variables, TASKS="hitom,coser")
+        by_suite = run("api", **variables, SUITE="hitom,coser")
     assert done.returncode == 0, done.stderr
     listed = [line for line in done.stdout.splitlines() if line.startswith("  ") and ": no " in line]
     assert len(listed) == 25 and "25 of 27 sets are left out" in done.stdout
     assert any(f"{own / 'coser_val.parquet'} (docs/tasks/coser.md says how to build it)" in line for line in listed)
     assert "macro average, 2 sets" in done.stdout and "(25 of the 27" in " ".join(done.stdout.split())
+    assert by_suite.returncode == 0 and "1 of 2 sets are left out" in by_suite.stdout
+    assert "1 samples are there, 0 to take" in by_suite.stdout  # the same run
     assert named.returncode == 0 and "1 of 2 sets are left out" in named.stdout
     assert "Not evaluated, and in no average, because there is no file: coser" in named.stdout
 
