@@ -26,6 +26,7 @@ from data.reading import read_json
 from data.rows import Record
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_row import CoSERRow
+from soul.validation_errors import first_problem
 
 TRAIN_SHARE = 0.9  # of a book's plots, if the book has no split_plot_index
 
@@ -89,9 +90,8 @@ def _record(index: int, where: str, scene: Any) -> Record:
         row = CoSERRow.model_validate({**scene, "index": index})
         CoSER().check(row)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "scene"
-        raise ValueError(f"{where}: field '{place}': {first['msg']}") from error
+        problem = first_problem(error)
+        raise ValueError(f"{where}: field '{problem.field or 'scene'}': {problem.message}") from error
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
     plot = scene.get("plot")

@@ -29,6 +29,7 @@ from data.built import Converted
 from data.reading import read_json
 from data.rows import Record
 from soul.task import NotBlank
+from soul.validation_errors import first_problem
 
 Context = Literal["short", "full"]
 NO_IN_THE_FULL_CONVERSATION = "no:long"
@@ -109,11 +110,11 @@ def convert(path: Path, seed: int = 0, context: Context = "short") -> Converted:
     try:
         entries = _FILE.validate_python(read_json(path))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        entry, *field = first["loc"] or ("file",)
+        place, message, *_ = first_problem(error)
+        entry, *field = place or ("file",)
         name = ".".join(map(str, field)) or "entry"
         raise ValueError(
-            f"{path}: entry {entry}: field '{name}': {first['msg']}; is this FANToM's fantom_v1.json?"
+            f"{path}: entry {entry}: field '{name}': {message}; is this FANToM's fantom_v1.json?"
         ) from error
     left_out: Counter[str] = Counter()
     records = [

@@ -8,7 +8,6 @@ training run.
 """
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from soul.files.whole_file import whole_file
 
 Record = dict[str, Any]
 
@@ -50,13 +51,8 @@ def write_rows(path: str | Path, data_source: str, records: Sequence[Record]) ->
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a parquet file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Same folder, so that the rename stays on one file system and is atomic.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        pq.write_table(table, temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path, shared=True) as partial:
+        pq.write_table(table, partial)
 
 
 def _check(path: Path, records: Sequence[Record]) -> dict[str, str]:

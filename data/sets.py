@@ -22,9 +22,9 @@ from rich.table import Table
 
 from data.built import BadSource, Built
 from data.sources import BUILDS, Build, SourceMatch, describe_files
-from soul import tasks
 from soul.cli.arguments import existing_folder, output_folder
 from soul.cli.error_border import Parser, reports_errors
+from soul.suites import soul_v1
 
 _SHOWN = 6  # unused files to name for each reason; a clone of a repository has hundreds
 
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--out", type=output_folder, default="data", help="DATA_DIR; the files go to its sim_eval_data/"
     )
     args = parser.parse_args(arguments)
-    files = {name: args.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in tasks.SETS.items()}
+    files = {name: args.out / "sim_eval_data" / f"{part.file}.parquet" for name, part in soul_v1.SETS.items()}
     outcomes = [build_set(name, args.sources, out) for name, out in files.items()]
     outcomes = [_with_older_file(outcome, files[outcome.name]) for outcome in outcomes]
     console = Console(width=max(120, Console().width), markup=False, highlight=False)

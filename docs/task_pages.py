@@ -27,6 +27,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.examples.example import Example
 from soul.message import Message
 from soul.session import Attempt, Session
+from soul.suites import soul_v1
 from soul.task import Task
 from soul.testing.contract import played
 
@@ -56,7 +57,7 @@ def facts(name: str, task: Task[Any]) -> Iterator[tuple[str, str]]:
     """The rows of the page's overview table: (label, value)."""
     launch = tasks.TASK_FILES[name]
     sets = (
-        [set_name for set_name, part in tasks.SETS.items() if part.task.startswith("alignx_")]
+        [set_name for set_name, part in soul_v1.SETS.items() if part.task.startswith("alignx_")]
         if name == "alignx"
         else [name]
     )
@@ -222,7 +223,7 @@ def index() -> str:
     for name, launch in tasks.TASK_FILES.items():
         task = tasks.load(launch.task)
         what = (inspect.getdoc(type(task)) or "").splitlines()[0]
-        ours = " (paper)" if name in tasks.PAPER else ""
+        ours = " (paper)" if name in soul_v1.PAPER else ""
         metric = task.set_headline or task.headline
         rows.append(f"| [{name}]({name}.md){ours} | {what} | {metric.name} | {metric.low:.2g} to {metric.high:.2g} |")
     return "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"

@@ -28,6 +28,7 @@ from sft.memory_plan import check_memory
 from sft.run.tested_rows import check_overlap
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
+from soul.validation_errors import setting_problem
 
 
 def data_settings(config: DictConfig) -> SftDataSettings:
@@ -43,9 +44,7 @@ def data_settings(config: DictConfig) -> SftDataSettings:
     try:
         return SftDataSettings.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(["data", *(str(part) for part in first["loc"])])
-        raise BadConfig(f"{key}={first['input']!r}: {first['msg']}.") from None
+        raise BadConfig(setting_problem(error, "data")) from None
 
 
 def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from soul.errors import SoulError
+from soul.validation_errors import first_problem
 
 Accuracies = dict[str, dict[str, float]]  # name of a model -> "sampled", "sampled_se", "greedy", "rows", "samples"
 
@@ -25,7 +26,7 @@ def read_accuracies(file: Path) -> Accuracies:
     try:
         accuracies = TypeAdapter(Accuracies).validate_json(file.read_bytes())
     except ValidationError as error:
-        raise BadAccuracies(f"{file}: {error.errors(include_url=False)[0]['msg']}. {remedy}") from None
+        raise BadAccuracies(f"{file}: {first_problem(error).message}. {remedy}") from None
     for name, values in accuracies.items():
         if missing := {"sampled", "greedy"} - values.keys():
             raise BadAccuracies(f"{file}: {name} has no {' and no '.join(sorted(missing))}. {remedy}")

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Experts into one student:
+# Distil several experts into one student:
 #   EXPERTS="hitom=outputs/hitom sotopia=outputs/sotopia" bash recipe/ditto/distill.sh [section.key=value ...] [-- vLLM's arguments]
 # The experts answer the training rows of their tasks, the best answers are kept (python -m sft.distill), the student is
-# trained on them (run_sft.sh), and base, experts and student are evaluated on the tasks (eval.sh local). A step whose output is
-# there is skipped: remove the output to repeat it. A step that was broken off goes on where it stopped.
+# trained on them (run_sft.sh), and base, experts and student are evaluated on the tasks (eval.sh local). A step whose output
+# exists is skipped: remove the output to repeat it. A step that was interrupted resumes where it stopped.
 #
-#   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, by blanks (docs/distillation.md)
-#   ACTOR_MODEL_PATH   what the student starts from, and the base of the comparison (Qwen/Qwen3-8B)
+#   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, space-separated (docs/distillation.md)
+#   ACTOR_MODEL_PATH   the student starts from it; the comparison's base (Qwen/Qwen3-8B)
 #   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/distilled
 #   DATA_DIR, TRAIN_FILES          where the rows are, as in run_rl.sh
 #   SAMPLES, ROWS, KEEP_ARGS       answers a row (8), rows a task (1024), further options of the selection ("--margin 0.25")
@@ -16,18 +16,16 @@
 #   DRY_RUN=1          checks the endpoints, prints the calls and the price of sampling and evaluation, and ends
 # Settings on the command line (judge.model=..., policy.max_output_tokens=...) hold for the sampling and for the evaluation.
 set -euo pipefail
-case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$0"; exit ;; esac
-fail() { echo "distill.sh: $*" >&2; exit 2; }
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+source "$ROOT/scripts/launch"
+show_usage "$@"
+fail() { echo "distill.sh: $*" >&2; exit 2; }
 [ -n "${EXPERTS:-}" ] || fail 'name the experts: EXPERTS="TASK=EXPERT ..."'
-for name in SAMPLES ROWS LIMIT TP DP; do # used hours from now, some of them
+for name in SAMPLES ROWS LIMIT TP DP; do # check now what is used hours later
   [[ ${!name:-1} =~ ^[1-9][0-9]*$ ]] || fail "$name=${!name}: expected a whole number from 1 on"
 done
 [ "${DRY_RUN:-}" != 0 ] || DRY_RUN=
-if [ -z "${PLATFORM:-}" ]; then
-  if [ -e /dev/nvidia0 ] || [ -e /dev/nvidiactl ]; then PLATFORM=gpu; else PLATFORM=cpu; fi
-fi
-export PLATFORM
+export PLATFORM=${PLATFORM:-$(detect_platform)}
 python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
 words=("$@")
 base=${ACTOR_MODEL_PATH:-Qwen/Qwen3-8B}
@@ -79,7 +77,7 @@ evaluate() { # evaluate CHECKPOINT...
 
 if [ -n "${DRY_RUN:-}" ]; then
   step "data: ${experts[*]}" "$out/data/train.parquet" sample "$@"
-  # The student is not there yet: its evaluation asks what that of the base does.
+  # There is no student yet: its evaluation makes the same calls as that of the base.
   step "evaluation: ${checkpoints[*]} (and the student, as the base)" "$out/eval-models.md" evaluate "${checkpoints[@]}"
   exit 0
 fi

@@ -3,16 +3,27 @@
 #   OPENAI_AGENT_MODEL=gpt-5.4 OPENAI_API_KEY=... bash recipe/ditto/eval.sh api [options and section.key=value words]
 #   ACTOR_MODEL_PATH="Qwen/Qwen3-8B outputs/run/global_step_50" bash recipe/ditto/eval.sh local [the same] [-- vLLM's arguments]
 #   SUITE=paper DRY_RUN=1 bash recipe/ditto/eval.sh api      only prints the plan: calls, tokens, price, time
-# Environment variables of both: DATA_DIR, OUTPUT_DIR, EXPERIMENT_NAME, TASKS (sets, by blanks or commas) or SUITE (paper: its
-# ten sets, 100 rows each; card or all: the 27 sets), all 27 where neither is set; a set without a file is listed and left out;
-# LIMIT (rows a set), N (samples a row), DRY_RUN=1 (0: off; check the endpoints, print calls, tokens, price and time, and end).
-# The judges are the paper's; JUDGE_MODEL_NAME names one for all sets. OPENAI_API_KEY and OPENAI_BASE_URL go to the judges.
-# api: OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT. Needs the base install
-# only: no torch, no Ray. local: ACTOR_MODEL_PATH (one or several, by blanks: hub id, folder, global_step_N, LoRA adapter),
-# BASE_MODEL_PATH (below an adapter that names none), TP, DP. Starts vLLM's server, and stops it.
+#
+# api evaluates a model behind an OpenAI-compatible endpoint and needs the base install only: no torch, no Ray.
+# local serves checkpoints with vLLM, one after another, and stops its server at the end.
+#
+# Environment variables of both:
+#   TASKS                         evaluation sets, separated by spaces or commas; without TASKS and SUITE, all 27
+#   SUITE                         instead of TASKS: paper (its ten sets, 100 rows each), soul_v1 or all (the 27 sets), or SET,SET,...
+#   LIMIT, N                      rows of each set, samples of each row
+#   DATA_DIR                      folder of the task files; a set without a file is listed and left out
+#   OUTPUT_DIR, EXPERIMENT_NAME   the run's folder is OUTPUT_DIR/EXPERIMENT_NAME-HASH
+#   DRY_RUN=1                     check the endpoints, print calls, tokens, price and time, evaluate nothing (0: off)
+#   OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    the judges: the paper's, or one for all sets
+# Of api: OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT.
+# Of local:
+#   ACTOR_MODEL_PATH              one or several, space-separated: hub id, folder, global_step_N, LoRA adapter
+#   BASE_MODEL_PATH               the model below a LoRA adapter that names none
+#   TP, DP, PLATFORM              devices of a replica, replicas, cpu or gpu instead of the platform that is detected
 set -euo pipefail
-case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$0"; exit ;; esac
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+source "$ROOT/scripts/launch"
+show_usage "$@"
 MODE=${1:-}
 case $MODE in
   api)
@@ -23,10 +34,7 @@ case $MODE in
       { echo "eval.sh: $python lacks the base install: $python -m pip install -e $ROOT (or name another with PYTHON=...)" >&2; exit 2; }
     module=soul.evaluate ;;
   local)
-    if [ -z "${PLATFORM:-}" ]; then
-      if [ -e /dev/nvidia0 ] || [ -e /dev/nvidiactl ]; then PLATFORM=gpu; else PLATFORM=cpu; fi
-    fi
-    export PLATFORM
+    export PLATFORM=${PLATFORM:-$(detect_platform)}
     python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
     module=soul.evaluate.local ;;
   *)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from soul.errors import SoulError
+from soul.files.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
 Layout = Literal["messages", "extra_info.messages", "prompt_response"]
@@ -154,6 +154,5 @@ def _load(cache: Path) -> dict[str, Shard]:
 def _save(cache: Path, shards: dict[str, Shard]) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
     entries = {path: {k: v for k, v in asdict(shard).items() if k != "path"} for path, shard in shards.items()}
-    with tempfile.NamedTemporaryFile("w", dir=cache.parent, suffix=".tmp", delete=False) as file:
-        json.dump({"version": VERSION, "shards": entries}, file)
-    os.replace(file.name, cache)
+    with whole_file(cache, shared=True) as partial:
+        partial.write_text(json.dumps({"version": VERSION, "shards": entries}), encoding="utf-8")

@@ -32,15 +32,14 @@ from soul import tasks
 from soul.cli.arguments import (
     existing_folder,
     non_negative_int,
-    one_of,
     output_folder,
-    positive_float,
     positive_int,
     share,
 )
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
-from soul.evaluate.run.runner import Taking, add_taking_options, console
+from soul.evaluate.run.options import Taking, add_server_options, add_taking_options
+from soul.evaluate.run.runner import console
 from soul.evaluate.run.vllm_server import ServerSettings
 
 Number = TypeVar("Number", int, float)
@@ -76,25 +75,8 @@ def _sampling(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--n", type=positive_int, default=8, help="samples of each row (default 8)")
     add("--limit", type=positive_int, help="rows of each task, drawn by the seed (the paper: 1,024)")
-    add("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the model below a LoRA adapter")
-    add("--tp", type=positive_int, default=1, help="devices of one replica")
-    add("--dp", type=positive_int, default=1, help="replicas")
-    add("--max-prompt-tokens", type=positive_int, help="longer rows are shortened as in training")
-    add(
-        "--platform",
-        type=one_of("gpu", "cpu"),
-        default=os.environ.get("PLATFORM") or "gpu",
-        help="gpu or cpu (PLATFORM)",
-    )
-    add("--deadline", type=positive_float, help="seconds that the play of one episode may take")
+    add_server_options(group)
     add_taking_options(group)
-    add("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
-    add(
-        "--thinking-tokens",
-        type=non_negative_int,
-        default=0,
-        help="per answer that a model thinks; for the plan (default 0)",
-    )
 
 
 def _selection(group: argparse._ArgumentGroup) -> None:
@@ -167,7 +149,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
             deadline_s=given.deadline,
             base=given.base,
             max_prompt_tokens=given.max_prompt_tokens,
-            taking=Taking.given(given),
+            taking=Taking.from_arguments(given),
             dry_run=given.dry_run,
             thinking_tokens=given.thinking_tokens,
         )

@@ -18,6 +18,7 @@ from soul.errors import BadSettings
 from soul.evaluate.run.settings import choose_sets
 from soul.rows.overlap import group_keys, held_out_keys
 from soul.rows.task_files import TaskRow, read_rows
+from soul.suites import soul_v1
 
 
 class Unseen:
@@ -55,7 +56,7 @@ def _hash(value: Any) -> str:
 
 
 def _files(word: str, data_dir: Path) -> list[Path]:
-    if word in tasks.SETS or word in tasks.names():
+    if word in soul_v1.SETS or word in tasks.names():
         return list(choose_sets([word], data_dir).values())
     found = [Path(file) for file in sorted(glob.glob(word, recursive=True))]
     if not found:

@@ -26,8 +26,9 @@ from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
 from soul.evaluate.run.gc_tuning import seldom_collected
 from soul.evaluate.run.journal import Journal
+from soul.evaluate.run.options import Taking
 from soul.evaluate.run.run_folder import resolve_run_folder, samples_there, write_choice
-from soul.evaluate.run.runner import Prepare, Taking, alone_in, dry_run, run_missing, show_failures, still_to_take
+from soul.evaluate.run.runner import Prepare, alone_in, dry_run, run_missing, show_failures, still_to_take
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, items
 from soul.evaluate.run.vllm_server import ServerSettings, free_port
 from soul.files.whole_file import write_whole

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from ditto.run.stop_signals import handled_signals
+from soul.files.whole_file import write_whole
 
 FILE_VARIABLE = "SFT_STOP_FILE"
 _PR_SET_PDEATHSIG = 1
@@ -23,9 +24,7 @@ _received = 0
 
 def request(file: Path, number: int) -> None:
     """Ask the processes that were started with this file to stop because of a signal."""
-    temporary = file.with_suffix(".new")
-    temporary.write_text(str(number))
-    os.replace(temporary, file)
+    write_whole(file, str(number))
 
 
 def listen() -> None:

@@ -200,7 +200,7 @@ def test_a_bad_row_is_refused_and_leaves_the_old_file(tmp_path, second, message)
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr("data.rows.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         write_rows(tmp_path / "x.parquet", "paratomi", [ROW])
     assert os.listdir(tmp_path) == []

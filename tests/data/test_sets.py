@@ -10,9 +10,9 @@ import pytest
 
 from data import coser, sets
 from data.sources import BUILDS, Form
-from soul import tasks
 from soul.evaluate.run.drawing import drawing_order
 from soul.rows.task_files import read_rows
+from soul.suites import soul_v1
 from tests.published import publish
 from tests.soul.samples import DATA
 
@@ -48,19 +48,19 @@ def build(sources: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[
 
 
 def file_of(sources: Path, name: str) -> Path:
-    return sources.parent / "out" / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"
+    return sources.parent / "out" / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
 
 
 @needs_records
 def test_published_folders_give_every_set_that_has_a_builder(sources, capsys):
     code, table, printed = build(sources, capsys)
-    assert code == 0 and list(table) == list(tasks.SETS)
+    assert code == 0 and list(table) == list(soul_v1.SETS)
     built = {name for name, (state, *_) in table.items() if state == "built"}
     without = {"behaviorchain", "socsci210", "humanllm", *(f"humanual_{kind}" for kind in sets_without_answers())}
-    assert built == set(tasks.SETS) - without
+    assert built == set(soul_v1.SETS) - without
     for name in built:
         rows = read_rows([str(file_of(sources, name))])
-        assert {row.task.name for row in rows} == {tasks.SETS[name].task}
+        assert {row.task.name for row in rows} == {soul_v1.SETS[name].task}
         assert len(rows) == int(table[name][1].replace(",", ""))
     for name in without:
         assert not file_of(sources, name).exists() and ("put " in table[name][2] or "write " in table[name][2])

@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from soul.cli.main import COMMANDS
+
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("recipe/ditto/eval.sh", "recipe/ditto/distill.sh", "recipe/demo/run.sh", "scripts/env", "scripts/test")
+SCRIPTS = (
+    *("run_rl.sh", "run_sft.sh", "recipe/ditto/run_rl.sh", "recipe/ditto/eval.sh", "recipe/ditto/distill.sh"),
+    *("recipe/demo/run.sh", "scripts/env", "scripts/test"),
+)
 CHILDREN = {"benchmarks/trl_contender.py", "benchmarks/lm_eval_contender.py"}  # other interpreters run them
 SLOW = ("recipe/", "docs/", "benchmarks/")  # torch, transformers, matplotlib
 
@@ -31,14 +36,29 @@ def module_of(file: str) -> str:
     return file.removeprefix("agents/").removesuffix(".py").replace("/", ".")
 
 
+def called_as(module: str) -> str:
+    """What the user types: those of `soul` are subcommands of the console command."""
+    for command, (ours, *_) in COMMANDS.items():
+        if module == ours:
+            return f"soul {command}"
+    module = "soul" if module == "soul.__main__" else module.removesuffix(".__main__")
+    return f"python -m {module.replace('data.intents', 'data.userllm intents')}"
+
+
 @pytest.mark.parametrize("file", [file for file in commands() if not file.startswith(SLOW)])
 def test_a_command_has_help(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    main = importlib.import_module(module_of(file)).main
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
+    module = module_of(file)
+    if module == "soul.__main__":
+        assert importlib.import_module(module).main(["--help"]) == 0
+    else:
+        with pytest.raises(SystemExit, match="0"):
+            importlib.import_module(module).main(["--help"])
     printed = capsys.readouterr().out
-    name = module_of(file).removesuffix(".__main__").replace("data.intents", "data.userllm intents")
-    assert printed.startswith(f"usage: python -m {name} ")
+    name = "soul" if module == "soul.__main__" else called_as(module)
+    assert printed.startswith(f"usage: {name} ")
+    if module.startswith("soul."):
+        example = rf"^ *(?:\w+=\S+ )*{name} ?[^`]*$"  # on a line of its own
+        assert re.search(example, printed.partition("\n\n")[2], re.MULTILINE), "no example"
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -117,8 +117,8 @@ LOCAL = [
 DAMAGED = {
     "run_without_chosen": "has no chosen.json",
     "run_with_empty_chosen": "chosen.json does not say which samples",
-    "run_with_a_list": "chosen.json holds no JSON object",
-    "run_with_bytes": "chosen.json is not JSON",
+    "run_with_a_list": "chosen.json: holds no JSON object",
+    "run_with_bytes": "chosen.json: not readable as JSON",
     "run_without_model": "settings.json names no model",
     "run_with_short_sample": "has no 'draft'",
     "run_with_broken_sample": "samples.jsonl: line 1 is no sample",

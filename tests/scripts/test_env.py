@@ -48,7 +48,8 @@ def lay_out(site: Path, name: str, version: str) -> None:
 def env(tmp_path: Path) -> Env:
     """Run scripts/env in an otherwise empty checkout; returns the interpreter it names."""
     (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts" / "env", tmp_path / "scripts")
+    for name in ("env", "platform"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     (tmp_path / "requirements").mkdir()
     for kind, pins in (("cpu", CPU), ("gpu", GPU)):
         lines = "".join(f"{name}=={version}\n" for name, version in pins.items())

@@ -1,6 +1,7 @@
-"""The base install stays light: `soul` and every task load without torch, Ray, verl, vLLM or transformers.
+"""The base install: it stays light, and the wheel works by itself.
 
-A subprocess, because other tests of this run may have imported them already.
+`soul` and every task load without torch, Ray, verl, vLLM or transformers; a subprocess shows it, because other tests of
+this run may have imported them already. The wheel is installed into an empty environment, where an evaluation runs.
 """
 
 import json
@@ -8,9 +9,14 @@ import os
 import pkgutil
 import subprocess
 import sys
+import venv
+import zipfile
 from pathlib import Path
 
+import pytest
+
 import soul
+from soul.cli.main import COMMANDS
 
 HEAVY = ("torch", "ray", "verl", "vllm", "transformers", "ditto", "tensordict", "datasets")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -29,7 +35,10 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 
 def loaded_after(modules):
     """The top-level packages in memory once a fresh interpreter has imported these modules and all tasks."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "agents"), os.environ.get("PYTHONPATH", "")]),
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROBE, json.dumps(modules)],
         capture_output=True,
@@ -53,3 +62,53 @@ def test_soul_and_all_tasks_load_nothing_heavy():
 def test_soul_needs_no_test_library():
     loaded = loaded_after(["soul.testing"])
     assert not loaded & {"pytest", "hypothesis", "respx"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The repository's wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(REPOSITORY)]
+    subprocess.run(build, check=True, timeout=300)
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_file_of_the_packages(wheel):
+    packages = {"agents/soul": "soul", "verl/ditto": "ditto", "sft": "sft"}
+    listed = subprocess.run(["git", "ls-files", *packages], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    expected = {name for name in listed.stdout.splitlines() if (REPOSITORY / name).is_file()}
+    for folder, package in packages.items():
+        expected = {name.replace(f"{folder}/", f"{package}/", 1) for name in expected}
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert held == expected and {f"{package}/py.typed" for package in packages.values()} <= held
+
+
+@pytest.mark.slow
+def test_the_wheel_evaluates_from_an_empty_environment(wheel, tmp_path):
+    venv.create(tmp_path / "venv", with_pip=True)
+    bin = tmp_path / "venv" / "bin"
+    subprocess.run([bin / "python", "-m", "pip", "install", "--quiet", str(wheel)], check=True, timeout=600)
+    known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def soul_command(*words):
+        done = subprocess.run(
+            [bin / "soul", *words], env=known, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert soul_command("--version").strip() == soul.__version__
+    assert soul_command("--help").startswith("usage: soul COMMAND")
+    for name in COMMANDS:
+        assert soul_command(*name.split(), "--help").startswith(f"usage: soul {name} ")
+    soul_command("examples", "all", "--rows", "1", "--out", "data")
+    endpoint = ["examples", "endpoint", str(bin / "soul")]
+    printed = soul_command(*endpoint, "evaluate", "policy.model=m", "policy.api_key_env=OPENAI_API_KEY")
+    assert "macro average, 27 sets" in printed
+    (run,) = (tmp_path / "outputs").glob("eval-m-*")
+    assert {"report.html", "results.json", "table.md", "samples.parquet"} <= {file.name for file in run.iterdir()}
+    soul_command("report", str(run))
+    importable = "import ditto, sft; print(ditto.__version__)"
+    assert subprocess.run([bin / "python", "-c", importable], env=known, cwd=tmp_path, check=False).returncode == 0

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from data.sources import BUILDS
-from soul import examples, tasks
+from soul import examples
 from soul.rows.task_files import read_rows
+from soul.suites import soul_v1
 from soul.testing.contract import CHECKS, check_the_oracle_gets_full_marks, rewards
 from tests.published import publish
 from tests.soul.samples import DATA
@@ -25,7 +26,7 @@ TALKS = {"sotopia": 12, "coser": 12}
 
 # Fewer rows of sources that hold thousands.
 FEWER = {"userllm": ("--per-source", "40"), "mirrorbench": ("--limit", "120")}
-TASKS = {name: tasks.SETS[name].task for name in tasks.SETS if name in BUILDS}
+TASKS = {name: soul_v1.SETS[name].task for name in soul_v1.SETS if name in BUILDS}
 
 
 @pytest.fixture(scope="module")

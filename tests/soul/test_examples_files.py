@@ -5,6 +5,7 @@ import pytest
 from soul import examples, tasks
 from soul.examples.__main__ import main
 from soul.rows.task_files import read_rows
+from soul.suites import soul_v1
 
 ROWS = 8  # enough for every kind of question of a task
 
@@ -23,7 +24,7 @@ def test_rows_come_back_as_they_were(name, tmp_path):
 def test_a_folder_holds_every_set_and_training_file_under_the_launchers_names(tmp_path, capsys):
     main(["all", "--rows", "3", "--out", str(tmp_path)])
     assert "50 files with 3 invented rows each" in capsys.readouterr().out
-    for name, part in tasks.SETS.items():
+    for name, part in soul_v1.SETS.items():
         rows = read_rows([str(tmp_path / "sim_eval_data" / f"{part.file}.parquet")])
         assert {row.task.name for row in rows} == {part.task} and len(rows) == 3, name
     for name in tasks.TASK_FILES:

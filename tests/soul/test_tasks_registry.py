@@ -7,6 +7,7 @@ import pytest
 
 from soul import tasks
 from soul.errors import BadSettings, SoulError, UnknownTask
+from soul.suites import soul_v1
 from soul.task import Task
 
 LAUNCH_NAMES = """
@@ -22,26 +23,26 @@ def test_there_are_23_launches():
 
 
 def test_there_are_27_sets():
-    assert len(tasks.SETS) == 27
+    assert len(soul_v1.SETS) == 27
     alignx = {f"alignx_{kind}" for kind in ("demo", "pair", "ugc", "arbitrary", "history16")}
-    assert set(tasks.SETS) == (set(LAUNCH_NAMES) - {"alignx"}) | alignx
+    assert set(soul_v1.SETS) == (set(LAUNCH_NAMES) - {"alignx"}) | alignx
 
 
 def test_files_are_named_once():
-    assert len({item.file for item in tasks.SETS.values()}) == 27
+    assert len({item.file for item in soul_v1.SETS.values()}) == 27
     assert len({item.train for item in tasks.TASK_FILES.values()}) == 23
-    assert all(re.fullmatch(r"[a-z0-9_]+", item.file) for item in tasks.SETS.values())
+    assert all(re.fullmatch(r"[a-z0-9_]+", item.file) for item in soul_v1.SETS.values())
 
 
 def test_a_launch_validates_on_a_set_of_the_suite():
-    files = {item.file for item in tasks.SETS.values()}
+    files = {item.file for item in soul_v1.SETS.values()}
     assert all(launch.val in files for launch in tasks.TASK_FILES.values())
 
 
 def test_the_data_sources_differ_from_the_names_where_the_original_says_so():
-    assert tasks.SETS["behaviorchain"].task == "behavior_chain"
-    assert tasks.SETS["sim_math"].task == "sim_arena_math"
-    assert tasks.SETS["humanual_news"].task == "humanual-news"
+    assert soul_v1.SETS["behaviorchain"].task == "behavior_chain"
+    assert soul_v1.SETS["sim_math"].task == "sim_arena_math"
+    assert soul_v1.SETS["humanual_news"].task == "humanual-news"
 
 
 def test_every_task_here_loads_and_keeps_the_interface():
@@ -60,7 +61,7 @@ def test_every_class_is_registered_under_its_own_name():
 
 
 def test_every_class_belongs_to_the_suite():
-    suite = {item.task for item in (*tasks.SETS.values(), *tasks.TASK_FILES.values())}
+    suite = {item.task for item in (*soul_v1.SETS.values(), *tasks.TASK_FILES.values())}
     assert set(tasks._CLASSES) <= suite | {"humanual"}  # the original's name for all six of its files
 
 
@@ -79,7 +80,7 @@ def test_a_suggestion_is_made_once(typed):
     assert suggestions and len(suggestions) == len(set(suggestions))
 
 
-# Names of launches that are no data_source.
+# Names of training splits that are no data_source.
 @pytest.mark.parametrize("typed", ["sim_math", "behaviorchain", "humanual_book"])
 def test_a_suggestion_is_not_what_was_typed(typed):
     with pytest.raises(UnknownTask) as caught:
@@ -96,12 +97,12 @@ def test_the_spelling_of_the_paper_gets_a_suggestion(typed, meant):
 
 
 def test_every_task_of_the_suite_is_here():
-    assert {item.task for item in (*tasks.SETS.values(), *tasks.TASK_FILES.values())} <= set(tasks.names())
+    assert {item.task for item in (*soul_v1.SETS.values(), *tasks.TASK_FILES.values())} <= set(tasks.names())
 
 
 @pytest.mark.parametrize("name, source", [("sim_math", "sim_arena_math"), ("humanual_book", "humanual-book")])
-def test_the_name_of_a_launch_is_explained(name, source):
-    with pytest.raises(UnknownTask, match=f"name of a launch .*data_source '{source}'"):
+def test_the_name_of_a_training_split_is_explained(name, source):
+    with pytest.raises(UnknownTask, match=f"name of a training split.*data_source '{source}'"):
         tasks.load(name)
 
 
@@ -122,7 +123,7 @@ def test_every_launch_can_be_looked_up(name):
 def test_several_launches_are_a_mixture():
     assert [launch.task for launch in tasks.launches("sotopia, hitom,sotopia")] == ["sotopia", "hitom"]
     assert len(tasks.launches("all")) == 23
-    assert len(tasks.launches("paper")) == 10 and {"coser", "userllm"} <= set(tasks.PAPER)
+    assert len(tasks.launches("paper")) == 10 and {"coser", "userllm"} <= set(soul_v1.PAPER)
     with pytest.raises(UnknownTask, match="Did you mean 'hitom'"):
         tasks.launches("sotopia,hitm")
 

@@ -20,6 +20,7 @@ from soul import tasks
 from soul.errors import BadSettings, SoulError, UnknownTask
 from soul.judge import ROLES, GatewaySettings
 from soul.session import RefineSettings
+from soul.validation_errors import setting_problem
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -140,10 +141,4 @@ def _validated(model: type[ModelT], section: str, values: Any) -> ModelT:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join([section, *(str(part) for part in first["loc"])])
-        message = first["msg"].removeprefix("Value error, ")
-        hint = (
-            f" Known keys of {section}: {', '.join(model.model_fields)}." if first["type"] == "extra_forbidden" else ""
-        )
-        raise BadConfig(f"{key}={first['input']!r}: {message}.{hint}") from error
+        raise BadConfig(setting_problem(error, section, model.model_fields)) from error

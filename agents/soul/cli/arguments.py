@@ -99,7 +99,7 @@ def output_file(text: str) -> Path:
     try:
         if path.is_file():
             path.open("ab").close()
-        elif not path.exists():  # /dev/stdout and pipes are taken as they are
+        elif not path.exists():  # /dev/stdout and pipes need no check
             _check_writable(path.parent)
     except OSError as error:
         raise ArgumentTypeError(f"{path}: {error.strerror}; name another file") from None

@@ -1,11 +1,11 @@
-"""The error border of every command: what the user sees when it fails, and its exit code.
+"""What the user sees when a command fails, and its exit code.
 
     0    it did what was asked
     1    the run began and could not go on (disk full, all verdicts failed, a defect of ours)
     2    the command or its input is wrong: one paragraph names file, row, field and remedy
     130  Ctrl-C        143  SIGTERM
 
-An unexpected exception is one paragraph too; its traceback goes to a file that the paragraph names.
+An unexpected exception is reported in one paragraph too; it names the file that holds the traceback.
 """
 
 from __future__ import annotations
@@ -35,12 +35,20 @@ INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 
 
+class _Verbose(argparse.Action):
+    """`-v`: takes effect at once, because reading the other arguments may already log."""
+
+    def __call__(self, *_: object) -> None:
+        logs.be_verbose()
+
+
 class Parser(argparse.ArgumentParser):
-    """The parser of every command: its description keeps its lines, and its errors repeat no key."""
+    """The parser of every command: its description keeps its lines, its errors repeat no key, and it takes -v."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
+        self.add_argument("-v", "--verbose", action=_Verbose, nargs=0, help="log more (SOUL_LOG=debug)")
 
     def error(self, message: str) -> NoReturn:
         super().error(redact_guessing(message))
@@ -63,7 +71,7 @@ def reports_errors(main: Callable[[Sequence[str] | None], int | None]) -> Main:
 
 
 def run_command(main: Callable[[], int | None]) -> int:
-    """Run a command. Log lines go to stderr while it runs (`soul.cli.logs`); its error follows as one paragraph.
+    """Run a command. Its log lines go to stderr (`soul.cli.logs`); so does its error, as one paragraph.
 
     Args:
         main: the command. It returns its exit code; None means 0.
@@ -72,7 +80,7 @@ def run_command(main: Callable[[], int | None]) -> int:
         The exit code.
 
     Raises:
-        SystemExit: of argparse, which has printed the error or the help.
+        SystemExit: raised by argparse, after it printed its error or the help.
     """
     try:
         with logs.to_stderr(), _signals():
@@ -81,11 +89,11 @@ def run_command(main: Callable[[], int | None]) -> int:
         if error.exit_code == INTERRUPTED:
             return _interrupted(str(error))
         return _report(f"{type(error).__name__}: {error}", error.exit_code)
-    except SessionError as error:  # of an endpoint, asked outside of any session
+    except SessionError as error:  # an endpoint failed that was asked outside of any session
         return _report(f"{type(error).__name__}: {error}", USER_ERROR if error.cause in PERMANENT else FAILED)
     except KeyboardInterrupt:
         return _interrupted("run the same command to continue.")
-    except BrokenPipeError:  # the reader of our output has ended (`... | head`)
+    except BrokenPipeError:  # whatever reads our output has ended (`... | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
@@ -95,15 +103,15 @@ def run_command(main: Callable[[], int | None]) -> int:
         if error.filename is None:
             return _report(_unexpected(error), FAILED)
         return _report(f"{error.filename}: {error.strerror}.", USER_ERROR)
-    except Exception as error:  # noqa: BLE001 - the border of the program: everything else is a defect, and is reported
+    except Exception as error:  # noqa: BLE001 - the outermost handler: everything else is a defect, and is reported
         return _report(_unexpected(error), FAILED)
 
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """In this block Ctrl-C raises KeyboardInterrupt and SIGTERM does the same, so that everything is closed.
+    """In this block, both Ctrl-C and SIGTERM raise KeyboardInterrupt, so that files and connections are closed.
 
-    A process that ignores a signal, such as one in the background of a shell, goes on ignoring it.
+    If the process ignores a signal, as a shell's background processes do, it goes on ignoring it.
     """
     _Sigterm.arrived = False
     if threading.current_thread() is not threading.main_thread():
@@ -128,7 +136,7 @@ def _terminate(_number: int, frame: FrameType | None) -> None:
     interrupt = signal.getsignal(signal.SIGINT)  # asyncio's own while a loop runs: it cancels the tasks first
     if callable(interrupt):
         interrupt(signal.SIGINT, frame)
-    else:  # Ctrl-C is ignored here, SIGTERM is not
+    else:  # this process ignores Ctrl-C, but not SIGTERM
         raise KeyboardInterrupt
 
 
@@ -152,12 +160,12 @@ def _unexpected(error: BaseException) -> str:
 
 
 def keep_traceback(error: BaseException) -> str:
-    """Write an exception's traceback to a file. Returns the file's name."""
+    """Write an exception's traceback to a temporary file and return the file's name."""
     text = redact_guessing("".join(traceback.format_exception(error)))
     try:
         with tempfile.NamedTemporaryFile("w", prefix="soul-error-", suffix=".txt", delete=False) as file:
             file.write(text)
         return file.name
-    except OSError:  # nowhere to write: the text itself is better than nothing
+    except OSError:  # no file can be written, so print the traceback instead
         print(text, file=sys.stderr)
         return "the lines above"

@@ -2,10 +2,10 @@
 
     2026-11-22 16:20:01 WARNING soul.judge.throttle.wait_notice: 4 calls wait for gpt-5-nano at https://...
 
-`SOUL_LOG_LEVEL` sets the level (default INFO). The loggers of other libraries keep their levels and handlers. Keys are
-replaced by `***` in every line, tracebacks included. Commands log between the start and the end of
-`soul.cli.error_border.run_command`; processes that others start for us (Ray workers, torchrun) call `set_up`
-themselves.
+`SOUL_LOG=debug` (info, warning, error; default info) sets the level; `-v` on a command line is short for debug. The
+loggers of other libraries keep their levels and handlers. Keys are replaced by `***` in every line, tracebacks
+included. A command logs while `soul.cli.error_border.run_command` runs it; processes that others start for us (Ray
+workers, torchrun) call `set_up` themselves.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from soul.cli.redaction import redact
 from soul.errors import BadSettings
 
-VARIABLE = "SOUL_LOG_LEVEL"
+VARIABLE = "SOUL_LOG"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _PACKAGES = ("soul", "ditto", "sft")
 
 
 class _Redacted(logging.Formatter):
-    """Replaces keys in the finished line. A logging filter would miss the traceback, which is formatted last."""
+    """Replaces keys in the finished line. A logging filter would not see the traceback, which is formatted last."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
@@ -55,10 +55,10 @@ _handler = _Handler()
 
 
 def set_up() -> None:
-    """Log to stderr from here on. A second call changes nothing but the level.
+    """Log to stderr from here on. A second call changes the level only.
 
     Raises:
-        BadSettings: SOUL_LOG_LEVEL is no level.
+        BadSettings: SOUL_LOG names no level.
     """
     level = os.environ.get(VARIABLE, "INFO").strip().upper() or "INFO"
     if level not in LEVELS:
@@ -66,14 +66,22 @@ def set_up() -> None:
     for name in _PACKAGES:
         logger = logging.getLogger(name)
         logger.setLevel(level)
-        logger.propagate = False  # verl gives the root logger a handler in some processes: each line would come twice
+        logger.propagate = (
+            False  # verl gives the root logger a handler in some processes, which would print each line twice
+        )
         if _handler not in logger.handlers:
             logger.addHandler(_handler)
 
 
+def be_verbose() -> None:
+    """Log everything from here on, in the processes that this one starts too."""
+    os.environ[VARIABLE] = "debug"
+    set_up()
+
+
 @contextmanager
 def to_stderr() -> Iterator[None]:
-    """Log to stderr inside this block. Afterwards the loggers are as they were before: libraries leave no trace.
+    """Log to stderr inside this block. Afterwards the loggers are as before, so a library call leaves no trace.
 
     Raises:
         BadSettings: as `set_up`.
@@ -91,7 +99,7 @@ def to_stderr() -> Iterator[None]:
 
 @contextmanager
 def above(display: Callable[[str], None]) -> Iterator[None]:
-    """Send lines to a live display inside this block: one written to stderr would tear it.
+    """Send lines to a live display inside this block; on stderr they would break the display.
 
     Args:
         display: prints one line.

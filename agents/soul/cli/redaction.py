@@ -1,8 +1,8 @@
-"""Replaces keys by `***` in texts that leave the process: error messages, logs, tracebacks.
+"""Replace keys by `***` in texts that leave the process: error messages, logs, tracebacks.
 
-An endpoint repeats a wrong key in its answer, an HTTP library logs whole URLs, and a traceback may show any text. Keys
-are the values of environment variables whose name says so, and of those that `watch` names. Short values and
-placeholders (EMPTY) are left alone: blanking "a" would garble every text. (The gateway refuses such keys before it
+An endpoint repeats a wrong key in its answer, an HTTP library logs whole URLs, and a traceback may show any text. A key
+is the value of an environment variable with a name like OPENAI_API_KEY, or of one that `watch` names. Short values and
+placeholders (EMPTY) stay: blanking "a" would garble every text. (The gateway refuses such keys before it
 sends one: agents/soul/judge/keys.py.)
 """
 
@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 SHORTEST = 8  # characters of the shortest value that is blanked
 BLANK = "***"
-# What people export for local servers, which want no key.
+# What people export for local servers, which need no key.
 PLACEHOLDERS = frozenset(
     "empty none null nil na n/a no-key nokey no_key not-needed not_needed unused dummy dummy-key fake fake-key test"
     " test-key local localhost x xx xxx xxxx - . 0 1 abc abc123 123 1234 123456 key api-key api_key apikey token"
@@ -30,7 +30,7 @@ _PARAMETER = (
 )
 _SECRET_PARAMETER = re.compile(_PARAMETER, re.IGNORECASE)
 _IN_URL = re.compile(rf"(?P<user>://)[^/\s@'\"]{{1,500}}@|(?P<name>[?&](?:{_PARAMETER})=)[^&#\s'\"<>]+", re.IGNORECASE)
-# What the keys of many endpoints look like. In a command line a value that follows the name of a secret is one too.
+# The form of many endpoints' keys. In a command line, the value after the name of a secret is a key too.
 LIKE_A_KEY = re.compile(r"\bsk-[\w-]{6,}")
 _NAMED = re.compile(r"((?:key|token|secret|password)\s*=\s*['\"]?)[\w-]{8,}", re.IGNORECASE)
 _watched: set[str] = set()
@@ -42,17 +42,17 @@ def watch(name: str) -> None:
 
 
 def is_placeholder(key: str) -> bool:
-    """Whether a key is one of those that stand for "no key" (EMPTY, none, dummy, ...)."""
+    """Whether a key stands for "no key" (EMPTY, none, dummy, ...)."""
     return key.lower() in PLACEHOLDERS
 
 
 def blank(text: str, key: str) -> str:
-    """The text with this key replaced by `***`; as it is where that is no secret."""
+    """The text with this key replaced by `***`; unchanged if the key is too short or a placeholder."""
     return text.replace(key, BLANK) if len(key) >= SHORTEST and not is_placeholder(key) else text
 
 
 def redact(text: str) -> str:
-    """The text with every key of the environment, and what is secret in a URL, replaced by `***`."""
+    """The text with every key of the environment, and every secret in a URL, replaced by `***`."""
     names = {name for name in os.environ if _SECRET_NAME.search(name)} | _watched
     keys = {os.environ.get(name, "").strip() for name in names}
     for key in sorted(keys, key=len, reverse=True):  # a key may be the beginning of another
@@ -61,12 +61,12 @@ def redact(text: str) -> str:
 
 
 def redact_guessing(text: str) -> str:
-    """As `redact`, and without whatever looks like a key: for texts that repeat what the user typed."""
+    """As `redact`, and without anything that looks like a key: for texts that repeat what the user typed."""
     return _NAMED.sub(rf"\g<1>{BLANK}", LIKE_A_KEY.sub(BLANK, redact(text)))
 
 
 def shown_url(url: str) -> str:
-    """A URL as it may be shown: without user and password, and of its query only what names a version."""
+    """A URL that is safe to show: without user and password, and with only the version parameters of its query."""
     parts: SplitResult = urlsplit(url)
     query = "&".join(_shown_parameter(part) for part in parts.query.split("&") if part)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query, fragment=""))
@@ -78,13 +78,13 @@ def _shown_parameter(part: str) -> str:
 
 
 def secret_parameter(url: str) -> str | None:
-    """The name of a parameter in a URL's query that holds a key, going by its name; None where there is none."""
+    """The first parameter in a URL's query whose name says that it holds a key; None if there is none."""
     names = (part.partition("=")[0] for part in urlsplit(url).query.split("&"))
     return next((name for name in names if _SECRET_PARAMETER.fullmatch(name)), None)
 
 
 class RedactingFilter(logging.Filter):
-    """Redacts what a logger logs; for loggers of libraries, which log whole URLs."""
+    """Redacts the lines of a library's logger: HTTP libraries log whole URLs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = redact(record.getMessage()), ()

@@ -1,7 +1,7 @@
-"""`python -m soul.compare RUN_A RUN_B [RUN_C ...]`: finished evaluations, row by row against the first.
+"""`soul compare RUN_A RUN_B [RUN_C ...]`: finished evaluations, row by row against the first.
 
-    python -m soul.compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out comparison.md
-    python -m soul.compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --html comparison.html
+    soul compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out comparison.md
+    soul compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --html comparison.html
 
 A run is the folder of an evaluation. Rows are paired: the same set, the same place in its file, the same record.
 """
@@ -46,7 +46,7 @@ def html_file(wanted: Path, one: Comparison, *, several: bool) -> Path:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, print the tables, and write what was asked for."""
-    parser = Parser(prog="python -m soul.compare", description=__doc__)
+    parser = Parser(prog="soul compare", description=__doc__)
     parser.add_argument("baseline", type=existing_folder, help="folder of the run that the others are held against")
     parser.add_argument("runs", type=existing_folder, nargs="+", help="folders of other runs")
     parser.add_argument("--out", type=output_file, metavar="F.md", help="write it as Markdown too")

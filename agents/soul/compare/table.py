@@ -1,6 +1,6 @@
-"""`python -m soul.compare.table RUN RUN [RUN ...]`: finished evaluations in one table, a column each.
+"""`soul compare table RUN RUN [RUN ...]`: finished evaluations in one table, a column each.
 
-    python -m soul.compare.table outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out models.md
+    soul compare table outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out models.md
 
 A run is the folder of an evaluation. A score that is not comparable with the first run's has a mark, and a note below
 the table says why: another judge, other rows, other options, or a run that is not finished.
@@ -83,7 +83,7 @@ def _lines(run: EvaluationRun, name: str) -> list[Line]:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table, and write it where that was asked for."""
-    parser = Parser(prog="python -m soul.compare.table", description=__doc__)
+    parser = Parser(prog="soul compare table", description=__doc__)
     parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="the folder of an evaluation")
     parser.add_argument("--out", type=output_file, metavar="F.md", help="write it as Markdown too")
     given = parser.parse_args(arguments)

@@ -1,8 +1,8 @@
 """Write invented rows, so that you can try things out before you have real data.
 
-    python -m soul.examples sotopia --rows 64 --out sotopia.parquet    # one file with the rows of the named tasks
-    python -m soul.examples all --rows 64 --out try                    # a folder with a file for each set
-    DATA_DIR=try bash recipe/ditto/eval.sh api                           # finds all 27 sets there
+    soul examples sotopia --rows 64 --out sotopia.parquet    # one file with the rows of the named tasks
+    soul examples all --rows 64 --out try                    # a folder with a file for each set
+    soul evaluate --data try policy.model=...                # finds all 27 sets there
 
 The files have the format of real task files, but they teach nothing about people. In a folder, the evaluation sets are
 under `sim_eval_data/` and the training files under `sim_rl_data/`, with the names that the launchers look for. Some
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from soul import examples, tasks
 from soul.cli.arguments import output_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
+from soul.suites import soul_v1
 
 
 def write(names: Sequence[str], count: int, out: Path, first: int = 0) -> None:
@@ -59,7 +60,7 @@ def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
 
     Training rows start at number `count`, so that they differ from the rows of the sets.
     """
-    sets = [(part.task, 0, f"sim_eval_data/{part.file}.parquet") for part in tasks.SETS.values()]
+    sets = [(part.task, 0, f"sim_eval_data/{part.file}.parquet") for part in soul_v1.SETS.values()]
     training = [(launch.task, count, f"sim_rl_data/{launch.train}.parquet") for launch in tasks.TASK_FILES.values()]
     files = [(task, first, folder / file) for task, first, file in (*sets, *training) if task in names]
     for task, first, path in files:
@@ -70,7 +71,7 @@ def write_sets(names: Collection[str], count: int, folder: Path) -> list[Path]:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the file or the folder."""
-    parser = Parser(prog="python -m soul.examples", description=__doc__)
+    parser = Parser(prog="soul examples", description=__doc__)
     parser.add_argument("task", nargs="+", choices=[*examples.names(), "all"], metavar="TASK")
     parser.add_argument("--rows", type=positive_int, default=64, help="rows of each task (default 64)")
     parser.add_argument(

@@ -5,7 +5,7 @@
 
 On the command line, it runs for as long as another command does:
 
-    python -m soul.examples.endpoint bash run_rl.sh sotopia
+    soul examples endpoint soul evaluate hitom --data try policy.model=...
 
 It rewards what the oracles of the examples do. It does not judge human behaviour, and its numbers mean nothing.
 """
@@ -48,7 +48,7 @@ class NoSuchCommand(SoulError):
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command with the stand-in as its endpoint; return the command's exit code."""
-    parser = Parser(prog="python -m soul.examples.endpoint", description=__doc__)
+    parser = Parser(prog="soul examples endpoint", description=__doc__)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND ...")
     given = parser.parse_args(arguments)
     if not given.command:

@@ -1,7 +1,7 @@
-"""Tells full disks from other failures, whichever library wrote the file.
+"""Tell a full disk from other failures, whichever library wrote the file.
 
-Python raises OSError with ENOSPC. torch and safetensors raise errors of their own, which hide the cause or name it in
-their text only.
+Python raises OSError with ENOSPC. torch and safetensors raise errors of their own, which hide the cause or name it only
+in their text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from soul.errors import OutOfSpace
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PHRASES = ("no space left on device", "disk quota exceeded", "database or disk is full")
-_TORCH_WRITER = ("inline_container", "iostream error")  # torch.save: "unexpected pos 576 vs 534", for any failed write
+# torch.save says "unexpected pos 576 vs 534" for any failed write.
+_TORCH_WRITER = ("inline_container", "iostream error")
 _PROBE_BYTES = 1 << 20
 
 
@@ -41,7 +42,7 @@ def guarded_writes(folder: Path, needed_bytes: Callable[[], float] | None = None
 
 
 def require(folder: Path, needed_bytes: float) -> None:
-    """Check that so much fits, before the first byte is written.
+    """Check that this much fits, before the first byte is written.
 
     Args:
         folder: it must exist.
@@ -54,7 +55,7 @@ def require(folder: Path, needed_bytes: float) -> None:
 
 
 def raise_if_full(error: BaseException, folders: Sequence[Path]) -> None:
-    """Raise `OutOfSpace` where a full disk is behind an error, however it is wrapped; else return.
+    """Raise `OutOfSpace` if a full disk caused an error, however it is wrapped; else return.
 
     Args:
         folders: what the program writes to. The first one whose disk has no room is named.
@@ -96,7 +97,7 @@ def is_full(error: BaseException, folder: Path | None = None) -> bool:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and what led to it; Ray keeps what another process raised as `cause`."""
+    """The error and its causes. Ray stores the error of another process as `cause`."""
     causes: list[BaseException] = []
     waiting = [error]
     while waiting:
@@ -108,7 +109,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _has_room(folder: Path) -> bool:
-    """Whether a small file still fits: unlike the count of free blocks, this also meets quotas."""
+    """Whether a small file still fits. Unlike the count of free blocks, this also respects quotas."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"\0" * _PROBE_BYTES)

@@ -2,10 +2,10 @@
 
 The lock is the file `.lock`, which names its holder (host, process, command, since when). Two mechanisms guard it:
 
-- the kernel's lock on that file (flock) decides between processes of one machine. It goes with the process, even by
-  SIGKILL;
-- file systems that machines share often lack such locks, or keep them within each machine. So the holder also renews
-  the file's time every few seconds (heartbeat). A holder on another machine whose heartbeat has stopped has ended.
+- the kernel's lock on that file (flock) decides between processes of one machine. The kernel releases it when the
+  process ends, even by SIGKILL;
+- file systems that machines share often lack such locks, or apply them within each machine only. So the holder also
+  renews the file's time every few seconds (heartbeat). A holder on another machine without a heartbeat has ended.
 
 A holder whose heartbeat stalled (a suspended process, a file server that hung) may find that another process took the
 lock over. It then ends at once, because two writers would spoil the folder.
@@ -36,10 +36,10 @@ logger = logging.getLogger(__name__)
 
 FILE = ".lock"
 HEARTBEAT_S = 10.0
-SILENT_S = 90.0  # a holder on another machine that was silent for so long seems to have ended
-WATCH_S = 2.5 * HEARTBEAT_S  # so long we then watch it, because the clocks of two machines may differ
-SETTLE_S = 2.0  # after so long we look whether another process took the lock at the same moment
-RECORD_BYTES = 512  # one write of a fixed size replaces the whole record, so no reader sees half of one
+SILENT_S = 90.0  # a holder on another machine without a heartbeat for this long has probably ended
+WATCH_S = 2.5 * HEARTBEAT_S  # then watch its file for this long, because the clocks of two machines may differ
+SETTLE_S = 2.0  # then check whether another process took the lock at the same moment
+RECORD_BYTES = 512  # a single write of this size replaces the whole record, so no reader sees half of one
 LOST_LOCK = 1  # exit code
 
 Holder = dict[str, str | int]
@@ -54,9 +54,9 @@ class FolderLock:
         folder: created if it is missing.
         work: what its holder does there, for the message to others: "training", "evaluation".
         file: name of the lock's file; a folder may have several locks.
-        wait_s: seconds to wait for a holder that is about to end; 0: the second start ends at once.
-        on_loss: called in another thread with a sentence when another process has taken the lock over. By default it
-            prints the sentence and ends this process at once, without any clean-up that would write to the folder.
+        wait_s: seconds to wait for a holder that is about to end; 0: raise at once.
+        on_loss: called in another thread, with a message, when another process has taken over the lock. By default it
+            prints the message and ends this process at once, without any clean-up that would write to the folder.
 
     Raises:
         FolderInUse: another process holds it; the message names its host, process and start.
@@ -100,15 +100,15 @@ class FolderLock:
         threading.Thread(target=self._beat, name="folder-lock", daemon=True).start()
 
     def close(self) -> None:
-        """Give the folder back."""
+        """Release the lock."""
         if self._descriptor < 0:
             return
         self._closed.set()
         try:
             if _read(self.path).get("mark") == self._me["mark"]:
                 _write(self._descriptor, {})
-        except OSError as error:  # a full disk or a lost file server must not hide why the run ends
-            logger.warning("%s: the lock could not be given back (%s)", self.path, error)
+        except OSError as error:  # a full disk or a lost file server must not hide the error that ends the run
+            logger.warning("%s: the lock could not be released (%s)", self.path, error)
         self._close_file()
 
     def __enter__(self) -> FolderLock:
@@ -142,7 +142,7 @@ class FolderLock:
             self._refuse_unless_ours()
 
     def _lock_in_kernel(self) -> bool:
-        """Returns False where the file system has no such locks."""
+        """Take the kernel's lock. Returns False if the file system has none."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -155,10 +155,10 @@ class FolderLock:
         return True
 
     def _check_holder(self, kernel_locks: bool) -> Holder:
-        """The holder that has ended and left its record; empty where the last one gave the lock back.
+        """The holder that ended without releasing the lock; empty if the last one released it.
 
         Raises:
-            FolderInUse: a holder that the kernel's lock cannot tell us about is alive.
+            FolderInUse: a holder on another machine is alive; the kernel's lock does not cover it.
         """
         holder = _read(self.path)
         if not holder or (kernel_locks and holder.get("machine") == self._me["machine"]):
@@ -179,7 +179,7 @@ class FolderLock:
         return holder
 
     def _file_systems_now(self) -> float:
-        """The time by the clock that stamps the files here, which is the server's on most shared file systems."""
+        """The time by the clock that stamps files here; on most shared file systems it is the server's."""
         probe = self.path.with_name(f"{self.path.name}.{self._me['mark']}")
         probe.touch()
         try:
@@ -220,14 +220,15 @@ class FolderLock:
 
 
 def _read(path: Path) -> Holder:
-    """What the file says; empty where nobody holds the lock. Opened anew: a file server then shows its latest state."""
+    """The record in the file; empty if nobody holds the lock. Reopening the file makes a file server show its latest
+    state."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return {"work": "its lock was removed"}
     try:
         return dict(json.loads(text or b"{}"))
-    except (ValueError, TypeError):  # being written, or written by something else
+    except (ValueError, TypeError):  # half written, or written by another program
         return {"work": "unknown"}
 
 
@@ -264,7 +265,7 @@ _held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    for lock in _held:  # closing a copy leaves the parent's lock alone
+    for lock in _held:  # closing this copy of the descriptor does not release the parent's lock
         lock._close_file()
 
 

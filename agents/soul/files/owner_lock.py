@@ -1,4 +1,4 @@
-"""Lets a process find out at once whether another process, the owner of something, has ended.
+"""Find out at once whether another process, the owner of something, has ended.
 
 Each owner keeps an empty file locked (flock). The kernel releases the lock when the process ends, even by SIGKILL.
 Process ids are not compared, because an id can be used again and containers have ids of their own.
@@ -17,15 +17,15 @@ _HOST = platform.node()
 
 
 class OwnerLock:
-    """The locked file of one owner, held until `close` or the end of the process.
+    """The locked file of one owner; the lock lasts until `close` or the end of the process.
 
     A child made by `fork` without `exec` holds the lock too, for as long as it lives.
 
     Args:
-        folder: of all owners' files; created if it is missing.
+        folder: where all owners keep their files; created if it is missing.
 
     Attributes:
-        name: of the owner, for `is_gone`; it is unique.
+        name: the owner's unique name, for `is_gone`.
     """
 
     def __init__(self, folder: Path) -> None:

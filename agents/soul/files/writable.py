@@ -1,4 +1,4 @@
-"""Whether a command can write where it will have to, before it starts anything."""
+"""Check that a command can write to its folders, before it starts anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_writable(folder: str | Path, setting: str) -> None:
         setting: the name of the setting or variable that names the folder, for the message.
 
     Raises:
-        NotWritable: it says why. OutOfSpace: the disk is full.
+        NotWritable: with the reason. OutOfSpace: the disk is full.
     """
     try:
         probe(Path(folder))
@@ -32,11 +32,11 @@ def check_writable(folder: str | Path, setting: str) -> None:
 
 
 def unwritable(name: str, folder: Path, error: OSError) -> SoulError:
-    """The error of a folder that nothing can be written to, in the user's words.
+    """The error to raise for a folder that cannot be written to.
 
     Args:
         name: what the message calls the folder.
-        error: of the attempt.
+        error: what the attempt to write raised.
     """
     if is_full(error):
         return out_of_space(folder)
@@ -48,7 +48,7 @@ def unwritable(name: str, folder: Path, error: OSError) -> SoulError:
 def probe(folder: Path) -> None:
     """Write a file to the folder, or to the nearest one above that exists, and remove it.
 
-    Permission bits do not tell: file systems are mounted read-only, and root passes every bit.
+    Permission bits are not enough: a file system may be mounted read-only, and root may write despite the bits.
 
     Raises:
         OSError: nothing can be written there, or a name in the path is too long.

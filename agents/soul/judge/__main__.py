@@ -1,9 +1,9 @@
 """Inspect the judge gateway, and measure the judge.
 
-    python -m soul.judge show                        # the resolved endpoint of each role; keys as "set" or "NOT SET"
-    python -m soul.judge check                       # make one real call for each role
-    python -m soul.judge canaries [--raw] [--json F] # does the judge fall for known tricks?
-    python -m soul.judge agree --labels FILE         # does it agree with people? (MirrorBench's GTEval, pairwise)
+    soul judge show                        # the resolved endpoint of each role; keys as "set" or "NOT SET"
+    soul judge check                       # make one real call for each role
+    soul judge canaries [--raw] [--json F] # does the judge fall for known tricks?
+    soul judge agree --labels FILE         # does it agree with people? (MirrorBench's GTEval, pairwise)
 
 Settings come from the environment, and from arguments such as judge.model=gpt-5-mini or
 partner.base_url=http://127.0.0.1:8000/v1.
@@ -162,7 +162,7 @@ def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 1 if a check failed."""
-    parser = Parser(prog="python -m soul.judge", description=__doc__)
+    parser = Parser(prog="soul judge", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("show", "check", "canaries", "agree"):
         command = commands.add_parser(name)

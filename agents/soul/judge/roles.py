@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from soul.errors import BadSettings
 from soul.judge.call.endpoint import DEFAULT_MODEL, NO_KEY, Endpoint
 from soul.judge.throttle.circuit_breaker import BreakerSettings
+from soul.validation_errors import first_problem
 
 Role = Literal["judge", "feedback", "partner", "environment"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -212,13 +213,12 @@ def _validated(model: type[Any], section: str, values: Mapping[str, Any]) -> Any
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join([section, *(str(part) for part in first["loc"])])
+        place, message, value, kind = problem = first_problem(error)
+        key = f"{section}.{problem.field}"
         known = [*Endpoint.model_fields, *(JudgePolicy.model_fields if section == "judge" else ())]
-        message = first["msg"].removeprefix("Value error, ")
-        if first["loc"][-1:] in (("api_key_env",), ("base_url",)):  # hide the value: it may contain a key
+        if place[-1:] in (("api_key_env",), ("base_url",)):  # hide the value: it may contain a key
             raise BadSettings(f"{key}: {message}.") from None
-        if first["type"] == "extra_forbidden":  # hide the value: it may be a key, as in judge.api_key=...
+        if kind == "extra_forbidden":  # hide the value: it may be a key, as in judge.api_key=...
             raise BadSettings(f"{key}: {message}. Known keys of {section}: {', '.join(known)}.") from None
-        shown = repr(first["input"]) if isinstance(first["input"], str | int | float) else "..."  # may contain a key
+        shown = repr(value) if isinstance(value, str | int | float) else "..."  # may contain a key
         raise BadSettings(f"{key}={shown}: {message}.") from None

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from soul import tasks
 from soul.errors import BadRow, UnknownTask
 from soul.task import Row, Task
+from soul.validation_errors import first_problem
 
 COLUMNS = ("data_source", "extra_info")
 
@@ -95,12 +96,10 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
         row = task.row_type.model_validate({"index": number, **{k: v for k, v in extra_info.items() if v is not None}})
         task.check(row)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"]) or "extra_info"
-        message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+        problem = first_problem(error)
         raise BadRow(
-            f"{where}, field {name}: {message}. Fix the record or build the file again (schema: "
-            f"{task.row_type.__name__} in {task.row_type.__module__})."
+            f"{where}, field {problem.field or 'extra_info'}: {problem.message}. Fix the record or build the file "
+            f"again (schema: {task.row_type.__name__} in {task.row_type.__module__})."
         ) from error
     except ValueError as error:
         name, _, message = str(error).partition(": ")

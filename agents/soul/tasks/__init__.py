@@ -1,11 +1,11 @@
-"""The registry of tasks: names, classes and the 27 evaluation sets.
+"""The registry of tasks: names, classes and training files. The evaluation sets are in `soul.suites.soul_v1`.
 
     from soul import tasks
     task = tasks.load("hitom")
 
-Own tasks come in through the entry-point group `soul.tasks` (name -> Task class). What a task lets one choose are
-keyword arguments of its class: `tasks.configure({"mirrorbench": {"assistant": "model"}})`, in a run the section `tasks`
-of the config.
+Register a task of your own in the entry-point group `soul.tasks` (name -> Task class). The options of a task are the
+keyword arguments of its class: `tasks.configure({"mirrorbench": {"assistant": "model"}})`; in a run they are the
+section `tasks` of the config.
 """
 
 from __future__ import annotations
@@ -19,18 +19,13 @@ from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from soul.errors import BadSettings, UnknownTask
+from soul.suites import soul_v1
 from soul.task import Task
 
 
-class EvaluationSet(NamedTuple):
-    """One of the 27 evaluation sets: the task (`data_source`) and the parquet file under `sim_eval_data/`."""
-
-    task: str
-    file: str
-
-
 class TrainingSplit(NamedTuple):
-    """What `run_rl.sh NAME` trains: the task, its training file and its validation file (original, section 6.1)."""
+    """What `run_rl.sh NAME` trains: the task, its training file (`sim_rl_data/`) and validation file
+    (`sim_eval_data/`)."""
 
     task: str
     train: str
@@ -38,9 +33,8 @@ class TrainingSplit(NamedTuple):
 
 
 _HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
-_ALIGNX = ("demo", "pair", "ugc", "arbitrary", "history16")
 
-# data_source -> "module:Class". A module is imported when its task is first asked for.
+# data_source -> "module:Class". A module is imported when its task is first loaded.
 _CLASSES: dict[str, str] = {
     "sotopia": "soul.tasks.sotopia:Sotopia",
     "coser": "soul.tasks.coser:CoSER",
@@ -68,38 +62,37 @@ _CLASSES: dict[str, str] = {
     "humanllm": "soul.tasks.humanllm:HumanLLM",
 }
 
-# The names of `run_rl.sh`: 23 tasks.
+
+def _split(name: str, train: str) -> TrainingSplit:
+    """Train on this file and validate on the set of the same name; AlignX's five sets share one training file."""
+    if name == "alignx":
+        return TrainingSplit(name, train, soul_v1.SETS["alignx_demo"].file)
+    return TrainingSplit(soul_v1.SETS[name].task, train, soul_v1.SETS[name].file)
+
+
+# What `run_rl.sh` trains by name: 23 tasks.
 TASK_FILES: dict[str, TrainingSplit] = {
-    "sotopia": TrainingSplit("sotopia", "sotopia_clean_rl", "sotopia_hard_val"),
-    "coser": TrainingSplit("coser", "coser_rl_train", "coser_val"),
-    "lifechoices": TrainingSplit("lifechoices", "lifechoices_hard_rl", "lifechoices_val"),
-    "userllm": TrainingSplit("userllm", "userllm_rl_train", "userllm_val"),
-    "mirrorbench": TrainingSplit("mirrorbench", "mirrorbench_rl_train", "mirrorbench_val"),
-    "fantom": TrainingSplit("fantom", "fantom_rl_train", "fantom_val"),
-    "hitom": TrainingSplit("hitom", "hitom_rl_train", "hitom_val"),
-    "paratomi": TrainingSplit("paratomi", "paratomi_rl_train", "paratomi_val"),
-    "mistakes": TrainingSplit("mistakes", "mistakes_rl_train", "mistakes_val"),
-    "twinvoice": TrainingSplit("twinvoice", "twinvoice_rl_train", "twinvoice_val"),
-    "social_r1": TrainingSplit("social_r1", "social_r1_rl", "social_r1_val"),
-    "behaviorchain": TrainingSplit("behavior_chain", "behaviorchain_rl_train", "behaviorchain_val"),
-    "sim_math": TrainingSplit("sim_arena_math", "sim_math_rl", "sim_math_val"),
-    "sim_doc": TrainingSplit("sim_arena_doc", "sim_doc_rl", "sim_doc_val"),
-    **{f"humanual_{k}": TrainingSplit(f"humanual-{k}", f"humanual_rl_{k}", f"humanual_{k}_val") for k in _HUMANUAL},
-    "alignx": TrainingSplit("alignx", "alignx_rl_8k", "alignx_demo_val"),
-    "socsci210": TrainingSplit("socsci210", "socsci210_rl_2k", "socsci210_val"),
-    "humanllm": TrainingSplit("humanllm", "humanllm_rl_train", "humanllm_val"),
-}
-
-# The ten tasks that the paper trains one model on (section 5: 1,024 rows each).
-PAPER = (
-    *("fantom", "hitom", "paratomi", "coser", "lifechoices"),
-    *("sotopia", "mistakes", "mirrorbench", "userllm", "twinvoice"),
-)
-
-# The 27 evaluation sets: the 23 tasks, AlignX as its five files.
-SETS: dict[str, EvaluationSet] = {
-    **{name: EvaluationSet(launch.task, launch.val) for name, launch in TASK_FILES.items() if name != "alignx"},
-    **{f"alignx_{kind}": EvaluationSet(f"alignx_{kind}", f"alignx_{kind}_val") for kind in _ALIGNX},
+    name: _split(name, train)
+    for name, train in {
+        "sotopia": "sotopia_clean_rl",
+        "coser": "coser_rl_train",
+        "lifechoices": "lifechoices_hard_rl",
+        "userllm": "userllm_rl_train",
+        "mirrorbench": "mirrorbench_rl_train",
+        "fantom": "fantom_rl_train",
+        "hitom": "hitom_rl_train",
+        "paratomi": "paratomi_rl_train",
+        "mistakes": "mistakes_rl_train",
+        "twinvoice": "twinvoice_rl_train",
+        "social_r1": "social_r1_rl",
+        "behaviorchain": "behaviorchain_rl_train",
+        "sim_math": "sim_math_rl",
+        "sim_doc": "sim_doc_rl",
+        **{f"humanual_{kind}": f"humanual_rl_{kind}" for kind in _HUMANUAL},
+        "alignx": "alignx_rl_8k",
+        "socsci210": "socsci210_rl_2k",
+        "humanllm": "humanllm_rl_train",
+    }.items()
 }
 
 
@@ -112,10 +105,10 @@ _options: dict[str, dict[str, Any]] = {}
 
 
 def configure(options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Choose the options of tasks, for this process: task -> keyword arguments of its class.
+    """Set the options of tasks for this process: task -> keyword arguments of its class.
 
     Raises:
-        BadSettings: a task does not know an option, or not that value. The options stay as they were.
+        BadSettings: a task has no such option, or refuses its value. The options stay as they were.
         UnknownTask: no such task.
     """
     wanted = {name: dict(of_task) for name, of_task in options.items()}
@@ -138,7 +131,7 @@ def _set_options(options: Mapping[str, dict[str, Any]]) -> None:
 
 
 def names() -> list[str]:
-    """The tasks (`data_source` values) that can be loaded here."""
+    """The tasks (`data_source` values) that can be loaded in this environment."""
     return sorted({*_CLASSES, *_external()})
 
 
@@ -147,7 +140,7 @@ def load(name: str) -> Task[Any]:
     """The task of that `data_source`.
 
     Raises:
-        UnknownTask: with the nearest names; it says so where the name is that of a launch.
+        UnknownTask: with the nearest names; or that the name is one of a training split.
     """
     if name in _CLASSES:
         module, _, attribute = _CLASSES[name].partition(":")
@@ -156,7 +149,7 @@ def load(name: str) -> Task[Any]:
         return _made(name, _external()[name].load())
     if name in TASK_FILES:
         raise UnknownTask(
-            f"{name!r} is the name of a launch (bash run_rl.sh {name}); its rows carry the data_source "
+            f"{name!r} is the name of a training split, and its rows carry the data_source "
             f"{TASK_FILES[name].task!r}: correct that column."
         )
     near = difflib.get_close_matches(name.lower(), sorted({*names(), *TASK_FILES}), n=3)
@@ -179,12 +172,12 @@ def _made(name: str, kind: type[Task[Any]]) -> Task[Any]:
 
 
 def launches(names_: str) -> list[TrainingSplit]:
-    """What `run_rl.sh NAMES` trains: one name, several with commas, "all", or "paper" (its ten tasks).
+    """The training splits of `run_rl.sh NAMES`: one name, several with commas, "all", or "paper" (its ten tasks).
 
     Raises:
-        UnknownTask: one of the names is none.
+        UnknownTask: one of the names is unknown.
     """
-    several = {"all": tuple(TASK_FILES), "paper": PAPER}.get(names_) or [
+    several = {"all": tuple(TASK_FILES), "paper": soul_v1.PAPER}.get(names_) or [
         n.strip() for n in names_.split(",") if n.strip()
     ]
     if not several:
@@ -193,14 +186,14 @@ def launches(names_: str) -> list[TrainingSplit]:
 
 
 def launch(name: str) -> TrainingSplit:
-    """What `run_rl.sh NAME` trains.
+    """The training split of a name.
 
     Raises:
         UnknownTask: no such name.
     """
     if name in TASK_FILES:
         return TASK_FILES[name]
-    if name in names():  # a task of the user's own: files are named explicitly
+    if name in names():  # a task of the user's own
         return TrainingSplit(name, f"{name}_rl_train", f"{name}_val")
     load(name)
-    raise UnknownTask(f"The task {name!r} has no launch of its own: use {', '.join(sorted(TASK_FILES))}.")
+    raise UnknownTask(f"The task {name!r} has no training split of its own: use {', '.join(sorted(TASK_FILES))}.")

@@ -1,4 +1,7 @@
-"""`python -m soul.tasks` lists the names that `run_rl.sh` takes."""
+"""`soul tasks` lists the tasks that can be trained; `soul evaluate` takes the same names.
+
+soul tasks
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from soul.cli.error_border import Parser, reports_errors
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """List the names."""
-    Parser(prog="python -m soul.tasks", description=__doc__).parse_args(arguments)
+    Parser(prog="soul tasks", description=__doc__).parse_args(arguments)
     print("\n".join(tasks.TASK_FILES))
 
 

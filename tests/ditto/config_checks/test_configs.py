@@ -18,7 +18,7 @@ from ditto.config_checks.overrides import leaves
 from ditto.launching.compose import CONFIG_DIR, load_config
 from ditto.settings import Settings
 from soul.judge.roles import paper_judge
-from soul.tasks import PAPER
+from soul.suites.soul_v1 import PAPER
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = {

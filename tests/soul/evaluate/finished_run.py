@@ -8,7 +8,7 @@ from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
-from soul.tasks import SETS
+from soul.suites.soul_v1 import SETS
 from soul.testing import FakeOpenAI, ServerError, Text
 
 ENDPOINT = {

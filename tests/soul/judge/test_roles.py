@@ -10,12 +10,12 @@ import itertools
 import pytest
 from pydantic import BaseModel
 
-from soul import tasks
 from soul.errors import BadSettings
 from soul.judge import ROLES, Endpoint, Gateway, GatewaySettings
 from soul.judge.call.endpoint import DEFAULT_MODEL, DEFAULT_URL
 from soul.judge.gateway import limits_by_key
 from soul.judge.roles import PAPER_JUDGES, JudgePolicy, paper_judge, policy_endpoint
+from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Json
 
 HERE, THERE = "http://judge.invalid/v1", "http://elsewhere.invalid/v1"
@@ -87,8 +87,8 @@ def test_workers_get_the_judges_that_the_launcher_resolved(monkeypatch):
 
 
 def test_the_papers_judges_are_of_tasks_that_there_are():
-    assert set(PAPER_JUDGES) <= set(tasks.PAPER) and paper_judge("coser") == "gpt-5.4"
-    assert {paper_judge(name) for name in tasks.PAPER if name != "coser"} == {"gpt-5-nano"}
+    assert set(PAPER_JUDGES) <= set(soul_v1.PAPER) and paper_judge("coser") == "gpt-5.4"
+    assert {paper_judge(name) for name in soul_v1.PAPER if name != "coser"} == {"gpt-5-nano"}
 
 
 def test_a_role_that_sets_nothing_is_the_judge():

@@ -166,7 +166,7 @@ BAD_ROWS = {
     "record as a list": ("hitom", [HITOM], "field extra_info", "list"),
     "unknown task": ("hitomm", HITOM, "field data_source", "'hitom'"),
     "blank task": ("", HITOM, "field data_source", "''"),
-    "name of a launch": ("sim_math", {}, "field data_source", "'sim_arena_math'"),
+    "name of a training split": ("sim_math", {}, "field data_source", "'sim_arena_math'"),
     "null task": (None, HITOM, "field data_source", "None"),
     "task of the wrong type": (5, HITOM, "field data_source", "5"),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from soul import tasks
+from soul.suites import soul_v1
 from soul.suites.published import column, models, rows
 
 SPEC = Path(__file__).parents[4] / "shared" / "spec"
@@ -41,21 +41,21 @@ def test_the_paper_says_so():
     assert [line[0] for line in printed] == [*(row.name for row in rows("paper")), "Average"]
     for row, (_, *numbers) in zip(rows("paper"), printed[:-1], strict=True):
         assert [f"{column('paper', model).of(row.key) / 100:.3f}" for model in models("paper")] == numbers, row
-    averages = [column("paper", model).macro(tasks.PAPER) for model in models("paper")]
+    averages = [column("paper", model).macro(soul_v1.PAPER) for model in models("paper")]
     assert [f"{average / 100:.3f}" for average in averages] == printed[-1][1:]
 
 
 def test_the_papers_averages_are_those_of_its_rows():
     for model in models("paper"):
         paper = column("paper", model)
-        assert sum(paper.scores.values()) / 10 == pytest.approx(paper.macro(tasks.PAPER), abs=0.051), model
+        assert sum(paper.scores.values()) / 10 == pytest.approx(paper.macro(soul_v1.PAPER), abs=0.051), model
 
 
 def test_the_card_covers_all_sets_once_and_the_paper_its_ten():
     covered = [name for row in rows("card") for name in row.sets]
     assert len(rows("card")) == 23 and len(covered) == len(set(covered)) == 27
-    assert set(covered) == set(tasks.SETS)
-    assert sorted(row.key for row in rows("paper")) == sorted(tasks.PAPER)
+    assert set(covered) == set(soul_v1.SETS)
+    assert sorted(row.key for row in rows("paper")) == sorted(soul_v1.PAPER)
     assert all(row.sets == (row.key,) for row in rows("paper"))
 
 
@@ -65,7 +65,7 @@ def test_a_row_is_compared_with_the_set_of_its_name(source):
     other |= {"sotopia": "sotopiahard"} if source == "card" else {"paratomi": "tomi"}
     for row in rows(source):
         assert other.get(row.key, letters(row.key)) == letters(row.name)
-        assert all(name in tasks.SETS for name in row.sets)
+        assert all(name in soul_v1.SETS for name in row.sets)
 
 
 def test_alignx_is_one_number_for_five_sets():
@@ -81,7 +81,7 @@ def test_alignx_is_one_number_for_five_sets():
 def test_an_average_stands_only_for_sets_that_all_have_a_number():
     ditto, paper = column("card", "Ditto-8B"), column("paper", "Ditto 8B")
     alignx, singles = ditto.of("alignx"), [ditto.of(row.key) for row in rows("card") if row.key != "alignx"]
-    assert ditto.macro(tasks.SETS) == pytest.approx((sum(singles) + 5 * alignx) / 27)
+    assert ditto.macro(soul_v1.SETS) == pytest.approx((sum(singles) + 5 * alignx) / 27)
     assert ditto.macro(["hitom", "fantom"]) == pytest.approx((ditto.of("hitom") + ditto.of("fantom")) / 2)
     assert paper.macro(["hitom", "socsci210"]) is None
     assert ditto.macro([]) is None and ditto.macro(["my_task"]) is None

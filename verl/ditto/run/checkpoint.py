@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ditto.run import manifest
+from soul.files.whole_file import write_whole
 
 logger = logging.getLogger(__name__)
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -164,10 +165,7 @@ def _tracked(root: Path) -> int | None:
 
 def _track(root: Path, step: int) -> None:
     """Write a step to the tracker file, atomically."""
-    tracker = root / f"{TRACKER}{PARTIAL}"
-    tracker.write_text(str(step))
-    _flush(tracker)
-    os.replace(tracker, root / TRACKER)
+    write_whole(root / TRACKER, str(step))
 
 
 def saved_steps(root: Path) -> list[int]:

@@ -1,4 +1,7 @@
-"""`python -m soul.evaluate.export RUN... --to lm-eval,wandb`: results in the forms that other tools read."""
+"""`soul export RUN... --to lm-eval,wandb`: results in the forms that other tools read.
+
+soul export outputs/eval-base-1a2b3c4d --to lm-eval
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from soul.evaluate.run.run_folder import EvaluationRun
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write them."""
-    parser = Parser(prog="python -m soul.evaluate.export", description=(__doc__ or "").strip())
+    parser = Parser(prog="soul export", description=(__doc__ or "").strip())
     parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="folders of evaluations")
     parser.add_argument("--to", required=True, help=f"of {', '.join(TARGETS)}; several with commas")
     parser.add_argument("--out", type=output_folder, help="folder for the files; default: in the run's folder")

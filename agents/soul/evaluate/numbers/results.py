@@ -19,9 +19,8 @@ from soul.evaluate.numbers.bootstrap import percentile_interval
 from soul.evaluate.numbers.row_result import ScoredSample
 from soul.evaluate.numbers.set_result import Interval, SetResult, set_result
 from soul.one_turn import Voting
+from soul.suites import soul_v1
 from soul.task import Metric, Task
-
-ALIGNX = tuple(name for name in tasks.SETS if name.startswith("alignx_"))  # one row of the model card
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,12 @@ class Results:
     @property
     def paper(self) -> Average | None:
         """Over the paper's ten tasks, where all are there."""
-        return self.whole(tasks.PAPER)
+        return self.whole(soul_v1.PAPER)
 
     @property
     def alignx(self) -> Average | None:
         """Over AlignX's five sets, where all are there."""
-        return self.whole(ALIGNX)
+        return self.whole(soul_v1.ALIGNX)
 
     def to_json(self) -> dict[str, Any]:
         """The numbers that results.json keeps."""
@@ -123,7 +122,7 @@ def summarise(samples: Iterable[Mapping[str, Any]], sets: Iterable[str], *, seed
 
 def _of_set(name: str, task: str | None, lines: Sequence[Mapping[str, Any]], seed: int) -> SetResult:
     if task is None:  # no sample is finished
-        task = tasks.SETS[name].task if name in tasks.SETS else name
+        task = soul_v1.SETS[name].task if name in soul_v1.SETS else name
         if task not in tasks.names():  # a file of the user's own: its rows would have named the task
             return SetResult(name, "", Metric("unknown"))
     loaded = tasks.load(task)

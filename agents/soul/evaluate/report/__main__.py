@@ -1,4 +1,7 @@
-"""`python -m soul.evaluate.report RUN [RUN ...]`: write report, tables and samples of runs that are there again."""
+"""`soul report RUN [RUN ...]`: write the report, tables and samples of finished runs again.
+
+soul report outputs/eval-base-1a2b3c4d
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from soul.evaluate.run.run_folder import EvaluationRun
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write them."""
-    parser = Parser(prog="python -m soul.evaluate.report", description=__doc__)
+    parser = Parser(prog="soul report", description=__doc__)
     parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="the folder of an evaluation")
     for folder in parser.parse_args(arguments).runs:
         run = EvaluationRun.load(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from soul.evaluate.report.markup import element
 from soul.evaluate.report.packing import embedded, packed, parts, to_json
+from soul.files.whole_file import write_whole
 
 _HERE = Path(__file__).parent
 
@@ -20,10 +20,7 @@ _HERE = Path(__file__).parent
 def write_page(file: Path, pieces: Iterable[str]) -> None:
     """Write a page piece by piece. Readers see the whole new page, or the one that was there before."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(f"{file.suffix}.partial")
-    with partial.open("w", encoding="utf-8", newline="") as out:
-        out.writelines(pieces)
-    os.replace(partial, file)
+    write_whole(file, pieces)
 
 
 @dataclass(frozen=True)

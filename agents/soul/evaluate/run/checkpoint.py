@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 from soul.errors import SoulError
 from soul.evaluate.run.weights import damage
 from soul.evaluate.tables.short_names import short_names
+from soul.files.json_object import read_object
 
 CONTEXT = 17_408  # tokens: prompts of 8,192, answers of 8,192, and room for the template (the original's max_model_len)
 LARGEST_RANK = 512  # of a LoRA adapter that vLLM serves
@@ -131,13 +131,7 @@ def _telling(parts: Sequence[str]) -> int:
 
 
 def _config(file: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadCheckpoint(f"{file}: not readable as JSON ({error}). Copy or download the model again.") from None
-    if not isinstance(config, dict):
-        raise BadCheckpoint(f"{file}: holds no JSON object. Copy or download the model again.")
-    return config
+    return read_object(file, BadCheckpoint, "Copy or download the model again.")
 
 
 def _check_weights(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from soul.errors import SoulError
 
-if TYPE_CHECKING:  # this module is imported before all slow ones: see `end_silently`
+if TYPE_CHECKING:
     from soul.evaluate.run.journal import Journal
     from soul.evaluate.run.settings import SampleRequest
 
@@ -18,16 +18,6 @@ class Interrupted(SoulError):
     """Ctrl-C or SIGTERM ended the run; the message says what is kept and how to go on."""
 
     exit_code: ClassVar[int] = 128 + signal.SIGINT
-
-
-def end_silently() -> None:
-    """From here on Ctrl-C ends the process at once, without a traceback. Call it before the slow imports.
-
-    A process that ignores Ctrl-C, such as one in the background of a shell, goes on ignoring it. Inside a command's
-    `run_command` Ctrl-C raises KeyboardInterrupt again.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any
 from soul.errors import SoulError
 from soul.evaluate.run.journal import FILE, Journal, Key, read_samples
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
+from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
 
 _REMEDY = "The command that made the run writes the file again."
@@ -110,7 +111,7 @@ def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[M
 
 def _settings(path: Path) -> dict[str, Any]:
     """What settings.json holds, of which everything reads at least the model's name."""
-    settings = _json(path)
+    settings = read_object(path, BadRun, _REMEDY)
     if not isinstance(settings.get("policy"), dict) or "model" not in settings["policy"]:
         raise BadRun(f"{path} names no model (policy.model). {_REMEDY}")
     return settings
@@ -118,7 +119,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 def _chosen(path: Path) -> dict[str, Any]:
     """What chosen.json holds."""
-    chosen = _json(path)
+    chosen = read_object(path, BadRun, _REMEDY)
     try:
         {name: [(int(number), int(k)) for number, k in of_set] for name, of_set in chosen["samples"].items()}
         chosen["limit"], chosen["n"], chosen["seed"]
@@ -126,16 +127,6 @@ def _chosen(path: Path) -> dict[str, Any]:
         reason = f"{type(error).__name__}: {error}"
         raise BadRun(f"{path} does not say which samples were asked for ({reason}). {_REMEDY}") from None
     return chosen
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadRun(f"{path} is not JSON ({error}). {_REMEDY}") from None
-    if not isinstance(value, dict):
-        raise BadRun(f"{path} holds no JSON object. {_REMEDY}")
-    return value
 
 
 def resolve_run_folder(folder: Path, items: Sequence[SampleRequest]) -> Path:

@@ -1,8 +1,8 @@
-"""What an evaluation is: which model, which judges, which rows; and what of that makes two runs different runs.
+"""The settings of an evaluation: model, judges and rows; and which of them tell two runs apart.
 
-A run folder is named after the settings that determine answers and verdicts, so a rerun goes on where it stopped and a
-changed model or judge never mixes with the samples of another. How many rows are evaluated is no part of it: more rows
-are more of the same. Records, prompts and versions of tasks are compared sample by sample (`Item.stamp`).
+A run folder is named after a hash of the settings that determine answers and verdicts. So a rerun resumes where it
+stopped, and samples of different models or judges never mix. The number of rows is not part of the hash: more rows
+extend the same run. Records, prompts and task versions are compared sample by sample (`SampleRequest.stamp`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from soul.evaluate.run.drawing import drawing_order
 from soul.evaluate.tables.short_names import short_names
 from soul.judge import Endpoint, GatewaySettings
 from soul.rows.task_files import TaskRow, read_rows
+from soul.suites import soul_v1
 
-# Of an endpoint: what determines its answers.
+# The settings of an endpoint that determine its answers.
 _ANSWERS = {"model", "base_url", "reasoning_effort", "temperature", "top_p", "seed", "max_output_tokens"}
 
 
@@ -36,13 +37,13 @@ class EvaluationSettings(BaseModel):
         limit: rows of each set, drawn by the seed; the same for every model, and a smaller limit's rows are among a
             larger one's. None: all.
         n: samples of each row.
-        served: what stands behind the policy's address where we serve it ourselves (local.py): it takes the place of
-            the address, which is another one each time.
-        missing: sets that were asked for and have no file: name -> the missing file. They are in no average.
-        suite: the suite that was asked for by name.
-        source: the run whose episodes are judged again, instead of playing (rescore.py): its policy, and the models
-            that played the other parts.
-        deadline_s: the play of one episode; None: no deadline.
+        served: the checkpoint and its server's arguments, if we serve the policy ourselves (local.py). It replaces the
+            address in the identity, because the port changes with each start.
+        missing: requested sets without a file: name -> the missing file. They are in no average.
+        suite: the name of the requested suite; None if none was named.
+        source: for a rescored run (rescore.py), the policy and the other models of the run whose episodes are judged
+            again.
+        deadline_s: seconds that one episode may be played; None: no deadline.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,7 +62,7 @@ class EvaluationSettings(BaseModel):
     suite: str | None = None
 
     def identity(self) -> dict[str, Any]:
-        """What determines answers and verdicts; no key and no name of one."""
+        """The settings that determine answers and verdicts; no API key is among them, and no name of its variable."""
 
         def of(endpoint: Endpoint) -> dict[str, Any]:
             return {**endpoint.model_dump(mode="json", include=_ANSWERS), "base_url": endpoint.address}
@@ -82,17 +83,17 @@ class EvaluationSettings(BaseModel):
         }
 
     def folder(self, out: Path, name: str) -> Path:
-        """The run's folder: `name` and the identity's hash."""
+        """The run's folder: `name`, and a hash of the identity."""
         text = json.dumps(self.identity(), sort_keys=True)
         return out / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """One sample to be taken.
+    """One sample to run.
 
     Attributes:
-        stamp: hash of the record, the prompts and the task's version (`stamp_of`). A sample with another stamp is
+        stamp: hash of the record, the prompts and the task's version (`stamp_of`). A saved sample with another stamp is
             out of date.
         shortened: fields of the record that were cut to fit the model's context (local.py).
     """
@@ -105,16 +106,16 @@ class SampleRequest:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Which sample it is: set, row of the file, number of the sample."""
+        """Identifies the sample: set, row in the file, number of the sample."""
         return self.set, self.row.number, self.sample
 
     def seed(self, base: int | None, seat: str) -> int | None:
-        """The seed of one seat of this sample, 0 to 2**31 - 1; None where `base` is."""
+        """The seed of one seat of this sample, 0 to 2**31 - 1; None if `base` is None."""
         return None if base is None else crc32(f"{base}:{self.key}:{seat}".encode()) >> 1
 
 
 def items(settings: EvaluationSettings) -> list[SampleRequest]:
-    """All samples of a run, set by set in turns, so that every set has results early.
+    """All samples of a run. The sets take turns, so that every set has results early.
 
     Raises:
         BadRow: a file cannot be read, or a row is not valid.
@@ -127,17 +128,17 @@ def items(settings: EvaluationSettings) -> list[SampleRequest]:
         if len({row.task.name for row in rows}) > 1:
             raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
         chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
-        stamps = {i: stamp_of(rows[i]) for i in chosen}  # once for each row: all its samples have the same
+        stamps = {i: stamp_of(rows[i]) for i in chosen}  # computed once a row: all samples of a row share it
         of_set.append([SampleRequest(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
     ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def stamp_of(row: TaskRow) -> str:
-    """A hash of all that a sample of this row depends on, apart from the run's settings.
+    """A hash of everything that a sample of this row depends on, apart from the run's settings.
 
-    These are the record, the prompt that the policy sees first, the texts of the judge prompts, and the task's version.
-    What a task renders later in a dialogue is not known before it is played; raise `Task.version` when you change it.
+    These are the record, the policy's first prompt, the texts of the judge prompts, and the task's version. What a task
+    renders later in a dialogue is unknown before it is played; raise `Task.version` when you change it.
     """
     task = row.task
     prompts = [[prompt.id, str(prompt)] for prompt in task.prompts]
@@ -147,41 +148,42 @@ def stamp_of(row: TaskRow) -> str:
 
 
 class SetFiles(NamedTuple):
-    """The files of the sets that were asked for: those that exist, and those that do not."""
+    """The files of the requested sets: those that exist, and those that do not."""
 
     found: dict[str, Path]
     missing: dict[str, Path]
 
 
 def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
-    """The files of these sets; of all 27 where none is named.
+    """The files of these sets; of all 27 if none is named.
 
-    A parquet file may stand for a set of your own. Its name is the file's, with the folders above it where two files
-    have the same name.
+    A parquet file is a set of your own, named after the file, and after the folders above it if two files have the same
+    name.
 
     Raises:
         BadSettings: there is no such set, a parquet file that was named does not exist, or no file exists at all.
     """
     files: dict[Path, tuple[str, ...]] = {}
-    for name in names or list(tasks.SETS):
+    for name in names or list(soul_v1.SETS):
         if name.endswith(".parquet"):
             if not Path(name).is_file():
                 raise BadSettings(f"There is no file {name}.")
             files[Path(name)] = Path(name).resolve().with_suffix("").parts[1:]
-        elif name in tasks.SETS:
-            files[data_dir / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet"] = (name,)
+        elif name in soul_v1.SETS:
+            files[data_dir / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"] = (name,)
         elif name in tasks.names():
             files[data_dir / "sim_eval_data" / f"{tasks.launch(name).val}.parquet"] = (name,)
         else:
-            raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(tasks.SETS)}.")
+            raise BadSettings(f"There is no evaluation set {name!r}. There are: {', '.join(soul_v1.SETS)}.")
     wanted = dict(zip(short_names(list(files.values())), files, strict=True))
     found = {name: file for name, file in wanted.items() if file.is_file()}
     missing = {name: file for name, file in wanted.items() if name not in found}
     if not found:
         listed = ", ".join(f"{name} ({file.name})" for name, file in missing.items())
         raise BadSettings(
-            f"No file for {listed} in {data_dir / 'sim_eval_data'}. Set DATA_DIR, or build the files: "
-            f"python -m data.sets SOURCES --out {data_dir} (docs/tasks says where the records come from)."
+            f"No file for {listed} in {data_dir / 'sim_eval_data'}. Set DATA_DIR, or build the files in a checkout of "
+            f"the repository: python -m data.sets SOURCES --out {data_dir} (docs/tasks says where the records come "
+            f"from). To try things out without data: soul examples all --out {data_dir}."
         )
     return SetFiles(found, missing)
 
@@ -205,7 +207,7 @@ def how_to_build(missing: Mapping[str, Path]) -> list[str]:
         page = "alignx" if name.startswith("alignx_") else name
         how = (
             f"docs/tasks/{page}.md says how to build it"
-            if name in tasks.SETS
+            if name in soul_v1.SETS
             else "write it as docs/add_a_task.md says"
         )
         lines.append(f"  {name}: no {file} ({how})")

@@ -102,7 +102,10 @@ def serving(
     """
     command = settings.command(checkpoint, port)
     if not Path(command[0]).exists():
-        raise ServerFailed(f"{command[0]}: vLLM is not installed here. Run bash scripts/env, or evaluate with `api`.")
+        raise ServerFailed(
+            f"{command[0]}: vLLM is not installed here. Install ditto-soul[gpu] or [cpu], or evaluate an endpoint: "
+            "soul evaluate."
+        )
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as words:
         process = subprocess.Popen(

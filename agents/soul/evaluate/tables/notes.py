@@ -12,7 +12,7 @@ from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
 from soul.evaluate.tables.table import columns_of, ordered
 from soul.judge.call.endpoint import DEFAULT_MODEL
 from soul.judge.roles import Role, paper_judge
-from soul.suites.soul_v1 import SUITES
+from soul.suites import suite
 
 _PLAYED_BY_MODELS: tuple[Role, ...] = ("environment", "partner")  # the paper's environment model is gpt-5-nano
 
@@ -65,8 +65,8 @@ def warnings(run: EvaluationRun, results: Results) -> list[str]:
             f"Not evaluated, and in no average, because there is no file: {', '.join(run.missing)} "
             f"({len(run.missing)} of the {asked} sets that were asked for)."
         )
-    if run.suite and run.limit != SUITES[run.suite].rows:
-        rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, SUITES[run.suite].rows))
+    if run.suite and run.limit != suite(run.suite).rows:
+        rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, suite(run.suite).rows))
         lines.append(f"The suite {run.suite} takes {suite_rows} of each set; this run takes {rows}.")
     shorter = [
         f"{name} ({count // run.n:,})" for name, count in run.wanted.items() if count // run.n < (run.limit or 0)

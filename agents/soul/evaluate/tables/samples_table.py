@@ -11,7 +11,6 @@ sample's journal line as ASCII JSON is then in `original`, so that nothing is lo
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from soul import tasks
 from soul.evaluate.numbers.set_result import total
 from soul.evaluate.report.answers import Answers, answers_of
 from soul.evaluate.run.run_folder import EvaluationRun
+from soul.files.whole_file import whole_file
 from soul.judge.call.usage import Usage
 
 FILE = "samples.parquet"
@@ -101,8 +101,7 @@ def write_parquet(run: EvaluationRun, path: Path) -> None:
     The file is there as a whole, or as it was before.
     """
     schema = SCHEMA.with_metadata({"model": _valid(run.name), "settings": json.dumps(run.settings)})
-    partial = path.with_suffix(path.suffix + ".partial")
-    with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+    with whole_file(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for start in range(0, len(run.samples), BATCH):
             samples = run.samples[start : start + BATCH]
             try:
@@ -113,7 +112,6 @@ def write_parquet(run: EvaluationRun, path: Path) -> None:
                 rows = zip(stored, answers, strict=True)
                 batch = _batch([_row(run.name, sample, of, original) for (sample, original), of in rows], schema)
             writer.write_batch(batch)
-    os.replace(partial, path)
 
 
 def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -14,12 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from soul import tasks
 from soul.evaluate.numbers.breakdown import natural
-from soul.evaluate.numbers.results import ALIGNX, Average, Results
+from soul.evaluate.numbers.results import Average, Results
 from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.tables.table import NONE, invalid_share, ordered, score
-from soul.suites.published import rows
+from soul.suites import soul_v1
 
 TITLES = ("set", "n")
 Marks = Mapping[str, Mapping[str, str]]  # model -> set -> the mark behind its score, such as "(1)"
@@ -71,21 +70,22 @@ def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks
         cells = (_cell(*each, intervals) for each in zip(averages, invalid, samples, strict=True))
         return ComparisonLine(dimension, title, _counts(samples), marked(cells, names))
 
-    dimensions = {name: row.dimension for row in rows("card") for name in row.sets}
     names = ordered(list(dict.fromkeys(name for results in models.values() for name in results.sets)))
     found: list[ComparisonLine] = []
     for name in names:
-        found.append(line(dimensions.get(name, ""), name, [results.sets.get(name) for results in models.values()]))
-        if name == ordered(ALIGNX)[-1] and set(ALIGNX) <= set(shared(models)):
-            found.append(averaged(dimensions[name], f"alignx, mean of {len(ALIGNX)}", ALIGNX))
+        found.append(
+            line(soul_v1.DIMENSIONS.get(name, ""), name, [results.sets.get(name) for results in models.values()])
+        )
+        if name == ordered(soul_v1.ALIGNX)[-1] and set(soul_v1.ALIGNX) <= set(shared(models)):
+            found.append(averaged(soul_v1.DIMENSIONS[name], f"alignx, mean of {len(soul_v1.ALIGNX)}", soul_v1.ALIGNX))
     common = [name for name in names if name in shared(models)]
     if len(names) > 1 and common:
         which = (
             f"{len(names)} sets" if len(common) == len(names) else f"{len(common)} of {len(names)} sets, of all models"
         )
         found.append(averaged("average", f"macro average, {which}", common))
-    if set(tasks.PAPER) <= set(common) and len(common) > len(tasks.PAPER):
-        found.append(averaged("average", "macro average, paper's 10", tasks.PAPER))
+    if set(soul_v1.PAPER) <= set(common) and len(common) > len(soul_v1.PAPER):
+        found.append(averaged("average", "macro average, paper's 10", soul_v1.PAPER))
     return found
 
 

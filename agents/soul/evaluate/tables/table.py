@@ -15,16 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from soul import tasks
-from soul.evaluate.numbers.results import ALIGNX, Average, Results
+from soul.evaluate.numbers.results import Average, Results
 from soul.evaluate.numbers.set_result import Interval, SetResult, total
 from soul.evaluate.numbers.set_warnings import warning_lines
 from soul.judge.ledger import money
-from soul.suites.published import Column, rows
-from soul.suites.soul_v1 import SUITES
+from soul.suites import soul_v1, suite
+from soul.suites.published import Column
 
-# The base and the trained model of both sources, and the card's strongest proprietary one.
-SHOWN: tuple[Column, ...] = SUITES["card"].columns
+SHOWN = soul_v1.COLUMNS
 OWN = ("set", "score [95 %]", "n", "invalid (bounds)", "cost")
 NONE = "-"
 
@@ -44,14 +42,14 @@ class TableLine:
     published: tuple[str, ...]
 
 
-def columns_of(suite: str | None) -> tuple[Column, ...]:
+def columns_of(name: str | None) -> tuple[Column, ...]:
     """The published columns beside a run: those of its suite; `SHOWN` if it has none."""
-    return SUITES[suite].columns if suite else SHOWN
+    return suite(name).columns if name else SHOWN
 
 
 def ordered(names: Sequence[str]) -> list[str]:
     """The sets in the card's order; those that it does not list come last, as they were given."""
-    places = {name: place for place, name in enumerate(name for row in rows("card") for name in row.sets)}
+    places = {name: place for place, name in enumerate(soul_v1.DIMENSIONS)}
     return sorted(names, key=lambda name: places.get(name, len(places)))
 
 
@@ -68,7 +66,6 @@ def titles(results: Results) -> tuple[str, ...]:
 
 def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine]:
     """The lines of the table: the sets, AlignX's mean after its sets, the averages."""
-    dimensions = {name: row.dimension for row in rows("card") for name in row.sets}
     found: list[TableLine] = []
     alignx = results.alignx
     names = ordered(list(results.sets))
@@ -76,11 +73,18 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
         result = results.sets[name]
         several = _of_several(results, [name])
         own = (name, score(result.mean, result.interval), *several, *_counts([result], result.bounds))
-        found.append(TableLine(dimensions.get(name, ""), own, tuple(_number(c.of(name)) for c in columns)))
-        if alignx is not None and name == ordered(ALIGNX)[-1]:
+        found.append(TableLine(soul_v1.DIMENSIONS.get(name, ""), own, tuple(_number(c.of(name)) for c in columns)))
+        if alignx is not None and name == ordered(soul_v1.ALIGNX)[-1]:
             published = [c.of("alignx") for c in columns]
             found.append(
-                _averaged(dimensions[name], f"alignx, mean of {alignx.sets}", results, ALIGNX, alignx, published)
+                _averaged(
+                    soul_v1.DIMENSIONS[name],
+                    f"alignx, mean of {alignx.sets}",
+                    results,
+                    soul_v1.ALIGNX,
+                    alignx,
+                    published,
+                )
             )
     if len(names) > 1:
         macro = results.macro
@@ -89,10 +93,10 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
         published = [c.macro(names) if comparable else None for c in columns]
         title = f"macro average, {macro.sets} {'sets' if comparable else f'of {macro.of} sets'}"
         found.append(_averaged("average", title, results, names, macro, published))
-    if results.paper is not None and len(names) > len(tasks.PAPER):
-        published = [c.macro(tasks.PAPER) for c in columns]
+    if results.paper is not None and len(names) > len(soul_v1.PAPER):
+        published = [c.macro(soul_v1.PAPER) for c in columns]
         title = "macro average, paper's 10"
-        found.append(_averaged("average", title, results, tasks.PAPER, results.paper, published))
+        found.append(_averaged("average", title, results, soul_v1.PAPER, results.paper, published))
     return found
 
 

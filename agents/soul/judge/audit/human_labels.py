@@ -21,6 +21,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 from soul.errors import BadRow
 from soul.message import Message
 from soul.tasks.mirrorbench_judges import WIN, Taken
+from soul.validation_errors import first_problem
 
 REMEDY = "Fix the record; the docstring of soul.judge.audit.human_labels shows both kinds."
 SLOT = "ground_truth_synthetic_slot"  # MirrorBench's field that says which side is the simulated conversation
@@ -159,10 +160,8 @@ def _parse(record: Any, where: str, path: Path, slots: Mapping[Any, Any]) -> Lab
         kind = PairwiseLabel if blind or isinstance(first, str) else GTEvalLabel
         return kind.model_validate(record)
     except ValidationError as error:
-        first_error = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first_error["loc"])
-        message = "is missing" if first_error["type"] == "missing" else first_error["msg"].removeprefix("Value error, ")
-        raise BadRow(f"{where}, field {name}: {message}. {REMEDY}") from error
+        problem = first_problem(error)
+        raise BadRow(f"{where}, field {problem.field}: {problem.message}. {REMEDY}") from error
     except ValueError as error:
         raise BadRow(f"{where}, field {error} {REMEDY}") from error
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
-from soul.evaluate.numbers.results import ALIGNX, summarise
+from soul.evaluate.numbers.results import summarise
 from soul.evaluate.numbers.row_result import RowResult
+from soul.suites import soul_v1
 from soul.task import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
@@ -180,19 +181,19 @@ def test_a_macro_average_with_a_set_of_one_row_has_no_interval():
 
 def test_averages_of_the_papers_ten_and_of_alignx_need_all_their_sets():
     samples, want = [], {}
-    for place, name in enumerate(tasks.SETS):
+    for place, name in enumerate(soul_v1.SETS):
         want[name] = place / 100
-        samples += [sample(want[name], n, of=name, task=tasks.SETS[name].task) for n in range(3)]
-    found = summarise(samples, list(tasks.SETS))
+        samples += [sample(want[name], n, of=name, task=soul_v1.SETS[name].task) for n in range(3)]
+    found = summarise(samples, list(soul_v1.SETS))
     joint = {name for name, result in found.sets.items() if result.joint}  # their score is no mean of rewards
     assert joint == {"userllm"} and all(found.sets[name].mean == pytest.approx(want[name]) for name in {*want} - joint)
     want["userllm"] = found.sets["userllm"].mean
-    assert found.paper.mean == pytest.approx(sum(want[name] for name in tasks.PAPER) / 10)
-    assert found.alignx.mean == pytest.approx(sum(want[name] for name in ALIGNX) / 5)
-    assert len(ALIGNX) == 5 and (found.macro.sets, found.macro.of) == (27, 27)
+    assert found.paper.mean == pytest.approx(sum(want[name] for name in soul_v1.PAPER) / 10)
+    assert found.alignx.mean == pytest.approx(sum(want[name] for name in soul_v1.ALIGNX) / 5)
+    assert len(soul_v1.ALIGNX) == 5 and (found.macro.sets, found.macro.of) == (27, 27)
     assert set(found.to_json()["averages"]) == {"macro", "paper", "alignx"}
     without = [line for line in samples if line["set"] not in ("coser", "alignx_ugc")]
-    less = summarise(without, list(tasks.SETS))
+    less = summarise(without, list(soul_v1.SETS))
     assert less.paper is None and less.alignx is None and less.macro.sets == 25
 
 

@@ -19,6 +19,7 @@ from soul.evaluate.report.interval_bar import MARGIN, WIDTH, interval_bar
 from soul.evaluate.report.markup import element, join
 from soul.evaluate.report.results_table import COLUMNS
 from soul.evaluate.tables import table
+from soul.suites import soul_v1
 from tests.soul.evaluate.finished_run import finished_run, real_run
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample
 
@@ -79,7 +80,7 @@ def carried(page):
 def everything(tmp_path_factory):
     samples = [
         sample(None if n == 2 else (n % 2) / 2, n, of=name, task=of.task)
-        for name, of in tasks.SETS.items()
+        for name, of in soul_v1.SETS.items()
         for n in range(4)
     ]
     return finished_run(tmp_path_factory.mktemp("everything"), samples)

@@ -12,7 +12,8 @@ from soul import examples
 from soul.errors import BadSettings
 from soul.evaluate.run import engine, preflight
 from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.runner import Taking, still_to_take
+from soul.evaluate.run.options import Taking
+from soul.evaluate.run.runner import still_to_take
 from soul.evaluate.run.settings import EvaluationSettings, choose_sets, find_sets, how_to_build, items
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
@@ -37,7 +38,7 @@ def write_sets(folder, rows=12):
 
 
 def choose(folder, name):
-    from soul.tasks import SETS as ALL
+    from soul.suites.soul_v1 import SETS as ALL
 
     return [folder / "sim_eval_data" / f"{ALL[name].file}.parquet"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from soul import tasks
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
+from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, NotFound, Text
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -19,7 +19,7 @@ SCRIPT = str(ROOT / "recipe" / "ditto" / "eval.sh")
 
 def run(*words, **variables):
     known = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "JUDGE_"))}
-    environment = {**known, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **variables}
+    environment = {**known, "PYTHON": sys.executable, "PYTHONPATH": f"{ROOT}/agents:{ROOT}", **variables}
     return subprocess.run(["bash", SCRIPT, *words], env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -30,7 +30,7 @@ def under_test(request):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    for found in tasks.SETS.values():
+    for found in soul_v1.SETS.values():
         write([found.task], 2, folder / "sim_eval_data" / f"{found.file}.parquet")
     return folder
 
@@ -55,9 +55,9 @@ def test_all_27_sets_in_one_table(data, tmp_path):
     results = json.loads((folder / "results.json").read_text())
     assert len(results["sets"]) == 27
     samples = [json.loads(line) for line in (folder / "samples.jsonl").open()]
-    assert len(samples) == 54 and {sample["set"] for sample in samples} == set(tasks.SETS)
+    assert len(samples) == 54 and {sample["set"] for sample in samples} == set(soul_v1.SETS)
     markdown = (folder / "table.md").read_text()
-    assert all(name in markdown for name in tasks.SETS) and "macro average, 27 sets" in done.stdout
+    assert all(name in markdown for name in soul_v1.SETS) and "macro average, 27 sets" in done.stdout
     written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     assert b"sk-sentinel" not in written and "sk-sentinel" not in done.stdout + done.stderr
 
@@ -84,7 +84,7 @@ def test_what_is_missing_is_said(data, tmp_path):
     done = run()
     assert done.returncode == 2 and "say 'api'" in done.stderr
     done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="papers")
-    assert done.returncode == 2 and "There are: paper, card, all" in done.stderr
+    assert done.returncode == 2 and "There are: paper, soul_v1, all" in done.stderr
     done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="paper", TASKS="hitom")
     assert done.returncode == 2 and "not both" in done.stderr
 
@@ -93,17 +93,20 @@ def test_a_set_without_a_file_is_listed_and_the_others_are_evaluated(data, tmp_p
     own = tmp_path / "data" / "sim_eval_data"
     own.mkdir(parents=True)
     for name in ("hitom", "sotopia"):
-        file = f"{tasks.SETS[name].file}.parquet"
+        file = f"{soul_v1.SETS[name].file}.parquet"
         (own / file).symlink_to(data / "sim_eval_data" / file)
     with FakeOpenAI(under_test) as fake:
         variables = endpoints(fake, DATA_DIR=str(own.parent), OUTPUT_DIR=str(tmp_path / "out"), LIMIT="1")
         done = run("api", **variables)
         named = run("api", **variables, TASKS="hitom,coser")
+        by_suite = run("api", **variables, SUITE="hitom,coser")
     assert done.returncode == 0, done.stderr
     listed = [line for line in done.stdout.splitlines() if line.startswith("  ") and ": no " in line]
     assert len(listed) == 25 and "25 of 27 sets are left out" in done.stdout
     assert any(f"{own / 'coser_val.parquet'} (docs/tasks/coser.md says how to build it)" in line for line in listed)
     assert "macro average, 2 sets" in done.stdout and "(25 of the 27" in " ".join(done.stdout.split())
+    assert by_suite.returncode == 0 and "1 of 2 sets are left out" in by_suite.stdout
+    assert "1 samples are there, 0 to take" in by_suite.stdout  # the same run
     assert named.returncode == 0 and "1 of 2 sets are left out" in named.stdout
     assert "Not evaluated, and in no average, because there is no file: coser" in named.stdout
 
@@ -115,7 +118,7 @@ def test_the_papers_suite_has_its_sets_rows_judges_and_columns(data, tmp_path):
     (folder,) = tmp_path.glob("eval-under-test-*")
     chosen = json.loads((folder / "chosen.json").read_text())
     assert (chosen["suite"], chosen["limit"], chosen["n"], chosen["missing"]) == ("paper", 100, 1, [])
-    assert tuple(chosen["samples"]) == tasks.PAPER
+    assert tuple(chosen["samples"]) == soul_v1.PAPER
     assert models_asked(fake) == {"under-test", "gpt-5-nano", "gpt-5.4"}
     text = (folder / "table.md").read_text()
     assert text.startswith("Judges: gpt-5-nano (") and "gpt-5.4 (coser); by rule alone (" in text
@@ -144,7 +147,7 @@ def test_a_dry_run_prints_the_plan_and_takes_no_sample(data, tmp_path):
     text = " ".join(done.stdout.split())
     assert "Plan: under-test on 10 sets, suite paper, 100 rows a set, 20 samples to take" in text
     assert "Price: $" in text and "Time: about" in text and "Assumptions: a token is 4 characters" in text
-    assert all(name in done.stdout for name in tasks.PAPER) and "sk-sentinel" not in done.stdout
+    assert all(name in done.stdout for name in soul_v1.PAPER) and "sk-sentinel" not in done.stdout
 
 
 def test_a_missing_key_of_the_judge_is_one_paragraph(data, tmp_path):

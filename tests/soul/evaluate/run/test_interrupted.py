@@ -89,7 +89,7 @@ def test_before_the_first_sample(stories, tmp_path):
 @pytest.mark.parametrize("module", ["soul.evaluate", "soul.evaluate.local"])
 def test_while_modules_are_imported(tmp_path, monkeypatch, module):
     (tmp_path / "pyarrow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}:{ROOT / 'verl'}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}/agents:{ROOT}")
     process = subprocess.Popen([PYTHON, "-m", module, "hitom"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     until(lambda: (tmp_path / "importing").exists(), 60)
     process.send_signal(signal.SIGINT)

@@ -8,11 +8,12 @@ from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate import __main__ as command_line
 from soul.evaluate import local
-from soul.evaluate.run import plan, preflight
-from soul.evaluate.run import runner as command
+from soul.evaluate.run import plan, preflight, runner
+from soul.evaluate.run.options import RunOptions, parser
 from soul.evaluate.run.settings import items
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
+from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Text, Unauthorized
 from tests.soul.evaluate.vllm_replaced import install, model
 
@@ -29,14 +30,15 @@ def no_settings_of_the_machine(monkeypatch):
 @pytest.fixture
 def data(tmp_path):
     for name in ("hitom", "sotopia", "coser", "mirrorbench"):
-        write([tasks.SETS[name].task], ROWS, tmp_path / "data" / "sim_eval_data" / f"{tasks.SETS[name].file}.parquet")
+        write(
+            [soul_v1.SETS[name].task], ROWS, tmp_path / "data" / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
+        )
     return tmp_path / "data"
 
 
 def settings_of(data, *words):
-    given = command.options("test", None).parse_intermixed_args([*words, "policy.model=m", "judge.api_key_env=none"])
-    given.data = data
-    return command_line.settings_of(given)
+    words = [*words, "policy.model=m", "judge.api_key_env=none", "--data", str(data)]
+    return command_line.settings_of(RunOptions.from_arguments(parser("test", None).parse_intermixed_args(words)))
 
 
 def planned(data, *words, latencies=None, thinking=0):
@@ -110,7 +112,7 @@ def test_options_that_make_a_task_cheaper_are_priced_beside_it(data, monkeypatch
     merged = coser.cheaper["merged=true"]
     assert coser.calls("judge") == 4 * ROWS and merged["judge"].calls == ROWS
     assert merged["environment"] == coser.asked["environment"] and merged["policy"] == coser.asked["policy"]
-    preflight.show(command.console, settings_of(data, *words), whole)
+    preflight.show(runner.console, settings_of(data, *words), whole)
     printed = " ".join(capsys.readouterr().out.split())
     both = [plan.cost(list(loads.values())) for loads in (coser.asked, merged)]
     assert both[1] < both[0]
@@ -182,6 +184,10 @@ def test_a_budget_over_a_judge_without_a_price_is_refused_before_the_first_sampl
 def test_words_that_name_sets_and_a_suite_are_refused(data):
     with pytest.raises(BadSettings, match="not both"):
         settings_of(data, "hitom", "--suite", "paper")
+    assert settings_of(data, "--suite", "hitom,sotopia").identity() == settings_of(data, "hitom", "sotopia").identity()
+    assert list(settings_of(data, "--suite", "hitom,").sets) == ["hitom"]
+    with pytest.raises(BadSettings, match="no evaluation set 'hitm'"):
+        settings_of(data, "--suite", "hitm,sotopia")
     settings = settings_of(data, "--suite", "paper")
     assert settings.limit == 100 and len(settings.missing) == 6 and settings.suite == "paper"
     assert json.dumps(settings.identity()) == json.dumps(settings_of(data, "hitom").identity())  # the same run

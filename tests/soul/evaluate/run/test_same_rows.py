@@ -47,7 +47,7 @@ def drawn(files, model="a", **changes):
 def test_the_same_rows_in_every_process_and_for_every_model(files):
     asked = []
     for model, hash_seed in (("gpt-5.4", "0"), ("outputs/global_step_50", "4711")):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT}/agents:{ROOT}"}
         command = [sys.executable, "-c", DRAW, model, str(files["hitom"])]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ import pytest
 from soul import tasks
 from soul.evaluate import __main__ as command_line
 from soul.evaluate.run import settings as evaluation
+from soul.evaluate.run.options import RunOptions, parser
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.settings import stamp_of
 from soul.examples.__main__ import write
@@ -86,10 +87,8 @@ def test_an_option_of_a_task_is_another_run(tmp_path):
     write(["mirrorbench"], 1, tmp_path / "users.parquet")
 
     def folder(*words):
-        given = command_line.command.options("test", None).parse_args(
-            [str(tmp_path / "users.parquet"), "policy.model=m", *words]
-        )
-        return command_line.settings_of(given).folder(tmp_path, "eval")
+        given = parser("test", None).parse_args([str(tmp_path / "users.parquet"), "policy.model=m", *words])
+        return command_line.settings_of(RunOptions.from_arguments(given)).folder(tmp_path, "eval")
 
     assert folder() == folder() != folder("tasks.mirrorbench.assistant=model")
 
@@ -97,8 +96,8 @@ def test_an_option_of_a_task_is_another_run(tmp_path):
 def test_a_stamp_is_computed_once_for_all_samples_of_a_row(rows, monkeypatch):
     seen = []
     monkeypatch.setattr(evaluation, "stamp_of", lambda row: seen.append(row.number) or stamp_of(row))
-    given = command_line.command.options("test", None).parse_args([str(rows), "policy.model=m", "--n", "8"])
-    assert len(evaluation.items(command_line.settings_of(given))) == 8 * ROWS
+    given = parser("test", None).parse_args([str(rows), "policy.model=m", "--n", "8"])
+    assert len(evaluation.items(command_line.settings_of(RunOptions.from_arguments(given)))) == 8 * ROWS
     assert sorted(seen) == list(range(ROWS))
 
 

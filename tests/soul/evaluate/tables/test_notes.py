@@ -2,15 +2,14 @@
 
 import pytest
 
-from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.outputs import write_outputs
 from soul.evaluate.tables import notes
 from soul.evaluate.tables.table import columns_of
 from soul.judge.roles import paper_judge
+from soul.suites import SUITES, soul_v1, suite
 from soul.suites.published import column
-from soul.suites.soul_v1 import SUITES, suite
 from tests.soul.evaluate.finished_run import ENDPOINT, finished_run
 from tests.soul.evaluate.finished_samples import sample
 
@@ -20,7 +19,7 @@ PAPERS = {"roles": ROLES, "by_task": {"coser": {**ENDPOINT, "model": "gpt-5.4"}}
 
 
 def run_of(folder, *names, **settings):
-    samples = [sample(0.5, n, of=name, task=tasks.SETS[name].task) for name in names for n in range(2)]
+    samples = [sample(0.5, n, of=name, task=soul_v1.SETS[name].task) for name in names for n in range(2)]
     return finished_run(folder, samples, **{**PAPERS, **settings})
 
 
@@ -81,10 +80,14 @@ def test_missing_sets_are_said_in_the_table_file(tmp_path):
 
 def test_a_suite_is_frozen_and_of_sets_that_there_are():
     paper = suite("paper")
-    assert paper.sets == tasks.PAPER and paper.rows == 100
-    assert {name: paper_judge(tasks.SETS[name].task) for name in paper.sets}["coser"] == "gpt-5.4"
+    assert paper.sets == soul_v1.PAPER and paper.rows == 100
+    assert {name: paper_judge(soul_v1.SETS[name].task) for name in paper.sets}["coser"] == "gpt-5.4"
     assert columns_of("paper") == paper.columns and column("paper", "GRPO 8B") in paper.columns
-    assert suite("all") is suite("card") and set(suite("card").sets) == set(tasks.SETS) and len(tasks.SETS) == 27
-    assert columns_of(None) == SUITES["card"].columns
-    with pytest.raises(BadSettings, match="no suite 'papers'. There are: paper, card, all"):
+    assert (
+        suite("all") is suite("card") is suite("soul_v1")
+        and set(suite("all").sets) == set(soul_v1.SETS)
+        and len(soul_v1.SETS) == 27
+    )
+    assert columns_of(None) == SUITES["soul_v1"].columns
+    with pytest.raises(BadSettings, match="no suite 'papers'. There are: paper, soul_v1, all, card"):
         suite("papers")

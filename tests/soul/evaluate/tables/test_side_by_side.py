@@ -10,9 +10,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from soul import tasks
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.tables.side_by_side import lines, markdown, rich_table, shared
+from soul.suites import soul_v1
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample
 
 BASE = summarise(numbered([1.0, 0.0, 0.0, 0.0]) + numbered([1.0, 1.0], "paratomi"), [TOM, "paratomi"])
@@ -21,8 +21,8 @@ OTHERS = summarise(numbered([1.0, 1.0, 1.0, 1.0]) + numbered([None, None], "mist
 
 
 def everything(value):
-    samples = [sample(value, n, of=name, task=of.task) for name, of in tasks.SETS.items() for n in range(2)]
-    return summarise(samples, list(tasks.SETS))
+    samples = [sample(value, n, of=name, task=of.task) for name, of in soul_v1.SETS.items() for n in range(2)]
+    return summarise(samples, list(soul_v1.SETS))
 
 
 def test_a_line_a_set_and_a_column_a_model():

@@ -13,14 +13,15 @@ from rich.console import Console
 from soul import tasks
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.tables.table import OWN, SHOWN, invalid_share, lines, markdown, ordered, rich_table, titles
+from soul.suites import soul_v1
 from soul.suites.published import column, rows
 from soul.task import Metric, Row, Task
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
 
 def everything(value=0.5, **other):
-    samples = [sample(value, n, of=name, task=of.task, **other) for name, of in tasks.SETS.items() for n in range(3)]
-    return summarise(samples, shuffled(tasks.SETS))
+    samples = [sample(value, n, of=name, task=of.task, **other) for name, of in soul_v1.SETS.items() for n in range(3)]
+    return summarise(samples, shuffled(soul_v1.SETS))
 
 
 def drawn(results, width=400):
@@ -89,7 +90,7 @@ def test_an_unknown_price_makes_the_cost_a_lower_bound():
 
 def test_averages_have_published_numbers_of_the_same_sets_only():
     *_, macro, paper = lines(everything())
-    card = [c.macro(tasks.SETS) for c in SHOWN if c.source == "card"]
+    card = [c.macro(soul_v1.SETS) for c in SHOWN if c.source == "card"]
     assert macro.published == (*(f"{value:.1f}" for value in card), "", "")
     assert paper.published[3:] == ("53.3", "72.6")  # as the paper prints them
     alignx = next(line for line in lines(everything()) if line.cells[0] == "alignx, mean of 5")
@@ -105,8 +106,8 @@ def test_an_average_of_fewer_sets_says_so_and_has_no_published_number():
 
 
 def test_the_papers_ten_alone_have_one_average():
-    samples = [sample(0.5, n, of=name) for name in tasks.PAPER for n in range(2)]
-    found = lines(summarise(samples, tasks.PAPER))
+    samples = [sample(0.5, n, of=name) for name in soul_v1.PAPER for n in range(2)]
+    found = lines(summarise(samples, soul_v1.PAPER))
     assert len(found) == 11 and found[-1].published[3:] == ("53.3", "72.6")
 
 
@@ -129,13 +130,13 @@ def test_where_no_answer_can_be_counted_there_is_no_column_for_a_majority():
 
 @pytest.mark.parametrize(("width", "published"), [(400, 5), (150, 5), (120, 2), (100, 0), (80, 0)])
 def test_a_narrow_terminal_shows_fewer_published_columns_and_all_numbers_of_the_run(width, published):
-    samples = [sample(0.123, n, of=name, task=of.task) for name, of in tasks.SETS.items() for n in range(100)]
-    text = drawn(summarise(samples, list(tasks.SETS)), width)
+    samples = [sample(0.123, n, of=name, task=of.task) for name, of in soul_v1.SETS.items() for n in range(100)]
+    text = drawn(summarise(samples, list(soul_v1.SETS)), width)
     *view, left_out = text.partition("Too narrow for:")
     assert max(map(len, text.splitlines())) <= width and "\u2026" not in text
     assert view[0].count("card") + view[0].count("paper ") == published
     assert left_out.count("(card)") + left_out.count("(paper)") == 5 - published
-    for line in lines(summarise(samples, list(tasks.SETS))):
+    for line in lines(summarise(samples, list(soul_v1.SETS))):
         row = next(row for row in view[0].splitlines() if f" {line.cells[0]} " in row)
         assert all(f" {cell} " in row for cell in line.cells[:3])
         assert width == 80 or all(f" {cell} " in row for cell in line.cells)  # there, what follows n may be folded

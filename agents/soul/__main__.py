@@ -1,0 +1,10 @@
+"""`python -m soul`: the console command `soul`."""
+
+from __future__ import annotations
+
+import sys
+
+from soul.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The console command `soul`: one name for the commands of the gym, each of which is a module (`python -m soul.judge`).
+
+A command's module is imported when the command is called, so `soul --help` is instant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+
+from soul.cli.early_ctrl_c import end_silently
+
+# Command -> its module, what it does, an example.
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "evaluate": (
+        "soul.evaluate.__main__",
+        "evaluate a model behind an API on SOUL",
+        "soul evaluate hitom --limit 100 policy.model=gpt-5.4",
+    ),
+    "evaluate local": (
+        "soul.evaluate.local",
+        "evaluate checkpoints, served by vLLM",
+        "soul evaluate local hitom --model Qwen/Qwen3-8B",
+    ),
+    "report": (
+        "soul.evaluate.report.__main__",
+        "write the report of an evaluation again",
+        "soul report outputs/eval-base-1a2b3c4d",
+    ),
+    "export": (
+        "soul.evaluate.export.__main__",
+        "write results in the forms that other tools read",
+        "soul export outputs/eval-base-1a2b3c4d --to lm-eval",
+    ),
+    "compare": ("soul.compare.__main__", "compare evaluations row by row", "soul compare RUN_A RUN_B --html out.html"),
+    "compare table": ("soul.compare.table", "put evaluations into one table", "soul compare table RUN_A RUN_B"),
+    "judge": ("soul.judge.__main__", "show, check and audit the judges", "soul judge check judge.model=gpt-5-mini"),
+    "tasks": ("soul.tasks.__main__", "list the tasks that can be trained", "soul tasks"),
+    "examples": ("soul.examples.__main__", "write invented rows", "soul examples all --out try"),
+    "examples endpoint": (
+        "soul.examples.endpoint",
+        "run a command with a stand-in for its judge",
+        "soul examples endpoint soul evaluate hitom --data try policy.model=m",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: the command and its arguments; None: those of the process.
+
+    Returns:
+        The exit code, as in `soul.cli.error_border`.
+    """
+    if arguments is None:
+        end_silently()
+        arguments = sys.argv[1:]
+    words = list(arguments)
+    if not words or words[0] in ("-h", "--help"):
+        print(usage(), file=sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    if words[0] == "--version":
+        import soul
+
+        print(soul.__version__)
+        return 0
+    parts = 2 if " ".join(words[:2]) in COMMANDS else 1
+    name = " ".join(words[:parts])
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        print(f"soul: there is no command {name!r}.{hint} See soul --help.", file=sys.stderr)
+        return 2
+    code: int = importlib.import_module(COMMANDS[name][0]).main(words[parts:])
+    return code
+
+
+def usage() -> str:
+    """What `soul --help` prints."""
+    lines = [f"  {name:<18} {purpose}\n{'':<20} $ {example}" for name, (_, purpose, example) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: soul COMMAND [ARGUMENT ...]",
+            "",
+            "The gym and benchmark of human simulation.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "soul COMMAND --help lists a command's arguments; soul --version prints the version.",
+        ]
+    )

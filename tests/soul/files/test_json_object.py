@@ -1,0 +1,22 @@
+"""A file of settings that cannot be read is named, with the remedy, in the reader's own kind of error."""
+
+import pytest
+
+from soul.errors import BadSettings
+from soul.files.json_object import read_object
+
+
+@pytest.mark.parametrize("content, problem", [(b"{", "not readable as JSON"), (b"[1]", "holds no JSON object")])
+def test_what_is_no_object_is_named(tmp_path, content, problem):
+    file = tmp_path / "config.json"
+    file.write_bytes(content)
+    with pytest.raises(BadSettings, match=rf"config.json: {problem}.*\. Download it again\.$"):
+        read_object(file, BadSettings, "Download it again.")
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(BadSettings, match="not readable as JSON"):
+        read_object(file, BadSettings, "Download it again.")
+
+
+def test_an_object_is_read(tmp_path):
+    (tmp_path / "config.json").write_text('{"name": "é"}', encoding="utf-8")
+    assert read_object(tmp_path / "config.json", BadSettings, "") == {"name": "é"}

@@ -1,0 +1,46 @@
+"""Suites are frozen: what a suite's name means depends on no registered task."""
+
+import hashlib
+import json
+
+import pytest
+
+from soul import tasks
+from soul.errors import BadSettings
+from soul.evaluate.run.settings import find_sets
+from soul.suites import ALIASES, SUITES, soul_v1, suite
+
+
+def test_the_sets_of_version_1_never_change():
+    parts = [list(soul_v1.SETS.items()), soul_v1.PAPER, soul_v1.PAPER_ROWS, list(soul_v1.DIMENSIONS.items())]
+    assert hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16] == "c399789dc8f69e9d"
+
+
+def test_the_sets_cannot_be_changed_at_run_time():
+    with pytest.raises(TypeError):
+        soul_v1.SETS["mine"] = soul_v1.EvaluationSet("mine", "mine_val")
+
+
+def test_a_registered_task_is_in_no_suite(monkeypatch, tmp_path):
+    before = {name: each.sets for name, each in SUITES.items()}
+    for each in soul_v1.SETS.values():
+        (tmp_path / "sim_eval_data" / f"{each.file}.parquet").parent.mkdir(exist_ok=True)
+        (tmp_path / "sim_eval_data" / f"{each.file}.parquet").touch()
+    (tmp_path / "sim_eval_data" / "mine_val.parquet").touch()
+    monkeypatch.setattr(tasks, "_external", lambda: {"mine": None})
+    assert "mine" in tasks.names()
+    assert {name: suite(name).sets for name in SUITES} == before
+    assert list(find_sets((), tmp_path).found) == list(find_sets(suite("soul_v1").sets, tmp_path).found)
+    assert list(find_sets(["mine"], tmp_path).found) == ["mine"]  # by its name alone
+
+
+def test_the_table_lists_every_set_and_alignx_in_one_block():
+    assert set(soul_v1.DIMENSIONS) == set(soul_v1.SETS) and set(soul_v1.PAPER) < set(soul_v1.SETS)
+    places = [list(soul_v1.DIMENSIONS).index(name) for name in soul_v1.ALIGNX]
+    assert places == list(range(places[0], places[0] + 5))
+
+
+def test_other_names_of_a_suite():
+    assert {suite(name).name for name in ALIASES} == {"soul_v1"}
+    with pytest.raises(BadSettings, match="no suite 'papers'.*paper, soul_v1, all, card; or name sets: fantom,hitom"):
+        suite("papers")
