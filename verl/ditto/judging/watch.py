@@ -12,10 +12,11 @@ from typing import Any
 import ray
 
 from ditto.judging import limits as judge_limits
-from ditto.run.step_metrics import Trace, failures_by_cause, judge_failure
+from ditto.run.step_metrics import failures_by_cause, judge_failure
 from ditto.settings import Settings
 from soul.errors import RunFailed
 from soul.judge.ledger import Ledger, money
+from soul.record import SessionRecord
 
 
 class JudgeOutage(RunFailed):
@@ -45,7 +46,7 @@ class JudgeWatch:
         """Find the actor that holds the run's limits."""
         self._limits = ray.get_actor(judge_limits.NAME)
 
-    def after_step(self, step: int, traces: Sequence[Trace]) -> dict[str, float]:
+    def after_step(self, step: int, traces: Sequence[SessionRecord]) -> dict[str, float]:
         """Count a step's sessions, decide on `stop`.
 
         Returns:
@@ -66,7 +67,7 @@ class JudgeWatch:
         self._at_step_start = spent
         return {"judge/failure_share": share, "judge/spent_usd": spent}
 
-    def after_validation(self, traces: Sequence[Trace]) -> None:
+    def after_validation(self, traces: Sequence[SessionRecord]) -> None:
         """Count a validation's sessions, decide on `stop`.
 
         Raises:
@@ -87,7 +88,7 @@ class JudgeWatch:
                 f"Validation: {outage} A checkpoint is saved; run the same command again once the endpoint answers."
             )
 
-    def _outage(self, traces: Sequence[Trace]) -> str | None:
+    def _outage(self, traces: Sequence[SessionRecord]) -> str | None:
         """Why judging cannot go on after these sessions; None where it can."""
         lost = failures_by_cause(traces)
         share = lost.total() / len(traces)
@@ -98,16 +99,16 @@ class JudgeWatch:
         if share <= judge.policy.max_failure_rate:
             return None
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(lost.items()))
-        last = next(f["detail"] for t in reversed(traces) if (f := judge_failure(t)))
+        last = next(f.detail for t in reversed(traces) if (f := judge_failure(t)))
         return (
             f"the judge failed in {share:.0%} of {len(traces)} sessions, more than "
             f"judge.max_failure_rate={judge.policy.max_failure_rate:.0%} ({causes}). Endpoint: {judge.judge.name}. "
             f"Last cause: {last.rstrip('.')}."
         )
 
-    def _count(self, traces: Sequence[Trace]) -> None:
+    def _count(self, traces: Sequence[SessionRecord]) -> None:
         for trace in traces:
-            self._ledger.add_trace(trace)
+            self._ledger.add(trace.task, trace.usage)
         self._ledger.save(self.settings.ledger_file)
 
     def _check_budget(self, step: int, needed: float) -> None:

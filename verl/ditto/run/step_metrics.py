@@ -8,33 +8,30 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from soul import tasks
 from soul.judge.jury import agreement
 from soul.judge.ledger import Ledger
 from soul.judge.ledger import numbers as counters
-
-Trace = dict[str, Any]
+from soul.record import AttemptRecord, Failure, SessionRecord
 
 _NOT_AN_ENDPOINT = {"task_error", "leak", "policy", "too_long", "deadline"}
 
 
-def failures(trace: Trace) -> Iterator[dict[str, Any]]:
+def failures(trace: SessionRecord) -> Iterator[Failure]:
     """Every failure in a session's trace."""
-    attempts = [trace["draft"], trace["refined"]]
-    found = [attempt["failure"] for attempt in attempts if attempt] + [trace["feedback_failure"]]
-    yield from (failure for failure in found if failure)
+    everything = [*(attempt.failure for attempt in trace.attempts), trace.feedback_failure]
+    yield from (failure for failure in everything if failure)
 
 
-def judge_failure(trace: Trace) -> dict[str, Any] | None:
+def judge_failure(trace: SessionRecord) -> Failure | None:
     """The session's first failure of an endpoint: judge, feedback, partner or environment."""
-    return next((f for f in failures(trace) if f["cause"] not in _NOT_AN_ENDPOINT), None)
+    return next((f for f in failures(trace) if f.cause not in _NOT_AN_ENDPOINT), None)
 
 
-def failures_by_cause(traces: Sequence[Trace]) -> Counter[str]:
+def failures_by_cause(traces: Sequence[SessionRecord]) -> Counter[str]:
     """Sessions that lost a judge, by cause; a session counts once."""
-    return Counter(failure["cause"] for trace in traces if (failure := judge_failure(trace)))
+    return Counter(failure.cause for trace in traces if (failure := judge_failure(trace)))
 
 
 def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
@@ -57,32 +54,42 @@ def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
     return " | ".join(parts)
 
 
-def _contentless(traces: Sequence[Trace]) -> Iterator[tuple[str, float]]:
-    for name in ("draft", "refined"):
-        attempts = [t[name] for t in traces if t[name]]
+def _attempts(traces: Sequence[SessionRecord]) -> dict[str, list[AttemptRecord]]:
+    """All drafts and all refined episodes."""
+    return {"draft": [t.draft for t in traces], "refined": [t.refined for t in traces if t.refined]}
+
+
+def _both_rewards(trace: SessionRecord) -> tuple[float, float] | None:
+    """Of draft and refined episode; None unless both have a verdict."""
+    draft, refined = trace.draft.reward, trace.refined.reward if trace.refined else None
+    return None if draft is None or refined is None else (draft, refined)
+
+
+def _contentless(traces: Sequence[SessionRecord]) -> Iterator[tuple[str, float]]:
+    for name, attempts in _attempts(traces).items():
         if attempts:
-            yield name, statistics.fmean(attempt["contentless"] for attempt in attempts)
+            yield name, statistics.fmean(attempt.contentless for attempt in attempts)
 
 
-def _judging(traces: Sequence[Trace]) -> dict[str, float]:
+def _judging(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """What the judges cost: over all, by role and by task where there are several; and how far a jury agrees."""
     ledger = Ledger()
     for trace in traces:
-        ledger.add_trace(trace)
+        ledger.add(trace.task, trace.usage)
     found = {f"judge/{key}": value for key, value in counters(ledger.total()).items()}
     for kind, parts in (("role", ledger.by_role()), ("task", ledger.by_task())):
         for name, usage in parts.items() if len(parts) > 1 else ():
             found |= {f"judge/{kind}/{name}/{key}": value for key, value in counters(usage).items()}
-    juries = [a["jury"] for t in traces for a in (t["draft"], t["refined"]) if a and a["jury"]]
+    juries = [attempt.jury for trace in traces for attempt in trace.attempts if attempt.jury]
     return found | {f"judge/jury/{key}": value for key, value in agreement(juries).items()}
 
 
-def _rewards(traces: Sequence[Trace]) -> dict[str, float]:
+def _rewards(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """Rewards of drafts and refined episodes, the gap between them, and shares of the sessions."""
     n = len(traces)
-    drafts = [t["draft"]["reward"] for t in traces if t["draft"]["valid"]]
-    refined = [t["refined"]["reward"] for t in traces if t["refined"] and t["refined"]["valid"]]
-    both = [(t["draft"]["reward"], t["refined"]["reward"]) for t in traces if t["refined"] and t["refined"]["valid"]]
+    drafts = [t.draft.reward for t in traces if t.draft.reward is not None]
+    both = [pair for t in traces if (pair := _both_rewards(t))]
+    refined = [r for _, r in both]
     found: dict[str, float] = {"share_refined": len(refined) / n, "share_invalid": 1 - len(drafts) / n}
     if drafts:
         found["reward_draft"] = statistics.fmean(drafts)
@@ -93,18 +100,18 @@ def _rewards(traces: Sequence[Trace]) -> dict[str, float]:
     return found
 
 
-def _rewards_by_task(traces: Sequence[Trace]) -> dict[str, float]:
+def _rewards_by_task(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """The same numbers task by task, where there are several: their rewards have different ranges."""
-    names = sorted({trace["task"] for trace in traces})
+    names = sorted({trace.task for trace in traces})
     found: dict[str, float] = {}
     for name in names if len(names) > 1 else ():
-        of_task = [trace for trace in traces if trace["task"] == name]
+        of_task = [trace for trace in traces if trace.task == name]
         found[f"{name}/sessions"] = len(of_task)
         found |= {f"{name}/{key}": value for key, value in _rewards(of_task).items()}
     return found
 
 
-def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
+def _redactions(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """How much the leak guard blanked in the feedback, and whether the rest still gives answers away.
 
     For a session s: f(s) says that feedback was written (also where nothing was left of it), k(s) counts the places
@@ -118,46 +125,48 @@ def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
     the same with k(s) = 0. If the share is far higher after redacted feedback, the guard lets answers through. A share
     whose denominator is 0 is left out.
     """
-    written = [t for t in traces if t["feedback"] is not None or (t["feedback_failure"] or {}).get("cause") == "leak"]
-    found: dict[str, float] = {"redactions": sum(t["redactions"] for t in traces)}
+    written = [
+        t for t in traces if t.feedback is not None or (t.feedback_failure and t.feedback_failure.cause == "leak")
+    ]
+    found: dict[str, float] = {"redactions": sum(t.redactions for t in traces)}
     if written:
-        found["share_redacted"] = statistics.fmean(t["redactions"] > 0 for t in written)
-    wrong = [t for t in written if t["refined"] and t["refined"]["valid"] and t["draft"]["reward"] < t["full_marks"]]
+        found["share_redacted"] = statistics.fmean(t.redactions > 0 for t in written)
+    wrong = [(t, pair[1]) for t in written if (pair := _both_rewards(t)) and pair[0] < t.full_marks]
     for name, redacted in (("redacted", True), ("untouched", False)):
-        right = [t["refined"]["reward"] >= t["full_marks"] for t in wrong if (t["redactions"] > 0) is redacted]
+        right = [refined >= t.full_marks for t, refined in wrong if (t.redactions > 0) is redacted]
         if right:
             found[f"became_right/{name}"] = statistics.fmean(right)
     return found
 
 
-def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
+def session_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """Rewards, gap and shares, over all and by task; invalid sessions by cause; what the judges cost."""
     n = len(traces)
     found = {f"ditto/{key}": value for key, value in _rewards(traces).items()}
     found |= {f"ditto/task/{key}": value for key, value in _rewards_by_task(traces).items()}
     found |= {f"ditto/{key}": value for key, value in _redactions(traces).items()}
-    causes = Counter(f"{failure['stage']}/{failure['cause']}" for trace in traces for failure in failures(trace))
+    causes = Counter(f"{failure.stage}/{failure.cause}" for trace in traces for failure in failures(trace))
     found |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
     found |= {f"ditto/share_contentless/{name}": share for name, share in _contentless(traces)}
     found |= _judging(traces)
-    for name in ("draft", "refined"):
-        counts = [t["out_of_tokens"][name] > 0 for t in traces if t[name]]
+    for name, attempts in _attempts(traces).items():
+        counts = [t.out_of_tokens[name] > 0 for t in traces if name in t.out_of_tokens]
         if counts:
             found[f"ditto/share_out_of_tokens/{name}"] = statistics.fmean(counts)
         for stage in ("play", "judge", "feedback"):
-            seconds = [t[name]["seconds"][stage] for t in traces if t[name] and stage in t[name]["seconds"]]
+            seconds = [attempt.seconds[stage] for attempt in attempts if stage in attempt.seconds]
             if seconds:
                 found[f"session_s/{name}_{stage}_mean"] = statistics.fmean(seconds)
                 found[f"session_s/{name}_{stage}_max"] = max(seconds)
     return found
 
 
-def validation_metrics(traces: Sequence[Trace]) -> dict[str, float]:
+def validation_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """The numbers of a validation, by task; failed sessions are counted, never scored 0."""
     numbers: dict[str, float] = {}
-    for name in sorted({trace["task"] for trace in traces}):
-        of_task = [trace for trace in traces if trace["task"] == name]
-        task, drafts = tasks.load(name), [trace["draft"] for trace in of_task if trace["draft"]["valid"]]
+    for name in sorted({trace.task for trace in traces}):
+        of_task = [trace for trace in traces if trace.task == name]
+        task, drafts = tasks.load(name), [trace.draft for trace in of_task if trace.draft.valid]
         numbers[f"val/{name}/n"] = len(of_task)
         numbers[f"val/{name}/invalid_share"] = 1 - len(drafts) / len(of_task)
         summary = task.summarize([task.saved(draft) for draft in drafts])

@@ -38,6 +38,7 @@ from soul.evaluate.tables import notes, table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
 from soul.judge import Endpoint, GatewaySettings
+from soul.record import SessionRecord
 from soul.suites.soul_v1 import ALIASES, SUITES, suite
 
 Prepare = Callable[[list[SampleRequest]], list[SampleRequest]]
@@ -274,7 +275,7 @@ def dry_run(
 
 def still_to_take(
     wanted: Sequence[SampleRequest],
-    there: Mapping[Key, Mapping[str, Any]],
+    there: Mapping[Key, SessionRecord],
     taking: Taking = Taking(),
     source: EvaluationRun | None = None,
 ) -> list[SampleRequest]:

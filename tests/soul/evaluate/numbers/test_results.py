@@ -191,7 +191,7 @@ def test_averages_of_the_papers_ten_and_of_alignx_need_all_their_sets():
     assert found.alignx.mean == pytest.approx(sum(want[name] for name in ALIGNX) / 5)
     assert len(ALIGNX) == 5 and (found.macro.sets, found.macro.of) == (27, 27)
     assert set(found.to_json()["averages"]) == {"macro", "paper", "alignx"}
-    without = [line for line in samples if line["set"] not in ("coser", "alignx_ugc")]
+    without = [line for line in samples if line.set not in ("coser", "alignx_ugc")]
     less = summarise(without, list(tasks.SETS))
     assert less.paper is None and less.alignx is None and less.macro.sets == 25
 
