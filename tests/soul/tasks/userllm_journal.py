@@ -12,7 +12,7 @@ from tests.soul.tasks.userllm_rows import TASK, Fixed, episode_of, row_of, verdi
 def line(number, record, text, judge, k=0, valid=True):
     """A line of the journal, as the driver would write it."""
     row = row_of(record, index=number)
-    attempt = Attempt(scripted_players(text), episode_of(row, text))
+    attempt = Attempt(scripted_players(text)(), episode_of(row, text))
     if valid:
         try:
             attempt.verdict = verdict_of(row, text, judge)
