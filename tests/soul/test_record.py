@@ -9,6 +9,7 @@ import ast
 import asyncio
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,7 @@ def test_a_last_line_that_a_kill_cut_short_is_left_out(tmp_path):
 # Keys that only a record has. Other mappings of the product (settings, usage of an endpoint) do not use them.
 KEYS = {"draft", "refined", "feedback_failure", "full_marks", "redactions", "out_of_tokens", "contentless", "seats",
         "stamp", "where", "shortened", "advantages", "model_version"}  # fmt: skip
+NAMES = {"line", "sample", "trace", "session", "draft", "refined", "attempt", "opinion"}  # of parameters
 ELSEWHERE = {"soul/record.py", "soul/session.py"}  # the record, and the JSON of an episode that becomes one
 
 
@@ -212,13 +214,30 @@ def key_accesses(source):
             yield node.lineno, key.value
 
 
-def test_nothing_outside_of_the_record_takes_it_apart_by_string_keys():
-    found = []
+def untyped_records(source):
+    """The parameters that are named as records are, and are mappings, with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.arg) and node.annotation is not None and node.arg.rstrip("s") in NAMES:
+            if re.search(r"(Mapping|dict)\[str, Any\]", ast.unparse(node.annotation)):
+                yield node.lineno, node.arg
+
+
+def product():
+    """The sources of the product: file -> text."""
     for top, package in ((ROOT / "agents", "soul"), (ROOT / "verl", "ditto"), (ROOT, "sft")):
         for path in sorted((top / package).rglob("*.py")):
             if path.relative_to(top).as_posix() not in ELSEWHERE:
-                accesses = key_accesses(path.read_text(encoding="utf-8"))
-                found += [f"{path.relative_to(ROOT)}:{line}: {key}" for line, key in accesses if key in KEYS]
+                yield path.relative_to(ROOT), path.read_text(encoding="utf-8")
+
+
+def test_nothing_outside_of_the_record_takes_it_apart_by_string_keys():
+    found = [(str(path), *access) for path, text in product() for access in key_accesses(text) if access[1] in KEYS]
     assert found == []
     probe = 'line["draft"]["reward"]; line.get("seats"); record.out_of_tokens["refined"]'
     assert {key for _, key in key_accesses(probe)} == {"draft", "reward", "seats"}
+
+
+def test_no_signature_takes_a_record_as_a_mapping():
+    assert [(str(path), *found) for path, text in product() for found in untyped_records(text)] == []
+    probe = "def f(samples: list[Mapping[str, Any]], trace: dict[str, Any], usage: dict[str, Any]): ..."
+    assert [name for _, name in untyped_records(probe)] == ["samples", "trace"]
