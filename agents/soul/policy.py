@@ -25,7 +25,7 @@ class Seat(Protocol):
         Args:
             messages: the conversation so far as this seat sees it, feedback included.
             base: the same conversation without the feedback, where that differs. A refined answer is trained in this
-                context (design section 7), so every message after the instructions must be the same in both.
+                context, so every message after the instructions must be the same in both.
 
         Returns:
             The policy's text, special tokens removed.

@@ -1,11 +1,11 @@
-"""The record of a session: what traces of a training and journals of an evaluation hold, one JSON line each.
+"""The record of a session: one JSON line in the traces of a training run or in the journal of an evaluation.
 
-`SessionRecord.to_line` is the only writer and `SessionRecord.from_line` the only reader of such a line; `read_records`
-reads a file of them. Every line carries the number of its format, `schema_version`:
+`SessionRecord.to_line` is the only writer of such a line and `SessionRecord.from_line` the only reader; `read_records`
+reads a whole file. Every line carries the version of its format, `schema_version`:
 
-    1   lines without a number. A trace names file and row in one text (`where`), the fields that a task's episode adds
-        stand beside `seats`, and no base context is kept. Still read.
-    2   this one.
+    1   lines without `schema_version`. A trace names file and row in one text (`where`), the fields that a task's
+        episode adds stand beside `seats`, and the base context is not kept. `from_line` still reads them.
+    2   the models below.
 
 Raise SCHEMA_VERSION when a field changes its meaning or goes; a new field with a default does not need it.
 """
@@ -177,10 +177,8 @@ class SessionRecord(BaseModel):
         return [self.draft, *([self.refined] if self.refined else [])]
 
     def to_line(self, ascii_only: bool = False) -> str:
-        """The record as one line of JSON.
-
-        Not by pydantic's own writer: a text may hold half a surrogate pair, which that one refuses.
-        """
+        """The record as one line of JSON."""
+        # Not `model_dump_json`: it refuses half a surrogate pair, which texts of a model may hold.
         return json.dumps(self.model_dump(), ensure_ascii=ascii_only)
 
     @classmethod

@@ -1,9 +1,10 @@
 """Draft -> verdict -> gate -> feedback -> refined -> verdict: the ONE driver, for every task.
 
-`run_session` is one coroutine per session. All sessions of all prompts run at the same time and nothing waits for the
-batch. Draft and refined episode go through the same `play` and the same `judge`. Whatever fails inside a session ends
-as a `Failure` with its stage and cause: it is masked and counted, never turned into a score, and stops nobody else. An
-episode in which the policy said nothing that could be judged is no failure: it gets the task's lowest reward, unasked.
+`run_session` is one coroutine per session. All sessions of all prompts run at the same time; none waits for the batch.
+Draft and refined episode go through the same `play` and the same `judge`. An error inside a session becomes a `Failure`
+with its stage and cause: it is masked and counted, never turned into a score, and stops no other session. An episode in
+which the policy said nothing that could be judged is no failure: it gets the task's lowest reward without a judge.
+`Session.to_record` gives what traces and journals keep (agents/soul/record.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 
 class RefineSettings(BaseModel):
-    """When a draft gets feedback and a refined episode (design section 5)."""
+    """When a draft gets feedback and a refined episode."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -139,11 +140,11 @@ class Session:
 
 
 async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
-    """Run one stage; an exception of any kind becomes this session's own failure (design section 5)."""
+    """Run one stage; an exception of any kind becomes a failure of this session alone."""
     try:
         return await work
     except Contentless:
-        raise  # no failure: the driver knows what it is worth
+        raise  # no failure: the episode gets the task's lowest reward
     except SessionError as error:
         return Failure(stage, error.cause, error.detail)
     except TimeoutError:

@@ -1,9 +1,9 @@
-"""verl's agent loop <-> agents/: one call is one session of a row (design section 5).
+"""verl's agent loop for SOUL's tasks: one call plays one session of a row.
 
-It plays the session with the one driver and hands verl one output per training sequence. verl copies the last output's
-reward over all outputs of a session and knows nothing of kinds: each output carries its own record in
-`extra_fields["ditto"]`, which `trainer.py` reads. It never raises for what happens inside a session: verl would
-throw the whole prompt group away and pad the hole in silence.
+It plays the session with `soul.session.run_session` and hands verl one output per training sequence. verl copies the
+last output's reward over all outputs of a session and does not know the kinds of sequences, so each output carries its
+own record in `extra_fields["ditto"]`, which `trainer.py` reads. The loop never raises for what happens inside a
+session: verl would drop the whole prompt group and pad the hole without a word.
 """
 
 from __future__ import annotations
