@@ -14,7 +14,6 @@ comparable. Goal: below 2 % of a step of 300 s at 4,096 sessions, and a constant
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -48,6 +47,7 @@ from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.evaluate.run.gc_tuning import seldom_collected
 from soul.judge import Gateway, Judge
+from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, scripted_players
 
@@ -74,13 +74,13 @@ def composed(folder: Path, sessions: int) -> DictConfig:
     )
 
 
-def played_session(turns: int) -> dict[str, Any]:
-    """The trace of a real Sotopia session, with its dialogue repeated until the policy has had `turns` turns."""
+def played_session(turns: int) -> SessionRecord:
+    """The record of a real Sotopia session, with its dialogue repeated until the policy has had `turns` turns."""
     example = examples.load("sotopia")
     row = example.row(0)
     player = example.player("oracle", row, 0)
 
-    async def play() -> dict[str, Any]:
+    async def play() -> SessionRecord:
         fake = FakeOpenAI(example.reply)
         gateway = Gateway.from_judge(Judge.connect(fake.endpoint(structured="json_schema"), fake.client()))
 
@@ -89,17 +89,17 @@ def played_session(turns: int) -> dict[str, Any]:
 
         session = await run_session(example.task, row, scripted_players(say), gateway, RefineSettings())
         await gateway.close()
-        return session.to_json()
+        return session.to_record("benchmark")
 
-    trace = json.loads(json.dumps(asyncio.run(play())))
-    for name in ("draft", "refined"):
-        for seat, messages in trace[name]["seats"].items():
+    record = asyncio.run(play())
+    for attempt in record.attempts:
+        for seat, messages in (attempt.seats or {}).items():
             opening, replies = messages[:1], messages[1:]
-            trace[name]["seats"][seat] = opening + (replies * (2 * turns // max(1, len(replies)) + 1))[: 2 * turns]
-    return trace
+            attempt.seats[seat] = opening + (replies * (2 * turns // max(1, len(replies)) + 1))[: 2 * turns]
+    return record
 
 
-def sequences(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> Iterator[tuple[str, AgentLoopOutput]]:
+def sequences(sessions: int, turns: int, tokens: int, trace: SessionRecord) -> Iterator[tuple[str, AgentLoopOutput]]:
     """Yield every sequence of a step with its key in the queue, as the agent loops make them."""
     mask = ([1] * tokens + [0] * tokens) * turns
     for number in range(sessions):
@@ -111,8 +111,9 @@ def sequences(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> 
             record = SequenceRecord(kind, prompt, session, episode, reward, True, 2 * turns)
             extra: dict[str, Any] = {"ditto": asdict(record), "min_global_steps": 0, "max_global_steps": 0}
             if index == 0:
-                line = trace | {"session": session, "row": number // N, "where": "benchmark", "model_version": 0}
-                extra["trace"] = json.dumps(line | {"out_of_tokens": {"draft": 0, "refined": 0}})
+                trace.session, trace.row, trace.number, trace.model_version = session, number // N, number // N, 0
+                trace.out_of_tokens = {"draft": 0, "refined": 0}
+                extra["trace"] = trace.to_line()
             extra["reward_extra_info"] = {}
             length = PROMPT_TOKENS + (FEEDBACK_TOKENS if kind == "refined_feedback" else 0)
             yield (
@@ -234,7 +235,7 @@ class Trainer(DittoTrainerSync):
         self.replay_buffer = self._build_replay_buffer()
 
 
-def measured(sessions: int, turns: int, tokens: int, trace: dict[str, Any]) -> Clock:
+def measured(sessions: int, turns: int, tokens: int, trace: SessionRecord) -> Clock:
     """Run one step of `sessions` sessions."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as name:

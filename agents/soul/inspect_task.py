@@ -34,8 +34,9 @@ from soul.judge.cli_overrides import sections_of
 from soul.judge.ledger import numbers
 from soul.message import Message
 from soul.policy import Players
+from soul.record import Failure, OpinionRecord
 from soul.rows.task_files import TaskRow, parse_row
-from soul.session import Attempt, Failure, RefineSettings, play, score
+from soul.session import Attempt, RefineSettings, play, score
 from soul.task import Episode
 
 try:
@@ -160,7 +161,7 @@ def verdict(**judges: Any) -> Scorer:
         metadata |= {
             "metrics": dict(result.metrics),
             "contentless": attempt.contentless,
-            "jury": [opinion.to_json() for opinion in result.jury],
+            "jury": [OpinionRecord.from_opinion(opinion).model_dump() for opinion in result.jury],
         }
         return Score(value=result.reward, answer=answer, explanation=result.critique, metadata=metadata)
 

@@ -1,6 +1,6 @@
 """A chat message, the type that judges, policies and tasks share."""
 
-from typing import TypedDict
+from typing_extensions import TypedDict  # pydantic reads this one on Python 3.11 too
 
 
 class Message(TypedDict):

@@ -43,12 +43,13 @@ class Players:
     new_seat: Callable[[str], Seat]
     seats: dict[str, Seat] = field(default_factory=dict)
     gateway: Gateway | None = None  # set by the driver
+    bases: dict[str, list[Message]] = field(default_factory=dict)  # seat -> the last `base` that its `say` got
 
     def policy(self, seat: str = "policy") -> Seat:
         """The policy in the seat with this name."""
         if seat not in self.seats:
             self.seats[seat] = self.new_seat(seat)
-        return self.seats[seat]
+        return _BaseKeeper(self.seats[seat], seat, self.bases)
 
     @property
     def partner(self) -> ChatModel:
@@ -64,6 +65,20 @@ class Players:
         if self.gateway is None:
             raise RuntimeError("these players have no partner and no environment: set `gateway`")
         return self.gateway
+
+
+@dataclass(frozen=True)
+class _BaseKeeper:
+    """A seat that keeps the base context it is given, for the session's record."""
+
+    seat: Seat
+    name: str
+    bases: dict[str, list[Message]]
+
+    async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
+        if base is not None:
+            self.bases[self.name] = list(base)
+        return await self.seat.say(messages, base)
 
 
 @dataclass

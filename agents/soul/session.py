@@ -1,9 +1,10 @@
 """Draft -> verdict -> gate -> feedback -> refined -> verdict: the ONE driver, for every task.
 
-`run_session` is one coroutine per session. All sessions of all prompts run at the same time and nothing waits for the
-batch. Draft and refined episode go through the same `play` and the same `judge`. Whatever fails inside a session ends
-as a `Failure` with its stage and cause: it is masked and counted, never turned into a score, and stops nobody else. An
-episode in which the policy said nothing that could be judged is no failure: it gets the task's lowest reward, unasked.
+`run_session` is one coroutine per session. All sessions of all prompts run at the same time; none waits for the batch.
+Draft and refined episode go through the same `play` and the same `judge`. An error inside a session becomes a `Failure`
+with its stage and cause: it is masked and counted, never turned into a score, and stops no other session. An episode in
+which the policy said nothing that could be judged is no failure: it gets the task's lowest reward without a judge.
+`Session.to_record` gives what traces and journals keep (agents/soul/record.py).
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from soul.errors import Cause, SessionError
+from soul.errors import SessionError
 from soul.judge import Contentless, Gateway, Usage
 from soul.judge.call.untrusted import neutral
 from soul.judge.jury import judge_with_jury
 from soul.policy import Players
+from soul.record import AttemptRecord, Failure, OpinionRecord, SessionRecord, Stage, opening, record_hash
 from soul.rows.leaks import is_empty, redact
 from soul.task import Episode, Row, Task, Verdict
 
@@ -31,12 +33,11 @@ SAID_NOTHING = (
     "Nothing in what you said could be judged. Say something of substance, in the form that the task asks for."
 )
 Context = Literal["base", "feedback"]
-Stage = Literal["play", "judge", "feedback"]
 T = TypeVar("T")
 
 
 class RefineSettings(BaseModel):
-    """When a draft gets feedback and a refined episode (design section 5)."""
+    """When a draft gets feedback and a refined episode."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,15 +64,6 @@ class RefineSettings(BaseModel):
         return verdict.reward < bar
 
 
-@dataclass(frozen=True)
-class Failure:
-    """What went wrong, where: masked and counted, never a score."""
-
-    stage: Stage
-    cause: Cause
-    detail: str
-
-
 @dataclass
 class Attempt:
     """One episode and its verdict; either both are there, or `failure` says why not."""
@@ -87,19 +79,24 @@ class Attempt:
     def valid(self) -> bool:
         return self.verdict is not None
 
-    def to_json(self) -> dict[str, Any]:
-        """What the trace keeps of the attempt."""
-        return {
-            **(self.episode.to_json() if self.episode else {"seats": None, "ended": None}),
-            "reward": self.verdict.reward if self.verdict else None,
-            "metrics": dict(self.verdict.metrics) if self.verdict else None,
-            "critique": self.verdict.critique if self.verdict else None,
-            "jury": [opinion.to_json() for opinion in self.verdict.jury] if self.verdict else [],
-            "contentless": self.contentless,
-            "valid": self.valid,
-            "failure": vars(self.failure) if self.failure else None,
-            "seconds": self.seconds,
-        }
+    def to_record(self) -> AttemptRecord:
+        """What traces and journals keep of the attempt."""
+        episode: dict[str, Any] = self.episode.to_json() if self.episode else {"seats": None, "ended": None}
+        seats, ended, verdict = episode.pop("seats"), episode.pop("ended"), self.verdict
+        bases = {seat: opening(base) for seat, base in self.players.bases.items()}
+        return AttemptRecord(
+            seats=seats,
+            base={seat: base for seat, base in bases.items() if seat in (seats or {}) and base != opening(seats[seat])},
+            ended=ended,
+            episode=episode,
+            reward=verdict.reward if verdict else None,
+            metrics=dict(verdict.metrics) if verdict else None,
+            critique=verdict.critique if verdict else None,
+            jury=[OpinionRecord.from_opinion(opinion) for opinion in verdict.jury] if verdict else [],
+            contentless=self.contentless,
+            failure=self.failure,
+            seconds=self.seconds,
+        )
 
 
 @dataclass
@@ -107,7 +104,7 @@ class Session:
     """One draft and what follows from it."""
 
     task: str
-    row_index: int
+    row: Row
     step: int
     draft: Attempt
     feedback: str | None = None
@@ -118,29 +115,36 @@ class Session:
     prompts: tuple[str, ...] = ()  # the judge prompts of the task, with their versions
     usage: dict[str, Usage] = field(default_factory=dict)  # by role
 
-    def to_json(self) -> dict[str, Any]:
-        """The session's trace line, but for what only the trainer knows (advantages)."""
-        return {
-            "task": self.task,
-            "row": self.row_index,
-            "step": self.step,
-            "draft": self.draft.to_json(),
-            "feedback": self.feedback,
-            "feedback_failure": vars(self.feedback_failure) if self.feedback_failure else None,
-            "redactions": self.redactions,
-            "full_marks": self.full_marks,
-            "prompts": list(self.prompts),
-            "refined": self.refined.to_json() if self.refined else None,
-            "usage": {role: usage.to_json() for role, usage in self.usage.items()},
-        }
+    def to_record(self, file: str = "<memory>", number: int = 0) -> SessionRecord:
+        """The session's record, but for what only an evaluation or a trainer knows.
+
+        Args:
+            file, number: where the row stands (`TaskRow`).
+        """
+        return SessionRecord(
+            task=self.task,
+            file=file,
+            number=number,
+            row=self.row.index,
+            record_hash=record_hash(self.row),
+            step=self.step,
+            draft=self.draft.to_record(),
+            feedback=self.feedback,
+            feedback_failure=self.feedback_failure,
+            redactions=self.redactions,
+            full_marks=self.full_marks,
+            prompts=list(self.prompts),
+            refined=self.refined.to_record() if self.refined else None,
+            usage=self.usage,
+        )
 
 
 async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
-    """Run one stage; an exception of any kind becomes this session's own failure (design section 5)."""
+    """Run one stage; an exception of any kind becomes a failure of this session alone."""
     try:
         return await work
     except Contentless:
-        raise  # no failure: the driver knows what it is worth
+        raise  # no failure: the episode gets the task's lowest reward
     except SessionError as error:
         return Failure(stage, error.cause, error.detail)
     except TimeoutError:
@@ -235,7 +239,7 @@ async def run_session(
     scope = gateway.scope(task.name)
     draft = await _attempt(task, row, new_players("base"), scope, None, settings)
     prompts = tuple(prompt.id for prompt in task.prompts)
-    session = Session(task.name, row.index, step, draft, full_marks=task.headline.high, prompts=prompts)
+    session = Session(task.name, row, step, draft, full_marks=task.headline.high, prompts=prompts)
     if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):
         await _refine(session, task, row, new_players, scope, settings)
     session.usage = scope.usage()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from soul.metrics.set_metrics import Outcome, SetMetric
     from soul.policy import Players
     from soul.prompts import Prompt
+    from soul.record import AttemptRecord
     from soul.rows.quotations import Choices
 
 
@@ -174,11 +175,6 @@ class Opinion:
     verdict: Verdict | None
     failure: Cause | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The part of the opinion that the trace keeps."""
-        verdict = {"reward": self.verdict.reward, "metrics": dict(self.verdict.metrics)} if self.verdict else {}
-        return {"judge": self.judge, "failure": self.failure, **verdict}
-
 
 class Task(ABC, Generic[RowT]):
     """A task of SOUL. Subclasses set `name`, `row_type` and `headline`, and implement the abstract methods."""
@@ -295,14 +291,16 @@ class Task(ABC, Generic[RowT]):
         """
 
     @classmethod
-    def saved_episode(cls, attempt: Mapping[str, Any]) -> Episode:
-        """The episode in an attempt as traces and journals keep it (`Attempt.to_json`)."""
-        return cls.episode_type.from_json({field.name: attempt[field.name] for field in fields(cls.episode_type)})
+    def saved_episode(cls, attempt: AttemptRecord) -> Episode:
+        """The episode of a recorded attempt that was played."""
+        saved = {"seats": attempt.seats, "ended": attempt.ended, **attempt.episode}
+        return cls.episode_type.from_json({field.name: saved[field.name] for field in fields(cls.episode_type)})
 
     @classmethod
-    def saved(cls, attempt: Mapping[str, Any]) -> Scored:
-        """Episode and verdict of an attempt that has one, as traces and journals keep it."""
-        return Scored(cls.saved_episode(attempt), Verdict(attempt["reward"], attempt["metrics"]))
+    def saved(cls, attempt: AttemptRecord) -> Scored:
+        """Episode and verdict of a recorded attempt that has a verdict."""
+        assert attempt.verdict is not None
+        return Scored(cls.saved_episode(attempt), attempt.verdict)
 
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         """The metrics whose mean is the score of a set; only for tasks with a `set_headline`.

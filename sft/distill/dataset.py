@@ -84,9 +84,9 @@ def write(
 
 
 def _rows(sample: ExpertSample, seats: Sequence[Fingerprints]) -> Iterator[dict[str, Any]]:
-    line = sample.place.read()
-    origin = sample.source.provenance(sample, line)
-    conversations = sample.source.conversations(line)
+    record = sample.place.read()
+    origin = sample.source.provenance(sample, record)
+    conversations = sample.source.conversations(record)
     for seat in seats:
         yield {
             "data_source": sample.data_source,

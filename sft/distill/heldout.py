@@ -7,15 +7,13 @@ book, a user, as `soul.rows.overlap` compares them everywhere.
 from __future__ import annotations
 
 import glob
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate.run.settings import choose_sets
+from soul.record import digest, record_hash
 from soul.rows.overlap import group_keys, held_out_keys
 from soul.rows.task_files import TaskRow, read_rows
 from soul.suites import soul_v1
@@ -25,7 +23,7 @@ class Unseen:
     """The groups that evaluations hold out from training."""
 
     def __init__(self, rows: Iterable[TaskRow] = ()) -> None:
-        self._known = {_hash(key) for row in rows for key in held_out_keys(row)}
+        self._known = {digest(key) for row in rows for key in held_out_keys(row)}
 
     @classmethod
     def read(cls, words: Sequence[str], data_dir: Path) -> Unseen:
@@ -46,13 +44,7 @@ class Unseen:
 
 def fingerprints(row: TaskRow) -> tuple[str, ...]:
     """Hashes of the record without its index, which identifies the row, and of each group that the row belongs to."""
-    record = row.row.model_dump(mode="json", exclude={"index"})
-    return _hash(["record", record]), *(_hash(key) for key in group_keys(row))
-
-
-def _hash(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return record_hash(row.row), *(digest(key) for key in group_keys(row))
 
 
 def _files(word: str, data_dir: Path) -> list[Path]:

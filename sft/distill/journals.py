@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from sft.distill.sampling import ROWS, SOURCES
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import BadRun
 from soul.evaluate.tables.notes import models_asked
-from soul.message import Message
+from soul.record import Conversations, SessionRecord, read_records
 
 Key = tuple[str, int, int]
 
@@ -62,10 +62,10 @@ class ExpertJournal:
     def samples(self, unseen: Unseen) -> list[ExpertSample]:
         """The samples that are there, sorted; less than `wanted` where the sampling stopped early."""
         found: dict[Key, ExpertSample] = {}
-        for offset, line in lines(self.folder / FILE):
-            key = line["set"], line["number"], line["sample"]
-            if key in self.wanted:  # of several lines the last counts
-                found[key] = self._sample(Place(self.folder / FILE, offset), line, unseen)
+        file = self.folder / FILE
+        for start, _, record in read_records(file) if file.is_file() else ():
+            if record.key in self.wanted:  # of several lines the last counts
+                found[record.key] = self._sample(Place(file, start), record, unseen)
         return [found[key] for key in sorted(found)]
 
     def seen(self, unseen: Unseen) -> Counter[str]:
@@ -75,41 +75,41 @@ class ExpertJournal:
             found[task_of(name)] += sum(unseen.holds(known) for known in of_set.values())
         return +found
 
-    def _sample(self, place: Place, line: Mapping[str, Any], unseen: Unseen) -> ExpertSample:
-        draft = line["draft"]
-        known = self.rows[line["set"]][str(line["number"])]
-        seats, lost = usable(self.conversations(line)) if draft["valid"] else ((), Counter())
+    def _sample(self, place: Place, record: SessionRecord, unseen: Unseen) -> ExpertSample:
+        draft = record.draft
+        known = self.rows[record.set][str(record.number)]
+        seats, lost = usable(self.conversations(record)) if draft.valid else ((), Counter())
         problem = never_kept(
-            None if draft["valid"] else draft["failure"] or {},
+            draft.cause,
             seats,
             lost,
             seen=unseen.holds(known),
-            contentless=draft["contentless"],
-            cut_off=bool(line["usage"]["policy"].get("cut_off")),
+            contentless=draft.contentless,
+            cut_off=bool(record.usage["policy"].cut_off),
         )
         return ExpertSample(
             source=self,
             place=place,
-            task=task_of(line["set"]),
-            data_source=line["task"],
+            task=task_of(record.set),
+            data_source=record.task,
             row=known[0],
-            number=line["number"],
-            sample=line["sample"],
-            reward=draft["reward"],
+            number=record.number,
+            sample=record.sample,
+            reward=draft.reward,
             problem=problem,
             seats=seats,
             lost=lost,
         )
 
-    def conversations(self, line: Mapping[str, Any]) -> Mapping[str, Sequence[Message]]:
-        return dict(line["draft"]["seats"] or {})
+    def conversations(self, record: SessionRecord) -> Conversations:
+        return record.draft.seats or {}
 
-    def provenance(self, sample: ExpertSample, line: Mapping[str, Any]) -> Provenance:
+    def provenance(self, sample: ExpertSample, record: SessionRecord) -> Provenance:
         policy = self.settings["policy"]
         fingerprint = policy.get("checkpoint") or f"{policy['model']} at {policy['base_url']}"
-        judge = "+".join(models_asked(self.settings, "judge", line["task"])) or None  # None: a verdict by rule
-        file = self.sets[line["set"]]
-        return Provenance(self.name, fingerprint, file, line["draft"]["metrics"], judge, line["prompts"])
+        judge = "+".join(models_asked(self.settings, "judge", record.task)) or None  # None: a verdict by rule
+        file = self.sets[record.set]
+        return Provenance(self.name, fingerprint, file, record.draft.metrics or {}, judge, record.prompts)
 
 
 def journals(out: Path) -> list[ExpertJournal]:
@@ -130,7 +130,7 @@ def journals(out: Path) -> list[ExpertJournal]:
         ) from error
 
 
-def usable(seats: Mapping[str, Sequence[Message]]) -> tuple[tuple[Fingerprints, ...], Counter[str]]:
+def usable(seats: Conversations) -> tuple[tuple[Fingerprints, ...], Counter[str]]:
     """The digests of the conversations that can be trained, and how many cannot, by reason."""
     found, lost = [], Counter[str]()
     for seat, messages in seats.items():
@@ -139,22 +139,3 @@ def usable(seats: Mapping[str, Sequence[Message]]) -> tuple[tuple[Fingerprints, 
         except Unusable as reason:
             lost[str(reason)] += 1
     return tuple(found), lost
-
-
-def lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines of a journal or trace with their places; one that a crash cut short is left out.
-
-    Raises:
-        BadRun: a line is no JSON object.
-    """
-    if not file.is_file():
-        return
-    offset = 0
-    with file.open("rb") as opened:
-        for line in opened:
-            if line.endswith(b"\n"):
-                try:
-                    yield offset, dict(json.loads(line))
-                except (ValueError, TypeError) as error:
-                    raise BadRun(f"{file}: the line at byte {offset:,} is no sample ({error}). Remove it.") from None
-            offset += len(line)

@@ -5,22 +5,21 @@ So a million samples of a hundred kilobytes each can be chosen from in the memor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from sft.distill.conversation import Fingerprints
 from sft.distill.heldout import Unseen
-from soul.message import Message
+from soul.record import Conversations, SessionRecord
 
 Origin = Literal["expert", "trace"]
 SEEN, CONTENTLESS, CUT_OFF = "in an evaluation", "contentless", "cut off"
 
 
 def never_kept(
-    failure: Mapping[str, Any] | None,
+    cause: str | None,
     seats: Sequence[Fingerprints],
     lost: Mapping[str, int],
     *,
@@ -31,11 +30,11 @@ def never_kept(
     """Why a sample can never be kept, in a word or two; None: it can.
 
     Args:
-        failure: of an attempt without a verdict; None: it has one.
+        cause: why the attempt has no verdict; None: it has one.
         seats: the conversations that can be trained; `lost`: why others cannot.
     """
-    if failure is not None:
-        return f"failed: {failure.get('cause', 'unknown')}"
+    if cause is not None:
+        return f"failed: {cause}"
     if seen:
         return SEEN
     if contentless:
@@ -47,17 +46,16 @@ def never_kept(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sample's line stands."""
+    """Where a sample's record stands."""
 
     file: Path
     offset: int
 
-    def read(self) -> dict[str, Any]:
-        """The line."""
+    def read(self) -> SessionRecord:
+        """The record."""
         with self.file.open("rb") as file:
             file.seek(self.offset)
-            line: dict[str, Any] = json.loads(file.readline())
-        return line
+            return SessionRecord.from_line(file.readline(), f"{self.file}: the line at byte {self.offset:,}")
 
 
 @dataclass(frozen=True)
@@ -127,10 +125,10 @@ class Source(Protocol):
         """All that is there, in an order of its own."""
         ...
 
-    def conversations(self, line: Mapping[str, Any]) -> Mapping[str, Sequence[Message]]:
-        """Seat -> messages of a line, before what cannot be trained is taken away."""
+    def conversations(self, record: SessionRecord) -> Conversations:
+        """Seat -> messages of a record, before what cannot be trained is taken away."""
         ...
 
-    def provenance(self, sample: ExpertSample, line: Mapping[str, Any]) -> Provenance:
-        """Where the line's conversations come from."""
+    def provenance(self, sample: ExpertSample, record: SessionRecord) -> Provenance:
+        """Where the record's conversations come from."""
         ...

@@ -35,6 +35,7 @@ from soul.files.whole_file import write_whole
 from soul.judge import GatewaySettings
 from soul.judge.cli_overrides import sections_of
 from soul.judge.roles import policy_endpoint
+from soul.record import SessionRecord
 
 SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
 
@@ -124,11 +125,11 @@ def _choose(found: Sequence[SampleRequest], unseen: Unseen) -> tuple[Fingerprint
 @seldom_collected()
 def _take(
     plan: _SamplingPlan, known: Fingerprints, wanted: Sequence[SampleRequest], folder: Path, taking: Taking
-) -> list[Mapping[str, Any]]:
+) -> list[SessionRecord]:
     """Take the samples that are missing.
 
     Returns:
-        The lines of all samples that are there.
+        The records of all samples that are there.
     """
     with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, plan.settings, wanted)

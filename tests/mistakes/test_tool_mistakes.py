@@ -245,7 +245,7 @@ DISTILL = each(
         (["--from-traces", "{file}"], "is a file; name a folder"),
         (["--not-in", "nosuch"], "nosuch"),
         *(([f"--out={{{name}}}"], "damaged") for name in ("distilled_text", "distilled_object", "distilled_entry")),
-        *((["--from-traces", f"{{{name}}}"], "at byte 0 is no sample") for name in ("traced_text", "traced_number")),
+        *((["--from-traces", f"{{{name}}}"], "line 1 is no sample") for name in ("traced_text", "traced_number")),
         (["--dry-run"], "name TASK=EXPERT"),
         (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
         (["--out", "{file}"], "{file} is a file"),

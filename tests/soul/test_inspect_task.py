@@ -65,7 +65,7 @@ def by_our_engine(fake, name, file, folder):
         asyncio.run(engine.evaluate(settings, items(settings), journal, folder, lambda sample: None))
     finally:
         journal.close()
-    return {sample["number"]: sample for sample in journal.samples.values()}
+    return {sample.number: sample for sample in journal.samples.values()}
 
 
 @pytest.mark.parametrize("name, seats", [("hitom", 1), ("sotopia", 1), ("coser", 2), ("userllm", 1)])
@@ -77,16 +77,16 @@ def test_rewards_and_conversations_are_those_of_our_own_engine(name, seats, tmp_
     assert log.status == "success" and not fake.errors
     assert len(log.samples) == len(ours) == 5
     for sample in log.samples:
-        draft, found = ours[sample.id]["draft"], sample.scores["verdict"]
-        assert (found.value, found.explanation) == (pytest.approx(draft["reward"]), draft["critique"])
-        assert found.metadata["metrics"] == pytest.approx(draft["metrics"])
-        assert sample.store["episode"]["seats"] == draft["seats"] and len(draft["seats"]) >= seats
+        draft, found = ours[sample.id].draft, sample.scores["verdict"]
+        assert (found.value, found.explanation) == (pytest.approx(draft.reward), draft.critique)
+        assert found.metadata["metrics"] == pytest.approx(draft.metrics)
+        assert sample.store["episode"]["seats"] == draft.seats and len(draft.seats) >= seats
         spoken = [m.text for m in sample.messages if m.role == "assistant"]
-        assert spoken == [m["content"] for said in draft["seats"].values() for m in said if m["role"] == "assistant"]
+        assert spoken == [m["content"] for said in draft.seats.values() for m in said if m["role"] == "assistant"]
     (headline,) = (score for score in log.results.scores if score.name == "verdict")
-    assert headline.metrics["mean"].value == pytest.approx(sum(s["draft"]["reward"] for s in ours.values()) / 5)
+    assert headline.metrics["mean"].value == pytest.approx(sum(s.draft.reward for s in ours.values()) / 5)
     assert (headline.scored_samples, headline.unscored_samples) == (5, 0)
-    assert len({s["draft"]["reward"] for s in ours.values()}) > 1 or name != "hitom"
+    assert len({s.draft.reward for s in ours.values()}) > 1 or name != "hitom"
 
 
 def test_several_seats_are_shown_under_their_names(tmp_path):

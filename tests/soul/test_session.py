@@ -94,7 +94,7 @@ def test_the_order_is_draft_verdict_feedback_refined_verdict():
         ("judge", "refined"),
     ]
     assert (session.draft.verdict.reward, session.refined.verdict.reward) == (0.2, 0.9)
-    assert (session.task, session.row_index, session.step) == ("scored", 7, 3)
+    assert (session.task, session.row.index, session.step) == ("scored", 7, 3)
     assert session.draft.valid and session.refined.valid and session.feedback_failure is None
 
 
@@ -184,7 +184,7 @@ def test_a_draft_that_was_not_judged_has_no_reward(fault, cause):
     assert session.draft.episode.answer == "draft"  # the trace keeps what was said
     assert session.feedback is None and session.refined is None
     assert session.usage["judge"].failures == {cause: 1}
-    assert session.to_json()["draft"]["reward"] is None
+    assert session.to_record().draft.reward is None
 
 
 def test_a_refined_episode_that_was_not_judged_leaves_the_draft_valid():
@@ -324,7 +324,7 @@ def test_the_secret_is_redacted_before_the_policy_sees_it():
     session = run(Scored(), opinions(0, 1, critique="warmer: think of Abracadabra!"))
     assert session.feedback == "warmer: think of [withheld]!"
     assert session.redactions == 1
-    assert "bracadabra" not in json.dumps(session.refined.to_json()["seats"])
+    assert "bracadabra" not in json.dumps(session.refined.to_record().seats)
 
 
 def test_a_feedback_that_is_all_leak_is_a_failure():
@@ -420,12 +420,12 @@ def test_usage_is_counted_per_session():
 
 
 def test_the_trace_line_is_json_and_tells_the_whole_story():
-    story = json.loads(json.dumps(run(Scored(), opinions(0.2, 0.9)).to_json()))
+    story = json.loads(run(Scored(), opinions(0.2, 0.9)).to_record().to_line())
     assert story["draft"]["reward"] == 0.2 and story["refined"]["reward"] == 0.9
     assert story["draft"]["seats"]["policy"][-1] == {"role": "assistant", "content": "draft"}
     assert story["feedback"] == "be warmer" and story["usage"]["judge"]["calls"] == 2
     assert {"play", "judge", "feedback"} <= story["draft"]["seconds"].keys()
-    failed = json.loads(json.dumps(run(Faulty("play"), opinions(0)).to_json()))
+    failed = json.loads(run(Faulty("play"), opinions(0)).to_record().to_line())
     assert failed["draft"]["valid"] is False and "ZeroDivisionError" in failed["draft"]["failure"]["detail"]
     assert failed["refined"] is None
 

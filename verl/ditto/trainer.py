@@ -16,7 +16,6 @@ What it changes in verl 0.9.1's V1 trainer, and why:
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from dataclasses import replace
@@ -55,6 +54,7 @@ from ditto.verl_hooks import plugin
 from soul import tasks
 from soul.errors import RunFailed
 from soul.evaluate.run.gc_tuning import seldom_collected
+from soul.record import SessionRecord
 
 logger = logging.getLogger(__name__)
 
@@ -283,7 +283,9 @@ class DittoTrainer(PPOTrainer):
         return batch
 
     def _report(self, step: StepBatch, advantage_of: dict[str, dict[str, float]], metrics: dict[str, Any]) -> None:
-        traces = [trace | {"advantages": advantage_of.get(trace["session"], {})} for trace in step.traces]
+        traces = step.traces
+        for trace in traces:
+            trace.advantages = advantage_of.get(trace.session, {})
         self.run_folder.write_traces("step", self.global_steps, traces, part=self.local_trigger_step)
         metrics.update(session_metrics(traces))
         metrics["ditto/sessions"] = len(traces)
@@ -415,7 +417,7 @@ class DittoTrainer(PPOTrainer):
         **kwargs: Any,
     ) -> dict[str, float]:
         """Metrics of each set from the sessions' verdicts: failed sessions are counted, never scored 0."""
-        traces = [json.loads(line) for line in reward_extra_infos_dict["trace"]]
+        traces = [SessionRecord.from_line(line, "a validation's trace") for line in reward_extra_infos_dict["trace"]]
         self.run_folder.write_traces("val", self.global_steps, traces)
         self.judges.after_validation(traces)
         return validation_metrics(traces)

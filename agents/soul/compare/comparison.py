@@ -30,6 +30,7 @@ from soul.evaluate.numbers.set_score import score_of
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.table import ordered
 from soul.metrics.set_metrics import SetScore
+from soul.record import SessionRecord
 from soul.task import Metric, Task
 
 _EQUAL = 1e-12  # means of equal rewards may differ by less
@@ -206,11 +207,11 @@ def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], 
 
 
 def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> SetComparison:
-    left, right = ([line for line in run.samples if line["set"] == name] for run in (base, other))
+    left, right = ([sample for sample in run.samples if sample.set == name] for run in (base, other))
     if not left or not right:  # asked for, and nothing has come yet
         return SetComparison(name, Metric("unknown"), pair_up(left, right), (), seed)
     paired = pair_up(left, right)
-    task = tasks.load(left[0]["task"])
+    task = tasks.load(left[0].task)
     differences = deviations(base, other, left, right)
     if task.set_headline is None:
         return SetComparison(name, task.headline, paired, differences, seed)
@@ -223,9 +224,9 @@ def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> 
     return SetComparison(name, task.set_headline, paired, differences, seed, (joint[0].only(both), joint[1].only(both)))
 
 
-def _joint(task: Task[Any], rows: Sequence[Sequence[Mapping[str, Any]]]) -> SetScore:
+def _joint(task: Task[Any], rows: Sequence[Sequence[SessionRecord]]) -> SetScore:
     """The score of one run's rows as a set."""
-    return score_of(task, [[ScoredSample.from_json(line) for line in lines] for lines in rows])
+    return score_of(task, [[ScoredSample.from_record(sample) for sample in samples] for samples in rows])
 
 
 def _why(sets: Sequence[SetComparison]) -> str:

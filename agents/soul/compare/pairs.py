@@ -8,13 +8,12 @@ counted by the reason and never filled in.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from soul.answers.thinking import without_thinking
+from soul.record import SessionRecord
 
-Line = Mapping[str, Any]  # of the journal
 SHOWN_CHARS = 160  # of an answer
 
 
@@ -29,8 +28,8 @@ class Pair:
 
     number: int
     row: int
-    base: tuple[Line, ...]
-    other: tuple[Line, ...]
+    base: tuple[SessionRecord, ...]
+    other: tuple[SessionRecord, ...]
 
     @property
     def scores(self) -> tuple[float, float]:
@@ -43,7 +42,7 @@ class Pair:
         base, other = self.scores
         return other - base
 
-    def shown(self) -> tuple[Line, Line]:
+    def shown(self) -> tuple[SessionRecord, SessionRecord]:
         """Of each run the sample that tells most of the difference: where it rose, the lowest and the highest."""
         rose = self.difference > 0
         lowest, highest = (min, max) if rose else (max, min)
@@ -74,14 +73,14 @@ class Paired:
     failed: int
 
 
-def pair_up(base: Sequence[Line], other: Sequence[Line]) -> Paired:
-    """The pairs of one set, from each run's lines of it, in any order."""
+def pair_up(base: Sequence[SessionRecord], other: Sequence[SessionRecord]) -> Paired:
+    """The pairs of one set, from each run's samples of it, in any order."""
     left, right = _by_row(base), _by_row(other)
     both = sorted(left.keys() & right.keys())
     same = [number for number in both if same_record(left[number][0], right[number][0])]
     valid = {number: (_valid(left[number]), _valid(right[number])) for number in same}
-    pairs = tuple(Pair(number, left[number][0]["row"], *valid[number]) for number in same if all(valid[number]))
-    whole = [line for pair in pairs for line in (*left[pair.number], *right[pair.number])]
+    pairs = tuple(Pair(number, left[number][0].row, *valid[number]) for number in same if all(valid[number]))
+    paired = [sample for pair in pairs for sample in (*left[pair.number], *right[pair.number])]
     return Paired(
         pairs=pairs,
         only_base=len(left) - len(both),
@@ -90,24 +89,24 @@ def pair_up(base: Sequence[Line], other: Sequence[Line]) -> Paired:
         invalid_base=sum(not of_base for of_base, _ in valid.values()),
         invalid_other=sum(not of_other for _, of_other in valid.values()),
         unscored=len(same) - len(pairs),
-        shortened=sum(any(line.get("shortened") for line in (*pair.base, *pair.other)) for pair in pairs),
-        failed=sum(not line["draft"]["valid"] for line in whole),
+        shortened=sum(any(sample.shortened for sample in (*pair.base, *pair.other)) for pair in pairs),
+        failed=sum(not sample.draft.valid for sample in paired),
     )
 
 
-def same_record(one: Line, other: Line) -> bool:
-    """Whether two lines are of the same record.
+def same_record(one: SessionRecord, other: SessionRecord) -> bool:
+    """Whether two samples are of the same row.
 
     Fields that one of them was shortened in do not count, nor those that only one version of the task knows.
     """
-    cut = {*(one.get("shortened") or ()), *(other.get("shortened") or ())}
-    left, right = one["record"], other["record"]
-    return one["task"] == other["task"] and all(left[key] == right[key] for key in left.keys() & right.keys() - cut)
+    cut = {*one.shortened, *other.shortened}
+    left, right = one.record, other.record
+    return one.task == other.task and all(left[key] == right[key] for key in left.keys() & right.keys() - cut)
 
 
-def last_turn(line: Line, most: int = SHOWN_CHARS) -> str:
+def last_turn(sample: SessionRecord, most: int = SHOWN_CHARS) -> str:
     """What the policy said last, on one line; the middle of a long turn is left out. Of several seats the first one."""
-    messages: Sequence[Mapping[str, str]] = next(iter((line["draft"]["seats"] or {}).values()), [])
+    messages = next(iter((sample.draft.seats or {}).values()), [])
     said = next((message["content"] for message in reversed(messages) if message["role"] == "assistant"), "")
     text = " ".join(without_thinking(said).split())
     text = "".join(sign if sign.isprintable() else "\ufffd" for sign in text)  # half a surrogate, a terminal's escape
@@ -116,20 +115,21 @@ def last_turn(line: Line, most: int = SHOWN_CHARS) -> str:
     return f"{text[: most // 2 - 2]} ... {text[-(most // 2 - 3) :]}"
 
 
-def _by_row(lines: Sequence[Line]) -> dict[int, list[Line]]:
-    rows: dict[int, list[Line]] = {}
-    for line in sorted(lines, key=lambda line: (line["number"], line["sample"])):
-        rows.setdefault(line["number"], []).append(line)
+def _by_row(samples: Sequence[SessionRecord]) -> dict[int, list[SessionRecord]]:
+    rows: dict[int, list[SessionRecord]] = {}
+    for sample in sorted(samples, key=lambda sample: sample.key):
+        rows.setdefault(sample.number, []).append(sample)
     return rows
 
 
-def _valid(lines: Sequence[Line]) -> tuple[Line, ...]:
-    return tuple(line for line in lines if line["draft"]["valid"])
+def _valid(samples: Sequence[SessionRecord]) -> tuple[SessionRecord, ...]:
+    return tuple(sample for sample in samples if sample.draft.valid)
 
 
-def _reward(line: Line) -> float:
-    return float(line["draft"]["reward"])
+def _reward(sample: SessionRecord) -> float:
+    assert sample.draft.reward is not None  # only valid samples are in a pair
+    return sample.draft.reward
 
 
-def _mean(lines: Sequence[Line]) -> float:
-    return statistics.fmean(map(_reward, lines))
+def _mean(samples: Sequence[SessionRecord]) -> float:
+    return statistics.fmean(map(_reward, samples))

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from soul.evaluate.run.run_folder import EvaluationRun, endpoints_asked
-
-Line = Mapping[str, Any]  # of the journal
+from soul.record import SessionRecord
 
 
 class Deviation(NamedTuple):
@@ -26,13 +25,13 @@ class Deviation(NamedTuple):
 
 
 def deviations(
-    base: EvaluationRun, other: EvaluationRun, of_base: Sequence[Line], of_other: Sequence[Line]
+    base: EvaluationRun, other: EvaluationRun, of_base: Sequence[SessionRecord], of_other: Sequence[SessionRecord]
 ) -> list[Deviation]:
-    """How the runs differ for one set, from its lines in each: all but the model under test."""
+    """How the runs differ for one set, from its samples in each: all but the model under test."""
     found: list[Deviation] = []
-    lines = [*of_base, *of_other]
-    task = str(lines[0]["task"])
-    roles = sorted({role for line in lines for role in line["usage"]} - {"policy", "feedback"})
+    samples = [*of_base, *of_other]
+    task = samples[0].task
+    roles = sorted({role for sample in samples for role in sample.usage} - {"policy", "feedback"})
     for role in roles:
         found += _endpoints(role, _asked(base.settings, role, task), _asked(other.settings, role, task))
     if "judge" in roles:
@@ -72,5 +71,5 @@ def _models(endpoints: Iterable[Mapping[str, Any]]) -> str:
     return " + ".join(str(endpoint["model"]) for endpoint in endpoints)
 
 
-def _prompts(lines: Iterable[Line]) -> frozenset[str]:
-    return frozenset(prompt for line in lines for prompt in line["prompts"])
+def _prompts(samples: Iterable[SessionRecord]) -> frozenset[str]:
+    return frozenset(prompt for sample in samples for prompt in sample.prompts)

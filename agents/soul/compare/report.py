@@ -149,8 +149,8 @@ def _pair_json(pair: Pair) -> dict[str, Any]:
         "row": pair.row,
         "scores": pair.scores,
         "difference": pair.difference,
-        "samples": [line["sample"] for line in shown],
-        "answers": [last_turn(line) for line in shown],
+        "samples": [sample.sample for sample in shown],
+        "answers": [last_turn(sample) for sample in shown],
     }
 
 
@@ -209,7 +209,7 @@ def _where(pair: Pair, one: SetComparison) -> str:
 def _answers(pair: Pair, labels: tuple[str, str]) -> list[tuple[str, str]]:
     """Who said what last, of the baseline and of the other run."""
     shown = zip(labels, pair.shown(), strict=True)
-    return [(f"{label}, sample {line['sample']}", last_turn(line)) for label, line in shown]
+    return [(f"{label}, sample {sample.sample}", last_turn(sample)) for label, sample in shown]
 
 
 def _find_them(comparison: Comparison) -> str:

@@ -15,12 +15,13 @@ from rich.console import Console
 
 from soul.cli.arguments import existing_folder, output_file
 from soul.cli.error_border import Parser, reports_errors
-from soul.compare.pairs import Line, pair_up
+from soul.compare.pairs import pair_up
 from soul.compare.protocol import deviations
 from soul.compare.run_names import distinct, labels
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import side_by_side
+from soul.record import SessionRecord
 
 Remarks = Mapping[str, Mapping[str, Sequence[str]]]  # model -> remark -> its sets
 
@@ -53,13 +54,13 @@ def numbered(remarks: Remarks) -> tuple[side_by_side.Marks, list[str]]:
 
 
 def _unfinished(run: EvaluationRun, name: str) -> Iterator[str]:
-    there = len(_lines(run, name))
+    there = len(_samples(run, name))
     if there < run.wanted[name]:
         yield f"not finished, {there:,} of {run.wanted[name]:,} samples"
 
 
 def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> Iterator[str]:
-    of_base, of_run = _lines(base, name), _lines(run, name)
+    of_base, of_run = _samples(base, name), _samples(run, name)
     if not of_base or not of_run:
         return
     for deviation in deviations(base, run, of_base, of_run):
@@ -76,8 +77,8 @@ def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> 
         yield f"other rows than {first}: {counts}"
 
 
-def _lines(run: EvaluationRun, name: str) -> list[Line]:
-    return [line for line in run.samples if line["set"] == name]
+def _samples(run: EvaluationRun, name: str) -> list[SessionRecord]:
+    return [sample for sample in run.samples if sample.set == name]
 
 
 @reports_errors

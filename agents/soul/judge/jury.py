@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from soul.errors import SYSTEMIC, JudgeFailure
 from soul.judge import Gateway, Judge
 from soul.judge.audit.agreement_statistics import exact_match_share, krippendorff_alpha
+from soul.record import OpinionRecord
 from soul.task import Episode, Opinion, Row, Task, Verdict
 
 logger = logging.getLogger(__name__)
@@ -96,18 +97,18 @@ async def _merged(first: Judge, critiques: Sequence[str]) -> str | None:
         return critiques[0]
 
 
-def agreement(juries: Sequence[Sequence[dict[str, Any]]]) -> dict[str, float]:
+def agreement(juries: Sequence[Sequence[OpinionRecord]]) -> dict[str, float]:
     """How well the members of a jury agree, over many episodes.
 
     Args:
-        juries: for each episode, the opinions as traces store them (`Opinion.to_json`), in the jury's order.
+        juries: for each episode, the recorded opinions in the jury's order.
 
     Returns:
         For the reward and every metric: `alpha/<name>`, Krippendorff's alpha for interval data (absent if it is
         undefined: fewer than two members, or no variation at all), and `exact/<name>`, the share of episodes in which
         all members with a verdict gave the same value.
     """
-    names = dict.fromkeys(name for jury in juries for o in jury for name in ("reward", *o.get("metrics", {})))
+    names = dict.fromkeys(name for jury in juries for o in jury for name in ("reward", *o.metrics))
     numbers: dict[str, float] = {}
     for name in names:
         ratings = list(zip(*([_value(opinion, name) for opinion in jury] for jury in juries), strict=True))
@@ -117,7 +118,5 @@ def agreement(juries: Sequence[Sequence[dict[str, Any]]]) -> dict[str, float]:
     return numbers
 
 
-def _value(opinion: dict[str, Any], name: str) -> float | None:
-    if opinion["failure"] is not None:
-        return None
-    return float(opinion["reward"]) if name == "reward" else opinion["metrics"].get(name)
+def _value(opinion: OpinionRecord, name: str) -> float | None:
+    return opinion.reward if name == "reward" else opinion.metrics.get(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -27,10 +26,6 @@ class Ledger:
         """Add the usage of one session of a task, by role."""
         for role, count in usage.items():
             self.tasks.setdefault(task, {}).setdefault(role, Usage()).merge(count)
-
-    def add_trace(self, trace: Mapping[str, Any]) -> None:
-        """Add a session from its trace (`Session.to_json`)."""
-        self.add(trace["task"], {role: Usage.from_json(value) for role, value in trace["usage"].items()})
 
     def merge(self, other: Ledger) -> None:
         """Add another ledger to this one."""

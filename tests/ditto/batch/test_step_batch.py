@@ -10,6 +10,7 @@ from ditto.batch.jagged import jagged, response_tokens
 from ditto.batch.minibatch_layout import assign_mini_batches, lay_out, padded_rows
 from ditto.batch.step_batch import StepBatch
 from ditto.rollout.agent_loop import SequenceRecord
+from soul.record import AttemptRecord, SessionRecord
 
 TASKS = [f"task{i}" for i in range(9)] + ["userllm"]
 PROMPTS, SESSIONS, PER_MINI_BATCH = 64, 2, 16
@@ -20,7 +21,10 @@ def step(seed: int) -> StepBatch:
     sessions = [(p, s) for p in range(PROMPTS) for s in range(SESSIONS)]
     random.Random(seed).shuffle(sessions)
     records = [SequenceRecord("draft", f"p{p}", f"p{p}_{s}", f"p{p}_{s}_draft", 0.5, True) for p, s in sessions]
-    traces = [{"task": TASKS[p % 10], "row": p, "session": f"p{p}_{s}"} for p, s in sessions]
+    traces = [
+        SessionRecord(task=TASKS[p % 10], number=p, row=p, session=f"p{p}_{s}", draft=AttemptRecord(reward=0.5))
+        for p, s in sessions
+    ]
     return StepBatch(records, traces)
 
 

@@ -15,6 +15,7 @@ from ditto.run.checkpoint import NoCompleteCheckpoint
 from ditto.run.manifest import DamagedCheckpoint
 from ditto.run.run_folder import BadMetrics, RunFolder
 from ditto.settings import BadConfig
+from tests.ditto.run.test_run_folder import record
 
 PARTS = ("model", "optim", "extra_state")
 
@@ -53,8 +54,8 @@ def trained(run: Path, steps: int) -> None:
     """The traces and metrics of that many steps, and of a validation of each."""
     folder = RunFolder(run)
     for step in range(1, steps + 1):
-        folder.write_traces("step", step, [{"session": "a"}])
-        folder.write_traces("val", step, [{"session": "v"}])
+        folder.write_traces("step", step, [record("a")])
+        folder.write_traces("val", step, [record("v")])
         folder.log_metrics(step, {"loss": step})
 
 

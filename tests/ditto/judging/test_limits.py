@@ -22,6 +22,7 @@ from soul.judge import GatewaySettings, Usage
 from soul.judge.gateway import limits_by_key
 from soul.judge.ledger import Ledger
 from soul.judge.throttle.shared_limits import Report
+from soul.record import AttemptRecord, Failure, SessionRecord
 from soul.testing import FakeOpenAI, Json
 from tests.ditto.test_settings import config
 
@@ -144,12 +145,13 @@ def test_workers_have_the_drivers_key_and_no_other(workers: list[Any], named: st
 # --- what the trainer makes of it
 
 
-def trace(reward: float | None = 1.0, cause: str = "server_error", cost: float = 0.0) -> dict[str, Any]:
+def trace(reward: float | None = 1.0, cause: str = "server_error", cost: float = 0.0) -> SessionRecord:
     """A session that kept or lost its judge, and what it cost."""
-    failure = None if reward is not None else {"stage": "judge", "cause": cause, "detail": f"{cause} at the end"}
-    usage = {"judge": Usage(calls=1, requests=1, cost_usd=cost).to_json()}
-    draft = {"failure": failure, "valid": reward is not None}
-    return {"task": "hitom", "draft": draft, "refined": None, "feedback_failure": None, "usage": usage}
+    failure = None if reward is not None else Failure("judge", cause, f"{cause} at the end")  # type: ignore[arg-type]
+    usage = {"judge": Usage(calls=1, requests=1, cost_usd=cost)}
+    return SessionRecord(
+        task="hitom", number=0, row=0, draft=AttemptRecord(failure=failure, reward=reward), usage=usage
+    )
 
 
 @pytest.fixture

@@ -3,12 +3,23 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from ditto.run.run_folder import RunFolder, write_lines
+from soul.record import AttemptRecord, SessionRecord, read_records
+
+
+def record(session: str, **fields: Any) -> SessionRecord:
+    """A session of that name, with nothing in it."""
+    return SessionRecord(task="hitom", number=0, row=0, session=session, draft=AttemptRecord(reward=1.0), **fields)
+
+
+def sessions(path: Path) -> list[str]:
+    return [line["session"] for line in lines(path)]
 
 
 def lines(path: Path) -> list[dict]:
@@ -16,20 +27,19 @@ def lines(path: Path) -> list[dict]:
 
 
 def test_traces_are_one_json_line_per_session(tmp_path: Path) -> None:
-    RunFolder(tmp_path).write_traces(
-        "step", 7, [{"session": "a_0", "feedback": "größer\nzweite Zeile"}, {"session": "b"}]
-    )
+    both = [record("a_0", feedback="größer\nzweite Zeile"), record("b")]
+    RunFolder(tmp_path).write_traces("step", 7, both)
     path = tmp_path / "traces" / "step_000007.jsonl"
-    assert lines(path) == [{"session": "a_0", "feedback": "größer\nzweite Zeile"}, {"session": "b"}]
+    assert [line.record for line in read_records(path)] == both and sessions(path) == ["a_0", "b"]
     assert "größer" in path.read_text(encoding="utf-8")  # readable, not \\u-escaped
 
 
 def test_a_repeated_step_replaces_its_file(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.write_traces("step", 7, [{"session": "old"}] * 3)
-    folder.write_traces("step", 7, [{"session": "new"}])
-    folder.write_traces("val", 7, [{"session": "val"}])
-    assert lines(tmp_path / "traces" / "step_000007.jsonl") == [{"session": "new"}]
+    folder.write_traces("step", 7, [record("old")] * 3)
+    folder.write_traces("step", 7, [record("new")])
+    folder.write_traces("val", 7, [record("val")])
+    assert sessions(tmp_path / "traces" / "step_000007.jsonl") == ["new"]
     assert sorted(p.name for p in (tmp_path / "traces").iterdir()) == ["step_000007.jsonl", "val_000007.jsonl"]
 
 
@@ -55,10 +65,10 @@ def test_a_crash_while_writing_leaves_the_file_as_it_was(
 
 def test_a_line_that_cannot_be_made_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.write_traces("step", 1, [{"session": "old"}])
+    folder.write_traces("step", 1, [record("old")])
     with pytest.raises(TypeError):
-        folder.write_traces("step", 1, [{"session": "new"}, {"session": object()}])
-    assert lines(tmp_path / "traces" / "step_000001.jsonl") == [{"session": "old"}]
+        folder.write_traces("step", 1, [record("new"), record("bad", record={"value": object()})])
+    assert sessions(tmp_path / "traces" / "step_000001.jsonl") == ["old"]
 
 
 def test_metrics_are_one_line_per_step_of_finite_numbers(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from openai.types.completion_usage import PromptTokensDetails
 
 from ditto.run.step_metrics import failures_by_cause, judge_failure, session_metrics
 from soul.judge import Endpoint, Usage
+from soul.record import SCHEMA_VERSION, SessionRecord
 
 CAUSES = ["rate_limit", "invalid", "timeout", "task_error", "leak", "policy", "too_long"]
 SUMS = [
@@ -42,6 +43,7 @@ def attempt(chance: random.Random) -> dict[str, Any]:
 def session(chance: random.Random) -> dict[str, Any]:
     draft = attempt(chance)
     trace = {"draft": draft, "refined": None, "feedback": None, "feedback_failure": None, "redactions": 0}
+    trace |= {"number": 0, "row": 0}
     trace["full_marks"] = chance.choice([0.5, 1.0])
     if draft["valid"]:
         after = chance.choice(["refined"] * 4 + ["gate", "feedback"])
@@ -74,6 +76,15 @@ def usage(chance: random.Random) -> dict[str, Any]:
         )
         count.answered(endpoint, tokens, seconds=2 * chance.random())
     return count.to_json()
+
+
+def record_of(trace: dict[str, Any]) -> SessionRecord:
+    """The record of this trace, read from its line as every reader does."""
+    return SessionRecord.from_line(json.dumps(trace | {"schema_version": SCHEMA_VERSION}), "trace")
+
+
+def metrics_of(traces: list[dict[str, Any]]) -> dict[str, float]:
+    return session_metrics([record_of(trace) for trace in traces])
 
 
 def recount_of_redactions(sessions: list[dict[str, Any]]) -> dict[str, float]:
@@ -192,7 +203,7 @@ def test_a_recount_of_the_traces_gives_the_same_numbers(seed: int) -> None:
     chance = random.Random(seed)
     traces = [session(chance) for _ in range(chance.choice([1, 2, 5, 40]))]
     expected = recount([json.dumps(trace) for trace in traces])
-    got = {key: value for key, value in session_metrics(traces).items() if "latency_p" not in key}
+    got = {key: value for key, value in metrics_of(traces).items() if "latency_p" not in key}
     if not any(trace["usage"] for trace in traces):  # nobody was asked: every counter is there, and 0
         expected |= {f"judge/{key}": 0 for key in SUMS if key != "cache_hits"}
     assert got == pytest.approx(expected, rel=1e-12, abs=1e-12)
@@ -205,7 +216,7 @@ def test_a_step_without_one_valid_draft_has_no_rewards_and_no_zero() -> None:
         trace = session(chance)
         if not trace["draft"]["valid"]:
             traces.append(trace)
-    numbers = session_metrics(traces)
+    numbers = metrics_of(traces)
     assert numbers["ditto/share_invalid"] == 1.0
     assert not [key for key in numbers if "reward" in key or "gap" in key]
 
@@ -221,7 +232,7 @@ def test_what_redaction_did() -> None:
             "redactions": redactions, "full_marks": 1.0, "out_of_tokens": {"draft": 0, "refined": 0},
         }  # fmt: skip
 
-    numbers = session_metrics(
+    numbers = metrics_of(
         [
             one(1, 0.0, 1.0),
             one(2, 0.0, 0.0),
@@ -239,10 +250,11 @@ def test_what_redaction_did() -> None:
 def trace_of(draft: tuple[str, str] | None, refined: tuple[str, str] | None, feedback: str | None) -> dict[str, Any]:
     def made(outcome: tuple[str, str] | None) -> dict[str, Any]:
         failed = {"stage": outcome[0], "cause": outcome[1], "detail": "x"} if outcome else None
-        return {"failure": failed, "valid": failed is None}
+        return {"failure": failed, "reward": None if failed else 1.0}
 
     found = {"stage": "feedback", "cause": feedback, "detail": "x"} if feedback else None
-    return {"draft": made(draft), "refined": made(refined), "feedback_failure": found}
+    whole = {"task": "hitom", "number": 0, "row": 0, "draft": made(draft), "refined": made(refined)}
+    return whole | {"feedback_failure": found}
 
 
 @pytest.mark.parametrize(
@@ -263,9 +275,9 @@ def trace_of(draft: tuple[str, str] | None, refined: tuple[str, str] | None, fee
 def test_which_failures_are_the_judges(
     draft: tuple[str, str] | None, refined: tuple[str, str] | None, feedback: str | None, cause: str | None
 ) -> None:
-    trace = trace_of(draft, refined, feedback)
+    trace = record_of(trace_of(draft, refined, feedback))
     found = judge_failure(trace)
-    assert (found and found["cause"]) == cause
+    assert (found and found.cause) == cause
     assert failures_by_cause([trace, trace]) == ({cause: 2} if cause else {})
 
 
@@ -273,5 +285,5 @@ def test_a_jurys_agreement_is_reported() -> None:
     trace = session(random.Random(1))
     opinions = [{"judge": "a", "failure": None, "reward": 1.0, "metrics": {"goal": 0.5}}]
     trace["draft"]["jury"] = [*opinions, {"judge": "b", "failure": None, "reward": 0.5, "metrics": {"goal": 0.5}}]
-    numbers = session_metrics([trace, trace])
+    numbers = metrics_of([trace, trace])
     assert (numbers["judge/jury/exact/reward"], numbers["judge/jury/exact/goal"]) == (0.0, 1.0)

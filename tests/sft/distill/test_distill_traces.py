@@ -9,12 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from sft.distill.__main__ import main
-from sft.distill.traces import RunTraces, base_context
+from sft.distill.traces import RunTraces
 from soul import examples
 from soul.examples.__main__ import write
+from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
 from soul.testing.contract import LESSON, _critical
+from tests.soul.test_record import of_version_1
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "outputs" / "demo" / "run"
@@ -38,11 +40,11 @@ def traced(folder, name, count=3, **how):
     file = folder / f"{name}.parquet"
     write([name], count, file)
     sessions = [played(name, number, **how) for number in range(count)]
-    lines = [s.to_json() | {"where": f"{file}, row {i}", "model_version": 4} for i, s in enumerate(sessions)]
+    records = [session.to_record(str(file), number) for number, session in enumerate(sessions)]
     path = folder / "run" / "traces" / "step_000004.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as out:
-        out.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        out.writelines(record.model_copy(update={"model_version": 4}).to_line() + "\n" for record in records)
     return folder / "run", sessions
 
 
@@ -57,17 +59,15 @@ def test_the_base_context_is_what_the_seat_was_given_as_such(name, tmp_path):
     for number in range(4):
         session = played(name, number)
         assert session.refined is not None and session.refined.episode is not None and session.feedback
-        line = json.loads(json.dumps(session.to_json()))
-        found = RunTraces(tmp_path).conversations(line)
+        record = SessionRecord.from_line(session.to_record().to_line(), "trace")
+        found = RunTraces(tmp_path).conversations(record)
+        assert found.keys() == record.refined.seats.keys()
         for seat, player in session.refined.players.seats.items():
             messages, base = player.heard[-1]
-            if seat not in found:  # never without a reason: it did not speak in the draft
-                assert name == "coser" and seat not in session.draft.episode.seats
-                continue
             assert base is not None and found[seat][: len(base)] == base and messages != base
             assert found[seat][len(base)]["role"] == "assistant"
             assert session.feedback not in json.dumps([m for m in found[seat] if m["role"] != "assistant"])
-        assert RunTraces(tmp_path, with_feedback=True).conversations(line) == line["refined"]["seats"]
+        assert RunTraces(tmp_path, with_feedback=True).conversations(record) == record.refined.seats
 
 
 @pytest.mark.parametrize("name, seats", [("hitom", 1), ("sotopia", 1), ("mirrorbench", 1), ("coser", 2)])
@@ -114,25 +114,15 @@ def test_rows_of_an_evaluation_stay_out_and_a_lost_file_is_named(tmp_path, capsy
     assert "--not-in cannot be checked" in capsys.readouterr().err
 
 
-SYSTEM, START = {"role": "system", "content": "Be Ann.\n\nSpeak."}, {"role": "user", "content": "Go."}
-TOLD = {"role": "system", "content": "Be Ann.\n\nA coach: say more.\n\nSpeak."}
-SAID = {"role": "assistant", "content": "Say more? I say more."}
-
-
-def test_where_the_trace_does_not_give_the_base_context_there_is_none():
-    heard = {"role": "user", "content": "Ben said: no."}
-    assert base_context([SYSTEM, START, SAID], [TOLD, heard, SAID], "say more") == [SYSTEM, heard, SAID]
-    other = {"role": "system", "content": "Be Amy.\n\nSpeak."}
-    for draft in ([], [START, SAID], [other, START, SAID], [TOLD, START, SAID]):
-        assert base_context(draft, [TOLD, heard, SAID], "say more") is None
-    # The feedback is there in another form, or with something else that differs.
-    assert base_context([SYSTEM, START, SAID], [TOLD, heard, SAID], "Say MORE") is None
-    assert base_context([SYSTEM, START, SAID], [SYSTEM, heard, SAID], "say more") is None
-    coached = {"role": "user", "content": "Go. A coach: say more."}
-    assert base_context([SYSTEM, START, SAID], [SYSTEM, coached, SAID], "say more") == [SYSTEM, START, SAID]
-    assert base_context([SYSTEM, START, SAID], [other, coached, SAID], "say more") is None
-    changed = {"role": "system", "content": "Be Ann.\n\nA coach: say more.\n\nShout."}
-    assert base_context([SYSTEM, START, SAID], [changed, heard, SAID], "say more") is None
+def test_a_trace_of_version_1_has_no_base_context(tmp_path, capsys):
+    run, sessions = traced(tmp_path, "hitom")
+    (path,) = (run / "traces").iterdir()
+    path.write_text("".join(json.dumps(of_version_1(json.loads(line))) + "\n" for line in path.open()))
+    distil(tmp_path, run, code=2)
+    assert "No sample is kept" in capsys.readouterr().err
+    rows = distil(tmp_path, run, "--with-feedback")
+    assert {row["row"] for row in rows} == {0, 1, 2} and {Path(row["file"]).name for row in rows} == {"hitom.parquet"}
+    assert all(sessions[row["row"]].feedback in row["messages"][0]["content"] for row in rows)
 
 
 @pytest.mark.skipif(not DEMO.is_dir(), reason="the demo has not been run here")
@@ -147,6 +137,6 @@ def test_the_demo_s_run(tmp_path):
     assert len(rows) + found["fates"].get("duplicate", 0) + found["fates"].get("unusable: no base context", 0) == len(
         better
     )
-    prompts = {line["where"]: line["draft"]["seats"]["policy"][:-1] for line in lines}
+    prompts = {(line["file"], line["number"]): line["draft"]["seats"]["policy"][:-1] for line in lines}
     for row in rows:
-        assert row["messages"][:-1] == prompts[f"{row['file']}, row {row['row']}"]
+        assert row["messages"][:-1] == prompts[row["file"], row["row"]]

@@ -51,9 +51,9 @@ def run_folder(path, lines, model="model", n=1, **changes):
     (path / "settings.json").write_text(json.dumps({"policy": {"model": model}, **SETTINGS, **changes}))
     chosen = {}
     for line in lines:
-        chosen.setdefault(line["set"], []).append([line["number"], line["sample"]])
+        chosen.setdefault(line.set, []).append([line.number, line.sample])
     (path / "chosen.json").write_text(json.dumps({"limit": None, "n": n, "seed": 0, "samples": chosen}))
-    (path / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (path / "samples.jsonl").write_text("".join(line.to_line(ascii_only=True) + "\n" for line in lines))
     return path
 
 
@@ -132,7 +132,7 @@ def test_several_samples_of_a_row_are_its_mean_and_n_may_differ(tmp_path):
 def test_what_cannot_be_paired_is_counted(tmp_path):
     base = by_rule([1.0, 1.0, None, 1.0, None, 0.0])
     other = by_rule([0.0, None, 1.0, 1.0, None])
-    other[3]["record"] = {**other[3]["record"], "question": "Where is it now?"}
+    other[3].record = {**other[3].record, "question": "Where is it now?"}
     found = two(tmp_path, base, [*other, sample(1.0, 9, usages=ALONE)])
     paired = found.sets[TOM].paired
     assert [pair.number for pair in paired.pairs] == [0]
@@ -144,8 +144,8 @@ def test_what_cannot_be_paired_is_counted(tmp_path):
 
 def test_a_shortened_record_is_the_same_record_and_is_said(tmp_path):
     base, other = by_rule([1.0, 0.0]), by_rule([0.0, 0.0])
-    other[0] |= {"record": {**other[0]["record"], "story": "[...]"}, "shortened": ["story"]}
-    other[1]["record"] = {**other[1]["record"], "story": "[...]"}  # another record
+    other[0].record, other[0].shortened = {**other[0].record, "story": "[...]"}, ["story"]
+    other[1].record = {**other[1].record, "story": "[...]"}  # another record
     found = two(tmp_path, base, other)
     assert [pair.number for pair in found.sets[TOM].paired.pairs] == [0] and found.sets[TOM].paired.shortened == 1
     assert "1 paired rows were shortened" in said(found)
@@ -153,9 +153,9 @@ def test_a_shortened_record_is_the_same_record_and_is_said(tmp_path):
 
 def test_a_field_that_only_a_newer_version_knows_makes_no_other_record():
     base, other = by_rule([1.0]), by_rule([0.0])
-    other[0]["record"] = {**other[0]["record"], "new_field": ""}
+    other[0].record = {**other[0].record, "new_field": ""}
     assert len(pair_up(base, other).pairs) == 1
-    other[0]["task"] = "paratomi"
+    other[0].task = "paratomi"
     assert not pair_up(base, other).pairs
 
 
@@ -192,7 +192,7 @@ def test_scores_of_another_protocol_are_called_not_comparable_and_are_in_no_aver
 def test_other_judge_prompts_are_not_comparable_where_a_judge_scored(tmp_path):
     base, other = judged([0.1, 0.2]) + by_rule([1.0]), judged([0.1, 0.2]) + by_rule([1.0])
     for line in other:
-        line["prompts"] = ["sotopia/judge.v3" if line["set"] == "sotopia" else "choice/critique.v2"]
+        line.prompts = ["sotopia/judge.v3" if line.set == "sotopia" else "choice/critique.v2"]
     found = two(tmp_path, base, other)
     assert not found.sets["sotopia"].comparable and found.sets[TOM].comparable
     assert "judge prompts: sotopia/judge.v2 and sotopia/judge.v3" in said(found)
@@ -326,7 +326,7 @@ def test_two_runs_of_the_engine_itself(tmp_path):
             assert evaluation.main(words) == 0
     folders = [next((tmp_path / "runs").glob(f"*{model}*")) for model in ("weak", "strong")]
     weak = EvaluationRun.load(folders[0])
-    wrong = sum(line["draft"]["reward"] == 0 for line in weak.samples)
+    wrong = sum(line.draft.reward == 0 for line in weak.samples)
     assert 0 < wrong <= 8
     command = [sys.executable, "-m", "soul.compare", *map(str, folders), "--out", str(tmp_path / "f.md")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -36,14 +36,14 @@ def texts(values, said):
 
 def base_lines():
     lines = texts([1.0, 0.0, 0.0, 0.5, None], "BCDBB")
-    lines[0]["draft"]["critique"] = "The base was <i>right</i>."
+    lines[0].draft.critique = "The base was <i>right</i>."
     return [*lines, scene(0.4), encounter(0.1)]
 
 
 def other_lines():
     lines = [*texts([0.0, 1.0, 0.0, 0.75, 1.0], "CBDAB"), scene(0.5), encounter(0.1)]
-    lines[1]["draft"]["seats"]["policy"][-1]["content"] = f"{HOSTILE} <answer>B</answer>"
-    lines[1]["draft"]["critique"] = HOSTILE
+    lines[1].draft.seats["policy"][-1]["content"] = f"{HOSTILE} <answer>B</answer>"
+    lines[1].draft.critique = HOSTILE
     return lines
 
 
@@ -81,7 +81,7 @@ def test_what_both_were_shown_stands_there_once(tmp_path):
     for name, said in (("a", "one"), ("b", "two")):
         line = numbered([1.0], usages=ALONE)[0]
         shown = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "Question?"}]
-        line["draft"]["seats"] = {"policy": [*shown, {"role": "assistant", "content": said}]}
+        line.draft.seats = {"policy": [*shown, {"role": "assistant", "content": said}]}
         runs.append(run_folder(tmp_path / name, [line], name))
     assert main([*map(str, runs), "--html", str(tmp_path / "f.html")]) == 0
     text = (tmp_path / "f.html").read_text(encoding="utf-8")
@@ -188,7 +188,7 @@ def test_thousands_of_rows_are_listed_filtered_and_opened(browser, tmp_path):
     for name, shift in (("a", 0), ("b", 1)):
         lines = numbered([float((n + shift * (n % 3)) % 2) for n in range(MANY)], usages=ALONE)
         for line, text in zip(lines, said, strict=True):
-            line["draft"]["seats"]["policy"][0]["content"] = f"{name} {text}"
+            line.draft.seats["policy"][0]["content"] = f"{name} {text}"
         runs.append(run_folder(tmp_path / name, lines, name))
     file = tmp_path / "many.html"
     assert main([*map(str, runs), "--html", str(file), "--rows", "0"]) == 0

@@ -65,7 +65,7 @@ def test_other_rows_and_unfinished_runs_are_marked(tmp_path, capsys):
     a = run_folder(tmp_path / "a", lines_of([1.0] * 4), "a")
     fewer = run_folder(tmp_path / "fewer", lines_of([1.0] * 3), "fewer")
     other = lines_of([1.0] * 4)
-    other[2]["record"] = {**other[2]["record"], "question": "Another one?"}
+    other[2].record = {**other[2].record, "question": "Another one?"}
     changed = run_folder(tmp_path / "changed", other, "changed")
     late = finished_run(tmp_path / "late", lines_of([1.0] * 4), asked=2, policy={"model": "late"}).folder
     text = said(capsys, tmp_path, a, fewer, changed, late)

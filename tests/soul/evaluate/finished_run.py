@@ -35,9 +35,9 @@ def finished_run(folder, samples, sets=None, n=1, asked=None, **settings):
     for sample in samples:
         journal.add(sample)
     journal.close()
-    keys = {name: [] for name in sets or dict.fromkeys(sample["set"] for sample in samples)}
+    keys = {name: [] for name in sets or dict.fromkeys(sample.set for sample in samples)}
     for sample in samples:
-        keys[sample["set"]].append([sample["number"], sample["sample"]])
+        keys[sample.set].append([sample.number, sample.sample])
     for extra in range(asked or 0):
         keys[next(iter(keys))].append([10_000 + extra, 0])
     (folder / "settings.json").write_text(json.dumps({**SETTINGS, **settings}))

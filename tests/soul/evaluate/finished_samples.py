@@ -5,14 +5,13 @@ from functools import cache
 
 from soul import examples, tasks
 from soul.judge.call.usage import Usage
+from soul.record import AttemptRecord, Failure, SessionRecord
 
 TOM = "hitom"  # accuracy, 0 to 1
 
 
 def usage(cost=0.0, prompt=0, completion=0, **other):
-    return Usage(
-        calls=1, requests=1, cost_usd=cost, prompt_tokens=prompt, completion_tokens=completion, **other
-    ).to_json()
+    return Usage(calls=1, requests=1, cost_usd=cost, prompt_tokens=prompt, completion_tokens=completion, **other)
 
 
 @cache
@@ -38,34 +37,36 @@ def sample(
     answer="...",
     groups=None,
 ):
-    """One line of the journal; a reward of None is a failure with that cause."""
+    """One record of the journal; a reward of None is a failure with that cause."""
     valid = reward is not None
     task = task or of
     record, known = record_of(task, number)
-    return {
-        "set": of,
-        "task": task,
-        "row": 1000 + number,
-        "number": number,
-        "sample": k,
-        "stamp": f"{task}-{number}",
-        "groups": known if groups is None else groups,
-        "shortened": [],
-        "record": record,
-        "prompts": [prompt.id for prompt in tasks.load(task).prompts] if record else [],
-        "draft": {
-            **tasks.load(task).episode_type({"policy": [{"role": "assistant", "content": answer}]}).to_json(),
-            "reward": reward,
-            "metrics": (metrics or {"accuracy": reward, "answered": 1.0}) if valid else None,
-            "critique": None,
-            "jury": [],
-            "contentless": contentless,
-            "valid": valid,
-            "failure": None if valid else {"stage": "judge", "cause": cause, "detail": "it hung"},
-            "seconds": {"play": 1.5, "judge": 0.5} if valid else {"play": 1.0},
-        },
-        "usage": usages if usages is not None else {"policy": usage(0.5, 100, 20), "judge": usage(0.25, 30, 10)},
-    }
+    episode = tasks.load(task).episode_type({"policy": [{"role": "assistant", "content": answer}]}).to_json()
+    draft = AttemptRecord(
+        seats=episode.pop("seats"),
+        base={},
+        ended=episode.pop("ended"),
+        episode=episode,
+        reward=reward,
+        metrics=(metrics or {"accuracy": reward, "answered": 1.0}) if valid else None,
+        contentless=contentless,
+        failure=None if valid else Failure("judge", cause, "it hung"),
+        seconds={"play": 1.5, "judge": 0.5} if valid else {"play": 1.0},
+    )
+    return SessionRecord(
+        set=of,
+        task=task,
+        file="samples.parquet",
+        row=1000 + number,
+        number=number,
+        sample=k,
+        stamp=f"{task}-{number}",
+        groups=known if groups is None else groups,
+        record=record,
+        prompts=[prompt.id for prompt in tasks.load(task).prompts] if record else [],
+        draft=draft,
+        usage=usages if usages is not None else {"policy": usage(0.5, 100, 20), "judge": usage(0.25, 30, 10)},
+    )
 
 
 def numbered(rewards, of=TOM, **other):

@@ -20,6 +20,7 @@ import soul.judge.call.client
 from soul.errors import JudgeFailure
 from soul.judge import Contentless, Gateway, GatewaySettings
 from soul.judge.jury import MERGE_INSTRUCTIONS, agreement, judge_with_jury
+from soul.record import OpinionRecord
 from soul.rows.task_files import parse_row
 from soul.session import RefineSettings, run_session
 from soul.task import Episode, Metric, Opinion, Row, Task, Verdict
@@ -163,8 +164,8 @@ def test_a_member_that_fails_is_named_and_left_out(place, fault, cause):
     assert verdict.reward == 3.0 and verdict.critique == "warmer"
     assert [opinion.failure for opinion in verdict.jury] == [cause if n == place else None for n in range(3)]
     assert [opinion.verdict is None for opinion in verdict.jury] == [n == place for n in range(3)]
-    trace = [opinion.to_json() for opinion in verdict.jury]
-    assert "reward" not in trace[place] and trace[place]["judge"].startswith(f"member-{place} at http://")
+    trace = [OpinionRecord.from_opinion(opinion).model_dump() for opinion in verdict.jury]
+    assert trace[place]["reward"] is None and trace[place]["judge"].startswith(f"member-{place} at http://")
     assert json.loads(json.dumps(trace)) == trace
 
 
@@ -311,29 +312,29 @@ def test_a_rule_scored_task_asks_no_jury():
 def test_a_session_keeps_the_single_opinions():
     with jury_of([says(1, warmth=0.5), Refusal(), says(4)]) as (gateway, fake):
         session = session_of(Scored(), Row(index=0), gateway)
-    trace = json.loads(json.dumps(session.to_json()))
+    trace = json.loads(session.to_record().to_line())
     for name in ("draft", "refined"):
         assert (trace[name]["reward"], trace[name]["metrics"]) == (2.5, {"warmth": 0.5})
         first, second, third = trace[name]["jury"]
         assert (first["reward"], first["metrics"], first["failure"]) == (1.0, {"warmth": 0.5}, None)
-        assert second["failure"] == "refusal" and "reward" not in second and third["reward"] == 4.0
+        assert second["failure"] == "refusal" and second["reward"] is None and third["reward"] == 4.0
     assert trace["feedback"] == "warmer"
     assert (session.usage["judge"].calls, session.usage["judge"].failures) == (6, {"refusal": 2})
-    assert agreement([trace[name]["jury"] for name in ("draft", "refined")])["exact/reward"] == 0.0
+    assert agreement([attempt.jury for attempt in session.to_record().attempts])["exact/reward"] == 0.0
 
 
 def test_a_jury_below_its_quorum_masks_the_session():
     with jury_of([says(1), Refusal(), Refusal()]) as (gateway, fake):
         session = session_of(Scored(), Row(index=0), gateway)
     assert (session.draft.valid, session.draft.failure.stage, session.draft.failure.cause) == (False, "judge", "quorum")
-    assert session.refined is None and session.to_json()["draft"]["jury"] == []
+    assert session.refined is None and session.to_record().draft.jury == []
 
 
 def test_silence_before_a_jury_gets_the_lowest_reward_unasked():
     with jury_of([says(9)] * 3) as (gateway, fake):
         session = session_of(Scored(), Row(index=0), gateway, said="...")
     assert session.draft.contentless and session.refined.contentless and not fake.requests
-    assert (session.draft.verdict.reward, session.to_json()["draft"]["jury"]) == (0.0, [])
+    assert (session.draft.verdict.reward, session.to_record().draft.jury) == (0.0, [])
 
 
 # --- agreement
@@ -366,7 +367,7 @@ def test_agreement_is_krippendorffs_over_the_traces(seed):
         spoke = [opinion.verdict for opinion in opinions if opinion.verdict]
         rewards.append([verdict.reward for verdict in spoke])
         warmths.append([verdict.metrics["warmth"] for verdict in spoke if verdict.metrics])
-        juries.append(json.loads(json.dumps([opinion.to_json() for opinion in opinions])))
+        juries.append([OpinionRecord.from_opinion(opinion) for opinion in opinions])
     found = agreement(juries)
     assert found.keys() == {"alpha/reward", "exact/reward", "alpha/warmth", "exact/warmth"}
     for name, units in (("reward", rewards), ("warmth", warmths)):
@@ -378,9 +379,7 @@ def test_agreement_is_krippendorffs_over_the_traces(seed):
 
 
 def opinions(*rewards):
-    return [
-        Opinion("m", None if r is None else Verdict(r), "refusal" if r is None else None).to_json() for r in rewards
-    ]
+    return [OpinionRecord(judge="m", reward=r, failure="refusal" if r is None else None) for r in rewards]
 
 
 def test_agreement_that_is_not_defined_is_not_there():

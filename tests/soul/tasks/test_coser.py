@@ -413,7 +413,7 @@ def test_a_whole_session():
     critics = tuple(f"coser/{name}.v1" for name in DIMENSIONS)
     assert session.prompts == (*critics, "coser/next_speaker.v2", "coser/environment.v2")
     assert (session.usage["judge"].calls, session.usage["environment"].calls) == (2 * 4, 2 * (MAX_ROUNDS - 1))
-    json.dumps(session.to_json())
+    session.to_record().to_line()
 
 
 def test_a_silent_cast_gets_the_lowest_reward_unasked():

@@ -7,12 +7,10 @@ into the columns that the workers' loss reads.
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -25,6 +23,7 @@ from ditto.objectives.losses import COUNTED, PLAIN, counted_column
 from ditto.objectives.spec import Part
 from ditto.rollout.agent_loop import SequenceRecord
 from ditto.settings import Settings
+from soul.record import SessionRecord
 
 PADDING = SequenceRecord("padding", "", "", "", 0.0, valid=False)
 
@@ -68,7 +67,7 @@ class StepBatch:
     """Records in the order of the batch's rows; padding rows included once `arrange` has run."""
 
     records: list[SequenceRecord]
-    traces: list[dict[str, Any]]
+    traces: list[SessionRecord]
     order: list[int] = field(default_factory=list)
     layout: Layout | None = None
     rows_of: list[list[int]] = field(default_factory=list)  # the rows of each mini-batch
@@ -82,8 +81,8 @@ class StepBatch:
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
         extra = data.pop("extra_fields").tolist()
         records = [SequenceRecord(**fields["ditto"]) for fields in extra]
-        traces = [json.loads(fields["trace"]) for fields in extra if "trace" in fields]
-        return cls(records, sorted(traces, key=lambda t: (t["task"], t["row"], t["session"])))
+        traces = [SessionRecord.from_line(fields["trace"], "a step's trace") for fields in extra if "trace" in fields]
+        return cls(records, sorted(traces, key=lambda trace: (trace.task, trace.row, trace.session)))
 
     @property
     def prompts(self) -> list[str]:
@@ -101,7 +100,7 @@ class StepBatch:
         permutation a mini-batch would hold the prompts of few tasks, and the last task of the alphabet would always
         come last. A prompt's rows stay together, session by session.
         """
-        row_of = {trace["session"]: (trace["task"], trace["row"]) for trace in self.traces}
+        row_of = {trace.session: (trace.task, trace.row) for trace in self.traces}
         prompts = sorted({(*row_of[record.session], record.prompt) for record in self.records})
         random.Random(seed).shuffle(prompts)
         place = {prompt: i for i, (_, _, prompt) in enumerate(prompts)}

@@ -15,10 +15,11 @@ from typing import Any
 import ray
 
 from ditto.judging import limits as judge_limits
-from ditto.run.step_metrics import Trace, failures_by_cause, judge_failure
+from ditto.run.step_metrics import failures_by_cause, judge_failure
 from ditto.settings import Settings
 from soul.errors import RunFailed
 from soul.judge.ledger import Ledger, money
+from soul.record import SessionRecord
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class JudgeWatch:
         """Connect to the actor that holds the run's limits."""
         self._limits = ray.get_actor(judge_limits.NAME)
 
-    def after_step(self, step: int, traces: Sequence[Trace]) -> dict[str, float]:
+    def after_step(self, step: int, traces: Sequence[SessionRecord]) -> dict[str, float]:
         """Add a step's sessions to the ledger and decide whether to stop.
 
         Returns:
@@ -75,7 +76,7 @@ class JudgeWatch:
         self._at_step_start = spent
         return {"judge/failure_share": share, "judge/spent_usd": spent}
 
-    def after_validation(self, traces: Sequence[Trace]) -> None:
+    def after_validation(self, traces: Sequence[SessionRecord]) -> None:
         """Add a validation's sessions to the ledger and decide whether to stop.
 
         Raises:
@@ -96,7 +97,7 @@ class JudgeWatch:
                 f"Validation: {outage} A checkpoint is saved; run the same command again once the endpoint answers."
             )
 
-    def _outage(self, traces: Sequence[Trace]) -> str | None:
+    def _outage(self, traces: Sequence[SessionRecord]) -> str | None:
         """Why the run must stop after these sessions; None if it can go on."""
         lost = failures_by_cause(traces)
         share = lost.total() / len(traces)
@@ -106,16 +107,16 @@ class JudgeWatch:
             return f"{state.outage}. The judge failed in {share:.0%} of {len(traces)} sessions."
         if share <= judge.policy.max_failure_rate:
             return None
-        last = next(f["detail"] for t in reversed(traces) if (f := judge_failure(t)))
+        last = next(f.detail for t in reversed(traces) if (f := judge_failure(t)))
         return (
             f"the judge failed in {share:.0%} of {len(traces)} sessions, more than "
             f"judge.max_failure_rate={judge.policy.max_failure_rate:.0%} ({_causes(lost)}). Endpoint: "
             f"{judge.judge.name}. Last cause: {last.rstrip('.')}."
         )
 
-    def _count(self, traces: Sequence[Trace]) -> None:
+    def _count(self, traces: Sequence[SessionRecord]) -> None:
         for trace in traces:
-            self._ledger.add_trace(trace)
+            self._ledger.add(trace.task, trace.usage)
         self._ledger.save(self.settings.ledger_file)
 
     def _check_budget(self, step: int, needed: float) -> None:

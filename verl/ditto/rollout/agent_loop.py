@@ -1,15 +1,14 @@
-"""verl's agent loop <-> agents/: one call is one session of a row (design section 5).
+"""verl's agent loop for SOUL's tasks: one call plays one session of a row.
 
-It plays the session with the one driver and hands verl one output per training sequence. verl copies the last output's
-reward over all outputs of a session and knows nothing of kinds: each output carries its own record in
-`extra_fields["ditto"]`, which `trainer.py` reads. It never raises for what happens inside a session: verl would
-throw the whole prompt group away and pad the hole in silence.
+It plays the session with `soul.session.run_session` and hands verl one output per training sequence. verl copies the
+last output's reward over all outputs of a session and does not know the kinds of sequences, so each output carries its
+own record in `extra_fields["ditto"]`, which `trainer.py` reads. The loop never raises for what happens inside a
+session: verl would drop the whole prompt group and pad the hole without a word.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -27,6 +26,7 @@ from soul import tasks
 from soul.cli import logs
 from soul.judge import Gateway, GatewaySettings
 from soul.policy import Players
+from soul.rows.task_files import TaskRow
 from soul.session import Attempt, Context, Session, run_session
 
 
@@ -109,9 +109,7 @@ class SoulAgentLoop(AgentLoopBase):
             step=step,
             refine=settings.objective.refines and not validate,
         )
-        return list(
-            _SequenceBuilder(session, kwargs, settings, self.tokenizer.eos_token_id).build(validate, task_row.where)
-        )
+        return list(_SequenceBuilder(session, kwargs, settings, self.tokenizer.eos_token_id).build(validate, task_row))
 
 
 def _trained(attempt: Attempt) -> Iterator[TokenSequence]:
@@ -133,17 +131,18 @@ class _SequenceBuilder:
         self.filler = filler
         self.draft_reward = session.draft.verdict.reward if session.draft.verdict else None
 
-    def build(self, validate: bool, where: str) -> Iterator[AgentLoopOutput]:
+    def build(self, validate: bool, row: TaskRow) -> Iterator[AgentLoopOutput]:
         outputs = [self._output(*item) for item in self._sequences(("draft",) if validate else self.kinds)]
         if not outputs:
             outputs = [self._masked_placeholder()]
         if validate:
             outputs = outputs[-1:]
         version = max(output.extra_fields["max_global_steps"] for output in outputs)
-        trace = self.session.to_json() | {"where": where, "session": self.id, "model_version": version}
-        trace["out_of_tokens"] = self._out_of_tokens()
+        trace = self.session.to_record(row.file, row.number)
+        trace.session, trace.prompt, trace.model_version = self.id, self.prompt, version
+        trace.out_of_tokens = self._out_of_tokens()
         # The trace line goes with the first output; verl reads reward_extra_info of the last one.
-        outputs[0].extra_fields["trace"] = json.dumps(trace, ensure_ascii=False)
+        outputs[0].extra_fields["trace"] = trace.to_line()
         info = {"trace": outputs[0].extra_fields["trace"]} if validate else {}
         for output in outputs:
             output.extra_fields["reward_extra_info"] = info

@@ -21,6 +21,7 @@ from typing import Any
 
 from soul.errors import SoulError
 from soul.files.whole_file import write_whole
+from soul.record import SessionRecord
 
 _TRACES = re.compile(r"(?:step|val)_(\d+)(?:\.\d+)?\.jsonl")
 
@@ -41,14 +42,13 @@ class RunFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def write_traces(self, split: str, step: int, sessions: Iterable[Mapping[str, Any]], part: int = 0) -> None:
+    def write_traces(self, split: str, step: int, sessions: Iterable[SessionRecord], part: int = 0) -> None:
         """The sessions of a step; split is "step" or "val".
 
         An asynchronous step may train in several parts; each has a file of its own (`step_000007.1.jsonl`).
         """
         name = f"{split}_{step:06d}" + (f".{part}" if part else "")
-        lines = (json.dumps(session, ensure_ascii=False) for session in sessions)
-        write_lines(self.folder / "traces" / f"{name}.jsonl", lines)
+        write_lines(self.folder / "traces" / f"{name}.jsonl", (session.to_line() for session in sessions))
 
     def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Add numbers to the step's line. Lines of later steps go: they belong to what a resumed run does again."""

@@ -8,33 +8,30 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from soul import tasks
 from soul.judge.jury import agreement
 from soul.judge.ledger import Ledger
 from soul.judge.ledger import numbers as counters
-
-Trace = dict[str, Any]
+from soul.record import AttemptRecord, Failure, SessionRecord
 
 _NOT_AN_ENDPOINT = {"task_error", "leak", "policy", "too_long", "deadline"}
 
 
-def failures(trace: Trace) -> Iterator[dict[str, Any]]:
+def failures(trace: SessionRecord) -> Iterator[Failure]:
     """Every failure in a session's trace."""
-    attempts = [trace["draft"], trace["refined"]]
-    stages = [attempt["failure"] for attempt in attempts if attempt] + [trace["feedback_failure"]]
-    yield from (failure for failure in stages if failure)
+    everything = [*(attempt.failure for attempt in trace.attempts), trace.feedback_failure]
+    yield from (failure for failure in everything if failure)
 
 
-def judge_failure(trace: Trace) -> dict[str, Any] | None:
+def judge_failure(trace: SessionRecord) -> Failure | None:
     """The session's first failure of an endpoint: judge, feedback, partner or environment."""
-    return next((f for f in failures(trace) if f["cause"] not in _NOT_AN_ENDPOINT), None)
+    return next((f for f in failures(trace) if f.cause not in _NOT_AN_ENDPOINT), None)
 
 
-def failures_by_cause(traces: Sequence[Trace]) -> Counter[str]:
-    """How many sessions an endpoint failed, by cause; a session counts once."""
-    return Counter(failure["cause"] for trace in traces if (failure := judge_failure(trace)))
+def failures_by_cause(traces: Sequence[SessionRecord]) -> Counter[str]:
+    """Sessions that lost a judge, by cause; a session counts once."""
+    return Counter(failure.cause for trace in traces if (failure := judge_failure(trace)))
 
 
 def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
@@ -57,32 +54,42 @@ def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
     return " | ".join(parts)
 
 
-def _contentless(traces: Sequence[Trace]) -> Iterator[tuple[str, float]]:
-    for name in ("draft", "refined"):
-        attempts = [t[name] for t in traces if t[name]]
+def _attempts(traces: Sequence[SessionRecord]) -> dict[str, list[AttemptRecord]]:
+    """All drafts and all refined episodes."""
+    return {"draft": [t.draft for t in traces], "refined": [t.refined for t in traces if t.refined]}
+
+
+def _both_rewards(trace: SessionRecord) -> tuple[float, float] | None:
+    """Of draft and refined episode; None unless both have a verdict."""
+    draft, refined = trace.draft.reward, trace.refined.reward if trace.refined else None
+    return None if draft is None or refined is None else (draft, refined)
+
+
+def _contentless(traces: Sequence[SessionRecord]) -> Iterator[tuple[str, float]]:
+    for name, attempts in _attempts(traces).items():
         if attempts:
-            yield name, statistics.fmean(attempt["contentless"] for attempt in attempts)
+            yield name, statistics.fmean(attempt.contentless for attempt in attempts)
 
 
-def _judging(traces: Sequence[Trace]) -> dict[str, float]:
-    """What the judges cost: in total, and by role and by task if there are several; and how far a jury agrees."""
+def _judging(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """What the judges cost: over all, by role and by task where there are several; and how far a jury agrees."""
     ledger = Ledger()
     for trace in traces:
-        ledger.add_trace(trace)
+        ledger.add(trace.task, trace.usage)
     numbers = {f"judge/{key}": value for key, value in counters(ledger.total()).items()}
     for kind, parts in (("role", ledger.by_role()), ("task", ledger.by_task())):
         for name, usage in parts.items() if len(parts) > 1 else ():
             numbers |= {f"judge/{kind}/{name}/{key}": value for key, value in counters(usage).items()}
-    juries = [a["jury"] for t in traces for a in (t["draft"], t["refined"]) if a and a["jury"]]
+    juries = [attempt.jury for trace in traces for attempt in trace.attempts if attempt.jury]
     return numbers | {f"judge/jury/{key}": value for key, value in agreement(juries).items()}
 
 
-def _rewards(traces: Sequence[Trace]) -> dict[str, float]:
+def _rewards(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """Rewards of drafts and refined episodes, the gap between them, and shares of the sessions."""
     n = len(traces)
-    drafts = [t["draft"]["reward"] for t in traces if t["draft"]["valid"]]
-    refined = [t["refined"]["reward"] for t in traces if t["refined"] and t["refined"]["valid"]]
-    both = [(t["draft"]["reward"], t["refined"]["reward"]) for t in traces if t["refined"] and t["refined"]["valid"]]
+    drafts = [t.draft.reward for t in traces if t.draft.reward is not None]
+    both = [pair for t in traces if (pair := _both_rewards(t))]
+    refined = [r for _, r in both]
     numbers: dict[str, float] = {"share_refined": len(refined) / n, "share_invalid": 1 - len(drafts) / n}
     if drafts:
         numbers["reward_draft"] = statistics.fmean(drafts)
@@ -93,19 +100,19 @@ def _rewards(traces: Sequence[Trace]) -> dict[str, float]:
     return numbers
 
 
-def _rewards_by_task(traces: Sequence[Trace]) -> dict[str, float]:
-    """The same numbers for each task if there are several, because their rewards have different ranges."""
-    names = sorted({trace["task"] for trace in traces})
+def _rewards_by_task(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """The same numbers task by task, where there are several: their rewards have different ranges."""
+    names = sorted({trace.task for trace in traces})
     numbers: dict[str, float] = {}
     for name in names if len(names) > 1 else ():
-        task_traces = [trace for trace in traces if trace["task"] == name]
+        task_traces = [trace for trace in traces if trace.task == name]
         numbers[f"{name}/sessions"] = len(task_traces)
         numbers |= {f"{name}/{key}": value for key, value in _rewards(task_traces).items()}
     return numbers
 
 
-def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
-    """How much the leak guard blanked in the feedback, and whether what remains still gives answers away.
+def _redactions(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """How much the leak guard blanked in the feedback, and whether the rest still gives answers away.
 
     For a session s: f(s) is true if feedback was written (even if nothing was left of it), k(s) counts the places that
     were blanked in it, d(s) and r(s) are the rewards of draft and refined episode, m(s) that of a right answer.
@@ -118,46 +125,48 @@ def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
     the same with k(s) = 0. If the share is far higher after redacted feedback, the guard lets answers through. A share
     whose denominator is 0 is left out.
     """
-    written = [t for t in traces if t["feedback"] is not None or (t["feedback_failure"] or {}).get("cause") == "leak"]
-    numbers: dict[str, float] = {"redactions": sum(t["redactions"] for t in traces)}
+    written = [
+        t for t in traces if t.feedback is not None or (t.feedback_failure and t.feedback_failure.cause == "leak")
+    ]
+    numbers: dict[str, float] = {"redactions": sum(t.redactions for t in traces)}
     if written:
-        numbers["share_redacted"] = statistics.fmean(t["redactions"] > 0 for t in written)
-    wrong = [t for t in written if t["refined"] and t["refined"]["valid"] and t["draft"]["reward"] < t["full_marks"]]
+        numbers["share_redacted"] = statistics.fmean(t.redactions > 0 for t in written)
+    wrong = [(t, pair[1]) for t in written if (pair := _both_rewards(t)) and pair[0] < t.full_marks]
     for name, redacted in (("redacted", True), ("untouched", False)):
-        right = [t["refined"]["reward"] >= t["full_marks"] for t in wrong if (t["redactions"] > 0) is redacted]
+        right = [refined >= t.full_marks for t, refined in wrong if (t.redactions > 0) is redacted]
         if right:
             numbers[f"became_right/{name}"] = statistics.fmean(right)
     return numbers
 
 
-def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
-    """Rewards, gap and shares, in total and by task; invalid sessions by cause; what the judges cost."""
+def session_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """Rewards, gap and shares, over all and by task; invalid sessions by cause; what the judges cost."""
     n = len(traces)
     numbers = {f"ditto/{key}": value for key, value in _rewards(traces).items()}
     numbers |= {f"ditto/task/{key}": value for key, value in _rewards_by_task(traces).items()}
     numbers |= {f"ditto/{key}": value for key, value in _redactions(traces).items()}
-    causes = Counter(f"{failure['stage']}/{failure['cause']}" for trace in traces for failure in failures(trace))
+    causes = Counter(f"{failure.stage}/{failure.cause}" for trace in traces for failure in failures(trace))
     numbers |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
     numbers |= {f"ditto/share_contentless/{name}": share for name, share in _contentless(traces)}
     numbers |= _judging(traces)
-    for name in ("draft", "refined"):
-        counts = [t["out_of_tokens"][name] > 0 for t in traces if t[name]]
+    for name, attempts in _attempts(traces).items():
+        counts = [t.out_of_tokens[name] > 0 for t in traces if name in t.out_of_tokens]
         if counts:
             numbers[f"ditto/share_out_of_tokens/{name}"] = statistics.fmean(counts)
         for stage in ("play", "judge", "feedback"):
-            seconds = [t[name]["seconds"][stage] for t in traces if t[name] and stage in t[name]["seconds"]]
+            seconds = [attempt.seconds[stage] for attempt in attempts if stage in attempt.seconds]
             if seconds:
                 numbers[f"session_s/{name}_{stage}_mean"] = statistics.fmean(seconds)
                 numbers[f"session_s/{name}_{stage}_max"] = max(seconds)
     return numbers
 
 
-def validation_metrics(traces: Sequence[Trace]) -> dict[str, float]:
-    """The metrics of a validation, by task; failed sessions are counted, never scored 0."""
+def validation_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """The numbers of a validation, by task; failed sessions are counted, never scored 0."""
     numbers: dict[str, float] = {}
-    for name in sorted({trace["task"] for trace in traces}):
-        task_traces = [trace for trace in traces if trace["task"] == name]
-        task, drafts = tasks.load(name), [trace["draft"] for trace in task_traces if trace["draft"]["valid"]]
+    for name in sorted({trace.task for trace in traces}):
+        task_traces = [trace for trace in traces if trace.task == name]
+        task, drafts = tasks.load(name), [trace.draft for trace in task_traces if trace.draft.valid]
         numbers[f"val/{name}/n"] = len(task_traces)
         numbers[f"val/{name}/invalid_share"] = 1 - len(drafts) / len(task_traces)
         summary = task.summarize([task.saved(draft) for draft in drafts])

@@ -49,7 +49,7 @@ def _pieces(comparison: Comparison, folder: Path) -> Iterator[str]:
         "labels": comparison.labels,
         "reports": [_report(run.folder, folder) for run in (comparison.base, comparison.other)],
         "sets": [set_facts(name, one.headline) for name, one in comparison.sets.items()],
-        "names": names_of(row.pair.base[0]["groups"] for row in rows),
+        "names": names_of(row.pair.base[0].groups for row in rows),
     }
     lines = (to_json(row_line(row)) for row in rows)
     return page.pieces(lines, known, lambda starts: index(rows, list(comparison.sets), starts))

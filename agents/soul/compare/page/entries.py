@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from soul.compare.comparison import Comparison
-from soul.compare.pairs import Line, Pair
+from soul.compare.pairs import Pair
 from soul.evaluate.report.answers import Answers, answers_of
 from soul.evaluate.report.packing import SHOWN_CHARACTERS, SHOWN_OF_ANSWERS, plain, start_of
-
-Messages = Sequence[Mapping[str, str]]
+from soul.message import Message
+from soul.record import AttemptRecord, Conversations, SessionRecord
 
 
 class PairedRow(NamedTuple):
@@ -24,7 +24,7 @@ class PairedRow(NamedTuple):
 
     set: str
     pair: Pair
-    shown: tuple[Line, Line]
+    shown: tuple[SessionRecord, SessionRecord]
     answers: tuple[Answers, Answers]
     gain: float
 
@@ -63,7 +63,7 @@ def index(rows: Sequence[PairedRow], sets: Sequence[str], starts: Sequence[int])
             "other": [row.pair.scores[1] for row in rows],
             "difference": [row.pair.difference for row in rows],
             "gain": [(row.gain > 0) - (row.gain < 0) for row in rows],
-            "groups": [row.pair.base[0]["groups"] for row in rows],
+            "groups": [row.pair.base[0].groups for row in rows],
         }
     )
     return found
@@ -71,31 +71,31 @@ def index(rows: Sequence[PairedRow], sets: Sequence[str], starts: Sequence[int])
 
 def row_line(row: PairedRow) -> dict[str, Any]:
     """A row with both texts. Messages that both models were shown are in it once."""
-    common = _common([line["draft"]["seats"] or {} for line in row.shown])
+    common = _common([sample.draft.seats or {} for sample in row.shown])
     return {
         "set": row.set,
         "number": row.pair.number,
         "row": row.pair.row,
-        "record": row.shown[0]["record"],
+        "record": row.shown[0].record,
         "question": row.answers[0].question,
         "target": row.answers[0].target,
         "prompt": common,
         "sides": [
             {
-                "sample": line["sample"],
+                "sample": sample.sample,
                 "of": len(samples),
                 "score": score,
                 "given": answers.given,
-                "draft": _draft(line["draft"], len(common)),
+                "draft": _draft(sample.draft, len(common)),
             }
-            for line, samples, score, answers in zip(
+            for sample, samples, score, answers in zip(
                 row.shown, (row.pair.base, row.pair.other), row.pair.scores, row.answers, strict=True
             )
         ],
     }
 
 
-def _common(seats: Sequence[Mapping[str, Messages]]) -> list[Mapping[str, str]]:
+def _common(seats: Sequence[Conversations]) -> list[Message]:
     """The messages with which both conversations begin, if each has a single seat."""
     if any(len(of_side) != 1 for of_side in seats):
         return []
@@ -108,17 +108,16 @@ def _common(seats: Sequence[Mapping[str, Messages]]) -> list[Mapping[str, str]]:
     return found
 
 
-def _draft(draft: Mapping[str, Any], common: int) -> dict[str, Any]:
+def _draft(draft: AttemptRecord, common: int) -> dict[str, Any]:
     """The part of a draft that the page shows.
 
     In a scene (`lines`, `acts`) every seat's messages repeat the turns of all others. The page keeps each seat's own
     turns only; the reports have the rest.
     """
-    seats: Mapping[str, Messages] = draft["seats"] or {}
-    scene = {key: draft[key] for key in ("lines", "acts") if key in draft}
+    scene: dict[str, Any] = {key: draft.episode[key] for key in ("lines", "acts") if key in draft.episode}
     kept = {
-        seat: [m for m in messages if m["role"] == "assistant"] if scene else list(messages)[common:]
-        for seat, messages in seats.items()
+        seat: [m for m in messages if m["role"] == "assistant"] if scene else messages[common:]
+        for seat, messages in (draft.seats or {}).items()
     }
-    names = ("reward", "metrics", "critique", "ended", "contentless")
-    return {"seats": kept, **scene, **{name: draft[name] for name in names}}
+    shown = {"reward", "metrics", "critique", "ended", "contentless"}
+    return {"seats": kept, **scene, **draft.model_dump(include=shown)}

@@ -15,7 +15,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from soul.evaluate.numbers.results import Results
 from soul.evaluate.numbers.set_result import SetResult
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import EvaluationRun
+from soul.message import Message
+from soul.record import SessionRecord, opening
 
 GROUP = "soul"
 NOT_KNOWN = "N/A"  # the harness's word for a standard error that nobody computed
@@ -186,16 +188,16 @@ def _failures(result: SetResult) -> dict[str, Any]:
 
 def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dict[str, Any]]:
     """One line for each row: its record, prompt, target, replies, the answers that were read, and the mean reward."""
-    by_row: dict[int, list[Mapping[str, Any]]] = {}
+    by_row: dict[int, list[SessionRecord]] = {}
     for sample in run.samples:
-        if sample["set"] == name:
-            by_row.setdefault(sample["number"], []).append(sample)
+        if sample.set == name:
+            by_row.setdefault(sample.number, []).append(sample)
     means = {row.number: row.mean for row in result.per_row}
     for number, samples in by_row.items():
         prompt = json.dumps(_prompt(samples[0]), ensure_ascii=False)
         target, given = expected_and_given(samples)
         said = [_said(sample) for sample in samples]
-        record = samples[0]["record"]
+        record = samples[0].record
         yield {
             "doc_id": number,
             "doc": record,
@@ -210,23 +212,20 @@ def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dic
             "target_hash": _hash(target),
             result.reward.name: means[number],
             "given": given,
-            "valid": [sample["draft"]["valid"] for sample in samples],
-            "rewards": [sample["draft"]["reward"] for sample in samples],
-            "failures": [(sample["draft"]["failure"] or {}).get("cause") for sample in samples],
+            "valid": [sample.draft.valid for sample in samples],
+            "rewards": [sample.draft.reward for sample in samples],
+            "failures": [sample.draft.failure and sample.draft.failure.cause for sample in samples],
         }
 
 
-def _prompt(sample: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
+def _prompt(sample: SessionRecord) -> list[Message]:
     """What the first seat saw before it spoke; nothing where the play failed."""
-    for said in (sample["draft"]["seats"] or {}).values():
-        spoken = next((place for place, one in enumerate(said) if one["role"] == "assistant"), len(said))
-        return list(said[:spoken])
-    return []
+    return opening(next(iter((sample.draft.seats or {}).values()), []))
 
 
-def _said(sample: Mapping[str, Any]) -> str:
+def _said(sample: SessionRecord) -> str:
     """The answer; of a conversation all that came after the prompt, as JSON, by seat."""
-    seats = sample["draft"]["seats"] or {}
+    seats = sample.draft.seats or {}
     turns = [one["content"] for said in seats.values() for one in said if one["role"] == "assistant"]
     if len(turns) <= 1:
         return "".join(turns)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from soul import tasks
 from soul.evaluate.report.answers import given_answer, saved_row
+from soul.record import SessionRecord
 from soul.task import Row, Task
 
 
@@ -15,16 +15,16 @@ def expected(task: Task[Any], row: Row) -> str:
     return task.target(row) or task.human_answer(row) or ""
 
 
-def expected_and_given(samples: list[Mapping[str, Any]]) -> tuple[str, list[str | None]]:
+def expected_and_given(samples: list[SessionRecord]) -> tuple[str, list[str | None]]:
     """The target of a row, and the answer that was read from each of its samples.
 
     Args:
-        samples: lines of the journal, all of one row.
+        samples: all of one row.
 
     Returns:
         "" and a None for each sample where the task is not installed here, or no longer accepts the record.
     """
-    task = tasks.load(samples[0]["task"]) if samples[0]["task"] in tasks.names() else None
+    task = tasks.load(samples[0].task) if samples[0].task in tasks.names() else None
     row = saved_row(task, samples[0]) if task else None
     if task is None or row is None:
         return "", [None] * len(samples)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from soul.evaluate.export.scalars import scalars
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.table import SHOWN, lines, titles
+from soul.record import SessionRecord
 
 PREFIX = "soul"
 STEP = f"{PREFIX}/checkpoint_step"
@@ -77,13 +78,13 @@ def write(
         return str(logged.url or Path(logged.dir).parent)
 
 
-def spread(run: EvaluationRun, most: int) -> list[Mapping[str, Any]]:
+def spread(run: EvaluationRun, most: int) -> list[SessionRecord]:
     """So many of a run's samples, from all sets alike: the first of each set, then the second of each, ..."""
     place: dict[str, int] = {}
-    ranked: list[tuple[int, int, Mapping[str, Any]]] = []
+    ranked: list[tuple[int, int, SessionRecord]] = []
     for sample in run.samples:
-        place[sample["set"]] = place.get(sample["set"], -1) + 1
-        ranked.append((place[sample["set"]], len(ranked), sample))
+        place[sample.set] = place.get(sample.set, -1) + 1
+        ranked.append((place[sample.set], len(ranked), sample))
     return [sample for _, _, sample in sorted(ranked, key=lambda one: one[:2])[:most]]
 
 
@@ -92,15 +93,14 @@ def _config(run: EvaluationRun) -> dict[str, Any]:
     return {"run": run.folder.name, **run.settings, **chosen}
 
 
-def _cells(sample: Mapping[str, Any]) -> list[Any]:
-    draft = sample["draft"]
-    failure = draft["failure"]
-    cost = sum(usage["cost_usd"] for usage in sample["usage"].values())
+def _cells(sample: SessionRecord) -> list[Any]:
+    draft, failure = sample.draft, sample.draft.failure
+    cost = sum(usage.cost_usd for usage in sample.usage.values())
     return [
-        *(sample["set"], sample["number"], sample["sample"]),
-        *(draft["valid"], draft["reward"], f"{failure['stage']}: {failure['cause']}" if failure else None),
-        *(draft["ended"], _whole(json.dumps(draft["seats"], ensure_ascii=False, indent=1))),
-        *(_whole(draft["critique"] or ""), cost),
+        *(sample.set, sample.number, sample.sample),
+        *(draft.valid, draft.reward, f"{failure.stage}: {failure.cause}" if failure else None),
+        *(draft.ended, _whole(json.dumps(draft.seats, ensure_ascii=False, indent=1))),
+        *(_whole(draft.critique or ""), cost),
     ]
 
 

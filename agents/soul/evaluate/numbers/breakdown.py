@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from soul import tasks
 from soul.evaluate.numbers.results import Results
@@ -17,6 +16,7 @@ from soul.evaluate.numbers.row_result import RowResult, ScoredSample
 from soul.evaluate.numbers.set_result import Interval, SetResult
 from soul.evaluate.numbers.set_score import set_scores
 from soul.evaluate.run.run_folder import EvaluationRun
+from soul.record import SessionRecord
 from soul.task import Metric
 
 Breakdowns = Mapping[str, Mapping[str, Sequence["Group"]]]  # set -> kind -> its groups
@@ -44,11 +44,11 @@ class Group:
     bounds: Interval | None
 
 
-def breakdown(samples: Iterable[Mapping[str, Any]], headline: Metric, seed: int = 0) -> dict[str, list[Group]]:
+def breakdown(samples: Iterable[SessionRecord], headline: Metric, seed: int = 0) -> dict[str, list[Group]]:
     """The groups of one set.
 
     Args:
-        samples: lines of the journal, of one set, in any order.
+        samples: of one set, in any order.
         headline: the task's.
         seed: of the bootstrap.
 
@@ -56,16 +56,15 @@ def breakdown(samples: Iterable[Mapping[str, Any]], headline: Metric, seed: int 
         Kind -> its groups, values in natural order. Kinds stand as the task gives them. Empty where the task's records
         tell nothing.
     """
-    lines = sorted(samples, key=lambda line: (line["number"], line["sample"]))
+    ordered = sorted(samples, key=lambda sample: sample.key)
     rows: dict[str, dict[str, dict[int, list[ScoredSample]]]] = {}
-    for line in lines:
-        read = ScoredSample.from_json(line) if line["groups"] else None
-        for kind, value in line["groups"].items():
-            assert read is not None
-            rows.setdefault(kind, {}).setdefault(value, {}).setdefault(line["number"], []).append(read)
+    for sample in ordered:
+        scored = ScoredSample.from_record(sample)
+        for kind, value in sample.groups.items():
+            rows.setdefault(kind, {}).setdefault(value, {}).setdefault(sample.number, []).append(scored)
     return {
         kind: [
-            _group(lines[0], kind, value, list(by_value[value].values()), headline, seed)
+            _group(ordered[0], kind, value, list(by_value[value].values()), headline, seed)
             for value in sorted(by_value, key=natural)
         ]
         for kind, by_value in rows.items()
@@ -74,9 +73,9 @@ def breakdown(samples: Iterable[Mapping[str, Any]], headline: Metric, seed: int 
 
 def breakdowns(run: EvaluationRun, results: Results) -> Breakdowns:
     """The groups of each set of a run, in the results' order."""
-    by_set: dict[str, list[Mapping[str, Any]]] = {name: [] for name in results.sets}
+    by_set: dict[str, list[SessionRecord]] = {name: [] for name in results.sets}
     for sample in run.samples:
-        by_set[sample["set"]].append(sample)
+        by_set[sample.set].append(sample)
     return {name: breakdown(of_set, results.sets[name].headline) for name, of_set in by_set.items()}
 
 
@@ -91,9 +90,9 @@ def natural(text: str) -> list[tuple[bool, float, str]]:
 
 
 def _group(
-    line: Mapping[str, Any], kind: str, value: str, rows: Sequence[Sequence[ScoredSample]], headline: Metric, seed: int
+    sample: SessionRecord, kind: str, value: str, rows: Sequence[Sequence[ScoredSample]], headline: Metric, seed: int
 ) -> Group:
     # A group is a small set; its name enters the bootstrap's seed, so that groups are drawn independently.
-    name, joint = f"{line['set']}: {kind} {value}", set_scores(tasks.load(line["task"]), rows)
-    of = SetResult(name, line["task"], headline, tuple(map(RowResult.from_samples, rows)), joint, seed=seed)
+    name, joint = f"{sample.set}: {kind} {value}", set_scores(tasks.load(sample.task), rows)
+    of = SetResult(name, sample.task, headline, tuple(map(RowResult.from_samples, rows)), joint, seed=seed)
     return Group(value, of.rows, of.samples, of.mean, of.interval, of.invalid, of.bounds)

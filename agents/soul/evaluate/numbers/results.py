@@ -19,6 +19,7 @@ from soul.evaluate.numbers.bootstrap import percentile_interval
 from soul.evaluate.numbers.row_result import ScoredSample
 from soul.evaluate.numbers.set_result import Interval, SetResult, set_result
 from soul.one_turn import Voting
+from soul.record import SessionRecord
 from soul.suites import soul_v1
 from soul.task import Metric, Task
 
@@ -93,49 +94,49 @@ class Results:
         return {"sets": {name: found.to_json() for name, found in self.sets.items()}, "averages": averages}
 
 
-def summarise(samples: Iterable[Mapping[str, Any]], sets: Iterable[str], *, seed: int = 0) -> Results:
+def summarise(samples: Iterable[SessionRecord], sets: Iterable[str], *, seed: int = 0) -> Results:
     """The numbers of a run.
 
     Args:
-        samples: lines of the journal, each sample once, in any order.
+        samples: each once, in any order.
         sets: the names of the sets to report; one without samples is reported as empty.
         seed: of the bootstrap.
 
     Raises:
         ValueError: a sample of another set, a sample that is there twice, or a set whose samples name two tasks.
     """
-    found: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {name: {} for name in sets}
+    found: dict[str, dict[tuple[int, int], SessionRecord]] = {name: {} for name in sets}
     names: dict[str, str] = {}
-    for line in samples:
-        name, key = line["set"], (line["number"], line["sample"])
+    for sample in samples:
+        name, key = sample.set, (sample.number, sample.sample)
         if name not in found:
             raise ValueError(f"a sample of the set {name!r}, which is not among those asked for: {', '.join(found)}")
         if key in found[name]:
             raise ValueError(f"{name}: row number {key[0]}, sample {key[1]} is there twice; pass its last line only")
-        if names.setdefault(name, line["task"]) != line["task"]:
-            raise ValueError(f"{name}: its samples name two tasks, {names[name]!r} and {line['task']!r}")
-        found[name][key] = line
+        if names.setdefault(name, sample.task) != sample.task:
+            raise ValueError(f"{name}: its samples name two tasks, {names[name]!r} and {sample.task!r}")
+        found[name][key] = sample
     return Results(
         {name: _of_set(name, names.get(name), list(by_key.values()), seed) for name, by_key in found.items()}
     )
 
 
-def _of_set(name: str, task: str | None, lines: Sequence[Mapping[str, Any]], seed: int) -> SetResult:
+def _of_set(name: str, task: str | None, samples: Sequence[SessionRecord], seed: int) -> SetResult:
     if task is None:  # no sample is finished
         task = soul_v1.SETS[name].task if name in soul_v1.SETS else name
         if task not in tasks.names():  # a file of the user's own: its rows would have named the task
             return SetResult(name, "", Metric("unknown"))
     loaded = tasks.load(task)
-    several = {number for number, count in Counter(line["number"] for line in lines).items() if count > 1}
-    samples = [
-        ScoredSample.from_json(line, vote_of(loaded, line) if line["number"] in several else None) for line in lines
+    several = {number for number, count in Counter(sample.number for sample in samples).items() if count > 1}
+    scored = [
+        ScoredSample.from_record(sample, vote_of(loaded, sample) if sample.number in several else None)
+        for sample in samples
     ]
-    return set_result(name, task, loaded, samples, seed)
+    return set_result(name, task, loaded, scored, seed)
 
 
-def vote_of(task: Task[Any], line: Mapping[str, Any]) -> str | None:
-    """The answer in a line of the journal; None where it gave none, failed, or the task's answers cannot be counted."""
-    draft = line["draft"]
-    if not isinstance(task, Voting) or not draft["valid"]:
+def vote_of(task: Task[Any], sample: SessionRecord) -> str | None:
+    """The answer in a sample; None where it gave none, failed, or the task's answers cannot be counted."""
+    if not isinstance(task, Voting) or not sample.draft.valid:
         return None
-    return task.vote(task.row_type.model_validate(line["record"]), task.saved_episode(draft))
+    return task.vote(task.row_type.model_validate(sample.record), task.saved_episode(sample.draft))

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any, NamedTuple
 
+from soul.judge import Usage
+from soul.record import AttemptRecord, SessionRecord
 from soul.task import Metric, Verdict
 
 
 class ScoredSample(NamedTuple):
-    """What the numbers need of one line of the journal; `draft`, `record` and `usage` are as they stand there."""
+    """What the numbers need of one sample's record."""
 
     number: int
     sample: int
@@ -25,20 +27,28 @@ class ScoredSample(NamedTuple):
     cause: str | None
     contentless: bool
     seconds: Mapping[str, float]
-    usage: Mapping[str, Mapping[str, Any]]
-    draft: Mapping[str, Any]
+    usage: Mapping[str, Usage]
+    draft: AttemptRecord
     record: Mapping[str, Any]
     vote: str | None = None
 
     @classmethod
-    def from_json(cls, line: Mapping[str, Any], vote: str | None = None) -> ScoredSample:
-        """Read one line of the journal; `vote` is the answer in it (`soul.one_turn.Voting`)."""
-        draft = line["draft"]
-        verdict = Verdict(draft["reward"], draft["metrics"] or {}) if draft["valid"] else None
-        cause = None if draft["valid"] else (draft["failure"] or {}).get("cause", "unknown")
-        keys = line["number"], line["sample"], line["row"]
-        kept = draft["contentless"], draft["seconds"] or {}, line["usage"], draft, line["record"]
-        return cls(*keys, verdict, cause, *kept, vote)
+    def from_record(cls, sample: SessionRecord, vote: str | None = None) -> ScoredSample:
+        """Read a sample's record; `vote` is the answer in it (`soul.one_turn.Voting`)."""
+        draft = sample.draft
+        return cls(
+            number=sample.number,
+            sample=sample.sample,
+            row=sample.row,
+            verdict=draft.verdict,
+            cause=draft.cause,
+            contentless=draft.contentless,
+            seconds=draft.seconds,
+            usage=sample.usage,
+            draft=draft,
+            record=sample.record,
+            vote=vote,
+        )
 
 
 @dataclass(frozen=True)

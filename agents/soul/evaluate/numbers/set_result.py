@@ -195,7 +195,7 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sco
     for sample in ordered:
         by_row.setdefault(sample.number, []).append(sample)
         for role, count in sample.usage.items():
-            usage.setdefault(role, Usage()).merge(Usage.from_json(count))
+            usage.setdefault(role, Usage()).merge(count)
         for stage, spent in sample.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
     metrics = task.summarize([task.saved(sample.draft) for sample in ordered if sample.verdict])

@@ -17,7 +17,7 @@ hashes, so that nothing a model wrote could ever run, and texts reach the page a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from soul.evaluate.report.page_parts import Page, filled, read, script_of, write
 from soul.evaluate.report.results_table import chooser, notes, results_table
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import table
+from soul.record import SessionRecord
 from soul.task import Metric
 
 FILE = "report.html"
@@ -61,9 +62,9 @@ def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path
 
 def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterator[str]:
     """The page in pieces; its samples are most of it."""
-    by_set: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    by_set: defaultdict[str, list[SessionRecord]] = defaultdict(list)
     for sample in run.samples:
-        by_set[sample["set"]].append(sample)
+        by_set[sample.set].append(sample)
     names = table.ordered(list(results.sets))
     ordered = [sample for name in names for sample in by_set[name]]
     answers = answers_of(ordered)
@@ -90,7 +91,7 @@ def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterato
         "model": run.name,
         "sets": [set_facts(name, results.sets[name].reward) for name in names],
         "n": run.n,
-        "names": names_of(sample["groups"] for sample in ordered),
+        "names": names_of(sample.groups for sample in ordered),
     }
     return page.pieces(sample_lines(ordered, answers), known, lambda starts: index(ordered, answers, names, starts))
 

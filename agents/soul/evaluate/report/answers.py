@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from soul import tasks
+from soul.record import SessionRecord
 from soul.task import Row, Task
 
 # Fields of records that may hold the question; the first one that has text is taken.
@@ -31,9 +32,9 @@ class Answers(NamedTuple):
     given: str | None
 
 
-def answers_of(samples: Iterable[Mapping[str, Any]]) -> list[Answers]:
-    """Question and answers of each line of the journal."""
-    return [Answers(question_of(sample["record"]), *_target_and_given(sample)) for sample in samples]
+def answers_of(samples: Iterable[SessionRecord]) -> list[Answers]:
+    """Question and answers of each sample."""
+    return [Answers(question_of(sample.record), *_target_and_given(sample)) for sample in samples]
 
 
 def question_of(record: Mapping[str, Any]) -> str:
@@ -45,22 +46,21 @@ def question_of(record: Mapping[str, Any]) -> str:
     return text.strip().partition("\n")[0].strip()
 
 
-def saved_row(task: Task[Any], sample: Mapping[str, Any]) -> Row | None:
-    """The row of a line of the journal; None where this version of the task no longer accepts the record."""
+def saved_row(task: Task[Any], sample: SessionRecord) -> Row | None:
+    """The row of a sample; None where this version of the task no longer accepts the record."""
     try:
-        return task.row_type.model_validate(sample["record"])
+        return task.row_type.model_validate(sample.record)
     except ValidationError:
         return None
 
 
-def given_answer(task: Task[Any], row: Row, sample: Mapping[str, Any]) -> str | None:
-    """The answer that was read from a line of the journal; None where none could be read, or the play failed."""
-    draft = sample["draft"]
-    return task.given(row, task.saved_episode(draft)) if draft["seats"] else None
+def given_answer(task: Task[Any], row: Row, sample: SessionRecord) -> str | None:
+    """The answer that was read from a sample; None where none could be read, or the play failed."""
+    return task.given(row, task.saved_episode(sample.draft)) if sample.draft.seats else None
 
 
-def _target_and_given(sample: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    task = tasks.load(sample["task"])
+def _target_and_given(sample: SessionRecord) -> tuple[str | None, str | None]:
+    task = tasks.load(sample.task)
     if type(task).target is Task.target:  # no single answer is right, so there is no need to parse the row
         return None, None
     row = saved_row(task, sample)

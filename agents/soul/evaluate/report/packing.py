@@ -17,18 +17,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from soul.evaluate.report.answers import Answers
+from soul.judge.call.usage import Usage
+from soul.record import Conversations, SessionRecord
 
 PART_CHARACTERS = 1_000_000
 SHOWN_CHARACTERS = 160  # of a question or the last turn, in the list
 SHOWN_OF_ANSWERS = 80  # of the right and of the given answer
 LARGEST_EXACT = 2**53  # of JavaScript's numbers
+_SHOWN = {"set", "task", "number", "row", "sample", "stamp", "groups", "shortened", "record", "prompts"}
 # As long as that one, before a point; a text may hold such too. (A number stands behind one of these signs: to look for
 # them first takes a tenth of the time.)
 _LONG_NUMBER = re.compile(r"[:,\[]-?[0-9]{16}")
 
 
 def index(
-    samples: Sequence[Mapping[str, Any]], answers: Sequence[Answers], sets: Sequence[str], starts: Sequence[int]
+    samples: Sequence[SessionRecord], answers: Sequence[Answers], sets: Sequence[str], starts: Sequence[int]
 ) -> dict[str, Any]:
     """What the list of samples shows, sorts by and filters by: a column each, in the order of `samples`.
 
@@ -38,36 +41,36 @@ def index(
         starts: at which sample each part begins.
     """
     places = {name: place for place, name in enumerate(sets)}
-    drafts = [sample["draft"] for sample in samples]
+    drafts = [sample.draft for sample in samples]
     return plain(
         {
             "starts": list(starts),
-            "set": [places[sample["set"]] for sample in samples],
-            "number": [sample["number"] for sample in samples],
-            "sample": [sample["sample"] for sample in samples],
-            "reward": [draft["reward"] if draft["valid"] else None for draft in drafts],
-            "cause": [None if draft["valid"] else (draft["failure"] or {}).get("cause", "unknown") for draft in drafts],
-            "contentless": [int(draft["contentless"]) for draft in drafts],
-            "ended": [draft["ended"] for draft in drafts],
+            "set": [places[sample.set] for sample in samples],
+            "number": [sample.number for sample in samples],
+            "sample": [sample.sample for sample in samples],
+            "reward": [draft.reward for draft in drafts],
+            "cause": [draft.cause for draft in drafts],
+            "contentless": [int(draft.contentless) for draft in drafts],
+            "ended": [draft.ended for draft in drafts],
             "question": [start_of(of.question, SHOWN_CHARACTERS) for of in answers],
             "target": [start_of(of.target, SHOWN_OF_ANSWERS) for of in answers],
             "given": [start_of(of.given, SHOWN_OF_ANSWERS) for of in answers],
             # Shown where no answer was read; nothing else needs it.
             "said": [
-                "" if of.given is not None else last_turn(draft["seats"])[:SHOWN_CHARACTERS]
+                "" if of.given is not None else last_turn(draft.seats)[:SHOWN_CHARACTERS]
                 for of, draft in zip(answers, drafts, strict=True)
             ],
-            "groups": [sample["groups"] for sample in samples],
-            "cost": [_cost(sample["usage"]) for sample in samples],
-            "seconds": [round(sum((draft["seconds"] or {}).values()), 3) for draft in drafts],
+            "groups": [sample.groups for sample in samples],
+            "cost": [_cost(sample.usage) for sample in samples],
+            "seconds": [round(sum(draft.seconds.values()), 3) for draft in drafts],
         }
     )
 
 
-def sample_lines(samples: Sequence[Mapping[str, Any]], answers: Sequence[Answers]) -> Iterator[str]:
-    """The samples as the page carries them: the journal's lines with the two answers."""
+def sample_lines(samples: Sequence[SessionRecord], answers: Sequence[Answers]) -> Iterator[str]:
+    """The samples as the page carries them: what it shows of their records, with the two answers."""
     for sample, of in zip(samples, answers, strict=True):
-        yield to_json({**_line(sample), "target": of.target, "given": of.given})
+        yield to_json({**_shown(sample), "target": of.target, "given": of.given})
 
 
 def parts(whole: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -84,7 +87,7 @@ def parts(whole: Iterable[str]) -> Iterator[tuple[int, str]]:
         yield start, packed("\n".join(lines))
 
 
-def last_turn(seats: Mapping[str, Sequence[Mapping[str, str]]] | None) -> str:
+def last_turn(seats: Conversations | None) -> str:
     """What the policy said last, in one line."""
     said = [m["content"] for messages in (seats or {}).values() for m in messages if m["role"] == "assistant"]
     return " ".join(said[-1].split()) if said else ""
@@ -134,12 +137,15 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _line(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The journal's line; of the usage, the counters that are not 0."""
-    shown = {role: {k: v for k, v in use.items() if v and k != "latency"} for role, use in sample["usage"].items()}
-    return {**sample, "usage": shown}
+def _shown(sample: SessionRecord) -> dict[str, Any]:
+    """What sample.js reads: the episode's own fields beside the seats, and of the usage the counters that are not 0."""
+    line, draft = sample.model_dump(include=_SHOWN), sample.draft.model_dump(exclude={"base", "episode"})
+    usage = {
+        role: {k: v for k, v in use.to_json().items() if v and k != "latency"} for role, use in sample.usage.items()
+    }
+    return {**line, "draft": {**draft, **sample.draft.episode}, "usage": usage}
 
 
-def _cost(usage: Mapping[str, Mapping[str, Any]]) -> float | None:
+def _cost(usage: Mapping[str, Usage]) -> float | None:
     """US dollars; None where a price is not known."""
-    return None if any(use["unpriced"] for use in usage.values()) else sum(use["cost_usd"] for use in usage.values())
+    return None if any(use.unpriced for use in usage.values()) else sum(use.cost_usd for use in usage.values())

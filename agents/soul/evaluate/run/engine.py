@@ -8,9 +8,9 @@ policy's endpoint busy while others wait for their judge; the caps of the endpoi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from soul.errors import SYSTEMIC, Cause, SoulError
 from soul.evaluate.run.journal import Journal
@@ -20,12 +20,11 @@ from soul.judge import ChatModel, Gateway, GatewaySettings
 from soul.judge.gateway import run_limits
 from soul.judge.throttle.local_gate import in_process
 from soul.policy import OpenAISeat, Players
+from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 
 SESSIONS_PER_SLOT = 2  # sessions under way for each request that the policy's endpoint takes
-Sample = dict[str, Any]  # a line of the journal
-Listener = Callable[[Sample], None]
-
+Listener = Callable[[SessionRecord], None]
 
 # Causes that hit every further sample alike: the run stops, and what it has stays.
 STOPPING: frozenset[Cause] = SYSTEMIC | {"auth", "not_found"}
@@ -57,7 +56,7 @@ async def evaluate(
     """
     policy = ChatModel.connect(settings.policy)
 
-    async def play(item: SampleRequest, gateway: Gateway) -> Sample:
+    async def play(item: SampleRequest, gateway: Gateway) -> SessionRecord:
         return await run_sample(item, settings, policy, gateway)
 
     try:
@@ -70,14 +69,14 @@ async def evaluate(
 
 
 async def run_samples(
-    taken: Callable[[SampleRequest, Gateway], Awaitable[Sample]],
+    taken: Callable[[SampleRequest, Gateway], Awaitable[SessionRecord]],
     schedule: Schedule,
     settings: GatewaySettings,
     journal: Journal,
     folder: Path,
     on_sample: Listener,
 ) -> None:
-    """Make a journal line of every item of the schedule, with the judges of one gateway.
+    """Make a record of every item of the schedule, with the judges of one gateway.
 
     Raises:
         Stopped: as in `evaluate`.
@@ -90,11 +89,11 @@ async def run_samples(
     async def work() -> None:
         while (item := schedule.start()) is not None:
             sample = await taken(item, gateway)
-            schedule.end(item, sample["usage"])
-            failure = sample["draft"]["failure"]
-            if failure and failure["cause"] in STOPPING:
+            schedule.end(item, sample.usage)
+            failure = sample.draft.failure
+            if failure and failure.cause in STOPPING:
                 raise Stopped(
-                    f"{failure['detail']} (the {failure['stage']} of set {item.set}). Run the same command to continue."
+                    f"{failure.detail} (the {failure.stage} of set {item.set}). Run the same command to continue."
                 )
             journal.add(sample)
             on_sample(sample)
@@ -109,17 +108,18 @@ async def run_samples(
         await gateway.close()
 
 
-def journal_cost(sample: Mapping[str, Any]) -> float:
+def journal_cost(sample: SessionRecord) -> float:
     """What the judges, partners and environments of a sample cost; the policy is not part of judge.budget_usd."""
-    return float(sum(usage["cost_usd"] for role, usage in sample["usage"].items() if role != "policy"))
+    return float(sum(usage.cost_usd for role, usage in sample.usage.items() if role != "policy"))
 
 
-async def run_sample(item: SampleRequest, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway) -> Sample:
+async def run_sample(
+    item: SampleRequest, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway
+) -> SessionRecord:
     """Take one sample.
 
     Returns:
-        Its journal line: the draft as in a trace, usage by role with the policy's own, and what it belongs to. The
-        record is in it, so that it can be shown and judged again without the data files.
+        Its record, with the row's fields in it, so that it can be shown and judged again without the data files.
     """
     asked = policy.scope()
     session = await run_session(
@@ -130,18 +130,10 @@ async def run_sample(item: SampleRequest, settings: EvaluationSettings, policy: 
         RefineSettings(episode_deadline_s=settings.deadline_s),
         refine=False,
     )
-    trace = session.to_json()
-    return {
-        "set": item.set,
-        "task": trace["task"],
-        "number": item.row.number,
-        "row": trace["row"],
-        "sample": item.sample,
-        "stamp": item.stamp,
-        "groups": dict(item.row.task.groups(item.row.row)),
-        "shortened": list(item.shortened),
-        "record": item.row.row.model_dump(mode="json"),
-        "prompts": trace["prompts"],
-        "draft": trace["draft"],
-        "usage": {"policy": asked.usage.to_json(), **trace["usage"]},
-    }
+    sample = session.to_record(item.row.file, item.row.number)
+    sample.set, sample.sample, sample.stamp = item.set, item.sample, item.stamp
+    sample.groups = dict(item.row.task.groups(item.row.row))
+    sample.shortened = list(item.shortened)
+    sample.record = item.row.row.model_dump(mode="json")
+    sample.usage = {"policy": asked.usage, **sample.usage}
+    return sample

@@ -6,13 +6,14 @@ A run whose verdicts all failed is no result: the command says the cause before 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from soul import tasks
 from soul.errors import INFRASTRUCTURE, SoulError
 from soul.evaluate.run.run_folder import EvaluationRun
+from soul.record import SessionRecord
 
 MANY = 0.5  # a larger share of failed samples gets a warning
 _TAKEN_AGAIN: frozenset[str] = INFRASTRUCTURE  # by the same command
@@ -49,26 +50,25 @@ class Failures:
         failures = cls()
         failures.add(run.samples)
         if "episodes_of" in run.settings:
-            silent = [sample["draft"]["failure"]["cause"] for sample in run.samples if sample["draft"]["seats"] is None]
+            silent = [str(sample.draft.cause) for sample in run.samples if sample.draft.seats is None]
             failures.unplayed = len(silent)
             failures.causes -= Counter(silent)
         return failures
 
-    def add(self, samples: Iterable[Mapping[str, Any]]) -> None:
-        """Count more lines of a journal."""
+    def add(self, samples: Iterable[SessionRecord]) -> None:
+        """Count more samples."""
         asks_judge: dict[str, bool] = {}
         for sample in samples:
-            name, draft = sample["task"], sample["draft"]
+            name, cause = sample.task, sample.draft.cause
             if name not in asks_judge:
                 asks_judge[name] = bool(tasks.load(name).calls_per_episode.get("judge"))
             self.samples += 1
             self.judged += asks_judge[name]
-            if draft["valid"]:
+            if cause is None:
                 continue
-            failure = draft["failure"] or {"cause": "unknown", "detail": ""}
             self.judged_failed += asks_judge[name]
-            self.causes[failure["cause"]] += 1
-            self.last[failure["cause"]] = failure["detail"]
+            self.causes[cause] += 1
+            self.last[cause] = sample.draft.failure.detail if sample.draft.failure else ""
 
     @property
     def failed(self) -> int:

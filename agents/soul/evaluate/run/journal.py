@@ -6,21 +6,16 @@ the last one counts.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
 
-from soul.errors import INFRASTRUCTURE, SoulError
+from soul.errors import INFRASTRUCTURE
 from soul.files.disk_space import is_full, out_of_space
+from soul.record import SessionRecord, read_records
 
 FILE = "samples.jsonl"
 Key = tuple[str, int, int]  # set, row of its file, number of the sample
-
-
-class BadJournal(SoulError):
-    """A line of a journal is no sample: something else wrote into it, or a disk failed."""
 
 
 class Journal:
@@ -30,17 +25,16 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / FILE
         self._file = self.path.open("ab", buffering=0)  # a buffer would write a failed line again when it is closed
-        with self.path.open("rb") as file:
-            self.samples, self._length = _read(file)
+        self.samples, self._length = _read(self.path)
         self._file.truncate(self._length)
 
-    def add(self, sample: Mapping[str, Any]) -> None:
+    def add(self, sample: SessionRecord) -> None:
         """Keep a sample.
 
         Raises:
             OutOfSpace: the disk is full. The file ends with the last whole line.
         """
-        line = json.dumps(sample, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        line = sample.to_line().encode("utf-8", "backslashreplace") + b"\n"
         try:
             written = 0
             while written < len(line):  # a disk that is nearly full takes a part of it
@@ -51,55 +45,42 @@ class Journal:
                 raise out_of_space(self.path.parent) from error
             raise
         self._length += len(line)
-        self.samples[_key(sample)] = dict(sample)
+        self.samples[sample.key] = sample
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def holds(samples: Mapping[Key, Mapping[str, Any]], key: Key, stamp: str, retry_failed: bool) -> bool:
+def holds(samples: Mapping[Key, SessionRecord], key: Key, stamp: str, retry_failed: bool) -> bool:
     """Whether a sample with this stamp is among these and need not be taken again.
 
     Args:
         retry_failed: take every failed sample again, not only those that infrastructure failed (`INFRASTRUCTURE`).
     """
     sample = samples.get(key)
-    if sample is None or sample["stamp"] != stamp:
+    if sample is None or sample.stamp != stamp:
         return False
-    return bool(sample["draft"]["valid"]) or not (retry_failed or failed_by_infrastructure(sample))
+    return sample.draft.valid or not (retry_failed or failed_by_infrastructure(sample))
 
 
-def failed_by_infrastructure(sample: Mapping[str, Any]) -> bool:
+def failed_by_infrastructure(sample: SessionRecord) -> bool:
     """Whether a sample has no verdict for a reason that lies in no answer: a time-out, a server error, a budget, ..."""
-    failure = sample["draft"]["failure"]
-    return failure is not None and failure["cause"] in INFRASTRUCTURE
+    return sample.draft.failure is not None and sample.draft.failure.cause in INFRASTRUCTURE
 
 
-def read_samples(folder: Path) -> dict[Key, dict[str, Any]]:
-    """The samples of a run that others may be writing: as far as it has come, nothing is changed."""
-    with (folder / FILE).open("rb") as file:
-        return _read(file)[0]
+def read_samples(folder: Path) -> dict[Key, SessionRecord]:
+    """The samples of a run that others may be writing: as far as it has come, nothing is changed.
+
+    Raises:
+        BadRecord: a line is no sample: something else wrote into the file, or a disk failed.
+    """
+    return _read(folder / FILE)[0]
 
 
-def _read(file: BinaryIO) -> tuple[dict[Key, dict[str, Any]], int]:
+def _read(file: Path) -> tuple[dict[Key, SessionRecord], int]:
     """The samples, and the length of the file without a line that was cut short by a crash."""
-    file.seek(0)
-    samples, whole = {}, 0
-    for number, line in enumerate(file, start=1):
-        if not line.endswith(b"\n"):
-            break
-        whole += len(line)
-        try:
-            sample = json.loads(line)
-            samples[_key(sample)] = sample
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadJournal(
-                f"{file.name}: line {number} is no sample ({error}). Remove the line; the same command takes "
-                "the sample again."
-            ) from None
-    return samples, whole
-
-
-def _key(sample: Mapping[str, Any]) -> Key:
-    return sample["set"], sample["number"], sample["sample"]
+    samples, length = {}, 0
+    for line in read_records(file):
+        samples[line.record.key], length = line.record, line.end
+    return samples, length

@@ -11,7 +11,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -20,6 +19,7 @@ from rich.text import Text
 
 from soul.cli import logs
 from soul.evaluate.run.schedule import Schedule
+from soul.record import SessionRecord
 
 PLAIN_EVERY_S = 10.0
 
@@ -32,7 +32,7 @@ class Progress:
         known: samples that an earlier start took already.
     """
 
-    def __init__(self, console: Console, wanted: Mapping[str, int], known: list[dict[str, Any]]) -> None:
+    def __init__(self, console: Console, wanted: Mapping[str, int], known: list[SessionRecord]) -> None:
         self.console = console
         self.wanted = dict(wanted)
         self.done: Counter[str] = Counter()
@@ -73,7 +73,7 @@ class Progress:
         if self._live is None and error is not KeyboardInterrupt:  # Ctrl-C prints its own line (ctrl_c.py)
             self.console.print(self.line())
 
-    def add(self, sample: dict[str, Any]) -> None:
+    def add(self, sample: SessionRecord) -> None:
         """A sample has been taken."""
         self._count(sample)
         self._fresh += 1
@@ -81,14 +81,14 @@ class Progress:
             self._printed_at = time.monotonic()
             self.console.print(self.line())
 
-    def _count(self, sample: dict[str, Any]) -> None:
-        name, draft = sample["set"], sample["draft"]
+    def _count(self, sample: SessionRecord) -> None:
+        name, draft = sample.set, sample.draft
         self.done[name] += 1
-        self.failed[name] += not draft["valid"]
-        if draft["failure"]:
-            self.causes[draft["failure"]["cause"]] += 1
-        self.rewards[name] += draft["reward"] or 0.0
-        self.cost_usd += sum(usage["cost_usd"] for usage in sample["usage"].values())
+        self.failed[name] += not draft.valid
+        if draft.failure:
+            self.causes[draft.failure.cause] += 1
+        self.rewards[name] += draft.reward or 0.0
+        self.cost_usd += sum(usage.cost_usd for usage in sample.usage.values())
 
     def score(self, name: str) -> float | None:
         """The mean reward of the valid samples so far."""

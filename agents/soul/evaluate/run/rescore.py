@@ -6,18 +6,19 @@ has no episode, and stays the failure it was. Costs are those of the new verdict
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from soul import tasks
-from soul.evaluate.run.engine import SESSIONS_PER_SLOT, Listener, Sample, run_samples
+from soul.evaluate.run.engine import SESSIONS_PER_SLOT, Listener, run_samples
 from soul.evaluate.run.journal import FILE, Journal, Key
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.schedule import Capacity, Schedule
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, stamp_of
 from soul.judge import Endpoint, Gateway, GatewaySettings
 from soul.policy import Players, Seat
+from soul.record import SessionRecord
 from soul.rows.task_files import parse_row
 from soul.session import Attempt, score
 
@@ -56,14 +57,14 @@ def items(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleReques
     tasks.configure(settings.tasks)  # before the rows, which hold their tasks
     rescored = []
     for sample in run.samples:
-        row = parse_row(sample["task"], sample["record"], str(run.folder / FILE), sample["number"])
-        rescored.append(SampleRequest(sample["set"], row, sample["sample"], stamp_of(row), tuple(sample["shortened"])))
+        row = parse_row(sample.task, sample.record, str(run.folder / FILE), sample.number)
+        rescored.append(SampleRequest(sample.set, row, sample.sample, stamp_of(row), tuple(sample.shortened)))
     return rescored
 
 
 def without_episode(run: EvaluationRun) -> frozenset[Key]:
     """The samples of a run whose play failed: no judge can score them."""
-    return frozenset((s["set"], s["number"], s["sample"]) for s in run.samples if s["draft"]["seats"] is None)
+    return frozenset(sample.key for sample in run.samples if sample.draft.seats is None)
 
 
 async def rescore(
@@ -80,9 +81,9 @@ async def rescore(
     Raises:
         Stopped: a judge does not answer any more, or the budget is spent.
     """
-    saved: Mapping[Key, Mapping[str, Any]] = {(s["set"], s["number"], s["sample"]): s for s in run.samples}
+    saved = {sample.key: sample for sample in run.samples}
 
-    async def judged(item: SampleRequest, gateway: Gateway) -> Sample:
+    async def judged(item: SampleRequest, gateway: Gateway) -> SessionRecord:
         return await judge_again(item, saved[item.key], gateway)
 
     at_once = SESSIONS_PER_SLOT * settings.gateway.judge.concurrency
@@ -91,17 +92,19 @@ async def rescore(
     await run_samples(judged, schedule, settings.gateway, journal, folder, on_sample)
 
 
-async def judge_again(item: SampleRequest, saved: Mapping[str, Any], gateway: Gateway) -> Sample:
-    """A journal line with a new verdict of the same episode."""
-    draft, task = saved["draft"], item.row.task
-    fresh: Sample = {**saved, "stamp": item.stamp, "prompts": [prompt.id for prompt in task.prompts], "usage": {}}
-    if draft["seats"] is None:
+async def judge_again(item: SampleRequest, saved: SessionRecord, gateway: Gateway) -> SessionRecord:
+    """The record with a new verdict of the same episode."""
+    task = item.row.task
+    prompts = [prompt.id for prompt in task.prompts]
+    fresh = saved.model_copy(update={"stamp": item.stamp, "prompts": prompts, "usage": {}})
+    if saved.draft.seats is None:
         return fresh
     scope = gateway.scope(task.name)
-    attempt = Attempt(Players(_nobody), task.saved_episode(draft))
-    attempt.seconds["play"] = draft["seconds"]["play"]
+    attempt = Attempt(Players(_nobody), task.saved_episode(saved.draft))
+    attempt.seconds["play"] = saved.draft.seconds["play"]
     await score(attempt, task, item.row.row, scope)
-    return {**fresh, "draft": attempt.to_json(), "usage": {r: u.to_json() for r, u in scope.usage().items()}}
+    fresh.draft, fresh.usage = attempt.to_record(), scope.usage()
+    return fresh
 
 
 def _nobody(seat: str) -> Seat:

@@ -21,9 +21,9 @@ from soul.evaluate.run.journal import FILE, Journal, Key, read_samples
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
+from soul.record import SessionRecord
 
 _REMEDY = "The command that made the run writes the file again."
-_OF_A_SAMPLE = {"task", "record", "stamp", "draft"}  # what everything that reads a run needs of a line of the journal
 
 
 class BadRun(SoulError):
@@ -40,7 +40,7 @@ class EvaluationRun:
         limit, n, seed: of the last start.
         missing: names of sets that the last start asked for and that have no file.
         suite: the suite that the last start named.
-        samples: the journal's lines of these, in the order of sets, rows and samples; those that are there.
+        samples: the journal's records of these, in the order of sets, rows and samples; those that are there.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class EvaluationRun:
     limit: int | None
     n: int
     seed: int
-    samples: Sequence[Mapping[str, Any]]
+    samples: Sequence[SessionRecord]
     missing: Sequence[str] = ()
     suite: str | None = None
 
@@ -63,14 +63,14 @@ class EvaluationRun:
         return list(self.wanted)
 
     @classmethod
-    def load(cls, folder: Path, samples: Mapping[Key, Mapping[str, Any]] | None = None) -> EvaluationRun:
+    def load(cls, folder: Path, samples: Mapping[Key, SessionRecord] | None = None) -> EvaluationRun:
         """Read a run's folder.
 
         Args:
             samples: of its journal, where that is open; None: they are read.
 
         Raises:
-            BadRun: a file is missing or damaged.
+            BadRun: a file is missing or damaged. BadRecord: a line of the journal is.
         """
         for name in ("settings.json", "chosen.json", FILE):
             if not (folder / name).is_file():
@@ -79,9 +79,6 @@ class EvaluationRun:
                 )
         settings, chosen = _settings(folder / "settings.json"), _chosen(folder / "chosen.json")
         samples = read_samples(folder) if samples is None else samples
-        for key, sample in samples.items():
-            if missing := _OF_A_SAMPLE - sample.keys():
-                raise BadRun(f"{folder / FILE}: the sample {key} has no {min(missing)!r}. {_REMEDY}")
         keys = [(name, number, k) for name, of_set in chosen["samples"].items() for number, k in of_set]
         return cls(
             folder=folder,
@@ -139,18 +136,18 @@ def resolve_run_folder(folder: Path, items: Sequence[SampleRequest]) -> Path:
     following = folder.with_name(f"{folder.name}.{number + 1}")
     known = read_samples(latest) if (latest / FILE).is_file() else {}
     stamps = {item.key: item.stamp for item in items}
-    if all(sample["stamp"] == stamps[key] for key, sample in known.items() if key in stamps):
+    if all(sample.stamp == stamps[key] for key, sample in known.items() if key in stamps):
         return latest
     partial = folder.with_name(f"{following.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     with closing(Journal(partial)) as journal:
         for key, sample in known.items():
-            if stamps.get(key, sample["stamp"]) == sample["stamp"]:  # of other sets too: a later start asks for them
+            if stamps.get(key, sample.stamp) == sample.stamp:  # of other sets too: a later start asks for them
                 journal.add(sample)
     return partial.rename(following)
 
 
-def samples_there(folder: Path) -> dict[Key, dict[str, Any]]:
+def samples_there(folder: Path) -> dict[Key, SessionRecord]:
     """The samples in the latest generation of a run folder; nothing is written."""
     _, latest = _latest(folder)
     return read_samples(latest) if (latest / FILE).is_file() else {}

@@ -34,6 +34,7 @@ from soul.evaluate.tables import notes, table
 from soul.files.disk_space import guarded_writes
 from soul.files.folder_lock import FolderLock
 from soul.judge import Endpoint, GatewaySettings
+from soul.record import SessionRecord
 from soul.validation_errors import setting_problem
 
 Prepare = Callable[[list[SampleRequest]], list[SampleRequest]]
@@ -191,7 +192,7 @@ def dry_run(
 
 def still_to_take(
     wanted: Sequence[SampleRequest],
-    there: Mapping[Key, Mapping[str, Any]],
+    there: Mapping[Key, SessionRecord],
     taking: Taking = FIRST,
     source: EvaluationRun | None = None,
 ) -> list[SampleRequest]:

@@ -13,13 +13,12 @@ import heapq
 import math
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from soul.evaluate.run.settings import SampleRequest
-from soul.judge import Endpoint, GatewaySettings
+from soul.judge import Endpoint, GatewaySettings, Usage
 
 FIRST = 2  # samples of each set that are taken before the longest sets go first
 ALMOST = 0.1  # a sample that takes longer than expected is expected to end after this share of its set's mean
@@ -64,19 +63,19 @@ class Capacity:
             return None
         return next((endpoint for name, endpoint in self._gateway.roles.items() if name == role), None)
 
-    def load(self, task: str, usage: Mapping[str, Mapping[str, Any]]) -> LimitUse:
+    def load(self, task: str, usage: Mapping[str, Usage]) -> LimitUse:
         """How much of each limit a sample used.
 
         Args:
-            usage: the counters of each role, as the journal keeps them.
+            usage: the counters of each role.
         """
-        found: Counter[str] = Counter()
+        found: defaultdict[str, float] = defaultdict(float)
         for role, used in usage.items():
             if (endpoint := self._endpoint(role, task)) is not None:
                 key = self._key(endpoint)
-                found[f"{key} in flight"] += used["seconds"]
-                found[f"{key} requests"] += used["requests"]
-                found[f"{key} tokens"] += used["prompt_tokens"] + used["completion_tokens"]
+                found[f"{key} in flight"] += used.seconds
+                found[f"{key} requests"] += used.requests
+                found[f"{key} tokens"] += used.prompt_tokens + used.completion_tokens
         return found
 
     def least_seconds(self, load: LimitUse) -> float:
@@ -146,14 +145,14 @@ class Schedule:
             chosen.running[item.key] = now
         return item
 
-    def end(self, item: SampleRequest, usage: Mapping[str, Mapping[str, Any]]) -> None:
+    def end(self, item: SampleRequest, usage: Mapping[str, Usage]) -> None:
         """A sample has ended.
 
         Args:
-            usage: the counters of each role, as the journal keeps them.
+            usage: the counters of each role.
         """
-        queued = sum(used["queued_s"] for used in usage.values())
-        at_least = usage["policy"]["seconds"] if "policy" in usage else 0.0  # its turns follow each other
+        queued = sum(used.queued_s for used in usage.values())
+        at_least = usage["policy"].seconds if "policy" in usage else 0.0  # its turns follow each other
         one, load = self._sets[item.set], self._capacity.load(item.row.task.name, usage)
         with self._lock:
             spent = self._clock() - one.running.pop(item.key)

@@ -25,6 +25,7 @@ from soul.evaluate.report.answers import Answers, answers_of
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.files.whole_file import whole_file
 from soul.judge.call.usage import Usage
+from soul.record import Conversations, SessionRecord
 
 FILE = "samples.parquet"
 BATCH = 500  # samples in memory as a table: a few MB, tens for long dialogues
@@ -51,8 +52,8 @@ _USAGE = pa.struct(
     ]
 )
 _MESSAGES = pa.list_(pa.struct([("seat", pa.string()), ("role", pa.string()), ("content", pa.string())]))
-# Of every task's draft (agents/soul/session.py); the rest is its own.
-_OF_ALL = {"seats", "ended", "reward", "metrics", "critique", "jury", "contentless", "valid", "failure", "seconds"}
+_OF_SAMPLE = ("set", "task", "number", "row", "sample", "stamp", "prompts", "shortened")  # columns under the same name
+_OF_DRAFT = ("valid", "reward", "critique", "ended", "contentless")
 _TOTALS = ("calls", "prompt_tokens", "completion_tokens")
 
 SCHEMA = pa.schema(
@@ -119,50 +120,49 @@ def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBat
     return pa.record_batch(columns, schema=schema)
 
 
-def _row(model: str, line: Mapping[str, Any], answers: Answers, original: str | None = None) -> dict[str, Any]:
-    """One line of the journal under the columns."""
-    draft, failure = line["draft"], line["draft"]["failure"] or {}
-    usage = {role: Usage.from_json(count) for role, count in line["usage"].items()}
+def _row(model: str, sample: SessionRecord, answers: Answers, original: str | None = None) -> dict[str, Any]:
+    """One sample under the columns."""
+    draft, failure, usage = sample.draft, sample.draft.failure, sample.usage
     policy = [count for role, count in usage.items() if role == "policy"]
     judges = [count for role, count in usage.items() if role != "policy"]
     return {
         "model": _valid(model),
-        **{name: line[name] for name in ("set", "task", "number", "row", "sample", "stamp", "prompts", "shortened")},
-        **{name: draft[name] for name in ("valid", "reward", "critique", "ended", "contentless")},
-        "failure_stage": failure.get("stage"),
-        "cause": failure.get("cause"),
-        "failure_detail": failure.get("detail"),
-        "metric": tasks.load(line["task"]).headline.name,
-        "metrics": None if draft["metrics"] is None else list(draft["metrics"].items()),
-        "jury": json.dumps(draft["jury"], ensure_ascii=False),
+        **{name: getattr(sample, name) for name in _OF_SAMPLE},
+        **{name: getattr(draft, name) for name in _OF_DRAFT},
+        "failure_stage": failure and failure.stage,
+        "cause": failure and failure.cause,
+        "failure_detail": failure and failure.detail,
+        "metric": tasks.load(sample.task).headline.name,
+        "metrics": None if draft.metrics is None else list(draft.metrics.items()),
+        "jury": json.dumps([opinion.model_dump() for opinion in draft.jury], ensure_ascii=False),
         "target": answers.target,
         "given": answers.given,
-        "groups": list(line["groups"].items()),
-        "messages": _messages(draft["seats"]),
-        "episode": json.dumps({key: draft[key] for key in draft if key not in _OF_ALL}, ensure_ascii=False),
+        "groups": list(sample.groups.items()),
+        "messages": _messages(draft.seats),
+        "episode": json.dumps(draft.episode, ensure_ascii=False),
         "usage": [_counts(role, count) for role, count in usage.items()],
         **_totals("policy", policy if "policy" in usage else None),
         **_totals("judges", judges),
-        "seconds_play": draft["seconds"].get("play"),
-        "seconds_judge": draft["seconds"].get("judge"),
-        "record": json.dumps(line["record"], ensure_ascii=False),
+        "seconds_play": draft.seconds.get("play"),
+        "seconds_judge": draft.seconds.get("judge"),
+        "record": json.dumps(sample.record, ensure_ascii=False),
         "original": original,
     }
 
 
-def _storable(line: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
-    """The line with valid text alone; and as ASCII JSON where that changed it."""
-    whole = json.dumps(line, ensure_ascii=False)
+def _storable(sample: SessionRecord) -> tuple[SessionRecord, str | None]:
+    """The sample with valid text alone; and its line as ASCII JSON where that changed it."""
+    whole = sample.to_line()
     if whole.isascii() or _HALF.search(whole) is None:
-        return line, None
-    return json.loads(_valid(whole)), json.dumps(line)
+        return sample, None
+    return SessionRecord.from_line(_valid(whole), FILE), sample.to_line(ascii_only=True)
 
 
 def _valid(text: str) -> str:
     return _HALF.sub("\ufffd", text)
 
 
-def _messages(seats: Mapping[str, Sequence[Mapping[str, str]]] | None) -> list[dict[str, str]] | None:
+def _messages(seats: Conversations | None) -> list[dict[str, str]] | None:
     if seats is None:
         return None
     return [

@@ -26,8 +26,8 @@ LM_EVAL = os.environ.get("LM_EVAL_PYTHON")  # an interpreter with lm-eval, which
 @pytest.fixture
 def run(tmp_path):
     lines = numbered(REWARDS) + numbered([0.25, 0.5], of="sotopia") + numbered([None], of="coser")
-    lines[0]["draft"]["critique"] = lines[5]["draft"]["critique"] = "half of a pair: \ud83d"
-    lines[5]["draft"]["seats"] = {"policy": [{"role": "assistant", "content": "half of a pair: \ud83d"}]}
+    lines[0].draft.critique = lines[5].draft.critique = "half of a pair: \ud83d"
+    lines[5].draft.seats = {"policy": [{"role": "assistant", "content": "half of a pair: \ud83d"}]}
     return finished_run(tmp_path / "run-1", lines)
 
 
@@ -78,7 +78,7 @@ def test_lm_eval_samples_keep_every_row_failed_ones_too(run):
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert [line["accuracy"] for line in lines] == REWARDS
     assert [line["failures"] for line in lines] == [[None]] * 4 + [["timeout"]]
-    assert lines[0]["resps"] == [["..."]] and lines[0]["doc_id"] == 0 and lines[0]["doc"] == run.samples[0]["record"]
+    assert lines[0]["resps"] == [["..."]] and lines[0]["doc_id"] == 0 and lines[0]["doc"] == run.samples[0].record
 
 
 def test_a_rows_samples_are_its_repeats(tmp_path):

@@ -11,6 +11,7 @@ from soul.evaluate.__main__ import main
 from soul.evaluate.export.targets import expected, expected_and_given
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
+from soul.record import AttemptRecord, SessionRecord
 from soul.task import Episode
 from soul.tasks.coser_stage import ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Text
@@ -63,10 +64,13 @@ def test_what_a_person_wrote_is_the_target_where_no_single_answer_is_right(tmp_p
 def test_a_task_that_is_gone_or_takes_the_record_no_longer_has_no_target():
     example = examples.load("hitom")
     record = example.row(0).model_dump(mode="json")
-    draft = {"draft": {"seats": None}}
-    assert expected_and_given([{"task": "hitom", "record": record, **draft}])[0] == example.task.target(example.row(0))
-    assert expected_and_given([{"task": "hitom", "record": {"index": 0}, **draft}]) == ("", [None])
-    assert expected_and_given([{"task": "of another machine", "record": record, **draft}]) == ("", [None])
+
+    def sample(task, fields):
+        return SessionRecord(task=task, number=0, row=0, record=fields, draft=AttemptRecord())
+
+    assert expected_and_given([sample("hitom", record)])[0] == example.task.target(example.row(0))
+    assert expected_and_given([sample("hitom", {"index": 0})]) == ("", [None])
+    assert expected_and_given([sample("of another machine", record)]) == ("", [None])
 
 
 def test_tasks_say_what_is_expected_or_that_nothing_is():

@@ -192,7 +192,7 @@ def test_averages_of_the_papers_ten_and_of_alignx_need_all_their_sets():
     assert found.alignx.mean == pytest.approx(sum(want[name] for name in soul_v1.ALIGNX) / 5)
     assert len(soul_v1.ALIGNX) == 5 and (found.macro.sets, found.macro.of) == (27, 27)
     assert set(found.to_json()["averages"]) == {"macro", "paper", "alignx"}
-    without = [line for line in samples if line["set"] not in ("coser", "alignx_ugc")]
+    without = [line for line in samples if line.set not in ("coser", "alignx_ugc")]
     less = summarise(without, list(soul_v1.SETS))
     assert less.paper is None and less.alignx is None and less.macro.sets == 25
 

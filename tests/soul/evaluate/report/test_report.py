@@ -113,7 +113,7 @@ def test_the_columns_of_the_table_are_shown_and_all_others_can_be(everything):
 def test_breakdowns_failures_and_metrics_are_behind_their_line(tmp_path):
     samples = numbered([1.0, 0.0, None, 1.0, 1.0, 0.0])
     for number, line in enumerate(samples):
-        line["groups"] = {"order": str(number % 2), "told by": "a <b>stranger</b>"}
+        line.groups = {"order": str(number % 2), "told by": "a <b>stranger</b>"}
     run = finished_run(tmp_path, samples)
     page = Page(report_of(run))
     (first, second) = breakdown(samples, tasks.load(TOM).headline)["order"]
@@ -143,18 +143,26 @@ def test_a_jury_a_served_checkpoint_and_judged_again_are_said(tmp_path):
     assert "one + two (sotopia)" in text and "checkpoint runs/global_step_50" in text and "earlier-1234" in text
 
 
+def shown(sample):
+    """What the page's scripts read of a sample."""
+    line = json.loads(sample.to_line())
+    names = ("set", "task", "number", "row", "sample", "stamp", "groups", "shortened", "record", "prompts")
+    draft = {key: value for key, value in line["draft"].items() if key not in ("base", "episode")}
+    return {**{name: line[name] for name in names}, "draft": {**draft, **line["draft"]["episode"]}}
+
+
 def test_every_sample_is_carried_as_the_journal_has_it(tmp_path):
     run = real_run(tmp_path)
     page = Page(report_of(run))
     kept = {(s["set"], s["number"], s["sample"]): s for s in carried(page)}
     assert len(kept) == len(run.samples) == 12
     for line in run.samples:
-        found = kept[line["set"], line["number"], line["sample"]]
+        found = kept[line.set, line.number, line.sample]
         journal = {key: value for key, value in found.items() if key not in ("target", "given")}
-        assert {**journal, "usage": None} == {**line, "usage": None}
+        assert {**journal, "usage": None} == {**shown(line), "usage": None}
         for role, use in found["usage"].items():
-            assert all(line["usage"][role][key] == value for key, value in use.items())
-            assert use.get("completion_tokens", 0) == line["usage"][role]["completion_tokens"]
+            assert all(line.usage[role].to_json()[key] == value for key, value in use.items())
+            assert use.get("completion_tokens", 0) == line.usage[role].completion_tokens
 
 
 def test_the_index_and_the_parts_agree(tmp_path, monkeypatch):
@@ -175,8 +183,8 @@ def test_the_index_and_the_parts_agree(tmp_path, monkeypatch):
 
 def test_hostile_text_is_text(tmp_path):
     lines = [sample(1.0, 0, answer=HOSTILE, groups={HOSTILE: HOSTILE}, metrics={HOSTILE: 1.0}), sample(0.0, 1)]
-    lines[0]["draft"]["critique"] = HOSTILE
-    lines[0]["record"] = {HOSTILE: HOSTILE}
+    lines[0].draft.critique = HOSTILE
+    lines[0].record = {HOSTILE: HOSTILE}
     run = finished_run(tmp_path, lines, policy={"model": HOSTILE, "base_url": HOSTILE})
     text = report_of(run)
     page, plain = Page(text), Page(report_of(finished_run(tmp_path / "plain", numbered([1.0, 0.0]))))

@@ -42,8 +42,8 @@ def test_answers_are_the_tasks_own(monkeypatch):
     give_hitom_answers(monkeypatch)
     right, none = answered([1.0, 0.0], ["<answer>b</answer>", "I do not know."])
     played_never = sample(None, 2)
-    played_never["draft"]["seats"] = None
-    other_version = {**right, "record": {"question": "Where?"}}
+    played_never.draft.seats = None
+    other_version = right.model_copy(update={"record": {"question": "Where?"}})
     gold = record_of(TOM, 0)[0]["correct_answer"]
     assert answers_of([right]) == [Answers(record_of(TOM, 0)[0]["question"], f"the {gold}", "B")]
     assert [found.given for found in answers_of([right, none, played_never])] == ["B", None, None]

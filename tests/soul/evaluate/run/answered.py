@@ -29,14 +29,14 @@ def scene(reward=0.5, number=0):
         "Anne": [f"[{THOUGHT}] Good evening. (sits down)", "Who put out the lamp?"],
         "Ben": ["<think>Stay quiet.</think>[It was me.]"],
     }
-    line["draft"]["seats"] = {
+    line.draft.seats = {
         seat: [
             {"role": "system", "content": f"You are {seat}."},
             *(message for text in turns for message in ({"role": "user", "content": "..."}, turn(text))),
         ]
         for seat, turns in said.items()
     }
-    line["draft"]["lines"] = [
+    line.draft.episode["lines"] = [
         {"speaker": "Anne", "text": "Good evening. (sits down)"},
         {"speaker": "Environment", "text": "The lamp goes out."},
         {"speaker": "Ben", "text": ""},
@@ -48,10 +48,10 @@ def scene(reward=0.5, number=0):
 def encounter(reward=0.1, number=0):
     """An encounter of Sotopia in which the policy plays the second character."""
     line = sample(reward, number, of="sotopia", metrics={"overall": reward})
-    line["record"] = {**line["record"], "eval_position": "agent2"}
-    me, other = line["record"]["agent2_name"], line["record"]["agent1_name"]
-    line["draft"]["seats"] = {"policy": [{"role": "system", "content": "You."}, turn("<think>Smile.</think>{}")]}
-    line["draft"]["acts"] = [
+    line.record = {**line.record, "eval_position": "agent2"}
+    me, other = line.record["agent2_name"], line.record["agent1_name"]
+    line.draft.seats = {"policy": [{"role": "system", "content": "You."}, turn("<think>Smile.</think>{}")]}
+    line.draft.episode["acts"] = [
         {"speaker": other, "kind": "speak", "text": "Hello.", "well_formed": True, "held_back": False},
         {"speaker": me, "kind": "action", "text": "waves", "well_formed": False, "held_back": False},
         {"speaker": other, "kind": "none", "text": "", "well_formed": True, "held_back": True},

@@ -76,11 +76,11 @@ def test_every_sample_is_taken_once_and_scored_by_its_task(data, tmp_path):
     assert len(samples) == len(seen) == 48 and not fake.errors
     example = examples.load("hitom")
     for sample in samples:
-        if sample["set"] == "hitom":
-            gold = example.player("oracle", example.row(sample["number"]))([])
-            assert sample["draft"]["reward"] == float("<answer>B</answer>" in gold)
-        assert sample["draft"]["valid"] and sample["usage"]["policy"]["requests"] >= 1
-    assert sum(sample["usage"]["policy"]["requests"] for sample in samples) == len(played)
+        if sample.set == "hitom":
+            gold = example.player("oracle", example.row(sample.number))([])
+            assert sample.draft.reward == float("<answer>B</answer>" in gold)
+        assert sample.draft.valid and sample.usage["policy"].requests >= 1
+    assert sum(sample.usage["policy"].requests for sample in samples) == len(played)
 
 
 def test_a_rerun_takes_what_is_missing_and_nothing_else(data, tmp_path):
@@ -102,12 +102,12 @@ def test_what_an_endpoint_failed_is_counted_and_taken_again_by_the_same_command(
 
     with FakeOpenAI(script) as fake:
         samples, _ = evaluated(fake, data, tmp_path / "run")
-        failed = {sample["number"] for sample in samples if not sample["draft"]["valid"]}
-        assert failed and all(sample["draft"]["reward"] is None for sample in samples if not sample["draft"]["valid"])
+        failed = {sample.number for sample in samples if not sample.draft.valid}
+        assert failed and all(sample.draft.reward is None for sample in samples if not sample.draft.valid)
         down = False
         samples, seen = evaluated(fake, data, tmp_path / "run")
-    assert {sample["number"] for sample in seen} == failed
-    assert len(samples) == 24 and all(sample["draft"]["valid"] for sample in samples)
+    assert {sample.number for sample in seen} == failed
+    assert len(samples) == 24 and all(sample.draft.valid for sample in samples)
 
 
 def test_a_refused_key_stops_the_run_and_keeps_what_is_there(data, tmp_path):
@@ -117,7 +117,7 @@ def test_a_refused_key_stops_the_run_and_keeps_what_is_there(data, tmp_path):
     with FakeOpenAI(script) as fake, pytest.raises(engine.Stopped, match="Run the same command to continue"):
         evaluated(fake, data, tmp_path / "run")
     journal = Journal(tmp_path / "run")
-    assert journal.samples and all(sample["draft"]["valid"] for sample in journal.samples.values())
+    assert journal.samples and all(sample.draft.valid for sample in journal.samples.values())
 
 
 def test_a_model_that_cannot_be_asked_is_said_before_any_sample(data, tmp_path):
@@ -132,7 +132,7 @@ def test_what_the_model_cuts_off_or_refuses_is_judged_as_it_is(data, tmp_path):
     for reply in (Truncated(), Refusal(), Empty()):
         with FakeOpenAI(lambda r, reply=reply: reply if "Story:" in r.text else policy_or_judge(r)) as fake:
             samples, _ = evaluated(fake, data, tmp_path / type(reply).__name__, limit=2)
-        assert len(samples) == 4 and all(sample["draft"]["valid"] for sample in samples), reply
+        assert len(samples) == 4 and all(sample.draft.valid for sample in samples), reply
 
 
 def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):

@@ -18,9 +18,10 @@ from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.files.folder_lock import FolderLock
 from soul.files.whole_file import write_whole
+from soul.record import AttemptRecord, SessionRecord
 from soul.testing import FakeOpenAI
 
-ROOM = 5000  # bytes that the disk still takes
+ROOM = 8000  # bytes that the disk still takes
 
 
 class SmallDisk(io.FileIO):
@@ -39,8 +40,9 @@ def on_small_disk(journal: Journal) -> Journal:
     return journal
 
 
-def sample(number: int) -> dict[str, Any]:
-    return {"set": "hitom", "number": number, "sample": 0, "text": "x" * 1000}
+def sample(number: int) -> SessionRecord:
+    text = {"text": "x" * 1000}
+    return SessionRecord(task="hitom", set="hitom", number=number, row=number, record=text, draft=AttemptRecord())
 
 
 def test_the_journal_ends_with_its_last_whole_line_and_goes_on_once_there_is_room(tmp_path: Path) -> None:

@@ -65,15 +65,15 @@ def test_another_judge_scores_the_same_episodes(played, tmp_path):
     old, new = EvaluationRun.load(played), EvaluationRun.load(folder)
     assert new.settings["policy"] == old.settings["policy"] and new.settings["episodes_of"] == played.name
     for was, is_now in zip(old.samples, new.samples, strict=True):
-        assert is_now["draft"]["seats"] == was["draft"]["seats"] and is_now["record"] == was["record"]
-        assert "policy" not in is_now["usage"]  # it cost nothing now
-    broken, *whole = sorted(new.samples, key=lambda sample: sample["draft"]["valid"])
-    assert broken["draft"]["failure"]["cause"] == "timeout" and all(s["draft"]["valid"] for s in whole)
-    assert all(s["draft"]["reward"] == was["draft"]["reward"] for s, was in zip(whole, _valid(old), strict=True))
+        assert is_now.draft.seats == was.draft.seats and is_now.record == was.record
+        assert "policy" not in is_now.usage  # it cost nothing now
+    broken, *whole = sorted(new.samples, key=lambda sample: sample.draft.valid)
+    assert broken.draft.failure.cause == "timeout" and all(s.draft.valid for s in whole)
+    assert all(s.draft.reward == was.draft.reward for s, was in zip(whole, _valid(old), strict=True))
 
 
 def _valid(run):
-    return [sample for sample in run.samples if sample["draft"]["valid"]]
+    return [sample for sample in run.samples if sample.draft.valid]
 
 
 def test_a_dialogue_is_judged_again_with_all_that_was_said_and_done(tmp_path):
@@ -90,11 +90,11 @@ def test_a_dialogue_is_judged_again_with_all_that_was_said_and_done(tmp_path):
         assert evaluate(fake, tmp_path, "--rescore", str(folder), "judge.model=other", "--export", "lm-eval") == 0
     (again,) = tmp_path.glob("*-rescored-*")
     old, new = EvaluationRun.load(folder), EvaluationRun.load(again)
-    assert len(new.samples) == 3 and [s["draft"]["acts"] for s in new.samples] == [
-        s["draft"]["acts"] for s in old.samples
+    assert len(new.samples) == 3 and [s.draft.episode["acts"] for s in new.samples] == [
+        s.draft.episode["acts"] for s in old.samples
     ]
-    assert all(s["draft"]["valid"] and s["draft"]["acts"] for s in new.samples)
-    assert [s["draft"]["reward"] for s in new.samples] == [s["draft"]["reward"] for s in old.samples]
+    assert all(s.draft.valid and s.draft.episode["acts"] for s in new.samples)
+    assert [s.draft.reward for s in new.samples] == [s.draft.reward for s in old.samples]
     assert list((again / "lm-eval").glob("**/results_*.json"))
 
 

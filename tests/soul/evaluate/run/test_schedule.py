@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.schedule import InTurns
 from soul.evaluate.run.schedule import ALMOST, FIRST, Capacity, Schedule, expected_calls
-from soul.judge import Endpoint, GatewaySettings
+from soul.judge import Endpoint, GatewaySettings, Usage
 from tests.soul.judge.throttle.test_local_gate import simulate
 
 ONE_TURN, TWENTY_TURNS = {}, {"judge": 1.0, "partner": 10.0}
@@ -48,7 +48,7 @@ def capacity(cap=8, judge=64, **policy):
 
 
 def used(seconds, requests, queued=0.0):
-    return {"seconds": seconds, "requests": requests, "queued_s": queued, "prompt_tokens": 0, "completion_tokens": 0}
+    return Usage(seconds=seconds, requests=requests, queued_s=queued)
 
 
 class World:

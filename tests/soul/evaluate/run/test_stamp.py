@@ -50,7 +50,7 @@ def test_a_changed_task_prompt_takes_the_samples_anew(rows, tmp_path, monkeypatc
         assert len(fake.requests) == asked  # nothing has changed since: nothing is asked
     older, newer = sorted(tmp_path.glob("eval-under-test-*"), key=lambda folder: len(folder.name))
     answers = [
-        {sample["draft"]["seats"]["policy"][-1]["content"] for sample in EvaluationRun.load(folder).samples}
+        {sample.draft.seats["policy"][-1]["content"] for sample in EvaluationRun.load(folder).samples}
         for folder in (older, newer)
     ]
     assert answers == [{"<answer>A</answer>"}, {"<answer>B</answer>"}]

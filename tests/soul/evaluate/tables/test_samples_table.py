@@ -33,9 +33,10 @@ def journal_line(row):
     failure = {"stage": row["failure_stage"], "cause": row["cause"], "detail": row["failure_detail"]}
     seconds = {"play": row["seconds_play"], "judge": row["seconds_judge"]}
     draft = {
+        "base": {},
+        "episode": json.loads(row["episode"]),
         **{name: row[name] for name in ("ended", "reward", "metrics", "critique", "contentless", "valid")},
         "seats": seats,
-        **json.loads(row["episode"]),
         "jury": json.loads(row["jury"]),
         "failure": failure if row["cause"] else None,
         "seconds": {stage: spent for stage, spent in seconds.items() if spent is not None},
@@ -50,9 +51,12 @@ def journal_line(row):
     }
 
 
-def without_latency(line):
+def kept_in_columns(sample):
+    """The fields of a record that have columns; of the usage all but the latencies."""
+    line = json.loads(sample.to_line())
     usage = {role: {k: v for k, v in use.items() if k != "latency"} for role, use in line["usage"].items()}
-    return {**line, "usage": usage}
+    names = ("set", "task", "number", "row", "sample", "stamp", "groups", "prompts", "shortened", "record", "draft")
+    return {**{name: line[name] for name in names}, "usage": usage}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,7 @@ def real(tmp_path_factory):
 
 def test_every_line_of_a_real_run_can_be_read_back(real, tmp_path):
     rows = written(real, tmp_path)
-    assert [journal_line(row) for row in rows] == [without_latency(line) for line in real.samples]
+    assert [journal_line(row) for row in rows] == [kept_in_columns(line) for line in real.samples]
     assert len(rows) == 12 and {row["valid"] for row in rows} == {True, False}
     assert {row["model"] for row in rows} == {"under-test"} and all(row["original"] is None for row in rows)
 
@@ -101,7 +105,7 @@ def test_an_episode_of_another_run_has_no_policy_cost(tmp_path):
 
 def test_an_episode_that_was_not_played_has_no_messages(tmp_path):
     line = sample(None)
-    line["draft"] |= {"seats": None, "ended": None}
+    line.draft.seats = line.draft.ended = None
     (row,) = written(finished_run(tmp_path / "run", [line]), tmp_path)
     assert row["messages"] is None and row["ended"] is None
 
@@ -116,8 +120,8 @@ def test_half_a_surrogate_pair_loses_nothing(tmp_path):
     run = finished_run(tmp_path / "run", [sample(1.0, 0, answer=HALF), sample(1.0, 1, answer="fine")])
     broken, fine = written(run, tmp_path)
     assert broken["messages"][0]["content"] == "half \ufffd of a pair"
-    assert json.loads(broken["original"]) == run.samples[0] and broken["original"].isascii()
-    assert run.samples[0]["draft"]["seats"]["policy"][0]["content"] == HALF
+    assert broken["original"] == run.samples[0].to_line(ascii_only=True) and broken["original"].isascii()
+    assert run.samples[0].draft.seats["policy"][0]["content"] == HALF
     assert fine["original"] is None
 
 
@@ -146,7 +150,8 @@ def test_the_schema_does_not_depend_on_the_samples(real, tmp_path):
 def test_a_write_that_dies_leaves_the_file_as_it_was(real, tmp_path):
     write_parquet(real, tmp_path / "samples.parquet")
     before = (tmp_path / "samples.parquet").read_bytes()
-    broken = finished_run(tmp_path / "run", [sample(1.0) | {"row": "not a number"}])
+    broken = finished_run(tmp_path / "run", [sample(1.0)])
+    broken.samples[0].row = "not a number"
     with pytest.raises(Exception, match="not a number"):
         write_parquet(broken, tmp_path / "samples.parquet")
     assert (tmp_path / "samples.parquet").read_bytes() == before
@@ -155,7 +160,7 @@ def test_a_write_that_dies_leaves_the_file_as_it_was(real, tmp_path):
 def test_the_right_and_the_given_answer_are_columns(tmp_path, monkeypatch):
     give_hitom_answers(monkeypatch)
     lines = [*answered([1.0, 0.0], ["<answer>B</answer>", "No idea."]), sample(0.5, of="coser")]
-    lines[1]["draft"]["critique"] = "\ud83d"  # half a surrogate pair goes another way
+    lines[1].draft.critique = "\ud83d"  # half a surrogate pair goes another way
     rows = written(finished_run(tmp_path, lines), tmp_path)
     assert [row["given"] for row in rows] == ["B", None, None]
     assert rows[0]["target"].startswith("the ") and rows[2]["target"] is None

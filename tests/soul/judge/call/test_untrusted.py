@@ -421,7 +421,7 @@ def test_a_draft_that_says_nothing_gets_the_lowest_reward_unasked():
     assert (session.draft.verdict.reward, session.refined.verdict.reward) == (-5.0, 4.0)
     assert session.feedback == SAID_NOTHING and not session.refined.contentless
     assert len(fake.requests) == 1 and "I am so glad" in fake.requests[0].text
-    trace = json.loads(json.dumps(session.to_json()))
+    trace = json.loads(session.to_record().to_line())
     assert (trace["draft"]["contentless"], trace["refined"]["contentless"]) == (True, False)
     assert trace["draft"]["reward"] == -5.0 and trace["draft"]["failure"] is None
 

@@ -24,6 +24,7 @@ from soul.errors import JudgeFailure
 from soul.judge import Endpoint, Usage
 from soul.judge.ledger import Ledger, money, numbers, table
 from soul.one_turn import Critique
+from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 from soul.task import Episode, Metric, Row, Task, Verdict
 from soul.testing import FakeOpenAI, Json, NotFound, Text, fake_gateway, fake_judge, scripted_players
@@ -330,7 +331,7 @@ def test_traces_add_up_to_what_the_sessions_asked():
 
     ledger = Ledger()
     for session in asyncio.run(sessions()):
-        ledger.add_trace(json.loads(json.dumps(session.to_json())))
+        ledger.add(session.task, SessionRecord.from_line(session.to_record().to_line(), "trace").usage)
     assert {(task, role): usage.calls for task, role, usage in ledger} == {
         ("judged", "judge"): 6,
         ("judged", "feedback"): 3,

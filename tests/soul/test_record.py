@@ -1,0 +1,243 @@
+"""The record of a session: written, read back and refused, line by line.
+
+Promise under test: what is written is read back whole, whatever text a model produced; a line of version 1 is read, one
+of an unknown version or a damaged one is refused by file, line and remedy; a last line that a kill cut short is no
+error; and nothing outside of soul/record.py takes a record apart by string keys.
+"""
+
+import ast
+import asyncio
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from soul import examples
+from soul.examples.endpoint import answer
+from soul.judge.call.usage import Usage
+from soul.record import (
+    SCHEMA_VERSION,
+    AttemptRecord,
+    BadRecord,
+    Failure,
+    OpinionRecord,
+    SessionRecord,
+    read_records,
+    record_hash,
+)
+from soul.session import RefineSettings, run_session
+from soul.testing import FakeOpenAI, fake_gateway, scripted_players
+
+ROOT = Path(__file__).resolve().parents[2]
+HALF = "half of a pair: \ud83d, and \u2028 </script> größer"
+
+
+def full():
+    """A record with something in every field."""
+    usage = Usage(calls=3, requests=2, cost_usd=0.25, seconds=1.5)
+    usage.failures["timeout"] += 1
+    usage.latency[-7] += 2
+    messages = [{"role": "system", "content": HALF}, {"role": "assistant", "content": "yes"}]
+    attempt = AttemptRecord(
+        seats={HALF: messages},
+        base={HALF: [{"role": "system", "content": "without"}]},
+        ended="left",
+        episode={"acts": [{"speaker": "Ann", "held_back": False}]},
+        reward=0.5,
+        metrics={"nan": math.inf, HALF: 0.5},
+        critique=HALF,
+        jury=[OpinionRecord(judge="a", reward=0.5, metrics={"m": 1.0}), OpinionRecord(judge="b", failure="refusal")],
+        contentless=True,
+        failure=None,
+        seconds={"play": 0.5},
+    )
+    lost = AttemptRecord(failure=Failure("play", "deadline", HALF), base={})
+    return SessionRecord(
+        task="sotopia",
+        set="my set",
+        file="/data/größer.parquet",
+        number=3,
+        row=17,
+        sample=2,
+        record_hash="ab" * 16,
+        record={"text": HALF, "numbers": [1, 2.5, None]},
+        stamp="0123456789ab",
+        shortened=["history"],
+        groups={"order": "2"},
+        prompts=["sotopia/judge.v2"],
+        draft=attempt,
+        feedback=HALF,
+        feedback_failure=Failure("feedback", "leak", "nothing was left"),
+        redactions=2,
+        full_marks=10.0,
+        refined=lost,
+        usage={"judge": usage, "policy": Usage()},
+        step=7,
+        session="uid_1",
+        prompt="uid",
+        model_version=6,
+        out_of_tokens={"draft": 1},
+        advantages={"draft": -0.5},
+    )
+
+
+def of_version_1(line):
+    """A line as version 1 had it: the place in one text, the episode's fields beside the seats, and no base context."""
+    old = {key: value for key, value in line.items() if key not in ("schema_version", "file", "record_hash", "prompt")}
+    for name in ("draft", "refined"):
+        if old[name]:
+            attempt = {key: value for key, value in old[name].items() if key not in ("base", "episode")}
+            old[name] = {**attempt, **old[name]["episode"]}
+    if not old["set"]:
+        old["where"] = f"{line['file']}, row {old.pop('number')}"
+    return old
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_every_field_is_read_back_as_it_was_written(ascii_only):
+    record = full()
+    untouched = [name for name, field in SessionRecord.model_fields.items() if field.default == getattr(record, name)]
+    assert untouched == ["schema_version"]  # a new field belongs into `full`
+    line = record.to_line(ascii_only)
+    assert "\n" not in line and line.isascii() is ascii_only
+    read = SessionRecord.from_line(line.encode("utf-8", "backslashreplace"), "here")
+    assert read == record and read.to_line(ascii_only) == line and read.key == ("my set", 3, 2)
+    assert read.usage["judge"].percentile(0.5) == record.usage["judge"].percentile(0.5)
+    saved = json.loads(line)
+    assert (saved["schema_version"], saved["draft"]["valid"], saved["refined"]["valid"]) == (
+        SCHEMA_VERSION,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_a_session_of_every_task_keeps_episode_and_base_context(name):
+    example = examples.load(name)
+    row = example.row(0)
+    player = example.player("oracle", row)
+    gateway = fake_gateway(FakeOpenAI(answer), max_attempts=1)
+    session = asyncio.run(run_session(example.task, row, scripted_players(player), gateway, RefineSettings()))
+    record = SessionRecord.from_line(session.to_record("rows.parquet", 4).to_line(), "here")
+    assert (record.task, record.file, record.number, record.row) == (name, "rows.parquet", 4, row.index)
+    assert record.record_hash == record_hash(row) == record_hash(row.model_copy(update={"index": 99}))
+    for attempt, played in zip(record.attempts, (session.draft, session.refined), strict=False):
+        assert attempt.valid and example.task.saved_episode(attempt) == played.episode
+        for seat, said in attempt.in_base_context().items():
+            _, base = played.players.seats[seat].heard[-1]
+            assert base is None or said[: len(base)] == base
+    assert record.draft.base == {} and record.draft.in_base_context() == record.draft.seats
+
+
+@pytest.mark.parametrize("in_journal", [True, False])
+def test_a_line_of_version_1_is_read(in_journal):
+    record = full()
+    record.set = "my set" if in_journal else ""
+    old = of_version_1(json.loads(record.to_line()))
+    assert "acts" in old["draft"] and ("where" in old) is not in_journal
+    read = SessionRecord.from_line(json.dumps(old), "here")
+    expected = record.model_copy(deep=True, update={"record_hash": "", "prompt": ""})
+    expected.draft.base = expected.refined.base = None  # it was not kept
+    expected.file = "" if in_journal else record.file
+    assert read == expected and read.draft.in_base_context() is None
+    assert json.loads(read.to_line())["schema_version"] == SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, 0, -1, "2", None])
+def test_another_version_is_refused_by_its_number(version, tmp_path):
+    file = tmp_path / "samples.jsonl"
+    newer = json.loads(full().to_line()) | {"schema_version": version}
+    file.write_text(full().to_line(ascii_only=True) + "\n" + json.dumps(newer) + "\n")
+    with pytest.raises(BadRecord) as refused:
+        list(read_records(file))
+    text = str(refused.value)
+    assert f"{file}: line 2 has schema_version {version!r}" in text and "Use the release of soul that wrote" in text
+
+
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        (b"\xff\xfe", "UnicodeDecodeError"),
+        (b"hello", "JSONDecodeError"),
+        (b"3", "TypeError"),
+        (b'["a"]', "ValueError"),
+        (b"null", "TypeError"),
+        (b'{"set": "hitom", "number": 0, "sample": 0}', "it has no 'draft'"),
+        (b'{"task": "hitom", "number": 0, "row": 0, "draft": 5}', "'int' object"),
+        (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0, "draft": 5}', "draft: "),
+        (b'{"task": "hitom", "number": 0, "row": 0, "draft": {"reward": "high"}}', "draft.reward: "),
+        (b'{"task": "hitom", "where": "nowhere", "row": 0, "draft": {}}', "ValueError"),
+        (b'{"task": "hitom", "where": 5, "row": 0, "draft": {}}', "AttributeError"),
+    ],
+)
+def test_a_damaged_line_is_named_with_its_remedy(line, reason, tmp_path):
+    file = tmp_path / "samples.jsonl"
+    file.write_bytes(full().to_line(ascii_only=True).encode() + b"\n" + line + b"\n")
+    with pytest.raises(BadRecord) as refused:
+        list(read_records(file))
+    text = str(refused.value)
+    assert text.startswith(f"{file}: line 2 is no sample (") and reason in text and "Remove the line" in text
+
+
+def test_a_last_line_that_a_kill_cut_short_is_left_out(tmp_path):
+    file, line = tmp_path / "samples.jsonl", full().to_line(ascii_only=True).encode() + b"\n"
+    for kept in (0, 1, len(line) // 2, len(line) - 1):
+        file.write_bytes(line + line + line[:kept])
+        found = list(read_records(file))
+        assert [(start, end) for start, end, _ in found] == [(0, len(line)), (len(line), 2 * len(line))]
+        assert all(record == full() for _, _, record in found)
+    file.write_bytes(b"")
+    assert list(read_records(file)) == []
+
+
+# Keys that only a record has. Other mappings of the product (settings, usage of an endpoint) do not use them.
+KEYS = {"draft", "refined", "feedback_failure", "full_marks", "redactions", "out_of_tokens", "contentless", "seats",
+        "stamp", "where", "shortened", "advantages", "model_version"}  # fmt: skip
+NAMES = {"line", "sample", "trace", "session", "draft", "refined", "attempt", "opinion"}  # of parameters
+ELSEWHERE = {"soul/record.py", "soul/session.py"}  # the record, and the JSON of an episode that becomes one
+
+
+def key_accesses(source):
+    """The string keys that a program subscripts or `.get`s, with their lines; but not within a field of a record."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Subscript):
+            owner, key = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            if node.func.attr not in ("get", "pop"):
+                continue
+            owner, key = node.func.value, node.args[0]
+        else:
+            continue
+        if isinstance(key, ast.Constant) and getattr(owner, "attr", None) not in SessionRecord.model_fields:
+            yield node.lineno, key.value
+
+
+def untyped_records(source):
+    """The parameters that are named as records are, and are mappings, with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.arg) and node.annotation is not None and node.arg.rstrip("s") in NAMES:
+            if re.search(r"(Mapping|dict)\[str, Any\]", ast.unparse(node.annotation)):
+                yield node.lineno, node.arg
+
+
+def product():
+    """The sources of the product: file -> text."""
+    for top, package in ((ROOT / "agents", "soul"), (ROOT / "verl", "ditto"), (ROOT, "sft")):
+        for path in sorted((top / package).rglob("*.py")):
+            if path.relative_to(top).as_posix() not in ELSEWHERE:
+                yield path.relative_to(ROOT), path.read_text(encoding="utf-8")
+
+
+def test_nothing_outside_of_the_record_takes_it_apart_by_string_keys():
+    found = [(str(path), *access) for path, text in product() for access in key_accesses(text) if access[1] in KEYS]
+    assert found == []
+    probe = 'line["draft"]["reward"]; line.get("seats"); record.out_of_tokens["refined"]'
+    assert {key for _, key in key_accesses(probe)} == {"draft", "reward", "seats"}
+
+
+def test_no_signature_takes_a_record_as_a_mapping():
+    assert [(str(path), *found) for path, text in product() for found in untyped_records(text)] == []
+    probe = "def f(samples: list[Mapping[str, Any]], trace: dict[str, Any], usage: dict[str, Any]): ..."
+    assert [name for _, name in untyped_records(probe)] == ["samples", "trace"]
