@@ -1,9 +1,9 @@
 """Hooks of mkdocs (mkdocs.yml): add pages from outside docs/ and the API reference, and check every link.
 
-The pages of the repository link to each other and to source files by relative paths, as they are read on a code host. In the
-site, a link to a Python module leads to its API page, a link to any other file of the repository becomes its path as
-text, and a link to something that does not exist is a warning, which ends a strict build. Nothing of the project is
-imported: griffe reads the sources of the API reference.
+The pages of the repository link to each other and to source files by relative paths. In the site, a link to a Python
+module leads to its API page, a link to any other file of the repository becomes its path as text, and a link to
+something that does not exist is a warning, which ends a strict build. Nothing of the project is imported: griffe reads
+the sources of the API reference.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _kinds(name: str, task: Task[Any]) -> list[str]:
 
 
 def _prompt_link(id: str) -> str:
-    return f"[`{id}`](../../agents/tasks/prompts/{id}.txt)"
+    return f"[`{id}`](../../agents/soul/tasks/prompts/{id}.txt)"
 
 
 def row_schema(task: Task[Any]) -> Iterator[str]:

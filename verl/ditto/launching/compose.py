@@ -16,7 +16,7 @@ from ditto.launching.launcher_environment import rl_words, sft_words
 from ditto.launching.override_words import check_words, refuse_secrets
 from ditto.settings import BadConfig
 
-CONFIG_DIR = Path(__file__).parent / "config"
+CONFIG_DIR = Path(__file__).parents[1] / "config"
 
 
 def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
