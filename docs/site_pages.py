@@ -32,7 +32,9 @@ OUTSIDE = {
 }
 PACKAGES = {"soul": "agents/soul", "ditto": "verl/ditto", "sft": "sft"}  # import name -> folder
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
-_FENCE = re.compile(r"^ *(`{3,})")
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+_NAME = re.compile(r"(?<=<code>)[^<]+")
+_FENCED = re.compile(r"(^ *`{3,}.*?^ *`{3,} *$\n?)", re.MULTILINE | re.DOTALL)
 
 
 def rooms() -> Iterator[tuple[str, Path]]:
@@ -84,17 +86,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = PurePosixPath(page.file.src_uri)
     origins = {site: source for source, site in OUTSIDE.items()}
     origin = PurePosixPath(origins.get(str(here), f"docs/{here}"))
-    lines, fence = [], ""
-    for line in markdown.splitlines():
-        mark = _FENCE.match(line)
-        if mark and not fence:
-            fence = mark[1]
-        elif mark and mark[1] == fence:
-            fence = ""
-        elif not fence:
-            line = _LINK.sub(lambda match: _in_site(match, origin, here), line)
-        lines.append(line)
-    return "\n".join(lines)
+    parts = _FENCED.split(markdown)  # text and fenced blocks in turn
+    parts[::2] = [_LINK.sub(lambda link: _in_site(link, origin, here), text) for text in parts[::2]]
+    return "".join(parts)
 
 
 def _in_site(link: re.Match[str], origin: PurePosixPath, here: PurePosixPath) -> str:
@@ -128,3 +122,8 @@ def _site_page(path: str) -> str | None:
 
 def _page_of(package: str) -> str:
     return f"api/{package.replace('.', '/')}/index.md"
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Let names in tables break after a dot, a slash or an underscore, so that they fit on a phone."""
+    return _CELL.sub(lambda cell: _NAME.sub(lambda name: re.sub(r"(?<=[./_,])", "<wbr>", name[0]), cell[0]), output)
