@@ -69,6 +69,7 @@ def keys(file: Path, section: str = "") -> list[Key]:
     """The keys of a config file, in its order; `defaults` is Hydra's and left out."""
     text = file.read_text(encoding="utf-8")
     root = yaml.compose(text)
+    assert root is not None, file
     return [key for key in _leaves(root, text.splitlines(), section) if not key.name.startswith("defaults")]
 
 
@@ -147,8 +148,8 @@ def _field_type(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{choice}`" for choice in arguments)
     plain = arguments[0] if null and len(arguments) == 1 else field.annotation
-    names = {bool: "true or false", int: "whole number", float: "number", str: "text"}
-    name = names.get(plain, "section" if get_origin(plain) in (dict, Mapping) else "list")  # type: ignore[call-overload]
+    names: dict[Any, str] = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+    name = names.get(plain) or ("section" if get_origin(plain) in (dict, Mapping) else "list")
     signs = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
     bounds = [
         f"{words} {value:g}"
@@ -243,10 +244,10 @@ def task_options() -> str:
     listed = {key.name for key in keys(RL / "trainer.yaml") if key.name.startswith("tasks.")}
     comments = {key.name: key.comment for key in keys(RL / "trainer.yaml")}
     rows = ["| option | default | tasks | meaning |", "|---|---|---|---|"]
-    for (option, default), names in of_option.items():
-        plus = "" if f"tasks.{names[0]}.{option}" in listed else "+"
-        key = Key(f"tasks.*.{option}", None, comments.get(f"tasks.{names[0]}.{option}", ""))
-        shown = f"{plus}tasks.{names[0] if len(names) == 1 else 'TASK'}.{option}"
+    for (name, default), names in of_option.items():
+        plus = "" if f"tasks.{names[0]}.{name}" in listed else "+"
+        key = Key(f"tasks.*.{name}", None, comments.get(f"tasks.{names[0]}.{name}", ""))
+        shown = f"{plus}tasks.{names[0] if len(names) == 1 else 'TASK'}.{name}"
         rows.append(f"| `{shown}` | `{default}` | {', '.join(names)} | {meaning(key, 'rl')} |")
     return "\n".join(rows)
 

@@ -18,12 +18,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 from soul import examples
 from soul.cli.arguments import existing_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.examples.endpoint import answer
 from soul.examples.example import Player
+from soul.message import Message
 from soul.testing.replies import ChatRequest, Reply, Text
 from soul.testing.server import FakeOpenAI
 
@@ -75,7 +77,7 @@ def stand_in() -> Callable[[ChatRequest], Reply]:
     def script(request: ChatRequest) -> Reply:
         found = (players[m["content"]] for m in request.messages if m["content"] in players)
         player = next(found, None) if request.body["model"] == MODEL else None
-        return answer(request) if player is None else Text(player(request.messages))
+        return answer(request) if player is None else Text(player(cast(Sequence[Message], request.messages)))
 
     return script
 

@@ -84,6 +84,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Point the links of a page at pages of the site."""
     here = PurePosixPath(page.file.src_uri)
+    if here.parts[0] != "api":
+        page.meta.setdefault("search", {"boost": 4})  # a search finds the pages before the reference
     origins = {site: source for source, site in OUTSIDE.items()}
     origin = PurePosixPath(origins.get(str(here), f"docs/{here}"))
     parts = _FENCED.split(markdown)  # text and fenced blocks in turn
