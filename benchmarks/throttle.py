@@ -44,7 +44,7 @@ from soul.errors import JudgeFailure
 from soul.examples.__main__ import write
 from soul.judge import Gateway, GatewaySettings
 from soul.judge.call.structured import response_format
-from soul.judge.gateway import limits_of
+from soul.judge.gateway import run_limits
 from soul.judge.throttle.local_gate import in_process
 
 Ask = Callable[[int], Awaitable[Any]]
@@ -112,7 +112,7 @@ def connected(url: str, concurrency: int, gateways: int = 1, **settings: Any) ->
     """Gateways with default settings that share one `SharedLimits`."""
     given = {"model": "fixed", "base_url": url, "api_key_env": "none", "concurrency": concurrency, **settings}
     of = GatewaySettings.from_sections({"judge": given})
-    port = in_process(limits_of(of))
+    port = in_process(run_limits(of))
     return [Gateway.connect(of, port) for _ in range(gateways)]
 
 

@@ -1,8 +1,8 @@
-"""Turn-taking: one side's view of a dialogue, and what reaches the other side of a turn.
+"""Turn-taking: one participant's view of a dialogue, and the part of a turn that the other side gets.
 
-A view is append-only, its roles alternate after the system message (chat templates demand both), and it is kept twice:
-with the feedback and without. Everything after the instructions is the same in both, because all of it goes through
-`hear` and `spoke`.
+A view is append-only, and its roles alternate after the system message, because chat templates require both. It is kept
+in two versions, with the feedback and without. `hear` and `spoke` add the same messages to both, so everything after
+the instructions is the same.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from soul.judge.call.untrusted import neutral
 from soul.message import Message
 from soul.policy import Seat
 
-# One turn of a talk between people. What goes far beyond is not carried into everybody else's prompts.
+# Generous limits for one turn of a conversation between people. A longer turn is cut in the prompts of the others.
 HEARD_WORDS = 200
 HEARD_CHARS = 2000
 CUT = " [...]"
 
 
 class View:
-    """What one participant saw and said so far.
+    """What one participant has seen and said so far.
 
     Attributes:
         messages: the conversation as the participant sees it.
-        base: the same after the instructions without feedback.
+        base: the same conversation after instructions without feedback.
     """
 
     def __init__(self, opening: Sequence[Message], base: Sequence[Message] | None = None) -> None:
@@ -34,16 +34,16 @@ class View:
         self.base: list[Message] = list(opening if base is None else base)
 
     def hear(self, text: str) -> None:
-        """Take in what somebody else said or did. Lines between two own turns make one message."""
+        """Add what somebody else said or did. Everything between two own turns becomes one message."""
         for conversation in (self.messages, self.base):
-            if conversation and conversation[-1]["role"] == "user":  # not sent yet: an own turn would have followed it
+            if conversation and conversation[-1]["role"] == "user":  # not sent yet, or an own turn would follow it
                 text_so_far = conversation.pop()["content"]
                 conversation.append({"role": "user", "content": f"{text_so_far}\n\n{text}"})
             else:
                 conversation.append({"role": "user", "content": text})
 
     def spoke(self, text: str) -> None:
-        """Keep the own turn, as it was sampled."""
+        """Add the participant's own turn, as it was sampled."""
         for conversation in (self.messages, self.base):
             conversation.append({"role": "assistant", "content": text})
 
@@ -51,17 +51,17 @@ class View:
         """Let the policy take this side's turn.
 
         Raises:
-            PolicyFailure: no usable turn.
+            PolicyFailure: the policy gave no usable turn.
         """
         text = await seat.say(self.messages, base=self.base)
         self.spoke(text)
         return text
 
     async def take_model(self, model: ChatModel) -> str:
-        """Let another model take this side's turn. It never sees the feedback: it gets the base.
+        """Let another model take this side's turn. It gets `base`, so it never sees the feedback.
 
         Raises:
-            JudgeFailure: no usable turn.
+            JudgeFailure: the model gave no usable turn.
         """
         text = await model.chat(self.base)
         self.spoke(text)
@@ -69,10 +69,10 @@ class View:
 
 
 def audible(text: str) -> str:
-    """What others get of a text: outside of think blocks, without control tokens, on one line, not endless.
+    """The part of a turn that the other participants get: without thoughts and control tokens, shortened, on one line.
 
-    One line, so that nobody can write a line that looks like somebody else's.
+    It is one line, so that a participant cannot write a line that looks like another participant's turn.
     """
     words = neutral(without_thinking(text)).split()
-    heard = " ".join(words[:HEARD_WORDS])
-    return heard[:HEARD_CHARS] + (CUT if len(words) > HEARD_WORDS or len(heard) > HEARD_CHARS else "")
+    line = " ".join(words[:HEARD_WORDS])
+    return line[:HEARD_CHARS] + (CUT if len(words) > HEARD_WORDS or len(line) > HEARD_CHARS else "")

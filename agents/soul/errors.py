@@ -1,8 +1,8 @@
-"""Every exception that this package raises on purpose.
+"""The exceptions that this package raises on purpose.
 
-`SoulError` is an error that the user can fix (a bad row, an unknown task, a full disk): its text names file, row, field
-and remedy, and its class sets the exit code of the command (`soul.cli.error_border`). `SessionError` is what can go
-wrong inside one session; the driver turns it into a `Failure` that is masked and counted, so one bad session never
+`SoulError` is an error that the user can fix (a bad row, an unknown task, a full disk). Its message names file, row,
+field and remedy, and its class sets the command's exit code (`soul.cli.error_border`). `SessionError` is a failure
+inside one session. The driver turns it into a `Failure`, which is masked and counted, so that a failed session never
 becomes a number and never stops the others.
 """
 
@@ -15,18 +15,18 @@ Cause = Literal[
     "connection",
     "empty",  # the endpoint answered without text
     "refusal",
-    "truncated",  # the answer hit the endpoint's token limit
+    "truncated",  # the answer hit the token limit
     "invalid",  # not JSON, wrong schema, score out of range or NaN
     "auth",  # 401, 403
     "not_found",  # 404: unknown model or path
-    "bad_request",  # other 4xx that no retry heals
+    "bad_request",  # any other 4xx that a retry cannot fix
     "contentless",  # the policy said nothing that could be judged
     "outage",  # the circuit breaker tripped: the endpoint as a whole is down
     "budget",  # judge.budget_usd is spent
     "quorum",  # too few members of a jury gave a verdict
-    "leak",  # the feedback was all gold answer
+    "leak",  # the feedback consisted only of the gold answer
     "policy",  # the policy could not generate (engine error)
-    "deadline",  # refine.episode_deadline_s is over
+    "deadline",  # refine.episode_deadline_s has passed
     "too_long",  # a prompt or an episode did not fit
     "task_error",  # an exception in the task's own code
 ]
@@ -35,8 +35,8 @@ TRANSIENT: frozenset[Cause] = frozenset({"rate_limit", "server_error", "timeout"
 CONTENT: frozenset[Cause] = frozenset({"empty", "refusal", "truncated", "invalid"})
 PERMANENT: frozenset[Cause] = frozenset({"auth", "not_found", "bad_request"})
 SYSTEMIC: frozenset[Cause] = frozenset({"outage", "budget"})
-# What says nothing about an answer: once the endpoint, the key or the money is there again, another try may succeed. A
-# quorum is missed by members of any cause; those that gave a verdict answer from the cache.
+# Failures that say nothing about the answer: another try may succeed once the endpoint, the key or the budget is back.
+# A missed quorum is among them, because the members that gave a verdict then answer from the cache.
 INFRASTRUCTURE: frozenset[Cause] = TRANSIENT | SYSTEMIC | {"auth", "not_found", "policy", "deadline", "quorum"}
 
 
@@ -44,15 +44,15 @@ class SoulError(Exception):
     """An error that the user can fix; the message says where it is and what to do.
 
     Attributes:
-        exit_code: of a command that ends with this error. 2: the command or its input is wrong, nothing was started.
-            1: the run began and could not go on.
+        exit_code: the exit code of a command that ends with this error. 2: the command or its input is wrong, and
+            nothing was started. 1: the run started and could not continue.
     """
 
     exit_code: ClassVar[int] = 2
 
 
 class UnknownTask(SoulError):
-    """No task of that name exists here."""
+    """There is no task with this name."""
 
 
 class BadRow(SoulError):
@@ -64,11 +64,11 @@ class MissingKey(SoulError):
 
 
 class BadKey(MissingKey):
-    """That environment variable holds a text that cannot be a key: with a line break or curly quotes, or too short."""
+    """The value of that environment variable cannot be a key: it has a line break or curly quotes, or is too short."""
 
 
 class BadSettings(SoulError):
-    """A setting of the judge gateway or an option of a task is unknown or cannot be."""
+    """A setting of the judge gateway or an option of a task is unknown or invalid."""
 
 
 class BadCache(SoulError):
@@ -76,17 +76,17 @@ class BadCache(SoulError):
 
 
 class FolderInUse(SoulError):
-    """Another process writes to this folder."""
+    """Another process is writing to this folder."""
 
 
 class RunFailed(SoulError):
-    """A run began and could not go on."""
+    """A run started and could not continue."""
 
     exit_code = 1
 
 
 class OutOfSpace(RunFailed):
-    """A disk is full. What was complete before is still complete."""
+    """A disk is full. Files that were complete before still are."""
 
 
 class SessionError(Exception):
@@ -94,7 +94,7 @@ class SessionError(Exception):
 
     Args:
         cause: the class of the failure, one of `Cause`.
-        detail: one line for the trace and the logs; never holds a key.
+        detail: one line for the trace and the logs; never contains a key.
     """
 
     def __init__(self, cause: Cause, detail: str) -> None:
@@ -104,7 +104,7 @@ class SessionError(Exception):
 
 
 class JudgeFailure(SessionError):
-    """The judge gave no verdict. Never stands for a score: the session is masked and counted."""
+    """The judge gave no verdict. It never becomes a score: the session is masked and counted."""
 
 
 class PolicyFailure(SessionError):

@@ -1,19 +1,19 @@
-"""SOUL's sets as a task of Inspect, with Inspect's models, concurrency, log and viewer around our play and judges.
+"""Run SOUL's sets as Inspect tasks: Inspect provides models, concurrency, logs and viewer, SOUL the play and judges.
 
     pip install 'ditto-soul[inspect]'
     inspect eval agents/soul/inspect_task.py -T set=sotopia -T data=DIR -T limit=100 -T judge.model=gpt-5.4 --model ...
     inspect score LOG --scorer agents/soul/inspect_task.py@verdict -S judge.model=another
     inspect view
 
-The model under test is Inspect's (`--model`, `--temperature`, ...). Judge, partner and environment are those of
-`soul.judge`: arguments `-T judge.<key>=...`, `-T partner.<key>=...` or their environment variables; keys by the
-variables' names alone. The rows are those of `soul.evaluate` for the same limit and seed, the play is the driver's.
+Inspect configures the model under test (`--model`, `--temperature`, ...). `soul.judge` configures judge, partner and
+environment, by arguments `-T judge.<key>=...`, `-T partner.<key>=...` or by their environment variables; API keys only
+by environment variables. For the same limit and seed, the rows are the same as with `soul evaluate`.
 
-A sample without a verdict is unscored in Inspect's sense: it is in no mean, and `scored_samples`, `unscored_samples`
-and the scorer `bounds` count it. A sample's target is the right answer, or what a person answered where no single
-answer is right; its answer is the one that was read, or the policy's last turn. What Inspect's model raises is
-Inspect's own matter (`--retry-on-error`, `--fail-on-error`); so is a judge that is down, refuses its key or has spent
-its budget.
+A sample without a verdict is unscored in Inspect: no mean includes it, and `scored_samples`, `unscored_samples` and the
+scorer `bounds` count it. A sample's target is the right answer, or what a person answered if no single answer is right.
+Its answer is the one that was read, or the policy's last turn. Errors of the model under test are handled by Inspect
+(`--retry-on-error`, `--fail-on-error`), and so are the errors of a judge that is down, rejects its key or has spent its
+budget.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ try:
     from inspect_ai.solver import Generate, Solver, TaskState, solver
 except ImportError as error:
     raise SoulError(
-        "soul.inspect_task needs inspect_ai, which the base install has not: pip install 'ditto-soul[inspect]'."
+        "soul.inspect_task needs inspect_ai, which is not installed: pip install 'ditto-soul[inspect]'."
     ) from error
 
 _KINDS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
-_connected: dict[str, Gateway] = {}  # of the eval that is under way: tasks of equal settings share caps and connections
+_connected: dict[str, Gateway] = {}  # gateways of the running eval, by settings: equal ones share caps and connections
 
 
 @task
@@ -73,19 +73,20 @@ def soul(
     """One set of SOUL.
 
     Args:
-        set: its name, or a parquet file of your own rows.
-        data: the folder of the files; default DATA_DIR.
-        limit: so many rows, drawn by the seed.
-        deadline: seconds that the play of one episode may take.
+        set: the name of the set, or a parquet file with your own rows.
+        data: the folder with the data files; default: DATA_DIR.
+        limit: how many rows to draw with the seed; None: all.
+        seed: for the draw, and for sampling.
+        deadline: how many seconds the play of one episode may take.
         judges: settings of the roles, and `tasks.<task>.<option>`.
     """
     if not isinstance(set, str):
         raise BadSettings(
-            f"set={set!r}: a task of Inspect is one set. inspect_ai.eval([soul(set=name), ...]) runs several."
+            f"set={set!r}: an Inspect task is one set. Run several with inspect_ai.eval([soul(set=name), ...])."
         )
     sections, options = _sections(judges)
     settings = EvaluationSettings(
-        policy=Endpoint(model="Inspect's"),  # it is asked by Inspect, not by us
+        policy=Endpoint(model="Inspect's"),  # a placeholder: Inspect calls the model
         gateway=GatewaySettings.from_sections(sections),
         sets=choose_sets([set], Path(data or os.environ.get("DATA_DIR", "data"))),
         tasks=options,
@@ -106,7 +107,7 @@ def soul(
 
 @solver
 def episode(deadline: float | None = None, **judges: Any) -> Solver:
-    """Plays the row; every seat of it is Inspect's model."""
+    """Play the row, with Inspect's model in every seat."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         row, gateway = _row(state, judges), _gateway(judges).scope(state.metadata["task"])
@@ -116,7 +117,7 @@ def episode(deadline: float | None = None, **judges: Any) -> Solver:
         attempt = await play(row.task, row.row, players, gateway, None, settings)
         for seat in seats.values():
             if seat.error is not None:
-                raise seat.error  # Inspect retries, stops or counts it, as it was told to
+                raise seat.error  # Inspect retries, stops or counts it, depending on its options
         _stop(attempt.failure, state)
         state.store.set("failure", vars(attempt.failure) if attempt.failure else None)
         state.store.set("usage", {role: usage.to_json() for role, usage in gateway.usage().items()})
@@ -133,7 +134,7 @@ def episode(deadline: float | None = None, **judges: Any) -> Solver:
 
 @scorer(metrics=[mean(), stderr()])
 def verdict(**judges: Any) -> Scorer:
-    """Judges the episode; the value is the reward in the task's own range."""
+    """Judge the episode; the value is the reward, in the task's own range."""
 
     async def judged(state: TaskState, target: Target) -> Score:
         row, gateway = _row(state, judges), _gateway(judges).scope(state.metadata["task"])
@@ -144,7 +145,7 @@ def verdict(**judges: Any) -> Scorer:
         usage = {role: Usage.from_json(count) for role, count in (state.store.get("usage") or {}).items()}
         for role, count in gateway.usage().items():
             usage.setdefault(role, Usage()).merge(count)
-        kept: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "prompts": [prompt.id for prompt in row.task.prompts],
             "headline": vars(row.task.headline),
             "ended": attempt.episode.ended if attempt.episode else None,
@@ -154,33 +155,33 @@ def verdict(**judges: Any) -> Scorer:
         if attempt.verdict is None:
             failure = attempt.failure or Failure("judge", "task_error", "there is no verdict")
             reason, detail = f"{failure.stage}:{failure.cause}", failure.detail
-            return Score.unscored(reason=reason, answer=answer, explanation=detail, metadata=kept)
-        found = attempt.verdict
-        kept |= {
-            "metrics": dict(found.metrics),
+            return Score.unscored(reason=reason, answer=answer, explanation=detail, metadata=metadata)
+        result = attempt.verdict
+        metadata |= {
+            "metrics": dict(result.metrics),
             "contentless": attempt.contentless,
-            "jury": [opinion.to_json() for opinion in found.jury],
+            "jury": [opinion.to_json() for opinion in result.jury],
         }
-        return Score(value=found.reward, answer=answer, explanation=found.critique, metadata=kept)
+        return Score(value=result.reward, answer=answer, explanation=result.critique, metadata=metadata)
 
     return judged
 
 
 @scorer(metrics={"invalid": [mean()], "worst_case": [mean()], "best_case": [mean()]})
 def bounds() -> Scorer:
-    """The share of samples without a verdict, and the mean if all of them were the worst, or the best, of the range.
+    """The share of samples without a verdict, and the mean if all of these got the worst, or the best, possible value.
 
-    It reads what `verdict` said and asks nobody.
+    It only reads the scores of `verdict` and makes no calls.
     """
 
     async def counted(state: TaskState, target: Target) -> Score:
-        said = [one for one in (state.scores or {}).values() if "headline" in (one.metadata or {})]
-        if len(said) != 1 or said[0].metadata is None:
-            raise BadSettings("The scorer `bounds` goes with the scorer `verdict`: name it behind that one.")
-        value, headline = said[0].as_float(), said[0].metadata["headline"]
+        verdicts = [score for score in (state.scores or {}).values() if "headline" in (score.metadata or {})]
+        if len(verdicts) != 1 or verdicts[0].metadata is None:
+            raise BadSettings("The scorer `bounds` needs the scorer `verdict`: list it after that one.")
+        value, headline = verdicts[0].as_float(), verdicts[0].metadata["headline"]
         edges = [headline["low"], headline["high"]]
         worst, best = edges if headline["higher_is_better"] else reversed(edges)
-        invalid = value != value  # Inspect's sign for unscored: not a number
+        invalid = value != value  # Inspect marks an unscored sample with NaN
         worst_case, best_case = (worst, best) if invalid else (value, value)
         return Score(value={"invalid": float(invalid), "worst_case": worst_case, "best_case": best_case})
 
@@ -188,7 +189,7 @@ def bounds() -> Scorer:
 
 
 class InspectSeat:
-    """A seat on Inspect's model. Messages are turned into Inspect's once, so that its log keeps each once."""
+    """A seat that is played by Inspect's model. Each message is converted once, so that the log stores it once."""
 
     def __init__(self) -> None:
         self.seen: list[ChatMessage] = []
@@ -204,15 +205,15 @@ class InspectSeat:
         return self.output.completion
 
     def converted(self, messages: Sequence[Message]) -> list[ChatMessage]:
-        """The conversation, which only grows, in Inspect's form."""
-        self.seen += [_KINDS[one["role"]](content=one["content"]) for one in messages[len(self.seen) :]]
+        """The conversation as Inspect's messages. A conversation is append-only, so only new messages are converted."""
+        self.seen += [_KINDS[new["role"]](content=new["content"]) for new in messages[len(self.seen) :]]
         return list(self.seen)
 
 
 @hooks(name="soul_connections", description="Closes the connections to SOUL's judges at the end of an eval.")
 class _Closing(Hooks):
     def enabled(self) -> bool:
-        return bool(_connected)  # not listed at the start of evals that have nothing to do with SOUL
+        return bool(_connected)  # evals without SOUL should not list this hook
 
     async def on_run_end(self, data: RunEnd) -> None:
         while _connected:
@@ -221,10 +222,12 @@ class _Closing(Hooks):
 
 def _sections(arguments: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     """The roles' settings and the tasks' options, from arguments `section.key`."""
-    words = [f"{key}={json.dumps(value)}" for key, value in arguments.items()]
-    sections = sections_of(words, ["tasks"])
+    overrides = [f"{key}={json.dumps(value)}" for key, value in arguments.items()]
+    sections = sections_of(overrides, ["tasks"])
     if "policy" in sections:
-        raise BadSettings("policy.*: the model under test is Inspect's: --model, --model-base-url, --temperature.")
+        raise BadSettings(
+            "policy.*: use Inspect's options for the model under test: --model, --model-base-url, --temperature."
+        )
     return sections, sections.pop("tasks", {})
 
 
@@ -237,13 +240,14 @@ def _gateway(arguments: Mapping[str, Any]) -> Gateway:
 
 
 def _sample(row: TaskRow) -> Sample:
-    found = {"task": row.task.name, "groups": dict(row.task.groups(row.row)), "record": row.row.model_dump(mode="json")}
+    groups, record = dict(row.task.groups(row.row)), row.row.model_dump(mode="json")
+    metadata = {"task": row.task.name, "groups": groups, "record": record}
     prompt = InspectSeat().converted(row.task.prompt(row.row))
-    return Sample(id=row.number, input=prompt, target=expected(row.task, row.row), metadata=found)
+    return Sample(id=row.number, input=prompt, target=expected(row.task, row.row), metadata=metadata)
 
 
 def _row(state: TaskState, arguments: Mapping[str, Any]) -> TaskRow:
-    """From the sample alone, so that a log can be scored again without the data files."""
+    """The row, restored from the sample, so that a log can be scored again without the data files."""
     tasks.configure(_sections(arguments)[1])
     return parse_row(state.metadata["task"], state.metadata["record"], "<Inspect's sample>", int(state.sample_id))
 
@@ -254,21 +258,23 @@ def _played(state: TaskState) -> Attempt:
     if saved is not None:
         attempt.episode = tasks.load(state.metadata["task"]).episode_type.from_json(saved)
     elif failure is None:
-        attempt.failure = Failure("play", "task_error", "the sample has no episode: a limit of Inspect ended the play")
+        attempt.failure = Failure(
+            "play", "task_error", "the sample has no episode, because a limit of Inspect ended the play"
+        )
     return attempt
 
 
 def _stop(failure: Failure | None, state: TaskState) -> None:
-    """What hits every further sample alike is an error of Inspect's, which stops the eval."""
+    """Raise an error that stops the eval if the failure would hit every further sample too."""
     if failure is not None and failure.cause in STOPPING:
         raise Stopped(f"{failure.detail} (the {failure.stage} of row {state.sample_id})")
 
 
 def _shown(played: Episode, seats: Mapping[str, InspectSeat]) -> list[ChatMessage]:
-    """What the viewer shows: the conversation, of several seats one after another under their names."""
+    """The conversation for the viewer; several seats follow one another, each under its name."""
     shown: list[ChatMessage] = []
-    for name, said in played.seats.items():
+    for name, messages in played.seats.items():
         if len(played.seats) > 1:
             shown.append(ChatMessageSystem(content=f"What the seat {name!r} saw and said:", metadata={"seat": name}))
-        shown += seats[name].converted(said) if name in seats else InspectSeat().converted(said)
+        shown += seats[name].converted(messages) if name in seats else InspectSeat().converted(messages)
     return shown

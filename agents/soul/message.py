@@ -1,4 +1,4 @@
-"""A chat message, the one word that judges, policies and tasks share."""
+"""A chat message, the type that judges, policies and tasks share."""
 
 from typing import TypedDict
 

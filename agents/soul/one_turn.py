@@ -1,13 +1,11 @@
-"""What the one-turn tasks share: the prompt's frame, the answer that is read by rule, the critique.
+"""What the one-turn tasks share: building the prompt, reading the answer by rule, and asking for a critique.
 
 Tasks with a definite answer read it with `soul.answers.extraction`, in training and in evaluation. They score by rule
-and ask the judge for the critique alone.
+and ask the judge only for the critique.
 """
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -26,72 +24,46 @@ _OPTION = re.compile(r"(?:^|,\s*|\n\s*)([A-Z])[.)]\s+(.*?)\s*(?=(?:,\s*|\n\s*)[A
 
 
 def parse_options(choices: str) -> dict[str, str]:
-    """Options written as "A. x, B. y": letter -> text."""
+    """Parse options written as "A. x, B. y" into letter -> text."""
     return {letter: text for letter, text in _OPTION.findall(choices.strip())}
 
 
 def letter_options(texts: list[str]) -> str:
-    """Options written one a line, "A. x"."""
+    """Format options with letters, one per line: "A. x"."""
     return "\n".join(f"{chr(ord('A') + i)}. {text}" for i, text in enumerate(texts))
 
 
 def with_letter(letter: str, options: Mapping[str, str]) -> str:
-    """ "B. the green box"; only the letter if the option's text is unknown."""
+    """An option with its letter, as in "B. the green box"; only the letter if the option's text is unknown."""
     return f"{letter}. {options[letter]}" if options.get(letter) else letter
 
 
-def literal(text: str) -> Any:
-    """What a text says as JSON or as a Python literal. Never evaluated.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(text)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue  # not in this notation
-    raise ValueError("is neither a list nor a JSON or Python list literal")
-
-
-def listed(value: Any) -> Any:
-    """A list that arrives as JSON or as a Python literal; other values pass for pydantic to judge.
-
-    Raises:
-        ValueError: a text that is no literal, or an object: its keys are not what was meant.
-    """
-    value = literal(value) if isinstance(value, str) else value
-    if isinstance(value, Mapping):
-        raise ValueError("is an object, not a list")
-    return list(value) if hasattr(value, "__iter__") and not isinstance(value, str) else value
-
-
 class Critique(BaseModel):
-    """What the judge of a task with a definite answer is asked for."""
+    """The judge's answer for a task that is scored by rule."""
 
     critique: str = Field(min_length=1)
 
 
 class OneTurnTask(Task[RowT], Generic[RowT]):
-    """A task of one policy turn: the prompt is rendered, the policy answers, a rule scores, a judge criticises.
+    """A task with one policy turn: the policy answers a prompt, a rule scores the answer, and a judge criticises it.
 
-    A task whose judge scores as well overrides `judge` and `feedback`, and says so in `calls_per_episode`.
+    A task whose judge also scores overrides `judge` and `feedback`, and counts the call in `calls_per_episode`.
     """
 
     calls_per_episode: ClassVar[Mapping[Role, float]] = {}
     calls_per_feedback: ClassVar[float] = 1.0
-    critic: ClassVar[Prompt] = load_prompt("choice/critique", 2)  # the instructions of the judge that writes it
+    critic: ClassVar[Prompt] = load_prompt("choice/critique", 2)  # instructions for the judge that writes the critique
 
     @abstractmethod
     def render(self, row: RowT, feedback_block: str) -> str:
-        """The user message; `feedback_block` is "" or a paragraph to set before the question."""
+        """The user message; `feedback_block` is "" or a paragraph to insert before the question."""
 
     @abstractmethod
     def reference(self, row: RowT) -> str:
-        """The gold answer in words, for the judge that writes the critique. The policy never sees it."""
+        """The gold answer as text, for the judge that writes the critique. The policy never sees it."""
 
     def system(self, row: RowT) -> str | None:
-        """The system message, where the task has one."""
+        """The system message, if the task has one."""
         return None
 
     def target(self, row: RowT) -> str | None:
@@ -126,13 +98,13 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
 
 @runtime_checkable
 class Voting(Protocol):
-    """A task whose answers can be counted: several samples of a row then have a majority (self-consistency).
+    """A task whose answers can be counted, so that several samples of a row have a majority (self-consistency).
 
-    Any task with this method is one; equal votes must be equal answers, which earn the same.
+    Any task with this method is one. Answers with equal votes must earn equal rewards.
     """
 
     def vote(self, row: Any, episode: Episode) -> str | None:
-        """The answer that an episode gave, without its wording; None where it gave none."""
+        """The answer of an episode in a form that does not depend on wording; None if there is no answer."""
 
 
 class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
@@ -140,8 +112,8 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
 
     Args:
         strict_answers: read answers as the paper's code does (`tasks.NAME.strict_answers=true`): "B" and "(b)." are
-            answers, "**B**" and "B: green_box" are not. Every verdict reports two metrics, 1.0 or 0.0 each: `answered`
-            (the reader in use read an answer) and `answered_strict` (the strict reader did).
+            answers, "**B**" and "B: green_box" are not. Every verdict reports two metrics that are 1.0 or 0.0:
+            `answered` (the selected reader found an answer) and `answered_strict` (the strict reader found one).
     """
 
     version: ClassVar[int] = 2
@@ -153,14 +125,14 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
 
     @abstractmethod
     def read(self, row: RowT, text: str, strict: bool) -> str | None:
-        """Read the answer from what the policy wrote; None if there is none. Equal readings earn the same reward."""
+        """Read the answer from the policy's text; None if there is none. Equal results earn the same reward."""
 
     def shown_choices(self, row: RowT, options: Mapping[str, str]) -> Choices:
-        """Lettered options with the prompt that shows them."""
+        """The lettered options, with the prompt that shows them."""
         return Choices(options, "\n".join(message["content"] for message in self.prompt(row)))
 
     def answer_of(self, row: RowT, episode: Episode) -> str | None:
-        """The answer of an episode, as the reader in use reads it."""
+        """The answer of an episode, according to the selected reader."""
         return self.read(row, episode.answer, self.strict_answers)
 
     def reading_metrics(self, row: RowT, episode: Episode) -> dict[str, float]:
@@ -201,7 +173,7 @@ class LetterTask(AnswerTask[RowT], Generic[RowT]):
         letter = self.vote(row, episode)
         options = self.options(row)
         if letter is not None and letter not in options and letter == self.gold(row):
-            return self.target(row)  # the text of an option that was not read from the row
+            return self.target(row)  # the row does not list this option, but the target has its text
         return letter and with_letter(letter, options)
 
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
@@ -210,7 +182,7 @@ class LetterTask(AnswerTask[RowT], Generic[RowT]):
 
 
 def feedback_paragraph(feedback: str | None) -> str:
-    """The paragraph that carries the feedback into a one-turn prompt; "" without feedback."""
+    """The paragraph with the feedback for a one-turn prompt; "" without feedback."""
     if feedback is None:
         return ""
     return f"A coach read your earlier attempt at this exercise and said:\n{feedback}\nTry again with this in mind.\n\n"

@@ -1,8 +1,8 @@
-"""The model under training or test, as a chat partner.
+"""The model under training or test, as a participant in a conversation.
 
-A `Seat` is a place in an episode that the policy plays. Its conversation is append-only: every call of `say` gets
-the whole conversation so far, which extends what the seat said and saw before. Training plugs in a seat that keeps
-the sampled token ids (`ditto.rollout.agent_loop`); evaluation uses `OpenAISeat`.
+A `Seat` is a place in an episode that the policy plays. Its conversation is append-only: every call of `say` gets the
+whole conversation so far, which extends what the seat saw and said before. Training uses a seat that keeps the sampled
+token ids (`ditto.rollout.agent_loop`); evaluation uses `OpenAISeat`.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ class Seat(Protocol):
         """Let the policy speak.
 
         Args:
-            messages: the conversation so far as this seat sees it, feedback included.
-            base: the same conversation without the feedback, where that differs. A refined answer is trained in this
-                context (design section 7), so every message after the instructions must be the same in both.
+            messages: the conversation so far as this seat sees it, including the feedback.
+            base: the same conversation without the feedback, if that differs. DITTO trains a refined answer in this
+                context, so every message after the instructions must be the same in both.
 
         Returns:
-            The policy's text, special tokens removed.
+            The policy's text, without special tokens.
 
         Raises:
-            PolicyFailure: no usable turn.
+            PolicyFailure: the policy gave no usable turn.
         """
         ...
 
 
 @dataclass
 class Players:
-    """The participants of one episode: the policy's seats, made when first asked for, and the models around them."""
+    """The participants of one episode: the policy's seats, created on first use, and the models around them."""
 
     new_seat: Callable[[str], Seat]
     seats: dict[str, Seat] = field(default_factory=dict)
     gateway: Gateway | None = None  # set by the driver
 
     def policy(self, seat: str = "policy") -> Seat:
-        """The policy at the seat of that name."""
+        """The policy in the seat with this name."""
         if seat not in self.seats:
             self.seats[seat] = self.new_seat(seat)
         return self.seats[seat]
 
     @property
     def partner(self) -> ChatModel:
-        """The other side of a dialogue, where a model plays it."""
+        """The other side of a dialogue, if a model plays it."""
         return self._others().partner
 
     @property
     def environment(self) -> Judge:
-        """The world around a dialogue: next speaker, narrator, tool. It chats, and fills in schemas."""
+        """The world around a dialogue: next speaker, narrator, tool. It can chat and fill in schemas."""
         return self._others().environment
 
     def _others(self) -> Gateway:
         if self.gateway is None:
-            raise RuntimeError("these players have no partner and no environment: give them a gateway")
+            raise RuntimeError("these players have no partner and no environment: set `gateway`")
         return self.gateway
 
 
@@ -71,7 +71,7 @@ class OpenAISeat:
     """The policy behind an OpenAI-compatible endpoint (evaluation of a checkpoint server or an API model).
 
     Attributes:
-        seed: sent with every turn, where the endpoint is to sample reproducibly; None: not sent.
+        seed: sent with every turn, so that the endpoint samples reproducibly; None: not sent.
     """
 
     model: ChatModel

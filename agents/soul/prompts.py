@@ -1,7 +1,7 @@
-"""Judge prompts: text files beside the tasks, each with a version in its name, so that a verdict tells what was asked.
+"""Load judge prompts: text files beside the tasks, with a version in the file name that the trace of a verdict records.
 
-`agents/soul/tasks/prompts/sotopia/judge.v1.txt` is `load_prompt("sotopia/judge", 1)`. A prompt that changes its meaning
-gets a new file; the old one stays, for runs that used it. The text is what is sent, and part of the judge cache's key.
+`soul/tasks/prompts/sotopia/judge.v1.txt` is `load_prompt("sotopia/judge", 1)`. A prompt whose meaning changes gets a
+new version. The text is part of the judge cache's key, so that no answer to an older version is used.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ _FIELD = re.compile(r"\{\{(\w+)\}\}")
 
 
 class Prompt(str):
-    """A prompt's text, which knows where it comes from.
+    """The text of a prompt, with its id.
 
     Attributes:
-        id: "sotopia/judge.v1".
+        id: name and version, as in "sotopia/judge.v1".
     """
 
     id: str
 
     def __new__(cls, text: str, id: str) -> Prompt:
-        made = super().__new__(cls, text)
-        made.id = id
-        return made
+        prompt = super().__new__(cls, text)
+        prompt.id = id
+        return prompt
 
     def fill(self, fields: Mapping[str, str]) -> Prompt:
-        """Replace every `{{name}}`, in one pass: what is filled in is not looked at again.
+        """Replace every `{{name}}` by its value, in one pass: values are not searched for fields.
 
-        For our own words only (a rubric's range); what a policy wrote belongs in a judge's data.
+        Use this only for trusted text, such as a rubric's range. Text of a policy belongs in the judge's data.
 
         Raises:
-            KeyError: the prompt names a field that is not given.
+            KeyError: the prompt has a field without a value.
         """
         return Prompt(_FIELD.sub(lambda match: fields[match.group(1)], self), self.id)
 

@@ -1,8 +1,8 @@
-"""The one interface that all tasks implement, and the few words it is made of.
+"""The interface that all tasks implement, and the types it uses.
 
-A task plays a row (`play`), judges the episode (`judge`) and says in words what to do better (`feedback`). `play` and
-`judge` are the same code for the draft and for the refined episode: feedback is an argument, so the two can never
-drift apart. The driver (`refine.py`), evaluation, training, tests and docs use nothing else of a task.
+A task plays a row (`play`), judges the episode (`judge`) and says in words what to improve (`feedback`). The draft and
+the refined episode run the same `play` and `judge`, with feedback as an argument, so that the two cannot drift apart.
+The driver (`session.py`), evaluation, training, tests and docs use only this interface.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def _not_blank(text: str) -> str:
     return text.strip()
 
 
-# A text field of a row that must hold something; surrounding blanks go.
+# A text field of a row that must not be blank; surrounding white space is removed.
 NotBlank = Annotated[str, AfterValidator(_not_blank)]
 
 
 class Row(BaseModel):
-    """One record of a task's parquet file. An absent key and a null are the same thing."""
+    """One record of a task's parquet file. A null counts as an absent key."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -47,7 +47,7 @@ class Row(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_nulls(cls, record: Any) -> Any:
-        # Loading several files together makes absent keys null; a prompt must not depend on that.
+        # Loading several files together turns absent keys into nulls, and a prompt must not depend on that.
         if isinstance(record, Mapping):
             return {key: value for key, value in record.items() if value is not None}
         return record
@@ -68,26 +68,27 @@ class Metric:
 
     @property
     def worst(self) -> float:
-        """The value of an episode in which nothing was said."""
+        """The value of an episode in which the policy said nothing."""
         return self.low if self.higher_is_better else self.high
 
 
 class Strata(NamedTuple):
-    """The kind of group (`Task.groups`) by which evaluation draws a part of a set.
+    """The kind of group (`Task.groups`) by which evaluation stratifies a sample of a set.
 
     Attributes:
-        equal: every value of the kind gets the same number of rows; otherwise the share that it has of the set.
+        kind: a key of `Task.groups`.
+        equal: draw the same number of rows for every value of the kind, instead of its share of the set.
     """
 
     kind: str
     equal: bool = False
 
 
-BOOK = "book"  # keys of this kind are compared across tasks: CoSER and LifeChoices use the same novels
+BOOK = "book"  # keys of this kind are compared across tasks, because CoSER and LifeChoices use the same novels
 
 
 class GroupKey(NamedTuple):
-    """One thing that ties rows together: GroupKey("story", "Mia entered the hall. ..."). See `Task.group_keys`."""
+    """Something that rows have in common: GroupKey("story", "Mia entered the hall. ..."). See `Task.group_keys`."""
 
     kind: str
     value: str
@@ -99,7 +100,7 @@ class GroupKey(NamedTuple):
 
     @classmethod
     def from_title(cls, title: str) -> Self:
-        """The key of a book: "Emma" and "EMMA." are one book."""
+        """The key of a book: "Emma" and "EMMA." are the same book."""
         return cls(BOOK, " ".join(re.findall(r"\w+", title.casefold())))
 
     def __str__(self) -> str:
@@ -112,7 +113,7 @@ class Episode:
     """One play of a row.
 
     Attributes:
-        seats: what each seat of the policy saw and said, in order, its own turns with role assistant.
+        seats: seat of the policy -> what it saw and said, in order; its own turns have the role assistant.
         ended: why the play ended ("answered", "length", "left", "turn_limit", ...).
     """
 
@@ -121,30 +122,35 @@ class Episode:
 
     @property
     def answer(self) -> str:
-        """The policy's own last turn, as it was sampled; "" if it has none.
+        """The policy's last turn, as it was sampled; "" if there is none.
 
         With several seats this is the last turn of the last seat. A task whose seats take turns overrides it in its
         `episode_type`.
         """
-        turns = [said["content"] for seat in self.seats.values() for said in seat if said["role"] == "assistant"]
+        turns = [
+            message["content"] for seat in self.seats.values() for message in seat if message["role"] == "assistant"
+        ]
         return turns[-1] if turns else ""
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain JSON, as `of` reads it back: to judge it later. Who adds fields adds them here."""
+        """The whole episode as plain JSON, which `from_json` reads back. Subclasses with extra fields override this."""
         return {"seats": {seat: list(messages) for seat, messages in self.seats.items()}, "ended": self.ended}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read `to_json` back. Who adds fields that hold more than plain values reads them here."""
+        """Read the result of `to_json` back. Subclasses whose extra fields are not plain values override this."""
         return cls(**value)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judge says of an episode: the reward in the task's documented range, metrics, and a critique if any.
+    """The judge's verdict on an episode.
 
     Attributes:
-        jury: the opinions behind it, where several judges were asked.
+        reward: in the range of the task's `headline`.
+        metrics: metric -> value.
+        critique: what was wrong and what to improve, if the judge says so.
+        jury: the opinions behind the verdict, if there are several judges.
     """
 
     reward: float
@@ -154,7 +160,7 @@ class Verdict:
 
 
 class Scored(NamedTuple):
-    """An episode and what the judge says of it."""
+    """An episode and its verdict."""
 
     episode: Episode
     verdict: Verdict
@@ -162,127 +168,130 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Opinion:
-    """What one member of a jury said: a verdict, or the cause why there is none."""
+    """The opinion of one member of a jury: a verdict, or the cause of its failure."""
 
     judge: str
     verdict: Verdict | None
     failure: Cause | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What the trace keeps of it."""
+        """The part of the opinion that the trace keeps."""
         verdict = {"reward": self.verdict.reward, "metrics": dict(self.verdict.metrics)} if self.verdict else {}
         return {"judge": self.judge, "failure": self.failure, **verdict}
 
 
 class Task(ABC, Generic[RowT]):
-    """A task of SOUL. Subclasses set `name`, `row_type` and `headline` and write play, judge and feedback."""
+    """A task of SOUL. Subclasses set `name`, `row_type` and `headline`, and implement the abstract methods."""
 
     name: ClassVar[str]
-    version: ClassVar[int] = 1  # raise it when play or scoring change: an evaluation then takes its samples anew
+    version: ClassVar[int] = 1  # raise it when play or scoring change, so that an evaluation repeats its samples
     row_type: type[RowT]
-    headline: ClassVar[Metric]  # the metric that is the reward of an episode; a set's score is the mean of its rewards
-    set_headline: ClassVar[Metric | None] = None  # if given, a set's score is this: the mean of `set_metrics`
-    episode_type: ClassVar[type[Episode]] = Episode  # what `play` returns, for who reads a saved one back
-    # Calls that each role gets for one episode (play and verdict), and for the feedback on it: for the plan of a run,
-    # and for the check that every endpoint that will be asked can be.
+    headline: ClassVar[Metric]  # the metric that is an episode's reward; a set's score is the mean of its rewards
+    set_headline: ClassVar[Metric | None] = None  # if given, a set's score is the mean of `set_metrics` instead
+    episode_type: ClassVar[type[Episode]] = Episode  # the type that `play` returns, to read saved episodes back
+    # Calls that each role gets for one episode (play and verdict), and for the feedback on it. The plan of a run uses
+    # them, and so does the check that all the endpoints that a run needs can be reached.
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
     calls_per_feedback: ClassVar[float] = 0.0
-    # Options that make this task cheaper: "option=value" -> the calls of an episode under it, as above. The plan of a
+    # Options that make this task cheaper: "option=value" -> the calls for an episode with it, as above. The plan of a
     # run prints their prices.
     cheaper: Mapping[str, Mapping[Role, float]] = {}
-    strata: ClassVar[Strata | None] = None  # how a part of a set is drawn; None: plainly at random
+    strata: ClassVar[Strata | None] = None  # how a sample of a set is stratified; None: not at all
     policy_turns: ClassVar[float] = 1.0  # turns of all the policy's seats in an episode, for the plan of an evaluation
-    # Fields of the row that may be shortened when its prompt is too long, in this order, and which end of them stays:
-    # a biography's start, a history's end (agents/soul/rows/truncation.py).
+    # Fields of the row that may be shortened if its prompt is too long, in this order, and the end to keep: the start
+    # of a biography, the end of a history (soul/rows/truncation.py).
     cuts: ClassVar[tuple[tuple[str, Literal["start", "end"]], ...]] = ()
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        """The judge prompts that this task uses; their versions enter the trace."""
+        """The judge prompts that this task uses; the trace records their versions."""
         return ()
 
     @abstractmethod
     async def play(self, row: RowT, players: Players, feedback: str | None) -> Episode:
-        """Play the row once. With feedback the policy's instructions carry it; partners never see it."""
+        """Play the row once. Feedback, if given, is part of the policy's instructions; partners never see it."""
 
     @abstractmethod
     async def judge(self, row: RowT, episode: Episode, judge: Judge) -> Verdict:
-        """Score an episode. Equal episodes get equal verdicts, whether draft or refined.
+        """Score an episode. Equal episodes must get equal verdicts, whether draft or refined.
 
         Raises:
-            JudgeFailure: the judge gave no verdict. Never return a made-up score instead.
-            Contentless: the policy said nothing (`Judge.ask(said=...)`): the driver gives `headline.worst`.
+            JudgeFailure: the judge gave no verdict. Never return an invented score instead.
+            Contentless: the policy said nothing (`Judge.ask(said=...)`); the driver then gives `headline.worst`.
         """
 
     @abstractmethod
     async def feedback(self, row: RowT, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
-        """Say in words how the episode can be improved; None where there is nothing to say.
+        """Say in words how to improve the episode; None if there is nothing to say.
 
         Raises:
-            JudgeFailure: the model that writes the feedback gave none.
+            JudgeFailure: the model that should write the feedback failed.
         """
 
     @abstractmethod
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
-        """The first messages a seat sees. The longest of the seats where a task has several: used to check lengths."""
+        """The first messages that a seat sees; with several seats, the longest of their prompts.
+
+        This is also used to check lengths.
+        """
 
     def secrets(self, row: RowT) -> Sequence[str]:
-        """Texts that feedback must not contain: the gold answer, and what would give it away by elimination."""
+        """Texts that feedback must not contain: the gold answer, and anything that reveals it by elimination."""
         return ()
 
     def choices(self, row: RowT) -> Choices | None:
-        """The lettered options of a row, which feedback must neither point at nor quote; None where there are none."""
+        """The lettered options of a row, which feedback must neither point at nor quote; None if there are none."""
         return None
 
     def groups(self, row: RowT) -> Mapping[str, str]:
-        """What the row belongs to, by kind: {"order": "2"}. Evaluation breaks its numbers down by these.
+        """The groups of the row, by kind: {"order": "2"}. Evaluation breaks its numbers down by these groups.
 
-        Few values a kind (question types, subsets, topics), known from the record alone. What differs from episode to
-        episode (dimensions of a verdict) is a metric instead.
+        Each kind should have few values (question types, subsets, topics), which follow from the record alone. Anything
+        that differs from episode to episode (dimensions of a verdict) is a metric instead.
         """
         return {}
 
     def group_keys(self, row: RowT) -> Sequence[GroupKey]:
-        """What ties the row to others: its story, conversation, book, user. Best name first.
+        """What the row has in common with others: its story, conversation, book, user. The best name comes first.
 
         Rows that share a key must be on the same side of a split, however different their prompts are
         (`soul.rows.overlap`). Keys of the kind BOOK are compared across tasks, all others within a task.
 
-        Override this where rows come in groups. The default is the prompt: only equal prompts are one group.
+        Override this if rows come in groups. The default key is the prompt, so that only equal prompts form a group.
         """
         return [GroupKey.from_text("prompt", " ".join(message["content"] for message in self.prompt(row)))]
 
     def held_out_keys(self, row: RowT) -> Sequence[GroupKey]:
-        """The keys that no training row may have when this row is evaluated: a selection of `group_keys`."""
+        """The keys that no training row may have if this row is evaluated: a subset of `group_keys`."""
         return self.group_keys(row)
 
     def target(self, row: RowT) -> str | None:
-        """The right answer, as a report shows it beside the given one; None where no single answer is right.
+        """The right answer, as reports show it beside the given one; None if no single answer is right.
 
-        For example "B. the green box", or "A. 7 or C. 7.0" where each of several options is right.
+        For example "B. the green box", or "A. 7 or C. 7.0" if several options are right.
         """
         return None
 
     def given(self, row: RowT, episode: Episode) -> str | None:
-        """The answer that was read from an episode, in the words of `target`.
+        """The answer that was read from an episode, in the form of `target`.
 
-        A right answer equals the target, or is one of those that the target lists. None where no answer could be read,
-        and for tasks without a target.
+        A right answer equals the target, or is one of those that the target lists. None if no answer could be read, and
+        for tasks without a target.
         """
         return None
 
     def human_answer(self, row: RowT) -> str | None:
-        """What a person said or wrote in the policy's place, where no single answer is right and the row has it.
+        """What a person said or wrote in the policy's place, if no single answer is right and the row has it.
 
-        Exports use it as the target for other tools. A right answer need not have the same words.
+        Exports use it as the target for other tools. A good answer need not use the same words.
         """
         return None
 
     def check(self, row: RowT) -> None:
-        """Check what the schema cannot: for instance that the gold answer is among the choices.
+        """Check what the schema cannot, for example that the gold answer is among the choices.
 
         Raises:
-            ValueError: with the field's name first, as in "correct_answer: ...".
+            ValueError: the row is invalid; the message begins with the field's name, as in "correct_answer: ...".
         """
 
     @classmethod
@@ -298,17 +307,17 @@ class Task(ABC, Generic[RowT]):
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         """The metrics whose mean is the score of a set; only for tasks with a `set_headline`.
 
-        Which metrics are defined should depend on the rows and not on the answers, so that two models are scored by the
-        same ones. Every metric must lie within the range of `set_headline`.
+        Which metrics are defined should depend on the rows and not on the answers, so that all models are scored by the
+        same metrics. Every metric must lie within the range of `set_headline`.
 
         Args:
-            rows: how many rows the set has; `Outcome.place` numbers them.
+            rows: the number of rows in the set; `Outcome.place` numbers them.
             outcomes: samples of these rows, at least one for each.
         """
-        raise NotImplementedError(f"{self.name} has no set_headline, so the score of a set is the mean of the rewards")
+        raise NotImplementedError(f"{self.name} has no set_headline: the score of a set is the mean of its rewards")
 
     def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
-        """Set-level metrics of the episodes with a verdict: the mean of every metric they report, and of the reward."""
+        """Set-level metrics of the episodes with a verdict: the mean of the reward and of every metric they report."""
         verdicts = [verdict for _, verdict in scored]
         names = dict.fromkeys(name for verdict in verdicts for name in verdict.metrics)
         means = {name: statistics.fmean(v.metrics[name] for v in verdicts if name in v.metrics) for name in names}

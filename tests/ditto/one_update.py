@@ -22,7 +22,7 @@ from verl.workers.config import (
 )
 from verl.workers.engine_workers import TrainingWorker
 
-from ditto.batch.counted_loss import counted_loss
+from ditto.objectives.losses import objective_loss
 
 
 def main(folder: Path) -> None:
@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
     config = FSDPActorConfig(
         strategy="fsdp2", rollout_n=1, use_dynamic_bsz=True, use_torch_compile=False, **job["actor"]
     )
-    worker.set_loss_fn(partial(counted_loss, config=config))
+    worker.set_loss_fn(partial(objective_loss, config=config))
     columns = saved["columns"]
     per_rank = len(columns["input_ids"]) // ranks
     mine = slice(rank * per_rank, (rank + 1) * per_rank)

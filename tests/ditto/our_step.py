@@ -21,10 +21,11 @@ from verl.workers.config import FSDPActorConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 import ditto.trainer
-from ditto.batch.counted_loss import COUNTED, counted_loss
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.batch.step_batch import Columns, StepBatch
-from ditto.objectives.spec import objective as objective_of
+from ditto.objectives import objective as objective_of
+from ditto.objectives.losses import COUNTED, PLAIN, objective_loss
+from ditto.objectives.spec import Objective
 from ditto.rollout.agent_loop import SequenceRecord
 from ditto.settings import RunSettings, Settings
 from ditto.trainer import DittoTrainerSync
@@ -67,8 +68,9 @@ def nested(rows: list[Tensor]) -> Tensor:
     return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 
 
-def settings_of(objective: str, feedback_coef: float) -> Settings:
-    return Settings(objective=objective_of(objective), feedback_coef=feedback_coef, run=RunSettings(dir="unused"))
+def settings_of(objective: str | Objective, feedback_coef: float = 1.0) -> Settings:
+    row = objective_of(objective) if isinstance(objective, str) else objective
+    return Settings(objective=row, feedback_coef=feedback_coef, run=RunSettings(dir="unused"))
 
 
 def step_data(
@@ -83,7 +85,12 @@ def step_data(
     rollout_shift: float = 0.0,
 ) -> tuple[StepBatch, TensorDict]:
     """What the workers get: rows in layout order, with the trainer's advantages and weights."""
-    step = StepBatch([SequenceRecord(s.kind, s.prompt, s.session, s.episode, s.reward, s.valid) for s in rows], [])
+    drafts = {s.session: s.reward for s in tiny_step.SEQUENCES if s.kind == "draft"}
+    records = [
+        SequenceRecord(s.kind, s.prompt, s.session, s.episode, s.reward, s.valid, draft_reward=drafts.get(s.session))
+        for s in rows
+    ]
+    step = StepBatch(records, [])
     mini_batch = assign_mini_batches([r.prompt for r in step.records], tiny_step.PROMPTS_PER_MINI_BATCH)
     per_mini_batch, updates = padded_rows(mini_batch, ranks)
     padding, _ = construct_minimal_padding_template({"position_ids": torch.zeros(1)}, {}, tiny_step.EOS)
@@ -124,6 +131,7 @@ def step_data(
             "advantages": written["advantages"],
             "rollout_is_weights": written["rollout_is_weights"],
             COUNTED: written[COUNTED],
+            **({PLAIN: written[PLAIN]} if PLAIN in written else {}),
         }
     )
     return step, data
@@ -167,7 +175,7 @@ def ours(
     """Loss and gradients of one mini-batch, as verl computes them: summed over micro-batches, averaged over ranks."""
     assert step.layout is not None
     engine = engine_of(model)
-    loss_function = partial(counted_loss, config=actor_config(loss_agg_mode, **terms))
+    loss_function = partial(objective_loss, config=actor_config(loss_agg_mode, **terms))
     model.zero_grad()
     per_rank, size = len(data) // ranks, step.layout.rows // ranks
     chunks = [

@@ -6,12 +6,12 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import load_config
-from ditto.objectives.spec import UnknownObjective
+from ditto.objectives import UnknownObjective
 from ditto.settings import BadConfig, Settings
 
 
 def config(**changes: Any) -> DictConfig:
-    """The least that `Settings.of` reads; changes by dotted key, with __ for the dot."""
+    """The least that `Settings.from_config` reads; changes by dotted key, with __ for the dot."""
     made = OmegaConf.create(
         {
             "algorithm": {"objective": "grpo", "feedback_coef": 1.0, "refined_old_logp": "recompute"},
@@ -32,7 +32,7 @@ def test_defaults() -> None:
     assert settings.refine.when == "always"
     assert settings.gateway.policy.max_failure_rate == 0.3
     assert str(settings.run_dir) == "outputs/x"
-    assert settings.coefficients() == {"joint": 1.0}
+    assert settings.part_weights() == {"joint": 1.0}
 
 
 @pytest.mark.parametrize("name", ["trainer", "run_rl"])
@@ -65,9 +65,9 @@ def test_an_unknown_objective_is_named() -> None:
 
 
 @pytest.mark.parametrize("coefficient", [0.0, 0.5, 2])
-def test_coefficients_of_ditto(coefficient: float) -> None:
+def test_part_weights_of_ditto(coefficient: float) -> None:
     settings = Settings.from_config(config(algorithm__objective="ditto", algorithm__feedback_coef=coefficient))
-    assert settings.coefficients() == {"joint": 1.0, "feedback": coefficient}
+    assert settings.part_weights() == {"joint": 1.0, "feedback": coefficient}
 
 
 @pytest.mark.parametrize(

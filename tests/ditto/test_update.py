@@ -49,7 +49,7 @@ def expected(
     """Old log-probs, and loss and gradients of each mini-batch, by the equations."""
     model, rows, counts = tiny_model(), sequences(objective), Counts()
     old = old_log_probs(model, rows, CHANGES[change])
-    found = []
+    updates = []
     for members in mini_batches(rows):
         model.zero_grad()
         loss = equations(
@@ -62,8 +62,8 @@ def expected(
             counts=counts,
         )
         loss.backward()
-        found.append((loss.item(), {name: p.grad.clone() for name, p in model.named_parameters()}))
-    return old, found, counts
+        updates.append((loss.item(), {name: p.grad.clone() for name, p in model.named_parameters()}))
+    return old, updates, counts
 
 
 def relative_error(value: Tensor, reference: Tensor) -> float:
@@ -179,7 +179,7 @@ def test_mini_batch_whose_sessions_all_failed_has_a_finite_loss(
     ]
     old = old_log_probs(tiny_model(), rows, None)
     step, data = step_data(rows, old, settings_of("ditto", 1.0), loss_agg_mode, 1, monkeypatch)
-    terms = {"entropy_coeff": ENTROPY_COEF}  # the token that is counted lest verl divides by 0 has an entropy
+    terms = {"entropy_coeff": ENTROPY_COEF}  # the token that is counted to avoid 0/0 has an entropy
     loss, gradients = ours(tiny_model(), step, data, loss_agg_mode, ranks=1, splits=1, update=1, **terms)
     assert loss == 0.0
     assert all(torch.equal(g, torch.zeros_like(g)) for g in gradients.values())

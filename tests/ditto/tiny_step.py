@@ -2,7 +2,7 @@
 
 `SEQUENCES` is a step of four prompts, two to a mini-batch, with everything that can happen in one: drafts, refined
 answers in both contexts, two-turn answers whose middle is context, an episode of two seats, a failed session, a group
-without spread, a group of one. `equations` computes loss and gradients from the design's section 7 alone, in float64,
+without spread, a group of one. `equations` computes loss and gradients from the paper's equations alone, in float64,
 with plain loops over sequences and tokens; it uses nothing of ditto and nothing of verl.
 """
 
@@ -24,7 +24,7 @@ PROMPTS_PER_MINI_BATCH = 2
 
 @dataclass(frozen=True)
 class Sequence_:
-    """One training sequence: what the trainer is told of it, and its tokens (mask: 1 = sampled by the policy)."""
+    """One training sequence: its record, and its tokens (mask: 1 = sampled by the policy)."""
 
     kind: str
     prompt: str
@@ -44,12 +44,12 @@ def _build() -> Iterator[Sequence_]:
         return tuple(chance.randrange(2, VOCAB) for _ in range(chance.randint(low, high)))
 
     def turns(count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Ids and mask of an answer of several turns: between two turns lies context that the policy did not say."""
+        """Ids and mask of an answer of several turns: between two turns lies context that the policy did not sample."""
         ids: tuple[int, ...] = ()
         mask: tuple[int, ...] = ()
         for turn in range(count):
-            said, heard = tokens(1, 7), tokens(1, 4) if turn < count - 1 else ()
-            ids, mask = ids + said + heard, mask + (1,) * len(said) + (0,) * len(heard)
+            sampled, context = tokens(1, 7), tokens(1, 4) if turn < count - 1 else ()
+            ids, mask = ids + sampled + context, mask + (1,) * len(sampled) + (0,) * len(context)
         return ids, mask
 
     def attempt(
@@ -119,15 +119,15 @@ def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
 
 
 def log_probs(model: torch.nn.Module, sequence: Sequence_) -> list[Tensor]:
-    """log pi(y_t | context, y_<t) of every response token, by an own log-softmax."""
+    """log pi(y_t | context, y_<t) of every response token, by a log-softmax of its own."""
     ids = sequence.prompt_ids + sequence.response_ids
     logits = model(input_ids=torch.tensor([ids])).logits[0]
-    found = []
+    values = []
     for position in range(len(sequence.prompt_ids), len(ids)):
         row = logits[position - 1]
         top = row.max().detach()
-        found.append(row[ids[position]] - top - torch.log(torch.exp(row - top).sum()))
-    return found
+        values.append(row[ids[position]] - top - torch.log(torch.exp(row - top).sum()))
+    return values
 
 
 def entropy(model: torch.nn.Module, sequence: Sequence_) -> list[Tensor]:
@@ -145,7 +145,7 @@ def perturbed(log_prob: float, sequence: int, token: int) -> float:
 
 @dataclass
 class Counts:
-    """How many tokens each clip held, so that a test can tell that they were active."""
+    """How many tokens each clip bounded, so that a test can check that the clips were active."""
 
     low: int = 0
     high: int = 0
@@ -163,7 +163,7 @@ def equations(
     counts: Counts | None = None,
     reference: Callable[[int, int], float] | None = None,
 ) -> Tensor:
-    """The loss of ONE mini-batch whose rows are `rows`, from design section 7.
+    """The loss of ONE mini-batch whose rows are `rows`, by the equations below (DITTO paper, equations 5 to 10).
 
     With `reference` (row, token -> log-prob of the reference policy) a KL and an entropy term are added, each over all
     sequences of the mini-batch that are trained:  L + KL_COEF * agg of (log pi - log ref) - ENTROPY_COEF * agg of H.

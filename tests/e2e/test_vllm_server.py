@@ -63,7 +63,7 @@ def test_json_schema_output_is_enforced_found_out_and_read(server: str) -> None:
         return judge, list(opinions)
 
     judge, opinions = asyncio.run(ask())
-    assert judge.line.mode == "json_schema" and judge.line.settled
+    assert judge.endpoint_client.mode == "json_schema" and judge.endpoint_client.settled
     assert all(isinstance(opinion, Opinion) for opinion in opinions)
     assert judge.usage.requests == 8 and judge.usage.completion_tokens > 8 and not judge.usage.failures
 

@@ -28,7 +28,7 @@ def commands() -> list[str]:
 
 
 def module_of(file: str) -> str:
-    return file.removesuffix(".py").replace("/", ".")
+    return file.removeprefix("agents/").removesuffix(".py").replace("/", ".")
 
 
 @pytest.mark.parametrize("file", [file for file in commands() if not file.startswith(SLOW)])

@@ -13,7 +13,7 @@ from tests.names.uses import Findings, check_file
 ROOT = Path(__file__).resolve().parents[2]
 # Folder -> the package that its files are imported as.
 PACKAGES = {
-    "agents": "agents",
+    "agents/soul": "soul",
     "data": "data",
     "verl/ditto": "ditto",
     "sft": "sft",

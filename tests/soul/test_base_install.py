@@ -42,14 +42,14 @@ def loaded_after(modules):
     return set(json.loads(done.stdout))
 
 
-def test_agents_and_all_tasks_load_nothing_heavy():
-    modules = ["agents", *(found.name for found in pkgutil.walk_packages(soul.__path__, "agents."))]
+def test_soul_and_all_tasks_load_nothing_heavy():
+    modules = ["soul", *(found.name for found in pkgutil.walk_packages(soul.__path__, "soul."))]
     assert {"soul.session", "soul.judge", "soul.testing.server", "soul.tasks.hitom"} <= set(modules)
     loaded = loaded_after(modules)
     assert "openai" in loaded and "pydantic" in loaded  # the probe does look
     assert not loaded & set(HEAVY)
 
 
-def test_agents_needs_no_test_library():
+def test_soul_needs_no_test_library():
     loaded = loaded_after(["soul.testing"])
     assert not loaded & {"pytest", "hypothesis", "respx"}

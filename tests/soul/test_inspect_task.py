@@ -119,7 +119,7 @@ def test_the_target_is_the_right_answer_and_the_answer_is_the_policys_own(name, 
             assert (found.answer == sample.target) == (found.value == 1.0)
         else:
             assert found.answer in said
-            episode = example.task.episode_type.of(sample.store["episode"])
+            episode = example.task.episode_type.from_json(sample.store["episode"])
             assert found.answer == episode.answer
         if name == "humanual-chat":
             assert sample.target == row.completion
@@ -214,8 +214,8 @@ def test_the_rows_are_those_of_our_own_limit_and_seed(tmp_path):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({"policy.model": "x"}, "the model under test is Inspect's"),
-        ({"jugde.model": "x"}, "section of judge"),
+        ({"policy.model": "x"}, "use Inspect's options for the model under test"),
+        ({"jugde.model": "x"}, "where section is one of judge"),
         ({"judge.modle": "x"}, "modle"),
         ({"set": ["hitom", "sotopia"]}, "is one set"),
     ],

@@ -32,12 +32,17 @@ def test_a_saved_episode_is_the_same_and_gets_the_same_verdict(name):
     async def session():
         attempt = await play(example.task, row, Players(lambda seat: Seat(player)), gateway, None, RefineSettings())
         first = attempt.episode
-        attempt.episode = example.task.episode_type.of(json.loads(json.dumps(first.to_json())))
+        attempt.episode = example.task.episode_type.from_json(json.loads(json.dumps(first.to_json())))
         await score(attempt, example.task, row, gateway)
         again = attempt.verdict
         attempt.episode = first
         await score(attempt, example.task, row, gateway)
-        return first, example.task.episode_type.of(json.loads(json.dumps(first.to_json()))), attempt.verdict, again
+        return (
+            first,
+            example.task.episode_type.from_json(json.loads(json.dumps(first.to_json()))),
+            attempt.verdict,
+            again,
+        )
 
     first, read, verdict, again = asyncio.run(session())
     assert read == first and type(read) is type(first)

@@ -260,7 +260,7 @@ def test_an_exception_in_a_task_fails_its_session_alone_and_keeps_the_traceback(
     failure = failure_of(broken)
     assert failure.cause == "task_error"
     assert f"ZeroDivisionError: a bug at {stage}" in failure.detail
-    assert "_maybe" in failure.detail and "test_refine.py" in failure.detail
+    assert "_maybe" in failure.detail and "test_session.py" in failure.detail
     assert broken.draft.valid == (stage in ("feedback", "secrets", "replay"))
     assert failure_of(healthy) is None and healthy.refined.valid
 

@@ -38,6 +38,7 @@ class StepPlan:
     prompt_tokens: tuple[float, int]  # mean, longest
     prompts: int
     sessions: int
+    generations: int
     sequences: int
     updates: int
     steps: int
@@ -48,7 +49,6 @@ class StepPlan:
 
     def text(self) -> str:
         """The plan as people read it."""
-        generations = self.sequences if self.objective == "grpo" else 2 * self.sessions
         mean, longest = self.prompt_tokens
         names = ", ".join(f"{name} {count}" for name, count in self.tasks.items())
         lines = [
@@ -56,7 +56,7 @@ class StepPlan:
             ("rows", f"{self.rows} train ({names}), {self.val_rows} validation"),
             ("prompt tokens", f"{mean:.0f} mean, {longest} longest"),
             ("steps", str(self.steps)),
-            ("per step", f"{self.prompts} prompts, {self.sessions} sessions, {generations} generations"),
+            ("per step", f"{self.prompts} prompts, {self.sessions} sessions, {self.generations} generations"),
             ("", f"{self.sequences} training sequences, {self.updates} optimizer updates"),
         ]
         judging = judge_plan.describe(self.judging, self.steps, self.cheaper)
@@ -155,6 +155,7 @@ def _plan(
         prompt_tokens=(mean, max(lengths)),
         prompts=prompts,
         sessions=sessions,
+        generations=sessions * (2 if settings.objective.refines else 1),
         sequences=sessions * len(settings.objective.kinds),
         updates=prompts
         // config.actor_rollout_ref.actor.ppo_mini_batch_size

@@ -1,7 +1,7 @@
 """Our part of the Hydra config, validated: an unknown key or a wrong value is named before anything starts.
 
-The driver, the trainer and every agent-loop worker read the same values by `Settings.from_config(config)`. The
-driver alone resolves the roles of the judge gateway, which takes its environment; see `worker_config.py`.
+The driver, the trainer and every agent-loop worker read the same values with `Settings.from_config(config)`. Only the
+driver resolves the roles of the judge gateway, because that reads its environment (`verl_hooks/worker_config.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ditto.objectives.spec import AGENT_VERSIONS, Objective, objective
+from ditto.objectives import AGENT_VERSIONS, objective
+from ditto.objectives.spec import Objective
 from ditto.rows.mixture import MixtureSettings
 from soul import tasks
 from soul.errors import BadSettings, SoulError, UnknownTask
@@ -24,20 +25,20 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class BadConfig(SoulError):
-    """The config holds an unknown key or a value that cannot be."""
+    """The config holds an unknown key or a wrong value."""
 
 
 class RunSettings(BaseModel):
-    """Where a run leaves its traces and metrics, and what is checked before and while it trains."""
+    """Where a run writes its traces and metrics, and what is checked before and during training."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dir: str
-    save_on_signal_s: float = Field(default=120.0, ge=0)  # what a signal leaves a step to end and be saved
+    save_on_signal_s: float = Field(default=120.0, ge=0)  # time to finish and save a step after a signal
     preflight: bool = True  # one test call to each role of the judge gateway before anything starts
     phase_timeout_s: float = Field(default=3600.0, gt=0)  # the watchdog ends a phase that takes longer
-    max_logprob_diff: float | None = Field(default=None, gt=0)  # see rollout/sync_alarm.py; None: by the precision
-    max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not looked at
+    max_logprob_diff: float | None = Field(default=None, gt=0)  # rollout/sync_alarm.py; None: set by the precision
+    max_unchanged_syncs: int | None = Field(default=3, gt=0)  # None: not checked
 
 
 class Settings(BaseModel):
@@ -67,7 +68,7 @@ class Settings(BaseModel):
 
         Raises:
             BadConfig: naming section and key.
-            UnknownObjective: `algorithm.objective` is not in the table.
+            UnknownObjective: there is no objective `algorithm.objective`.
         """
         algorithm = config.algorithm
         name = algorithm.objective
@@ -92,18 +93,18 @@ class Settings(BaseModel):
 
     @property
     def cache_dir(self) -> Path:
-        """Where the judge's answers are kept, unless judge.cache_dir says otherwise."""
+        """Where the judge's answers are cached, unless judge.cache_dir names another folder."""
         return self.run_dir / "judge_cache"
 
     @property
     def ledger_file(self) -> Path:
-        """What the run spent."""
+        """The file that counts what the run has spent."""
         return self.run_dir / "usage.json"
 
-    def coefficients(self) -> dict[str, float]:
-        """The coefficient of each part of the objective's loss."""
+    def part_weights(self) -> dict[str, float]:
+        """The weight of each part of the objective in the loss."""
         return {
-            part.name: 1.0 if part.coefficient is None else float(getattr(self, part.coefficient))
+            part.name: float(getattr(self, part.weight)) if isinstance(part.weight, str) else part.weight
             for part in self.objective.parts
         }
 
@@ -124,9 +125,9 @@ def _gateway(config: DictConfig) -> GatewaySettings:
     for endpoint in settings.endpoints:
         if "@" in urlsplit(endpoint.url).netloc:
             raise BadConfig(
-                f"The address of {endpoint.name} comes with a user and a password (OPENAI_BASE_URL, or base_url of a "
-                "role). A run prints its config and hands it to all its workers, so there must be no secret in it: let "
-                "the endpoint take a key, and name the key's variable with api_key_env."
+                f"The address of {endpoint.name} contains a user and a password (OPENAI_BASE_URL, or base_url of a "
+                "role). A run prints its config and sends it to all its workers, so the config must hold no secret: "
+                "use an endpoint that takes a key, and name the key's variable with api_key_env."
             )
     return settings
 

@@ -1,15 +1,17 @@
 """The DITTO trainer: verl's V1 trainers with our advantages, mini-batches, checkpoints, traces and alarms.
 
-What it changes, and why (traps of verl 0.9.1's V1 trainer):
-- advantages: verl takes the last output of a session for all of them; here every sequence has its own kind, reward and
-  group (`step_batch.py`, `advantages.py`);
+What it changes in verl 0.9.1's V1 trainer, and why:
+- advantages: verl gives all outputs of a session the advantage of the last one; here every sequence has its own kind,
+  reward and group (`batch/step_batch.py`, `objectives/advantages.py`);
 - mini-batches: verl's number of optimizer updates grows with the number of sequences; here a mini-batch is a number of
-  prompts (`layout.py`), and every part of the objective is aggregated over its own tokens (`loss_weights.py`);
-- old log-probs of refined sequences in the base context are recomputed in that context, which is what verl's forward
-  pass over the stored prompt does; `refined_old_logp=rollout` takes the sampled ones instead;
-- missing sessions, which verl pads in silence, end the run; a stuck phase does too (`watchdog.py`);
-- checkpoints are published atomically and are model paths (`checkpoint.py`, `export.py`); a step's metrics are written
-  before its checkpoint is published (`checkpoint_writer.py`), and a resume repeats a validation that a kill cut off.
+  prompts (`batch/minibatch_layout.py`), and every part of the objective is averaged over its own tokens
+  (`objectives/loss_weights.py`);
+- old log-probs of refined sequences in the base context are recomputed in that context, because verl's forward pass
+  runs over the stored prompt; `refined_old_logp=rollout` takes the sampled ones instead;
+- missing sessions, which verl pads without a message, end the run; so does a stuck phase (`run/watchdog.py`);
+- checkpoints are published atomically and are model paths (`run/checkpoint.py`, `run/export.py`); a step's metrics are
+  written before its checkpoint is published (`run/checkpoint_writer.py`), and a resumed run repeats a validation that
+  was interrupted.
 """
 
 from __future__ import annotations
@@ -24,24 +26,22 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 from tensordict import TensorDict
-from verl.protocol import DataProto
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
-from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
-from verl.workers.utils.padding import response_to_nested
 
 from ditto.batch import verl_metrics
-from ditto.batch.counted_loss import COUNTED, counted_column, counted_loss
-from ditto.batch.jagged import per_token, response_tokens, row_lengths, row_sums, with_values
+from ditto.batch.jagged import per_token, response_tokens, row_sums, with_values
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.batch.queue import KVBatchMeta, tq
+from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
+from ditto.objectives.losses import objective_loss
 from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run import stop_request
@@ -58,7 +58,7 @@ from soul.evaluate.run.gc_tuning import seldom_collected
 
 logger = logging.getLogger(__name__)
 
-# What a forward pass needs of a sequence. Workers fetch these columns alone: neither traces nor rows of task files.
+# The columns that a forward pass needs. Workers fetch only these, without the traces and the rows of task files.
 MODEL_COLUMNS = (
     "input_ids",
     "position_ids",
@@ -71,17 +71,17 @@ MODEL_COLUMNS = (
 
 
 class MissingSessions(RunFailed):
-    """Sessions that were asked for never came back: verl would have replaced them by padding."""
+    """Requested sessions never came back: verl would have replaced them by padding."""
 
 
 class DittoTrainer(PPOTrainer):
-    """Mixed into each of verl's V1 trainers; `base_mode` is the mode verl knows it by."""
+    """Mixed into each of verl's V1 trainers. `base_mode` is verl's name of that trainer's mode."""
 
     base_mode: str
 
     @property
     def trainer_mode(self) -> str:
-        """verl switches on the name of the mode, and knows only its own three."""
+        """verl branches on the name of the mode and knows only its own three, not the registered one."""
         return self.base_mode
 
     @trainer_mode.setter
@@ -105,7 +105,7 @@ class DittoTrainer(PPOTrainer):
         self._trained: tuple[KVBatchMeta, dict[str, Any]] | None = None  # the step's batch and metrics, once trained
         super().__init__(config)
 
-    # ---- what the watchdog sees -------------------------------------------------------------------------------
+    # ---- start and end ------------------------------------------------------------------------------------------
 
     def init(self) -> None:
         self.watchdog.start()
@@ -113,7 +113,7 @@ class DittoTrainer(PPOTrainer):
             self.judges.start()
             super().init()
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-        self.actor_rollout_wg.set_loss_fn(partial(counted_loss, config=actor))
+        self.actor_rollout_wg.set_loss_fn(partial(objective_loss, config=actor))
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
@@ -128,20 +128,21 @@ class DittoTrainer(PPOTrainer):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
         try:
-            with seldom_collected():  # a step's traces are a million objects: Python would walk them again and again
+            with seldom_collected():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
         finally:
             self.watchdog.stop()
         self._raise_outage()
 
     def _settle_validation(self) -> None:
-        """A run that resumes validates before it trains only where a kill cut off the validation of its last step."""
+        """Let a resumed run validate before it trains only if the validation of its last step was interrupted."""
         step, trainer = self.global_steps, self.config.trainer
         numbers = self.run_folder.metrics_of(step)
-        if step == 0 or not numbers or trainer.val_only:  # no numbers: it goes on from another run's checkpoint
+        if step == 0 or not numbers or trainer.val_only:  # no numbers: the checkpoint is another run's
             return
         due = trainer.test_freq > 0 and (step % trainer.test_freq == 0 or step >= self.total_training_steps)
         trainer.val_before_train = due and not any(key.startswith("val/") for key in numbers)
+        logger.info("Resuming after step %d; validating first: %s", step, trainer.val_before_train)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         batch = super().step(metrics, timing_raw)
@@ -157,7 +158,7 @@ class DittoTrainer(PPOTrainer):
 
     def _build_replay_buffer(self) -> Any:
         sampler = self.config.trainer.v1.sampler.custom_sampler
-        if sampler.path == "pkg://ditto.replay" and self.base_mode != "sync":
+        if sampler.path == "pkg://ditto.rollout.replay_buffer" and self.base_mode != "sync":
             sampler.name = "PromptReplayBufferAsync"
         return super()._build_replay_buffer()
 
@@ -174,7 +175,11 @@ class DittoTrainer(PPOTrainer):
         logging_prefix: str = "global_seqlen",
         keep_minibatch: bool = False,
     ) -> KVBatchMeta:
-        """Order the rows by rank and mini-batch, and pad the mini-batches to one size."""
+        """Order the rows by rank and mini-batch, and pad all mini-batches to the same size.
+
+        Raises:
+            MissingSessions: fewer sessions than requested came back.
+        """
         step = StepBatch.fetch(batch)
         expected = self._asked_prompts * self.config.actor_rollout_ref.rollout.n
         if len(step.traces) != expected:
@@ -204,7 +209,7 @@ class DittoTrainer(PPOTrainer):
         return batch
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """pi_old of every sequence in the context in which it is trained."""
+        """Compute pi_old of every sequence in the context in which it is trained."""
         step = self._step_batch
         assert step is not None
         rollout = self.config.actor_rollout_ref.rollout
@@ -238,29 +243,26 @@ class DittoTrainer(PPOTrainer):
         return batch
 
     def _compare_with_rollout(self, batch: KVBatchMeta, columns: Columns, metrics: dict[str, Any]) -> None:
-        """Actor against rollout engine, where both looked at the same context; and the distance of the two contexts."""
-        step = self._step_batch
+        """Compare actor and rollout engine where both saw the same context, and the two contexts of refined answers."""
+        step, old, sampled = self._step_batch, columns.old_log_probs, columns.rollout_log_probs
         assert step is not None
-        old, sampled, mask = columns.old_log_probs, columns.rollout_log_probs, columns.mask
-        refined = step.is_kind("refined_base")
-        if any(refined):
-            gap = (sampled.values() - old.values())[per_token(refined, mask) & mask.values().bool()].sum()
-            metrics["ditto/context_logprob_gap"] = gap.item() / sum(refined)
+        metrics.update(step.context_gap(columns))
         same_context = step.is_kind("draft", "refined_feedback")
         versions = [int(tag["min_global_steps"]) for tag in batch.tags]
-        # Where rollouts of several versions meet (asynchronous modes), only the newest are by the actor's weights.
+        # In asynchronous modes rollouts of several versions meet; only the newest are by the actor's weights.
         newest = max((v for v, same in zip(versions, same_context, strict=True) if same), default=0)
         rows = [same and version == newest for same, version in zip(same_context, versions, strict=True)]
-        difference, numbers = sync_alarm.distance(old, sampled, mask, rows)
+        difference, numbers = sync_alarm.distance(old, sampled, columns.mask, rows)
         metrics.update(numbers)
         if difference is not None:
             metrics["training/rollout_logprob_diff_mean"] = difference
-            # Prefetched rollouts are one sync behind (colocate_async): then the distance is no sign, `_check_sync` is.
+            # Prefetched rollouts are one sync behind (colocate_async), so their distance is no sign of a lost sync;
+            # `_check_sync` covers that mode.
             if newest >= self.global_steps - 1:
                 self.alarm.check_distance(self.global_steps, difference)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Group advantages, loss weights and masks of every sequence; traces and metrics of every session."""
+        """Compute what the loss needs of every sequence; write traces and metrics of every session."""
         step = self._step_batch
         assert step is not None and step.columns is not None
         mask = step.columns.mask
@@ -272,45 +274,13 @@ class DittoTrainer(PPOTrainer):
             loss_agg_mode=self.config.actor_rollout_ref.actor.loss_agg_mode,
             tokens=tokens,
         )
-        sampled = mask.values().float()
-        weights = per_token(plan.weights, mask) * sampled
-        correction = self._rollout_correction(step.columns, metrics)
+        refined = step.is_kind("refined_base")
+        correction = correction_weights(step.columns, refined, self.config.algorithm.get("rollout_correction"))
         if correction is not None:
-            weights = weights * correction
-        step.advantages = with_values(per_token(plan.advantages, mask) * sampled, mask)
-        # verl multiplies each token's loss by rollout_is_weights: the part's weight times the rollout correction.
-        columns = {"advantages": step.advantages, "rollout_is_weights": with_values(weights, mask)}
-        columns[COUNTED] = counted_column(plan.counted)
-        counted = step.counted_tokens(mask)
-        if counted is not mask:
-            columns |= {"response_mask": counted, "loss_mask": counted}
-        self._put(batch, **columns)
+            metrics.update(correction[1])
+        self._put(batch, **step.loss_columns(correction[0] if correction else None))
         self._report(step, plan.advantage_of, metrics)
         return batch
-
-    def _rollout_correction(self, columns: Columns, metrics: dict[str, Any]) -> torch.Tensor | None:
-        """verl's importance weights against the rollout engine, where configured: float32 of shape (all tokens,).
-
-        They are 1 for refined sequences in the base context, whose rollout log-probs belong to another context.
-        """
-        config, mask = self.config.algorithm.get("rollout_correction"), columns.mask
-        assert self._step_batch is not None
-        if not config or not config.get("rollout_is") or not mask.values().any():  # every session may have failed
-            return None
-        old = columns.old_log_probs
-        refined = per_token(self._step_batch.is_kind("refined_base"), mask)
-        rollout = with_values(torch.where(refined, old.values(), columns.rollout_log_probs.values()), mask)
-        padded = {
-            "old_log_probs": old.to_padded_tensor(0.0),
-            "rollout_log_probs": rollout.to_padded_tensor(0.0),
-            "response_mask": mask.to_padded_tensor(0),
-        }
-        corrected, numbers = compute_rollout_correction_and_add_to_batch(
-            DataProto(batch=TensorDict(padded, batch_size=len(row_lengths(mask)))), config
-        )
-        metrics.update(numbers)
-        weights: torch.Tensor = response_to_nested(corrected.batch["rollout_is_weights"], mask).values()
-        return weights
 
     def _report(self, step: StepBatch, advantage_of: dict[str, dict[str, float]], metrics: dict[str, Any]) -> None:
         traces = [trace | {"advantages": advantage_of.get(trace["session"], {})} for trace in step.traces]
@@ -321,7 +291,7 @@ class DittoTrainer(PPOTrainer):
         metrics.update(self.judges.after_step(self.global_steps, traces))
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """One epoch is `prompts / ppo_mini_batch_size` optimizer updates, whatever was refined."""
+        """Train: one epoch is `prompts / ppo_mini_batch_size` optimizer updates, however many drafts were refined."""
         step = self._step_batch
         assert step is not None and step.layout is not None
         self._updated = False
@@ -358,31 +328,32 @@ class DittoTrainer(PPOTrainer):
             logger.warning("%s", self.judges.stop)
 
     def _raise_outage(self) -> None:
-        """End the run where the judges are the reason; by now the step is recorded and its checkpoint published."""
+        """End the run if the judges failed; call it once the step is recorded and its checkpoint is published."""
         if isinstance(self.judges.stop, JudgeOutage):
             raise self.judges.stop
 
     def _end_if_due(self) -> None:
-        """Make this step the last one where the driver got a signal or the judges fail; save it if there is time."""
+        """Make this step the last one if the driver got a signal or the judges failed; save it if there is time."""
         save_until = stop_request.save_until()
         if save_until is None and self.judges.stop is None:
             return
         in_time = save_until is None or time.time() + self.checkpoints.seconds < save_until
+        logger.warning("Step %d is the last one%s", self.global_steps, "" if in_time else "; no time to save it")
         if in_time and self.checkpoints.written_step != self.global_steps:
             self._save_checkpoint()
-        self.total_training_steps = self.global_steps  # verl's loop ends with this step, as it does with the last one
+        self.total_training_steps = self.global_steps  # verl's loop ends after its last step: make this one the last
 
     def on_train_begin(self) -> None:
         stop_request.report_first_step()
-        self._check_sync()  # what the servers answer before the first update
+        self._check_sync()  # records the servers' answers before the first update
         super().on_train_begin()
         resumed_from = self.global_steps - 1  # verl counts the first step before it calls this
         numbers = self.run_folder.metrics_of(resumed_from) if resumed_from > 0 else {}
-        if numbers:  # a kill may have come after metrics.jsonl and before the console, W&B or TensorBoard
+        if numbers:  # the run may have been killed after it wrote metrics.jsonl and before W&B or TensorBoard had them
             self.logger.log(data=numbers, step=resumed_from)
 
     def _check_sync(self) -> None:
-        """Whether the update reached every rollout server."""
+        """Check that the update reached every rollout server."""
         if self.alarm.max_unchanged is not None:
             answers = sync_alarm.ask(self._servers, self.tokenizer.encode(sync_alarm.PROBE_TEXT))
             self.alarm.check_change(self.global_steps, answers, updated=self._updated)
@@ -395,7 +366,7 @@ class DittoTrainer(PPOTrainer):
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
 
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
-        """The metrics that need the whole step."""
+        """The metrics that are computed over the whole step."""
         step, gpus = self._step_batch, self._get_n_gpus_for_throughput()
         assert step is not None and step.columns is not None and step.planned is not None
         turns = [record.turns for record in step.records]
@@ -406,14 +377,14 @@ class DittoTrainer(PPOTrainer):
         return numbers | {"training/global_step": self.global_steps, "training/epoch": epoch}
 
     def _record(self, metrics: dict[str, Any]) -> None:
-        """Write the step's metrics, then publish its checkpoint: a kill in between repeats the step."""
+        """Write the step's metrics, then publish its checkpoint: after a kill in between, the step is repeated."""
         self.run_folder.log_metrics(self.global_steps, metrics)
         self.checkpoints.publish()
 
     # ---- validation -------------------------------------------------------------------------------------------
 
     def on_validate_begin(self) -> None:
-        """A validation may take long: record and publish its step first."""
+        """Record and publish the step first, because a validation can take long."""
         if self._trained is not None:
             batch, metrics = self._trained
             epoch = (self.global_steps - 1) // self.steps_per_epoch
@@ -422,14 +393,14 @@ class DittoTrainer(PPOTrainer):
         super().on_validate_begin()
 
     def _validate(self) -> dict[str, float]:
-        """The numbers of a validation; none where the run ends without it. A resume then repeats it."""
+        """Validate; returns nothing if the run ends without a validation, which a resumed run then repeats."""
         if stop_request.save_until() is not None:
             return {}
         start = time.perf_counter()
         with self.watchdog.phase("validation"):
             numbers: dict[str, float] = super()._validate()
         self._end_if_due()
-        if isinstance(self.judges.stop, JudgeOutage):  # its sessions say nothing about the model
+        if isinstance(self.judges.stop, JudgeOutage):  # too few of its sessions were scored to judge the model
             return {}
         seconds = {"timing_s/testing": time.perf_counter() - start}
         self.run_folder.log_metrics(self.global_steps, numbers | seconds)
@@ -443,7 +414,7 @@ class DittoTrainer(PPOTrainer):
         *args: Any,
         **kwargs: Any,
     ) -> dict[str, float]:
-        """Set-level metrics from the sessions' own verdicts: failed sessions are counted, never scored 0."""
+        """Metrics of each set from the sessions' verdicts: failed sessions are counted, never scored 0."""
         traces = [json.loads(line) for line in reward_extra_infos_dict["trace"]]
         self.run_folder.write_traces("val", self.global_steps, traces)
         self.judges.after_validation(traces)
@@ -452,7 +423,7 @@ class DittoTrainer(PPOTrainer):
     # ---- checkpoints ------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self) -> None:
-        """Write a complete checkpoint beside; `_record` publishes it."""
+        """Write a complete checkpoint to a temporary folder; `_record` publishes it."""
         self.checkpoints.write(self.global_steps, super()._save_checkpoint)
 
 
@@ -465,7 +436,7 @@ class DittoTrainerSync(DittoTrainer, PPOTrainerSync):
 
 @register_trainer("ditto_colocate_async")
 class DittoTrainerColocateAsync(DittoTrainer, PPOTrainerColocateAsync):
-    """The next step's rollout starts before the update ends."""
+    """The rollout of the next step starts before the update of this one ends."""
 
     base_mode = "colocate_async"
 

@@ -1,9 +1,9 @@
-"""Read a definite answer from the `<answer>` tag that the prompt asks for; thoughts and other text never count.
+"""Read a definite answer from the `<answer>` tag that the prompt asks for. Thoughts and other text never count.
 
-There are two readers. The usual one accepts whatever is unambiguous inside the tag, however it is formatted: "**B**",
-"Option B.", "\\boxed{B}", "B: green_box" if B is the green box, or the text of one option alone. It refuses two
-letters, a letter with another option's text, and a letter with an explanation. The strict one accepts only a bare
-letter, as the paper's code does: "B", "(b)", "B.". Both take time linear in the length of the text.
+There are two readers. The default one accepts anything unambiguous inside the tag, in any format: "**B**", "Option B.",
+"\\boxed{B}", "B: green_box" if B is the green box, or just the text of one option. It rejects two letters, a letter
+with another option's text, and a letter with an explanation. The strict one accepts only a bare letter, as the paper's
+code does: "B", "(b)", "B.". Both take time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOOKALIKES = str.maketrans(
         "\u2192": ">",
     }
 )
-# Formatting to ignore. Struck-out text keeps its marks, so that "~~B~~" and "<del>B</del>" are not read as B.
+# Formatting to ignore. Marks of struck-out text are kept, so that "~~B~~" and "<del>B</del>" are not read as B.
 _TAGS = re.compile(r"</?(?:b|i|u|em|p|code|span|strong|letter|option|choice|br ?/?)>", re.IGNORECASE)
 _LATEX = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathbf|mathrm|mathit|mathsf|left|right|bf|rm)\b\s{0,3}")
 _FRACTION = re.compile(r"\\[dt]?frac\s{0,3}\{([^{}]{0,80})\}\s{0,3}\{([^{}]{0,80})\}")
@@ -44,7 +44,7 @@ _ENDING = _WRAPPING + ".,;:!?\u2026"
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _ARTICLE = re.compile(r"^(?:the|an?)\s(?=\S)")
 
-# "the final answer is", "Option", "answer:": words that may introduce a letter and add nothing to it.
+# Words that introduce a letter without changing its meaning: "the final answer is", "Option", "answer:".
 _NOUN = r"(?:answer|option|choice|letter|response|reply|pick|selection|ans)"
 _INTRODUCTION = re.compile(
     r"(?:[-\u2022>#]+\s+)?"
@@ -57,19 +57,19 @@ _LETTER_BEHIND = re.compile(r"[(\[]([A-Za-z])[)\]][\s.]{0,3}\Z")  # "green_box (
 _MARK = re.compile(r"[\s*_`\"')\]}>|$]*(?:[.:,;=]|->|-(?=\s))?\s*")  # between a letter and its text
 _NEGATION = re.compile(r"\b(?:not|never|neither|nor|except|without|rather than|instead of)\b|n't\b", re.IGNORECASE)
 _PLACING = re.compile(r"^(?:in|inside|into|within|at|on|under|to)\s(?=\S)", re.IGNORECASE)
-_DRESS = 200  # the most characters that formatting and introduction may take; a longer text is an essay
-_LONGEST_LIST = 2000  # characters of an answer that gives names
+_DRESS = 200  # most characters of formatting and introduction around an answer; a longer text is an essay
+_LONGEST_LIST = 2000  # most characters of an answer that lists names
 
 
 def tagged_answer(text: str) -> str | None:
-    """Return the text of the last `<answer>` tag outside thoughts; None without one that has a letter or digit."""
-    said = without_thinking(text)
+    """Return the text of the last `<answer>` tag outside thoughts; None if it has no letter or digit, or is missing."""
+    visible = without_thinking(text)
     answer, start = "", None
-    for tag in _ANSWER_TAG.finditer(said):
+    for tag in _ANSWER_TAG.finditer(visible):
         if not tag.group(1):
             start = tag.end()
         elif start is not None:
-            answer, start = said[start : tag.start()], None
+            answer, start = visible[start : tag.start()], None
     answer = answer.strip()
     return answer if any(any(map(str.isalnum, unicodedata.normalize("NFKC", c))) for c in answer) else None
 
@@ -78,8 +78,8 @@ def tagged_letter(text: str, options: Mapping[str, str] | None = None, *, strict
     """Return the letter of the option in the answer tag, upper case; None if the tag names no option, or several.
 
     Args:
-        text: all that the policy wrote.
-        options: letter -> text, "" if it is unknown; None: any letter from A to Z, texts unknown.
+        text: everything that the policy wrote.
+        options: letter -> text, "" if it is unknown; None: the letters A to Z, texts unknown.
         strict: accept only a bare letter, as the paper's code does.
     """
     answer = tagged_answer(text)
@@ -93,7 +93,7 @@ def tagged_letter(text: str, options: Mapping[str, str] | None = None, *, strict
 
 
 def chosen_option(answer: str, options: Mapping[str, str], key: str = _LETTER) -> str | None:
-    """Return the key of the one option that an answer names, by its key, by its text or by both; None otherwise.
+    """Return the key of the only option that an answer names by its key, its text or both; None if it is not unique.
 
     Args:
         answer: the text inside the tag.
@@ -110,7 +110,7 @@ def chosen_option(answer: str, options: Mapping[str, str], key: str = _LETTER) -
     if letter and (name := letter.group(1).upper()) in options:
         after = bare[letter.end() :]
         if not after.strip(_ENDING):
-            return name  # even if another option's text is this letter: the prompt asks for a letter
+            return name  # even if this letter is the text of another option, because the prompt asks for a letter
         readings |= _by_text((after[_MARK.match(after).end() :],), {name: texts[name]})  # type: ignore[union-attr]
     behind = _LETTER_BEHIND.search(bare)
     if behind and (name := behind.group(1).upper()) in options:
@@ -118,20 +118,20 @@ def chosen_option(answer: str, options: Mapping[str, str], key: str = _LETTER) -
     return readings.pop() if len(readings) == 1 else None
 
 
-def _by_text(said: Iterable[str], texts: Mapping[str, str]) -> set[str]:
-    """The keys of the folded texts that equal something said; if none does, articles are ignored."""
+def _by_text(candidates: Iterable[str], texts: Mapping[str, str]) -> set[str]:
+    """The keys of the folded texts that equal one of the candidates; if none does, articles are ignored."""
     for fold in (folded, _without_article):
-        forms = {fold(text) for text in said} - {""}
+        forms = {fold(text) for text in candidates} - {""}
         if keys := {name for name, text in texts.items() if fold(text) in forms}:
             return keys
     return set()
 
 
-def named(answer: str, names: Iterable[str]) -> set[str]:
-    """Return those of the names (places, people) that the answer holds, as whole words.
+def mentioned_names(answer: str, names: Iterable[str]) -> set[str]:
+    """Return the names (of places or people) that the answer mentions as whole words.
 
-    Ignore case, spaces, underscores and hyphens. If one name is part of another ("box", "red box"), the longer one
-    counts.
+    Case, spaces, underscores and hyphens do not matter. If one name is part of another ("box", "red box"), the longer
+    one counts.
     """
     present = set()
     for name in sorted(set(names), key=lambda name: (-len(name), name)):
@@ -147,19 +147,19 @@ def names_given(answer: str, names: Iterable[str], *, strict: bool = False) -> s
 
     Args:
         answer: the text inside the tag.
-        names: what may be named.
-        strict: take every name that the answer holds, as the paper's code does.
+        names: the names that an answer may give.
+        strict: accept every name that the answer mentions, as the paper's code does.
     """
     if strict:
-        return named(answer, names)
+        return mentioned_names(answer, names)
     if len(answer) > _LONGEST_LIST:
         return set()
     plain = undressed(answer).strip(_ENDING)
-    return set() if _NEGATION.search(plain) else named(plain, names)
+    return set() if _NEGATION.search(plain) else mentioned_names(plain, names)
 
 
 def undressed(text: str) -> str:
-    """Return a text in plain characters, without tags and LaTeX. `folded` then removes Markdown around it."""
+    """Return a text in plain characters, without tags and LaTeX. `folded` also removes surrounding Markdown."""
     text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text)).translate(_LOOKALIKES)
     if "<" in text:
         text = _TAGS.sub("", text)
@@ -175,17 +175,17 @@ def introduced(plain: str) -> str:
 
 
 def folded(plain: str) -> str:
-    """Return an undressed text as it is compared: in lower case, with single spaces and without marks around it."""
+    """Return an undressed text for comparison: casefolded, with single spaces, without surrounding marks."""
     return _HYPHEN.sub(" ", _BLANKS.sub(" ", plain)).casefold().lstrip(_WRAPPING).rstrip(_ENDING)
 
 
 def _without_article(plain: str) -> str:
-    """As `folded`, without an article in front. A capital "A" stays: it may be meant as a letter."""
+    """Like `folded`, without an article in front. A capital "A" stays, because it may be meant as a letter."""
     text = folded(plain)
     return text if plain.lstrip(_WRAPPING).startswith("A") else _ARTICLE.sub("", text, count=1)
 
 
 def folded_place(answer: str) -> str:
-    """Return a place in the form for comparing it if the row lists none: `folded`, without "in the" in front."""
+    """Return a place for comparison if the row lists no places: `folded`, without "in the" in front."""
     place = folded(introduced(undressed(answer[:_LONGEST_LIST])))
     return _ARTICLE.sub("", _PLACING.sub("", place, count=1), count=1)

@@ -1,7 +1,7 @@
-"""Find the letters by which a text points at a question's options: "It's C", "consider C instead", "the C option".
+"""Find letters in a text that point at a question's options: "It's C", "consider C instead", "the C option".
 
-A lone capital that is an option's letter points at the option, unless the words around it say otherwise ("Plan B",
-"vitamin C", "B = 2"). A and I are words too, so for them their place in the sentence decides.
+A capital letter that stands alone points at the option with this letter, unless the words around it say otherwise
+("Plan B", "vitamin C", "B = 2"). A and I are words too, so their position in the sentence decides.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from soul.rows.quotations import Choices, Span
 
 NEAR = 60  # how many characters before and after a letter are examined
 
-# Letters of other alphabets and shapes, one character each: full-width, circled, squared.
+# Letters in other shapes, one character each: full-width, circled, squared.
 _PLAIN = str.maketrans(
     {
         chr(start + number): chr(letter + number)
@@ -21,8 +21,8 @@ _PLAIN = str.maketrans(
         for number in range(26)
     }
 )
-# A letter that stands alone, or before "-option".
-# Not "D.C.", "J.B.", "C-section", "B&B", "C++", "it's", "I'm", "\\n", "<b>".
+# A letter that stands alone or before "-option", but not in "D.C.", "J.B.", "C-section", "B&B", "C++", "it's", "I'm",
+# "\\n", "<b>".
 _ALONE = re.compile(
     r"(?<![A-Za-z0-9.&\\-])(?<![A-Za-z0-9]['\u2019])((?<!<)(?<!</)[a-z]|[A-Z])(?![A-Za-z0-9+#&]|\.[A-Za-z]|-(?!(?:option|choice|answer)\b)[A-Za-z]|['\u2019][a-rt-z])"
 )
@@ -30,7 +30,7 @@ _BEFORE = re.compile(r"([^\W\d_]+(?:['\u2019][^\W\d_]+)?)[.]?[\s_]+$")
 _AFTER = re.compile(r"[\s_]+([^\W\d_]+)")
 _MATHS_BEFORE = re.compile(r"[=+^<>\u00d7\u00f7]\s*$")
 _MATHS_AFTER = re.compile(r"\s*[=+^<>\u00d7\u00f7]")
-# Words that turn a letter behind them into a name: "Plan B", "Mr. B".
+# Words that turn the letter after them into a name: "Plan B", "Mr. B".
 _NAMED_BY = frozenset(
     "plan vitamin hepatitis influenza point points angle angles side sides line lines vertex triangle circle set event "
     "variable type grade group team class section part appendix figure room gate block seat flat apartment platform "
@@ -39,7 +39,7 @@ _NAMED_BY = frozenset(
     "lady madame monsieur sister brother aunt uncle".split()
 )
 _NAMED_BEFORE = frozenset("major minor flat sharp movie movies cell cells student students side minus plus".split())
-# Words that never turn a letter behind them into a name, whatever the prompt says.
+# Words that never turn the letter after them into a name, whatever the prompt says.
 _NO_NAME = frozenset(
     "a an and answer answers choice choices consider either is it it's letter letters neither nor not option options "
     "or pick reply replies response responses select than the to was with alternative candidate item items "
@@ -71,7 +71,7 @@ _CHOSEN = re.compile(r"\s+(?:instead|option|would have been|is (?:right|correct)
 
 
 def pointed_letters(text: str, choices: Choices) -> Iterator[Span]:
-    """The places of letters in a text that point at an option."""
+    """The spans of the letters in a text that point at an option."""
     plain = text.translate(_PLAIN)
     for match in _ALONE.finditer(plain):
         letter, before = match.group(1), plain[max(0, match.start() - NEAR) : match.start()]
@@ -82,7 +82,7 @@ def pointed_letters(text: str, choices: Choices) -> Iterator[Span]:
 
 
 def _points(letter: str, before: str, after: str, choices: Choices) -> bool:
-    """Whether a letter points at an option, between what stands before and after it."""
+    """Whether a letter points at an option, judging by the text before and after it."""
     if _is_name(letter, before, after, choices):
         return False
     if letter == "I":
@@ -101,19 +101,21 @@ def _points(letter: str, before: str, after: str, choices: Choices) -> bool:
 
 
 def _is_name(letter: str, before: str, after: str, choices: Choices) -> bool:
-    """Whether the neighbours make something else of a letter: a name, a quantity, an initial."""
-    found, follower = _BEFORE.search(before[-40:]), _AFTER.match(after)
-    word = found.group(1).casefold() if found else ""
+    """Whether the neighbours show that a letter is something else: part of a name, a quantity, an initial."""
+    preceding, follower = _BEFORE.search(before[-40:]), _AFTER.match(after)
+    word = preceding.group(1).casefold() if preceding else ""
     if word in _NAMED_BY or (follower and letter.isupper() and follower.group(1).casefold() in _NAMED_BEFORE):
         return True
     around = choices.surroundings
-    if _MATHS_BEFORE.search(before[-5:]) or _MATHS_AFTER.match(after):  # a quantity, where the exercise has one
+    if _MATHS_BEFORE.search(before[-5:]) or _MATHS_AFTER.match(
+        after
+    ):  # a quantity, if the exercise uses this letter as one
         if re.search(rf"(?<![A-Za-z0-9]){letter}\s*[=+^<>\u00d7\u00f7](?!/)", around):
             return True
     if letter.islower() and letter not in "ai" and not (_CHOOSES.search(before) or _CHOSEN.match(after)):
         if re.search(rf"(?<![\w'\u2019]){letter}(?![\w.):<'\u2019])", around):
             return True  # a variable of the exercise
-    if word and word not in _NO_NAME and f" {found.group(1)} {letter} " in around:  # type: ignore[union-attr]
+    if word and word not in _NO_NAME and f" {preceding.group(1)} {letter} " in around:  # type: ignore[union-attr]
         return True  # a name, as in "the boy in Class B"
     initial = re.match(r"\. [A-Z]\w+", after)
     return initial is not None and f"{letter}{initial.group()}" in around

@@ -1,13 +1,13 @@
-"""Separate what a model thought from what it said.
+"""Separate a model's thoughts from its visible text.
 
-Models mark their thoughts in many ways. Text inside such a block is never an answer, and nobody else gets to see it.
+Models mark their thoughts in many ways. Text in a block of thoughts is never an answer and is never shown to others.
 """
 
 from __future__ import annotations
 
 import re
 
-# Names of blocks in angle brackets, which may carry a prefix (`<seed:think>`) and attributes.
+# Names of blocks in angle brackets, which may have a prefix (`<seed:think>`) and attributes.
 _NAMES = {
     "think": "think(?:ing)?",
     "thought": "thoughts?",
@@ -34,7 +34,7 @@ _BLOCKS: dict[str, tuple[str, str]] = {
     ),
 }
 _TAG = re.compile(
-    "(?=[<\\[\u25c1])(?:"  # tells the engine at once where no tag can begin: 25 times faster
+    "(?=[<\\[\u25c1])(?:"  # lets the engine skip positions where no tag can begin: 25 times faster
     + "|".join(f"(?P<open_{kind}>{opens})|(?P<close_{kind}>{closes})" for kind, (opens, closes) in _BLOCKS.items())
     + ")",
     re.IGNORECASE,
@@ -42,29 +42,29 @@ _TAG = re.compile(
 
 
 def without_thinking(text: str) -> str:
-    """Return what was said: the text outside every block of thoughts.
+    """Return the text outside all blocks of thoughts.
 
     An unclosed block runs to the end of the text. A tag of another kind inside a block is part of the thought. If a
-    block is closed that was never opened, everything before it is thought, because the chat templates of thinking
-    models open the block in the prompt. Takes time linear in the length of the text.
+    closing tag has no opening tag, everything before it is thought, because the chat templates of thinking models put
+    the opening tag into the prompt. This takes time linear in the length of the text.
     """
-    said: list[str] = []
+    visible: list[str] = []
     position = 0
-    inside: str | None = None  # the kind of the block that is open
+    inside: str | None = None  # the kind of the open block
     opened: set[str] = set()
     for tag in _TAG.finditer(text):
         action, _, kind = str(tag.lastgroup).partition("_")
         if inside is None and action == "open":
-            said.append(text[position : tag.start()])
+            visible.append(text[position : tag.start()])
             inside = kind
             opened.add(kind)
         elif inside == kind and action == "close":
             position, inside = tag.end(), None
         elif inside is None and action == "close":
-            if kind in opened:  # a stray tag after a proper block
-                said.append(text[position : tag.start()])
+            if kind in opened:  # a stray closing tag after a complete block
+                visible.append(text[position : tag.start()])
             else:
-                said.clear()
+                visible.clear()
                 opened.add(kind)
             position = tag.end()
-    return "".join(said) + ("" if inside else text[position:])
+    return "".join(visible) + ("" if inside else text[position:])

@@ -21,7 +21,7 @@ from soul.errors import BadSettings
 
 VARIABLE = "SOUL_LOG_LEVEL"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-_PACKAGES = ("agents", "ditto", "sft")
+_PACKAGES = ("soul", "ditto", "sft")
 
 
 class _Redacted(logging.Formatter):

@@ -1,20 +1,37 @@
-"""The judge gateway: a schema goes in, an instance comes out, or a typed failure. Never an invented score.
+"""The judge gateway: ask a model about a schema, and get a valid instance or a typed failure, never an invented score.
 
     judge = Judge.connect(Endpoint(model="gpt-5-nano"))
     verdict = await judge.ask(Verdict, "Score the reply from 0 to 10.", {"reply": text}, said=[text], min_words=3)
 
-Where things are:
+Where to find things:
 
-    endpoint.py    where a model lives, how it is asked, what it costs
-    roles.py       judge, feedback, partner, environment: settings, environment variables, who inherits what
-    gateway.py     all roles of a run, sharing connections, limits and cache
-    judge.py       ask for an instance of a schema; chat
-    structured.py  how an answer's form is asked for and read
-    untrusted.py   what a policy wrote, on its way to a judge
-    line.py        requests: retries, deadline, failure classes, accounting
-    gate.py, limits.py, rates.py, breaker.py    caps, rates, budget and circuit breaker, global to a run
-    cache.py, usage.py                          answers on disk; tokens, money, latency
-    realism.py, agree.py, agreement.py, canaries.py    is this judge any good? (python -m soul.judge)
+    gateway.py                   all roles of a run; they share connections, limits and cache
+    judge.py                     `Judge.ask` for an instance of a schema, `ChatModel.chat` for a turn
+    roles.py, cli_overrides.py   judge, feedback, partner, environment: settings, variables, inheritance; from the shell
+    jury.py                      one verdict from several judges
+    cache.py, ledger.py          answers on disk; what a run spent, by task and role
+    keys.py, preflight.py        API keys; checks and expected load before a run starts
+    __main__.py                  the command: show, check, canaries, agree
+
+    call/                        one request
+        endpoint.py              the settings of a model: address, limits, prices
+        client.py                retries, deadline, accounting; http_client.py and exchange.py send the request
+        retry_after.py           how long a 429 asks to wait
+        completion.py            reads the response; bounded_answer.py limits its size
+        structured.py            asks for JSON of a schema and validates it
+        untrusted.py             makes a policy's text safe to show to a judge
+        usage.py                 counters: tokens, cost, latency
+        all_answers.py           several questions at once
+    throttle/                    limits that hold for all processes of a run
+        shared_limits.py         concurrency, rates and budget of the run
+        local_gate.py            where the calls of one process wait
+        rates.py                 token bucket; adapts to an endpoint that answers 429
+        circuit_breaker.py       stops asking an endpoint that is down
+        wait_notice.py           logs what calls wait for
+    audit/                       how good is this judge?
+        canaries.py              does it fall for known tricks? (canary_cases.py lists them)
+        human_agreement.py       does it agree with people? (human_labels.py reads their labels)
+        agreement_statistics.py  alpha, kappa, correlations, with intervals
 """
 
 from soul.judge.call.endpoint import ANY_KEY, Endpoint

@@ -1,11 +1,12 @@
-"""Look at the judge gateway, and at the judge.
+"""Inspect the judge gateway, and measure the judge.
 
-    python -m soul.judge show                        # who is asked what, as resolved; keys as "set" or "not set"
-    python -m soul.judge check                       # one real call a role
+    python -m soul.judge show                        # the resolved endpoint of each role; keys as "set" or "NOT SET"
+    python -m soul.judge check                       # make one real call for each role
     python -m soul.judge canaries [--raw] [--json F] # does the judge fall for known tricks?
     python -m soul.judge agree --labels FILE         # does it agree with people? (MirrorBench's GTEval, pairwise)
 
-Settings come from the environment, and from words like judge.model=gpt-5-mini or partner.base_url=http://127.0.0.1:8000/v1.
+Settings come from the environment, and from arguments such as judge.model=gpt-5-mini or
+partner.base_url=http://127.0.0.1:8000/v1.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ from rich.table import Table
 from soul.cli.arguments import existing_file, non_negative_int, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import JudgeFailure, MissingKey
-from soul.judge.audit import canaries
-from soul.judge.audit import human_agreement as agree
+from soul.judge.audit import canaries, human_agreement
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.cli_overrides import sections_of
 from soul.judge.gateway import Gateway
@@ -35,21 +35,21 @@ from soul.judge.judge import ChatModel, Judge
 from soul.judge.ledger import Ledger, table
 from soul.judge.roles import GatewaySettings, policy_endpoint
 
-console = Console(width=max(120, Console().width))  # a pipe has 80 columns, and the tables more
+console = Console(width=max(120, Console().width))  # rich assumes 80 columns for a pipe, too few for the tables
 
 
 def endpoints_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Endpoint]:
-    """Every endpoint that would be asked, by the name it goes by."""
+    """Every endpoint that a run with these settings may call, by its display name."""
     settings = GatewaySettings.from_sections(sections)
-    found: dict[str, Endpoint] = {str(role): endpoint for role, endpoint in settings.roles.items()}
-    found |= {f"jury {i + 1}": endpoint for i, endpoint in enumerate(settings.jury)}
-    found |= {f"judge of {task}": endpoint for task, endpoint in settings.by_task.items()}
+    endpoints: dict[str, Endpoint] = {str(role): endpoint for role, endpoint in settings.roles.items()}
+    endpoints |= {f"jury {i + 1}": endpoint for i, endpoint in enumerate(settings.jury)}
+    endpoints |= {f"judge of {task}": endpoint for task, endpoint in settings.by_task.items()}
     policy = policy_endpoint(sections.get("policy"))
-    return found | ({"policy": policy} if policy else {})
+    return endpoints | ({"policy": policy} if policy else {})
 
 
 def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
-    """Print the resolved endpoints. No character of a key is shown."""
+    """Print the resolved endpoints. No part of a key is shown."""
     view = Table(title="The judge gateway", title_justify="left")
     view.add_column("role")
     for column in (
@@ -59,7 +59,7 @@ def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
         "effort",
         "concurrency",
         "rpm / tpm",
-        "time-out / deadline",
+        "timeout / deadline",
         "$ in / out",
     ):
         view.add_column(column, overflow="fold")
@@ -77,7 +77,7 @@ def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
         )
     console.print(view)
     policy = GatewaySettings.from_sections(sections).policy
-    rules = [f"cache {'on' if policy.cache else 'off'}", f"lost sessions up to {policy.max_failure_rate:.0%}"]
+    rules = [f"cache {'on' if policy.cache else 'off'}", f"up to {policy.max_failure_rate:.0%} of sessions may fail"]
     rules.append(f"budget {'none' if policy.budget_usd is None else f'${policy.budget_usd:,.2f}'}")
     console.print("; ".join(rules))
     return 0
@@ -94,11 +94,11 @@ def _number(value: float | None) -> str:
 
 
 async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
-    """One real call a role; 1 where one fails."""
+    """Make one real call for each role. Returns 1 if any of them fails, else 0."""
     failed, seen = 0, dict[Endpoint, str]()
     for role, endpoint in endpoints_of(sections).items():
         if endpoint in seen:
-            console.print(f"{role}: as {seen[endpoint]}")
+            console.print(f"{role}: same as {seen[endpoint]}")
             continue
         seen[endpoint] = role
         talks = role in ("partner", "policy")
@@ -113,13 +113,13 @@ async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
             failed += 1
             console.print(f"{role}: FAILED  {error}", markup=False)
             continue
-        form = "" if talks else f", answers come as {model.line.mode}"
+        form = "" if talks else f", structured answers as {model.endpoint_client.mode}"
         console.print(f"{role}: {endpoint.name} works, {time.perf_counter() - start:.2f} s{form}", markup=False)
     return 1 if failed else 0
 
 
 async def ask_canaries(sections: Mapping[str, Mapping[str, Any]], raw: bool, out: Path | None) -> int:
-    """Run the canary suite; 1 where the judge was fooled or does not tell good from bad."""
+    """Run the canary suite. Returns 1 if the judge was fooled or cannot tell good replies from weak ones, else 0."""
     async with _connected(sections) as gateway:
         await gateway.judge.check()
         outcomes = await canaries.run(gateway.judge, raw=raw)
@@ -131,19 +131,19 @@ async def ask_canaries(sections: Mapping[str, Mapping[str, Any]], raw: bool, out
 async def ask_agreement(
     sections: Mapping[str, Mapping[str, Any]], labels: Path, repeats: int, seed: int, out: Path | None
 ) -> int:
-    """Compare the judge with people's labels; 1 where it gave no verdict at all."""
-    read = agree.read_labels(labels)
+    """Compare the judge with human labels. Returns 1 if it gave no verdict at all on one of the metrics, else 0."""
+    human_labels = human_agreement.read_labels(labels)
     async with _connected(sections) as gateway:
         await gateway.judge.check()
-        agreement = await agree.compare(gateway.judge, read, repeats=repeats, seed=seed)
-        console.print(agree.table(agreement))
+        agreement = await human_agreement.compare(gateway.judge, human_labels, repeats=repeats, seed=seed)
+        console.print(human_agreement.table(agreement))
         _finish(gateway, "agree", agreement.to_json(), out)
     return 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
 
 
 @asynccontextmanager
 async def _connected(sections: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Gateway]:
-    """A cache only where judge.cache_dir names a place for it: there is no run folder here."""
+    """A connected gateway. It has a cache only if judge.cache_dir is set, because there is no run folder here."""
     gateway = Gateway.connect(GatewaySettings.from_sections(sections))
     try:
         yield gateway
@@ -161,21 +161,23 @@ def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 1 where a check failed."""
+    """Run the command and return its exit code: 0, or 1 if a check failed."""
     parser = Parser(prog="python -m soul.judge", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("show", "check", "canaries", "agree"):
         command = commands.add_parser(name)
         command.add_argument("settings", nargs="*", help="section.key=value")
-        command.add_argument("--no-cache", action="store_true", help="ask anew even where an answer is known")
+        command.add_argument("--no-cache", action="store_true", help="ask the endpoint even if the answer is cached")
         if name in ("canaries", "agree"):
             command.add_argument("--json", type=output_file, help="write the results here")
         if name == "canaries":
-            command.add_argument("--raw", action="store_true", help="also ask what the gateway would refuse to ask")
+            command.add_argument("--raw", action="store_true", help="also send replies that the gateway would reject")
         if name == "agree":
-            command.add_argument("--labels", type=existing_file, required=True, help="JSON lines with people's labels")
-            command.add_argument("--repeats", type=positive_int, default=1, help="judgments of each record")
-            command.add_argument("--seed", type=non_negative_int, default=0, help="order of the conversations in pairs")
+            command.add_argument(
+                "--labels", type=existing_file, required=True, help="JSONL or JSON file with human labels"
+            )
+            command.add_argument("--repeats", type=positive_int, default=1, help="number of judgments of each record")
+            command.add_argument("--seed", type=non_negative_int, default=0, help="seed for the order within pairs")
     args = parser.parse_args(arguments)
     sections = sections_of(args.settings)
     if args.no_cache:

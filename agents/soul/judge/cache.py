@@ -1,9 +1,10 @@
-"""Answers on disk: a call that was made before costs nothing, in this run, after a crash, and in every process.
+"""Answers on disk: the same question is paid for once, across processes and after a crash.
 
-One SQLite file in WAL mode, which many processes of one machine may write at the same time. (SQLite's WAL needs shared
-memory: on a cluster every machine has its own file.) The key is a hash of everything that determines the answer. A call
-that is under way is claimed, so that a second process waits for its answer instead of paying for another one. A claim
-ends with its process, even if that is killed (owner_lock.py). Only answers that satisfied their schema are kept.
+The cache is one SQLite file in WAL mode, which many processes of one machine can write at the same time. (WAL needs
+shared memory, so on a cluster each machine has its own file.) The key is a hash of everything that determines the
+answer. A process claims a call before it makes it, so that other processes wait for the answer instead of paying for it
+again. A claim ends with its process, even if that is killed (owner_lock.py). Only answers that satisfied their schema
+are stored.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from soul.files import owner_lock
 logger = logging.getLogger(__name__)
 
 _FORMAT = 1  # part of every key: raise it when the meaning of an answer changes
-_CHECK_EVERY = 256  # writes between two looks at the size
-_EVICT = 0.2  # share of the size that goes when the file is full, the longest unused answers first
-_BUSY_S = 10.0  # how long one waits for another's lock
-_SLOW_S = 1.0  # an operation that takes longer is logged: it holds up every call of this process
-_LOOK_EVERY_S = 1.0  # between two checks whether the owner of a claim is alive, for all calls that wait for it
+_CHECK_EVERY = 256  # writes between two checks of the size
+_EVICT = 0.2  # share of a full file to delete, least recently used answers first
+_BUSY_S = 10.0  # how long to wait for another process's lock
+_SLOW_S = 1.0  # log an operation that takes longer, because it blocks every call of this process
+_LOOK_EVERY_S = 1.0  # between two checks whether the owner of a claim is alive, shared by all calls that wait for it
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, used REAL NOT NULL);
@@ -38,28 +39,30 @@ CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, owner TEXT NOT NULL, un
 
 
 def key_of(request: Mapping[str, Any]) -> bytes:
-    """The key of a request: everything that determines its answer, as a JSON object."""
+    """The SHA-256 key of a request; `request` holds everything that determines the answer, as JSON values."""
     whole = {"format": _FORMAT, **request}
     text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class Cache:
-    """The answers in one file. What fails once it is open, on a full disk say, costs money and not the run: there is a
-    warning, and the answer is asked for again.
+    """The answers in one file.
+
+    An error after the file is open, such as a full disk, costs money but does not stop the run: it is logged once, and
+    the question is asked again.
 
     Args:
-        path: the file; its folder is made.
-        max_mb: size at which the longest unused answers go.
+        path: the file; its folder is created.
+        max_mb: the size at which the least recently used answers are deleted.
 
     Raises:
-        BadCache: the file is something else, or cannot be written.
+        BadCache: the file is not a cache, or cannot be written.
     """
 
     def __init__(self, path: Path, max_mb: float = 2048) -> None:
         self.path, self.max_bytes = path, int(max_mb * 1e6)
         self._owners = path.with_name(f"{path.name}.owners")
-        self._seen_alive: dict[str, float] = {}  # owner -> when
+        self._seen_alive: dict[str, float] = {}  # owner -> time of the last check that found it alive
         self._writes = 0
         self._warned = False
         try:
@@ -74,15 +77,15 @@ class Cache:
         except (OSError, sqlite3.Error) as error:
             raise BadCache(
                 f"The judge's cache {path} cannot be used: {error}. Remove the file, name another folder with "
-                "judge.cache_dir, or switch it off with judge.cache=false (--no-cache)."
+                "judge.cache_dir, or turn the cache off with judge.cache=false (--no-cache)."
             ) from error
         self.owner = self._lock.name
         with self._forgiving():
             self._db.execute("DELETE FROM claims WHERE until < ?", (time.time(),))
-            self._shrink()  # short runs never come to the next look
+            self._shrink()  # a short run never reaches the next check
 
     def _use_wal(self) -> None:
-        # SQLite waits for locks by itself, but not for this one where two open a new file at the same moment.
+        # SQLite waits for most locks itself, but not for this one if two processes open a new file at the same moment.
         deadline = time.monotonic() + _BUSY_S
         while True:
             try:
@@ -94,30 +97,30 @@ class Cache:
                 time.sleep(0.01)
 
     def get(self, key: bytes) -> str | None:
-        """The answer's text; None where there is none yet."""
+        """The text of the answer; None if there is none yet."""
         row = None
         with self._forgiving():
             row = self._db.execute("SELECT text, used FROM answers WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
         now = time.time()
-        if now - row[1] > 3600:  # an hour is fine enough to tell what is unused, and saves a write a hit
+        if now - row[1] > 3600:  # an hour's resolution is enough for eviction, and saves a write on most hits
             with self._forgiving():
                 self._db.execute("UPDATE answers SET used = ? WHERE key = ?", (now, key))
         return str(row[0])
 
     def claim(self, key: bytes, seconds: float) -> Literal["mine", "theirs"]:
-        """Say that this process fetches the answer.
+        """Claim the call for this process.
 
         Args:
-            seconds: after which the claim ends. It ends at once when its process ends, unless that is on another host
-                or the file system has no locks.
+            seconds: how long the claim lasts at most. It also ends when its process ends, except on another host or on
+                a file system without locks.
 
         Returns:
-            "theirs" where another process is at it or has just got it: look again in a while.
+            "theirs" if another process makes the call or has just made it: look again later.
         """
         with self._forgiving():
-            if self._is_theirs(key):  # asked without the write lock: many may be waiting
+            if self._is_theirs(key):  # check before taking the write lock, because many calls may be waiting
                 return "theirs"
             with self._transaction():
                 if self._is_theirs(key):
@@ -129,7 +132,7 @@ class Cache:
         row = self._db.execute("SELECT owner, until FROM claims WHERE key = ?", (key,)).fetchone()
         if row is not None and row[0] != self.owner and row[1] > time.time() and self._is_alive(row[0]):
             return True
-        # Its text, so that an answer which cannot be read counts as none here too.
+        # Read the text, so that an unreadable answer counts as missing here as well as in `get`.
         return self._db.execute("SELECT text FROM answers WHERE key = ?", (key,)).fetchone() is not None
 
     def _is_alive(self, owner: str) -> bool:
@@ -139,18 +142,19 @@ class Cache:
         if not owner_lock.is_gone(self._owners, owner):
             self._seen_alive[owner] = now
             return True
+        logger.info("%s has ended without its answers: its claims in the judge's cache are free", owner)
         self._db.execute("DELETE FROM claims WHERE owner = ?", (owner,))
         return False
 
     def seconds_left(self, key: bytes) -> float:
-        """The longest time in seconds that a claim still lasts; 0 where there is none."""
+        """How long the claim on a call lasts at most, in seconds; 0 if there is none."""
         row = None
         with self._forgiving():
             row = self._db.execute("SELECT until FROM claims WHERE key = ?", (key,)).fetchone()
         return 0.0 if row is None else max(0.0, row[0] - time.time())
 
     def put(self, key: bytes, text: str) -> None:
-        """Keep an answer, and give the claim up."""
+        """Store an answer, and release the claim."""
         with self._forgiving():
             with self._transaction():
                 self._db.execute("REPLACE INTO answers VALUES (?, ?, ?)", (key, text, time.time()))
@@ -160,12 +164,12 @@ class Cache:
                 self._shrink()
 
     def release(self, key: bytes) -> None:
-        """Give a claim up without an answer."""
+        """Release the claim without an answer."""
         with self._forgiving():
             self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
 
     def close(self) -> None:
-        """Close the file; this owner's claims end."""
+        """Close the file; the claims of this process end."""
         self._db.close()
         self._lock.close()
 
@@ -184,14 +188,14 @@ class Cache:
         except sqlite3.Error as error:
             if not self._warned:
                 logger.warning(
-                    "The judge's cache %s fails: %s. Answers that it cannot keep are paid for again.", self.path, error
+                    "The judge's cache %s fails: %s. Answers it cannot store must be paid for again.", self.path, error
                 )
             self._warned = True
         finally:
             if (seconds := time.monotonic() - start) > _SLOW_S:
                 logger.warning(
                     "The judge's cache %s took %.1f s: another process held its lock, or the disk is slow. All calls "
-                    "of this process waited. A local disk helps (judge.cache_dir).",
+                    "of this process had to wait. Put the cache on a local disk (judge.cache_dir).",
                     self.path,
                     seconds,
                 )
@@ -204,17 +208,21 @@ class Cache:
             return
         with self._transaction():
             if (size := self.size()) <= self.max_bytes:
-                return  # another process was faster
+                return  # another process has already done it
             count = self._db.execute("SELECT count(*) FROM answers").fetchone()[0]
             oldest = max(1, int(count * (1 - (1 - _EVICT) * self.max_bytes / size)))
             self._db.execute(
                 "DELETE FROM answers WHERE key IN (SELECT key FROM answers ORDER BY used LIMIT ?)", (oldest,)
             )
-        self._db.executescript("PRAGMA incremental_vacuum")  # `execute` takes one step of it, which is one page
+            logger.info("The judge's cache %s is full: deleted the %d oldest of %d answers", self.path, oldest, count)
+        self._db.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
 
 
 class _Transaction:
-    """A write transaction that takes its lock at once: two readers that both want to write would block each other."""
+    """A write transaction that takes its lock at once.
+
+    Two transactions that begin by reading and then both want to write would block each other.
+    """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -227,5 +235,5 @@ class _Transaction:
             if kind is None:
                 self._db.execute("COMMIT")
         finally:
-            if self._db.in_transaction:  # SQLite itself rolls some failures back
+            if self._db.in_transaction:  # SQLite rolls some failures back by itself
                 self._db.execute("ROLLBACK")

@@ -1,4 +1,4 @@
-"""All roles of a run behind one object. Roles with the same endpoint share its connection, its limits and its cache."""
+"""All roles of a run behind one object. Roles with the same endpoint share its connection, limits and cache."""
 
 from __future__ import annotations
 
@@ -14,47 +14,53 @@ from soul.judge.cache import Cache
 from soul.judge.call.client import EndpointClient
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.call.usage import Usage
-from soul.judge.judge import ChatModel, Judge, line_settings
+from soul.judge.judge import ChatModel, Judge, endpoint_limits
 from soul.judge.roles import ROLES, GatewaySettings, Role
 from soul.judge.throttle.local_gate import RequestGate, SyncLimits, in_process
 from soul.judge.throttle.shared_limits import EndpointLimits, SharedLimits
 
-SAMPLED: tuple[Role, ...] = ("partner", "environment")  # equal questions may have different answers: never cached
+SAMPLED: tuple[Role, ...] = ("partner", "environment")  # never cached: the same question may get different answers
 
 
-def lines_of(settings: GatewaySettings) -> dict[str, EndpointLimits]:
-    """The limits of every endpoint, by the key that gates use."""
-    return {_key(e): line_settings(e, breaker=settings.policy.breaker) for e in settings.endpoints}
+def limits_by_key(settings: GatewaySettings) -> dict[str, EndpointLimits]:
+    """The limits of every endpoint, by the key that request gates use."""
+    return {_key(e): endpoint_limits(e, breaker=settings.policy.breaker) for e in settings.endpoints}
 
 
-def limits_of(settings: GatewaySettings, spent_usd: float = 0.0) -> SharedLimits:
-    """The limits of a run; see `soul.judge.throttle.shared_limits` on where they live."""
-    return SharedLimits(lines_of(settings), settings.policy.budget_usd, spent_usd)
+def run_limits(settings: GatewaySettings, spent_usd: float = 0.0) -> SharedLimits:
+    """The limits of a run; `soul.judge.throttle.shared_limits` says where the object lives.
+
+    Args:
+        spent_usd: what the run has spent already, if it is resumed.
+    """
+    return SharedLimits(limits_by_key(settings), settings.policy.budget_usd, spent_usd)
 
 
 def _key(endpoint: Endpoint) -> str:
-    # One model may be asked with two sets of settings. (Not Python's hash: processes must agree.)
+    # The hash tells two sets of settings for one model apart. Python's own hash differs between processes.
     return f"{endpoint.name}#{hashlib.sha256(endpoint.model_dump_json().encode()).hexdigest()[:8]}"
 
 
 class _Scopes(Mapping[Role, Judge]):
-    """The roles of one session, each made when it is first used: most sessions use one of the four, and making all
-    costs as much as scoring an answer."""
+    """The roles of one session, each created on first use.
 
-    def __init__(self, of: Mapping[Role, Judge]) -> None:
-        self._of = of
-        self.made: dict[Role, Judge] = {}
+    Most sessions use one of the four roles, and creating all four takes as long as scoring an answer.
+    """
+
+    def __init__(self, roles: Mapping[Role, Judge]) -> None:
+        self._roles = roles
+        self.scoped: dict[Role, Judge] = {}
 
     def __getitem__(self, role: Role) -> Judge:
-        if role not in self.made:
-            self.made[role] = self._of[role].scope()
-        return self.made[role]
+        if role not in self.scoped:
+            self.scoped[role] = self._roles[role].scope()
+        return self.scoped[role]
 
     def __iter__(self) -> Iterator[Role]:
-        return iter(self._of)
+        return iter(self._roles)
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._roles)
 
 
 @dataclass
@@ -63,8 +69,8 @@ class Gateway:
 
     Attributes:
         roles: by name.
-        jury: the judges whose verdicts are averaged; the judge alone where no jury is set.
-        by_task: judges of single tasks.
+        jury: the judges whose verdicts are averaged; only the judge if no jury is configured.
+        by_task: the judges of tasks that have their own.
     """
 
     settings: GatewaySettings
@@ -74,36 +80,36 @@ class Gateway:
 
     @classmethod
     def connect(
-        cls, settings: GatewaySettings, port: SyncLimits | None = None, cache_dir: Path | None = None
+        cls, settings: GatewaySettings, sync_limits: SyncLimits | None = None, cache_dir: Path | None = None
     ) -> Gateway:
         """Connect every role.
 
         Args:
-            port: the way to the run's limits; None: limits of this process alone.
-            cache_dir: where this machine's cache file is, unless judge.cache_dir says otherwise; None: no cache.
+            sync_limits: reports to the run's limits and returns a grant; None: limits for this process alone.
+            cache_dir: the folder of this machine's cache file, unless judge.cache_dir names another; None: no cache.
 
         Raises:
             BadCache: the cache file cannot be used.
         """
-        port = port or in_process(limits_of(settings))
+        sync_limits = sync_limits or in_process(run_limits(settings))
         process = f"{platform.node()}:{os.getpid()}"
-        lines = {e: EndpointClient(e, RequestGate(_key(e), process, port)) for e in settings.endpoints}
+        clients = {e: EndpointClient(e, RequestGate(_key(e), process, sync_limits)) for e in settings.endpoints}
         folder = Path(settings.policy.cache_dir) if settings.policy.cache_dir else cache_dir
         cache = None
         if settings.policy.cache and folder is not None:
             cache = Cache(folder / f"{platform.node()}.sqlite", settings.policy.cache_max_mb)
         asking: dict[bytes, asyncio.Future[str]] = {}
         roles: dict[Role, Judge] = {
-            role: Judge(lines[e], cache=None if role in SAMPLED else cache, asking=asking)
+            role: Judge(clients[e], cache=None if role in SAMPLED else cache, asking=asking)
             for role, e in settings.roles.items()
         }
-        jury = tuple(Judge(lines[e], cache=cache, asking=asking, member=i) for i, e in enumerate(settings.jury))
-        by_task = {t: Judge(lines[e], cache=cache, asking=asking) for t, e in settings.by_task.items()}
+        jury = tuple(Judge(clients[e], cache=cache, asking=asking, member=i) for i, e in enumerate(settings.jury))
+        by_task = {t: Judge(clients[e], cache=cache, asking=asking) for t, e in settings.by_task.items()}
         return cls(settings, roles, jury or (roles["judge"],), by_task)
 
     @classmethod
     def from_judge(cls, judge: Judge) -> Gateway:
-        """One model for every role."""
+        """A gateway that uses one model for every role."""
         others = {r: replace(judge, usage=Usage(), cache=None if r in SAMPLED else judge.cache) for r in ROLES[1:]}
         roles: dict[Role, Judge] = {"judge": judge, **others}
         settings = GatewaySettings(roles={role: judge.endpoint for role in ROLES})
@@ -126,7 +132,7 @@ class Gateway:
         return self.roles["environment"]
 
     def scope(self, task: str = "") -> Gateway:
-        """The same roles with counters of their own (one session); `task`'s own judge where it has one."""
+        """The same roles with separate counters, for one session; with `task`'s own judge if it has one."""
         if task in self.by_task:
             roles = _Scopes({**self.roles, "judge": self.by_task[task]})
             return Gateway(self.settings, roles, (roles["judge"],))
@@ -136,21 +142,21 @@ class Gateway:
         return Gateway(self.settings, roles, jury)
 
     def usage(self) -> dict[str, Usage]:
-        """What each role was asked, for those that were asked anything; the jury's members count as the judge."""
-        roles = self.roles.made if isinstance(self.roles, _Scopes) else self.roles
+        """The usage of each role that made a call; members of a jury count as the judge."""
+        roles = self.roles.scoped if isinstance(self.roles, _Scopes) else self.roles
         asked: dict[Role, list[Usage]] = {role: [judge.usage] for role, judge in roles.items()}
         asked.setdefault("judge", []).extend(j.usage for j in self.jury if j is not roles.get("judge"))
         total: dict[str, Usage] = {}
         for role, counts in asked.items():
             for count in counts:
-                if count.calls:  # most sessions ask one role: to add up noughts costs more CPU than the rest of this
+                if count.calls:  # most sessions use one role, and adding up zeros would take most of the time here
                     total.setdefault(role, Usage()).merge(count)
         return total
 
     async def close(self) -> None:
         """Close the connections and the cache."""
         judges = (*self.roles.values(), *self.jury, *self.by_task.values())
-        for line in {id(judge.line): judge.line for judge in judges}.values():
-            await line.close()
+        for client in {id(judge.endpoint_client): judge.endpoint_client for judge in judges}.values():
+            await client.close()
         for cache in {id(judge.cache): judge.cache for judge in judges if judge.cache}.values():
             cache.close()

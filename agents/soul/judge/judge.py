@@ -1,13 +1,15 @@
 """Ask a model: for an instance of a schema (`Judge.ask`), or for a turn of a conversation (`ChatModel.chat`).
 
-A schema goes in, an instance comes out, or a typed failure; never an invented score. An answer that does not satisfy
-the schema is asked for again, with the validation error. Equal questions are answered once (cache.py), also when they
-are asked at the same moment. `scope()` gives a view with counters of its own that shares everything else.
+A question about a schema returns an instance or raises a typed failure; a score is never invented. If an answer does
+not satisfy the schema, the question is asked again together with the validation error. Identical questions are answered
+once (cache.py), even if they are asked at the same time. `scope()` returns a view with its own counters that shares
+everything else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,81 +29,86 @@ from soul.judge.throttle.local_gate import RequestGate, in_process
 from soul.judge.throttle.shared_limits import EndpointLimits, SharedLimits
 from soul.message import Message
 
+logger = logging.getLogger(__name__)
 SchemaT = TypeVar("SchemaT", bound=BaseModel)
 _CLAIM_POLL_S = 0.05
 
 
 @dataclass
 class ChatModel:
-    """A model that speaks: a partner in a dialogue, an environment, the policy behind an API."""
+    """A model that takes turns in a conversation: a dialogue partner, an environment, or the policy behind an API."""
 
-    line: EndpointClient
+    endpoint_client: EndpointClient
     usage: Usage = field(default_factory=Usage)
 
     @classmethod
     def connect(cls, endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> Self:
-        """A model with limits of its own. (A run's roles share limits and cache: see `Gateway`.)
+        """A model with its own limits. (The roles of a run share limits and cache: see `Gateway`.)
 
         Raises:
             MissingKey: the key's variable is not set.
         """
-        return cls(lone_line(endpoint, client))
+        return cls(standalone_client(endpoint, client))
 
     @property
     def endpoint(self) -> Endpoint:
-        return self.line.endpoint
+        return self.endpoint_client.endpoint
 
     @property
     def client(self) -> openai.AsyncOpenAI:
-        return self.line.client
+        return self.endpoint_client.client
 
     def scope(self) -> Self:
-        """The same model with counters of its own (one session)."""
+        """The same model with separate counters, for one session."""
         return replace(self, usage=Usage())
 
     async def chat(self, messages: Sequence[Message]) -> str:
-        """The model's next turn. Sampled: never from the cache.
+        """The model's next turn. It is sampled, so it never comes from the cache.
 
         Raises:
-            JudgeFailure: after retries; an empty or truncated turn is asked for once more.
+            JudgeFailure: no usable turn after all retries; an empty or truncated turn is asked for again.
         """
         self.usage.calls += 1
         deadline = Deadline(self.endpoint.deadline_s)
         for reask in range(self.endpoint.max_reasks + 1):
             try:
                 self.usage.reasks += reask > 0
-                return await self.line.request(messages, self.usage, str, deadline)
+                return await self.endpoint_client.request(messages, self.usage, str, deadline)
             except JudgeFailure as failure:
                 if failure.cause not in CONTENT or reask == self.endpoint.max_reasks:
                     self.usage.failed(failure.cause)
                     raise
+                _log_reask(failure)
         raise AssertionError("the last re-ask returns or raises")
 
     async def say(self, messages: Sequence[Message], seed: int | None = None) -> str:
-        """The turn of a model under test. Sampled; empty, cut off or refusing it is what the model said.
+        """The turn of a model under test, sampled. An empty, truncated or refusing turn is returned as it is.
+
+        Args:
+            seed: for this request; None: the endpoint's, if it has one.
 
         Raises:
-            JudgeFailure: after retries, where the endpoint gave no answer at all.
+            JudgeFailure: the endpoint gave no answer after all retries.
         """
         self.usage.calls += 1
         try:
             deadline = Deadline(self.endpoint.deadline_s)
-            return await self.line.request(messages, self.usage, str, deadline, as_it_is=True, seed=seed)
+            return await self.endpoint_client.request(messages, self.usage, str, deadline, accept_any=True, seed=seed)
         except JudgeFailure as failure:
             self.usage.failed(failure.cause)
             raise
 
     async def close(self) -> None:
         """Close the connections."""
-        await self.line.close()
+        await self.endpoint_client.close()
 
     async def check(self) -> None:
-        """One real call, so that a wrong URL, model or key shows before a run and not in the middle of it.
+        """Make one real call, to find a wrong URL, model or key before a run starts.
 
         Raises:
             JudgeFailure: the endpoint cannot be used.
         """
-        await self.chat([{"role": "user", "content": "A connection test. Answer with the word: ready"}])
+        await self.chat([{"role": "user", "content": "This is a connection test. Reply with one word: ready"}])
 
 
 class _Ready(BaseModel):
@@ -113,9 +120,10 @@ class Judge(ChatModel):
     """A model that is asked for verdicts.
 
     Attributes:
-        cache: where answers are kept; None: every call is made.
-        asking: calls under way in this process, by key: who asks the same waits for the same answer.
-        member: number in a jury, part of the key: one model may sit there twice, and then has two opinions.
+        cache: stores the answers; None: every question is sent to the endpoint.
+        asking: the calls in flight in this process, by cache key. An identical question waits for the same answer.
+        member: the number in a jury. It is part of the cache key, because a model that is a member twice gives two
+            opinions.
     """
 
     cache: Cache | None = None
@@ -135,15 +143,15 @@ class Judge(ChatModel):
         """Ask for an instance of `schema`.
 
         Args:
-            instructions: our own words, the system message.
-            data: everything untrusted, the policy's text above all; sent as JSON in a user message.
-            said: what of it the policy wrote, where saying nothing must not be judged; `min_words` is the least. None:
-                nothing of it is the policy's.
-            sample: number of a repeated judgment; equal questions with equal numbers have equal answers.
+            instructions: the system message. Never put text of the policy here.
+            data: everything untrusted, above all the policy's text; sent as JSON in a user message.
+            said: the texts in `data` that the policy wrote. If together they have fewer than `min_words` words with
+                content, no call is made. None: the policy wrote none of them.
+            sample: the number of a repeated judgment. Identical questions with the same number get the same answer.
 
         Raises:
-            JudgeFailure: after retries and re-asks; the cause says what kind.
-            Contentless: the policy said nothing; no call was made.
+            JudgeFailure: no valid answer after all retries and re-asks; the cause says why.
+            Contentless: the policy wrote nothing that can be judged; no call was made.
         """
         if said is not None:
             require_content(said, min_words)
@@ -161,7 +169,7 @@ class Judge(ChatModel):
 
     async def check(self) -> None:
         await replace(self, cache=None).ask(
-            _Ready, 'A connection test. Answer with the JSON object {"ready": true}.', {"ping": True}
+            _Ready, 'This is a connection test. Reply with the JSON object {"ready": true}.', {"ping": True}
         )
 
     def _key(self, schema: type[BaseModel], instructions: str, data: Mapping[str, Any], sample: int) -> bytes:
@@ -184,20 +192,20 @@ class Judge(ChatModel):
     async def _once(
         self, key: bytes, schema: type[BaseModel], instructions: str, data: Mapping[str, Any], cache: Cache
     ) -> str:
-        """The answer from the cache, from whoever is asking for it already, or from the endpoint."""
+        """The answer from the cache, from an identical call that is in flight, or from the endpoint."""
         while True:
-            if (known := cache.get(key)) is not None:
+            if (cached := cache.get(key)) is not None:
                 self.usage.cache_hits += 1
-                return known
-            if (under_way := self.asking.get(key)) is not None:
-                await asyncio.wait([under_way])
-                if under_way.cancelled():
+                return cached
+            if (in_flight := self.asking.get(key)) is not None:
+                await asyncio.wait([in_flight])
+                if in_flight.cancelled():
                     continue
-                text = under_way.result()  # or its failure: the same question would fail the same way
+                text = in_flight.result()  # or raises its failure: the same question would fail the same way
                 self.usage.cache_hits += 1
                 return text
             if cache.claim(key, self.endpoint.deadline_s) == "theirs":
-                with self.line.claimed.waiting(partial(cache.seconds_left, key)):
+                with self.endpoint_client.claimed.waiting(partial(cache.seconds_left, key)):
                     while cache.claim(key, self.endpoint.deadline_s) == "theirs" and cache.get(key) is None:
                         await asyncio.sleep(_CLAIM_POLL_S)
                 continue
@@ -206,18 +214,18 @@ class Judge(ChatModel):
     async def _lead(
         self, key: bytes, schema: type[BaseModel], instructions: str, data: Mapping[str, Any], cache: Cache
     ) -> str:
-        """Fetch the answer for everyone who waits for it."""
+        """Fetch the answer for every caller that waits for it."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.asking[key] = future
         try:
             text = await self._fetch(schema, instructions, data)
         except JudgeFailure as failure:
             future.set_exception(failure)
-            future.exception()  # seen: nobody may be waiting
+            future.exception()  # mark it as retrieved: maybe no caller waits, and asyncio would log it as lost
             cache.release(key)
             raise
         except BaseException:
-            future.cancel()  # who waits asks himself
+            future.cancel()  # waiters retry the call themselves
             cache.release(key)
             raise
         finally:
@@ -227,7 +235,7 @@ class Judge(ChatModel):
         return text
 
     async def _fetch(self, schema: type[BaseModel], instructions: str, data: Mapping[str, Any]) -> str:
-        """A valid answer's text, from the endpoint; re-asked where it was not usable."""
+        """The text of a valid answer from the endpoint. An unusable answer is asked for again, with the reason."""
         deadline = Deadline(self.endpoint.deadline_s)
         question = data_message(data)
         complaint = ""
@@ -238,30 +246,34 @@ class Judge(ChatModel):
             except JudgeFailure as failure:
                 if failure.cause not in CONTENT or reask == self.endpoint.max_reasks:
                     raise
+                _log_reask(failure)
                 problem = failure.detail.removeprefix(f"{self.endpoint.name}: ")
                 complaint = structured.complaint(schema, JudgeFailure(failure.cause, problem))
         raise AssertionError("the last re-ask returns or raises")
 
     async def _structured(self, schema: type[BaseModel], instructions: str, question: str, deadline: Deadline) -> str:
-        """One question in the best form that the endpoint takes. Which one that is, the first answers tell: an endpoint
-        that knows no `json_schema` answers 400 to it."""
-        line, refusal = self.line, None
-        for mode in MODES[MODES.index(line.mode) :]:
-            if line.settled and mode != line.mode:
+        """Ask one question in the best mode that the endpoint supports.
+
+        The first answers tell which mode that is: an endpoint without `json_schema` answers it with 400.
+        """
+        client, refusal = self.endpoint_client, None
+        for mode in MODES[MODES.index(client.mode) :]:
+            if client.settled and mode != client.mode:
                 continue
             try:
                 text = await self._in_mode(mode, schema, instructions, question, deadline)
             except JudgeFailure as failure:
-                if failure.cause == "bad_request" and (not line.settled or line.mode != mode):
+                if failure.cause == "bad_request" and (not client.settled or client.mode != mode):
                     refusal = refusal or failure
+                    logger.debug("%s does not accept %s: trying the next mode", self.endpoint.name, mode)
                     continue
                 if failure.cause in CONTENT:
-                    line.mode, line.settled = mode, True  # the form was taken, only the answer is no good
+                    client.mode, client.settled = mode, True  # the mode was accepted; only the answer is unusable
                 raise
-            line.mode, line.settled = mode, True
+            client.mode, client.settled = mode, True
             return text
         assert refusal is not None
-        raise refusal  # it was not the form: the endpoint takes none of them
+        raise refusal  # every mode was refused, so the mode is not the problem
 
     async def _in_mode(
         self, mode: StructuredMode, schema: type[BaseModel], instructions: str, question: str, deadline: Deadline
@@ -272,22 +284,28 @@ class Judge(ChatModel):
         ]
 
         read = partial(structured.valid_text, schema)
-        return await self.line.request(messages, self.usage, read, deadline, structured.response_format(schema, mode))
+        return await self.endpoint_client.request(
+            messages, self.usage, read, deadline, structured.response_format(schema, mode)
+        )
 
 
-def lone_line(endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> EndpointClient:
-    """A connection with limits of its own, in this process.
+def _log_reask(failure: JudgeFailure) -> None:
+    logger.debug("asking again after an unusable answer, %s: %s", failure.cause, failure.detail)
+
+
+def standalone_client(endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> EndpointClient:
+    """A client with its own limits, which live in this process.
 
     Raises:
         MissingKey: the key's variable is not set.
     """
-    limits = SharedLimits({endpoint.name: line_settings(endpoint)})
-    gate = RequestGate(endpoint.name, "alone", in_process(limits))
+    limits = SharedLimits({endpoint.name: endpoint_limits(endpoint)})
+    gate = RequestGate(endpoint.name, "standalone", in_process(limits))
     return EndpointClient(endpoint, gate, client or endpoint.client())
 
 
-def line_settings(endpoint: Endpoint, **more: Any) -> EndpointLimits:
-    """The limits that an endpoint's settings ask for."""
+def endpoint_limits(endpoint: Endpoint, **more: Any) -> EndpointLimits:
+    """The limits in an endpoint's settings; `more` sets further fields of `EndpointLimits`."""
     return EndpointLimits(
         name=endpoint.name,
         concurrency=endpoint.concurrency,

@@ -1,12 +1,13 @@
-"""Several judges on one episode: the task's own scoring, once a judge, then one verdict of them all.
+"""Judge one episode with several judges: each scores it as the task does, then their verdicts become one.
 
-Rewards and metrics are averaged (mean or median), the critiques are merged by the first judge. A member's failure is
-tolerated down to a quorum. The single opinions stay in the trace; agreement over many episodes is computed from there.
+Rewards and metrics are averaged (mean or median), and the first judge merges the critiques. Members may fail as long as
+a quorum gives a verdict. The trace keeps every opinion; `agreement` compares them over many episodes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -19,11 +20,13 @@ from soul.judge import Gateway, Judge
 from soul.judge.audit.agreement_statistics import exact_match_share, krippendorff_alpha
 from soul.task import Episode, Opinion, Row, Task, Verdict
 
+logger = logging.getLogger(__name__)
+
 MERGE_INSTRUCTIONS = (
-    "Several reviewers judged the same attempt independently. You get their critiques. Write one critique from them, "
-    "addressed to the one who made the attempt: keep every point that helps to do better, say once what several say, "
-    "and where they contradict each other keep what most of them hold. Add nothing of your own, and do not mention the "
-    "reviewers."
+    "Several reviewers judged the same attempt independently. You are given their critiques. Combine them into one "
+    "critique addressed to the person who made the attempt. Keep every point that helps them improve. State a point "
+    "only once, even if several reviewers make it. Where the reviewers contradict each other, keep the majority view. "
+    "Do not add points of your own, and do not mention the reviewers."
 )
 
 
@@ -32,11 +35,11 @@ class _Merged(BaseModel):
 
 
 async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Verdict:
-    """The verdict on an episode: the judge's, or the jury's where there is one.
+    """The verdict on an episode: the judge's, or the jury's if there is one.
 
     Raises:
-        JudgeFailure: the judge's own failure; of a jury `quorum`, where too few members gave a verdict, or `budget` or
-            `outage`, where that is why.
+        JudgeFailure: the judge's own failure. For a jury, the cause is `quorum` if too few members gave a verdict, or
+            `budget` or `outage` if that is why.
         Contentless: the policy said nothing.
     """
     if len(gateway.jury) == 1:
@@ -47,10 +50,10 @@ async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: 
         causes = ", ".join(f"{o.judge}: {o.failure}" for o in opinions if o.failure)
         raise JudgeFailure(
             next((o.failure for o in opinions if o.failure in SYSTEMIC), "quorum"),
-            f"{len(verdicts)} of {len(opinions)} judges gave a verdict, {gateway.settings.quorum} are needed "
+            f"{len(verdicts)} of {len(opinions)} judges gave a verdict, but {gateway.settings.quorum} are needed "
             f"({causes})",
         )
-    # (Not `fmean`: of three times 0.7 it makes 0.6999999999999998.)
+    # Not `fmean`, which turns three times 0.7 into 0.6999999999999998.
     average = statistics.median if gateway.settings.policy.jury_reward == "median" else statistics.mean
     critiques = list(dict.fromkeys(v.critique for v in verdicts if v.critique))
     critique = critiques[0] if len(critiques) == 1 else await _merged(gateway.jury[0], critiques)
@@ -58,18 +61,19 @@ async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: 
 
 
 async def _opinions(task: Task[Any], row: Row, episode: Episode, jury: Sequence[Judge]) -> tuple[Opinion, ...]:
-    """All members' opinions. An exception is raised once nobody is asking any more: the calls of all are counted."""
-    ended = await asyncio.gather(*(_opinion(task, row, episode, judge) for judge in jury), return_exceptions=True)
-    for end in ended:
-        if isinstance(end, BaseException):
-            raise end
-    return tuple(end for end in ended if isinstance(end, Opinion))
+    """The opinions of all members. An exception is raised only after every member is done, so every call is counted."""
+    results = await asyncio.gather(*(_opinion(task, row, episode, judge) for judge in jury), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return tuple(result for result in results if isinstance(result, Opinion))
 
 
 async def _opinion(task: Task[Any], row: Row, episode: Episode, judge: Judge) -> Opinion:
     try:
         verdict = await task.judge(row, episode, judge)
     except JudgeFailure as failure:
+        logger.debug("a member of the jury gave no verdict: %s", failure)
         return Opinion(judge.endpoint.name, None, failure.cause)
     if not math.isfinite(verdict.reward):
         return Opinion(judge.endpoint.name, None, "invalid")
@@ -82,25 +86,26 @@ def _averages(verdicts: Sequence[Verdict], average: Callable[[list[float]], floa
 
 
 async def _merged(first: Judge, critiques: Sequence[str]) -> str | None:
-    """One critique of several; the first one as it is, where the judge that should merge them fails."""
+    """One critique made from several; the first one unchanged if the judge fails to merge them."""
     if not critiques:
         return None
     try:
         return (await first.ask(_Merged, MERGE_INSTRUCTIONS, {"critiques": list(critiques)})).critique
-    except JudgeFailure:  # counted in the judge's usage
+    except JudgeFailure as failure:  # the judge's usage counts it
+        logger.debug("cannot merge %d critiques, using the first one: %s", len(critiques), failure)
         return critiques[0]
 
 
 def agreement(juries: Sequence[Sequence[dict[str, Any]]]) -> dict[str, float]:
-    """How far the members of a jury agree, over many episodes.
+    """How well the members of a jury agree, over many episodes.
 
     Args:
-        juries: for each episode the opinions as traces hold them (`Opinion.to_json`), in the jury's order.
+        juries: for each episode, the opinions as traces store them (`Opinion.to_json`), in the jury's order.
 
     Returns:
-        For the reward and every metric: `alpha/<name>` (Krippendorff's, interval; absent where it is undefined: fewer
-        than two members, or no variation at all) and `exact/<name>`, the share of episodes in which all that spoke
-        gave the same value.
+        For the reward and every metric: `alpha/<name>`, Krippendorff's alpha for interval data (absent if it is
+        undefined: fewer than two members, or no variation at all), and `exact/<name>`, the share of episodes in which
+        all members with a verdict gave the same value.
     """
     names = dict.fromkeys(name for jury in juries for o in jury for name in ("reward", *o.get("metrics", {})))
     numbers: dict[str, float] = {}

@@ -1,6 +1,6 @@
-"""What a run spent, by task and role: `usage.json` and the table at the end.
+"""What a run spent, by task and role: `usage.json` and the table at the end of a run.
 
-It outlives the process: what was paid before a crash stays paid.
+The file outlives the process, so a resumed run still counts what it paid before a crash.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Ledger:
         self.tasks: dict[str, dict[str, Usage]] = {}
 
     def add(self, task: str, usage: Mapping[str, Usage]) -> None:
-        """Add what one session of a task asked of each role."""
+        """Add the usage of one session of a task, by role."""
         for role, count in usage.items():
             self.tasks.setdefault(task, {}).setdefault(role, Usage()).merge(count)
 
@@ -38,21 +38,21 @@ class Ledger:
             self.add(task, usage)
 
     def by_role(self) -> dict[str, Usage]:
-        """Over all tasks."""
+        """Usage by role, over all tasks."""
         total: dict[str, Usage] = {}
         for _, role, usage in self:
             total.setdefault(role, Usage()).merge(usage)
         return total
 
     def by_task(self) -> dict[str, Usage]:
-        """Over all roles."""
+        """Usage by task, over all roles."""
         total: dict[str, Usage] = {}
         for task, _, usage in self:
             total.setdefault(task, Usage()).merge(usage)
         return total
 
     def total(self) -> Usage:
-        """Over everything."""
+        """Usage over all tasks and roles."""
         total = Usage()
         for _, _, usage in self:
             total.merge(usage)
@@ -64,7 +64,7 @@ class Ledger:
                 yield task, role, usage
 
     def save(self, path: Path) -> None:
-        """Write it as a whole: it is there complete, or as it was before."""
+        """Write the file atomically: after a crash it holds either the new content or the old."""
         value = {
             "total": numbers(self.total()),
             "tasks": {task: {role: u.to_json() for role, u in roles.items()} for task, roles in self.tasks.items()},
@@ -74,7 +74,7 @@ class Ledger:
 
     @classmethod
     def load(cls, path: Path) -> Ledger:
-        """Read it back; an empty one where there is no file."""
+        """Read the file back; an empty ledger if there is no file."""
         ledger = cls()
         if path.exists():
             value = json.loads(path.read_text(encoding="utf-8"))
@@ -84,8 +84,8 @@ class Ledger:
 
 
 def numbers(usage: Usage) -> dict[str, float]:
-    """The counters that people watch: sums, shares, and percentiles of latency in seconds."""
-    found = {
+    """The counters that people watch: sums, shares, and latency percentiles in seconds."""
+    counters = {
         "calls": usage.calls,
         "requests": usage.requests,
         "retries": usage.retries,
@@ -101,32 +101,32 @@ def numbers(usage: Usage) -> dict[str, float]:
         "queued_s": usage.queued_s,
     }
     if usage.calls:
-        found["cache_hit_rate"] = usage.cache_hits / usage.calls
+        counters["cache_hit_rate"] = usage.cache_hits / usage.calls
     for share in (0.5, 0.95, 0.99):
         if (seconds := usage.percentile(share)) is not None:
-            found[f"latency_p{100 * share:.0f}_s"] = seconds
-    return found
+            counters[f"latency_p{100 * share:.0f}_s"] = seconds
+    return counters
 
 
 def money(usage: Usage) -> str:
-    """The cost as people read it: a lower bound where some calls have no known price."""
+    """The cost for display. It is a lower bound ("at least") if the price of some calls is unknown."""
     if usage.unpriced and not usage.cost_usd:
         return "price unknown" if usage.requests else "$0.00"
     return f"{'at least ' if usage.unpriced else ''}${usage.cost_usd:,.2f}"
 
 
 def table(ledger: Ledger) -> Table:
-    """What a run spent, a line for each task and role."""
+    """A table of what a run spent, with one row for each task and role."""
     view = Table(title="What the judges cost", title_justify="left")
     view.add_column("task")
     view.add_column("role")
     for name in ("calls", "cached", "failed", "tokens in", "tokens out", "p50 s", "p95 s", "cost"):
         view.add_column(name, justify="right")
-    lines = [*ledger, *([("all", "all", ledger.total())] if sum(1 for _ in ledger) > 1 else [])]
-    for task, role, usage in lines:
+    rows = [*ledger, *([("all", "all", ledger.total())] if sum(1 for _ in ledger) > 1 else [])]
+    for task, role, usage in rows:
         n = numbers(usage)
         view.add_row(
-            Text(task),  # a name, not markup
+            Text(task),  # rich would read "[...]" in a plain string as markup
             role,
             f"{usage.calls:,}",
             f"{n.get('cache_hit_rate', 0.0):.0%}",

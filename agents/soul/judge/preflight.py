@@ -1,11 +1,12 @@
-"""Checks before a run: one small request to every endpoint that the run needs, and the expected load of each.
+"""Check every endpoint that a run needs with one small request, and estimate the load on each.
 
-Training (`ditto.judging.plan`) and evaluation (`soul.evaluate.run.preflight`) use both. The numbers are for planning:
-the length of answers is an assumption, and a warm cache makes a run cheaper.
+Training (`ditto.judging.plan`) and evaluation (`soul.evaluate.run.preflight`) use both. The estimates are for planning:
+they assume a length for answers, and a warm cache makes a run cheaper.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -16,16 +17,20 @@ from soul.judge.gateway import Gateway
 from soul.judge.judge import Judge
 from soul.judge.roles import BY_TASK, GatewaySettings
 
+logger = logging.getLogger(__name__)
+
 _REMEDY = {
-    "auth": "The key in {key} is not accepted or not set: export the right one.",
+    "auth": "The key in {key} is not accepted or not set. Set it to a valid key.",
     "not_found": "Check {role}.model (JUDGE_MODEL_NAME) and {role}.base_url (OPENAI_BASE_URL).",
-    "connection": "Is the server up, and is OPENAI_BASE_URL ({role}.base_url) right?",
-    "timeout": "It did not answer in time: is the server up, is the address right?",
+    "connection": "Check that the server is up and that {role}.base_url (OPENAI_BASE_URL) is right.",
+    "timeout": "It did not answer in time. Check that the server is up and that its address is right.",
 }
-_KEY_WANTED = "It wants a key: export one, and name its variable with {role}.api_key_env."
-_OTHER_REMEDY = "Look at its answer above; {role}.* in the config sets model, address and limits."
-# Without a setting the judge of a task is the paper's, and the user's own endpoint may not know that model.
-_PAPER_JUDGE = " {role}.model=... names another judge for this task, JUDGE_MODEL_NAME=... one for all tasks."
+_KEY_WANTED = "It asks for a key: export one, and name its variable with {role}.api_key_env."
+_OTHER_REMEDY = "Read its answer above; {role}.* in the config sets model, address and limits."
+# By default, a task is judged by the model that the paper used, which the user's own endpoint may not know.
+_PAPER_JUDGE = (
+    " Set {role}.model=... for another judge of this task, or JUDGE_MODEL_NAME=... for one judge of all tasks."
+)
 
 
 class BadJudge(SoulError):
@@ -37,7 +42,7 @@ class Checked(NamedTuple):
 
     Attributes:
         latency_s: seconds of the request.
-        mode: the form of structured answers that the endpoint accepts; None where that is not settled.
+        mode: how the endpoint takes structured answers; None if that is not known yet.
     """
 
     latency_s: float | None
@@ -46,11 +51,13 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """The calls that one role, or the judge of one task, gets in a training step or in an evaluation.
+    """The calls that one role, or the judge of one task, gets in a training step or an evaluation.
 
     Attributes:
         section: the role, or `judge.by_task.<task>`.
-        latency_s: seconds of one call; None where unknown.
+        calls: expected number of calls.
+        tokens_in, tokens_out: expected prompt and completion tokens of all these calls together.
+        latency_s: seconds for one call; None if unknown.
     """
 
     section: str
@@ -62,18 +69,18 @@ class Load:
 
     @property
     def cost_usd(self) -> float | None:
-        """US dollars; None where the price is not known."""
+        """The expected cost in US dollars; None if the price is unknown."""
         if not self.endpoint.priced:
             return None
         return self.endpoint.cost(int(self.tokens_in), 0, int(self.tokens_out))
 
     def with_calls(self, calls: float) -> Load:
-        """The same role with another number of calls of the same length."""
-        share = calls / self.calls
-        return replace(self, calls=calls, tokens_in=self.tokens_in * share, tokens_out=self.tokens_out * share)
+        """The same load with another number of calls of the same length."""
+        factor = calls / self.calls
+        return replace(self, calls=calls, tokens_in=self.tokens_in * factor, tokens_out=self.tokens_out * factor)
 
     def bounds(self) -> dict[str, float]:
-        """Limit -> the shortest time in seconds in which it allows these calls."""
+        """The minimum time in seconds that each limit imposes on these calls: limit -> seconds."""
         endpoint, tokens = self.endpoint, self.tokens_in + self.tokens_out
         seconds: dict[str, float] = {}
         if (rate := endpoint.tokens_per_minute) is not None:
@@ -90,37 +97,38 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
     """Send one small request to each of these sections (roles, `judge.by_task.<task>`), and to every member of a jury.
 
     Raises:
-        BadJudge: an endpoint cannot be used, with what to do about it.
+        BadJudge: an endpoint cannot be used; the message says what to do.
         MissingKey: the environment variable of a key is not set.
     """
-    gateway = Gateway.connect(_brisk(settings))
-    known: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
-    known |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
+    gateway = Gateway.connect(_with_short_timeouts(settings))
+    judges: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
+    judges |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
     results: dict[str, Checked] = {}
     try:
         for section in sections:
             latency = None
-            for judge in gateway.jury if section == "judge" else (known[section],):
-                judge.endpoint.client()  # a missing key is the user's mistake, with a message of its own
+            for judge in gateway.jury if section == "judge" else (judges[section],):
+                judge.endpoint.client()  # raises MissingKey, whose message is better than that of a failed call
                 await _check_one(section, judge)
                 latency = judge.usage.percentile(0.5)
-            line = known[section].line
-            results[section] = Checked(latency, line.mode if line.settled else None)
+                logger.info("%s: %s answers, %.2f s", section, judge.endpoint.name, latency or 0.0)
+            client = judges[section].endpoint_client
+            results[section] = Checked(latency, client.mode if client.settled else None)
     finally:
         await gateway.close()
     return results
 
 
-def _brisk(settings: GatewaySettings) -> GatewaySettings:
-    """Allow two attempts of ten seconds: people would switch off a preflight that waits for minutes."""
+def _with_short_timeouts(settings: GatewaySettings) -> GatewaySettings:
+    """Allow two attempts of ten seconds each: users would turn off a check that waits for minutes."""
 
-    def brisk(endpoint: Endpoint) -> Endpoint:
-        patience = {"timeout_s": min(10.0, endpoint.timeout_s), "deadline_s": min(30.0, endpoint.deadline_s)}
-        return endpoint.model_copy(update={"max_attempts": 2, **patience})
+    def shorten(endpoint: Endpoint) -> Endpoint:
+        timeouts = {"timeout_s": min(10.0, endpoint.timeout_s), "deadline_s": min(30.0, endpoint.deadline_s)}
+        return endpoint.model_copy(update={"max_attempts": 2, **timeouts})
 
-    roles = {role: brisk(endpoint) for role, endpoint in settings.roles.items()}
-    by_task = {task: brisk(endpoint) for task, endpoint in settings.by_task.items()}
-    return settings.model_copy(update={"roles": roles, "jury": tuple(map(brisk, settings.jury)), "by_task": by_task})
+    roles = {role: shorten(endpoint) for role, endpoint in settings.roles.items()}
+    by_task = {task: shorten(endpoint) for task, endpoint in settings.by_task.items()}
+    return settings.model_copy(update={"roles": roles, "jury": tuple(map(shorten, settings.jury)), "by_task": by_task})
 
 
 async def _check_one(section: str, judge: Judge) -> None:
@@ -131,4 +139,4 @@ async def _check_one(section: str, judge: Judge) -> None:
         remedy = _KEY_WANTED if error.cause == "auth" and key is None else _REMEDY.get(error.cause, _OTHER_REMEDY)
         remedy += _PAPER_JUDGE if section.startswith(BY_TASK) else ""
         remedy = remedy.format(role=section, key=key)
-        raise BadJudge(f"The {section} cannot be used, {error.cause}: {error.detail}. {remedy}") from error
+        raise BadJudge(f"Cannot use the {section} ({error.cause}): {error.detail}. {remedy}") from error

@@ -1,16 +1,16 @@
-"""Who is asked what: the roles, their settings, and where the settings come from. The one place that resolves them.
+"""The roles that models play, and their settings. Everything that resolves these settings is here.
 
     judge         scores episodes and criticises them
-    feedback      turns a verdict into advice, where a task needs a second call
+    feedback      turns a verdict into advice, if a task needs a second call for that
     partner       the other side of a dialogue
-    environment   the world around it: next speaker, narrator, tool
-    policy        the model under evaluation, where it is an API model (OPENAI_AGENT_*)
+    environment   the world around a dialogue: next speaker, narrator, tool
+    policy        the model under evaluation, if it is an API model (OPENAI_AGENT_*)
 
-A setting comes from the role's own section, else from the environment variable that the original used for it, else
-from the judge. What belongs to a model (effort, temperature, rates, prices) is inherited only by a role that keeps the
-judge's model and address; a role with an address of its own never gets the judge's key: name one with `api_key_env`.
-A task may have a judge of its own (`judge.by_task`), which inherits in the same way. Where you name no judge at all,
-neither a model nor a jury, each task is judged as in the paper (`PAPER_JUDGES`), in training and in evaluation alike.
+A setting comes from the role's own section, else from the role's environment variable, else from the judge. Settings
+that belong to a model (effort, temperature, rates, prices) are inherited only by a role with the judge's model and
+address. A role with its own address never gets the judge's key: name one with `api_key_env`. A task may have its own
+judge (`judge.by_task`), which inherits in the same way. If you configure neither a judge model nor a jury, each task
+gets the judge that the paper used (`PAPER_JUDGES`), in training and in evaluation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from soul.judge.throttle.circuit_breaker import BreakerSettings
 Role = Literal["judge", "feedback", "partner", "environment"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
-# Environment variables by role and setting. OPENAI_BASE_URL is read by `Endpoint.url`, for all roles.
+# Environment variables by role and setting. `Endpoint.url` reads OPENAI_BASE_URL, for all roles.
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "judge": {"model": "JUDGE_MODEL_NAME", "reasoning_effort": "JUDGE_MODEL_REASONING"},
     "policy": {
@@ -37,28 +37,28 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "reasoning_effort": "OPENAI_AGENT_REASONING_EFFORT",
     },
 }
-# The paper's judges (section 5): gpt-5-nano, which is `endpoint.DEFAULT_MODEL`, for every task that is not listed here.
+# The paper's judges (section 5). Tasks that are not listed here use gpt-5-nano, which is `endpoint.DEFAULT_MODEL`.
 PAPER_JUDGES: Mapping[str, str] = {"coser": "gpt-5.4"}
-BY_TASK = "judge.by_task."  # what stands before the task in the name of its judge's section
+BY_TASK = "judge.by_task."  # the section of a task's own judge is this prefix and the task's name
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
-# What holds for any model: inherited in every case.
+# Settings that make sense for any model: inherited in every case.
 _ANY_MODEL = ("timeout_s", "deadline_s", "max_attempts", "max_reasks", "max_answer_mb", "concurrency")
 
 
 class JudgePolicy(BaseModel):
-    """What holds for the judging of a run as a whole; these keys stand in the section `judge` beside the endpoint's."""
+    """Settings for the judging of a whole run. They are in the section `judge`, beside those of its endpoint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_failure_rate: float = Field(default=0.3, ge=0, le=1)  # share of a step's sessions; above it the run stops
+    max_failure_rate: float = Field(default=0.3, ge=0, le=1)  # share of a step's sessions; the run stops above it
     budget_usd: float | None = Field(default=None, gt=0)  # all roles together; a run that reaches it saves and stops
-    cache: bool = True  # judge and feedback; partners and environments are sampled anew
+    cache: bool = True  # for judge and feedback; partners and environments are always sampled
     cache_dir: str | None = None  # None: the run folder
     cache_max_mb: float = Field(default=2048.0, gt=0)
     jury: Sequence[str | Mapping[str, Any]] = ()  # model names, or settings like those of a role
     jury_reward: Literal["mean", "median"] = "mean"
     jury_quorum: int | None = Field(default=None, ge=1)  # verdicts needed; None: more than half of the members
-    by_task: Mapping[str, Mapping[str, Any]] = {}  # task -> settings of its own judge, which takes the jury's place too
+    by_task: Mapping[str, Mapping[str, Any]] = {}  # task -> settings of its own judge, which also replaces a jury
     breaker: BreakerSettings = BreakerSettings()
 
     @field_validator("jury", mode="before")
@@ -74,7 +74,7 @@ class GatewaySettings(BaseModel):
 
     roles: Mapping[Role, Endpoint]
     jury: tuple[Endpoint, ...] = ()
-    by_task: Mapping[str, Endpoint] = {}  # judges of single tasks
+    by_task: Mapping[str, Endpoint] = {}  # task -> its own judge
     policy: JudgePolicy = JudgePolicy()
 
     @property
@@ -83,16 +83,16 @@ class GatewaySettings(BaseModel):
 
     @property
     def quorum(self) -> int:
-        """Verdicts that a jury needs."""
+        """How many verdicts a jury needs."""
         return self.policy.jury_quorum or len(self.jury) // 2 + 1
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Every endpoint, each once."""
+        """All endpoints, without duplicates."""
         return tuple(dict.fromkeys([*self.roles.values(), *self.jury, *self.by_task.values()]))
 
     def resolved(self) -> GatewaySettings:
-        """The same with every address written out: nothing is left for the environment of another process to decide."""
+        """The same settings with every address filled in, so that another process's environment cannot change them."""
 
         def written_out(endpoint: Endpoint) -> Endpoint:
             return endpoint.model_copy(update={"base_url": endpoint.url})
@@ -101,7 +101,7 @@ class GatewaySettings(BaseModel):
             roles={role: written_out(endpoint) for role, endpoint in self.roles.items()},
             jury=tuple(map(written_out, self.jury)),
             by_task={task: written_out(endpoint) for task, endpoint in self.by_task.items()},
-            policy=self.policy.model_copy(update={"jury": (), "by_task": {}}),  # they are above, with what they inherit
+            policy=self.policy.model_copy(update={"jury": (), "by_task": {}}),  # given above, with inherited settings
         )
 
     def named(self, section: str) -> Endpoint:
@@ -110,15 +110,15 @@ class GatewaySettings(BaseModel):
         return self.by_task[task] if task != section else self.roles[section]  # type: ignore[index]
 
     def asked(self, section: str) -> tuple[Endpoint, ...]:
-        """The endpoints that get the calls of a config section; of "judge" that is every member of a jury."""
+        """The endpoints that get the calls of a config section; for "judge", every member of a jury."""
         return self.jury if section == "judge" and self.jury else (self.named(section),)
 
     @classmethod
     def from_sections(cls, sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
-        """Resolve the sections `judge`, `feedback`, `partner` and `environment`; each may be missing or hold nulls.
+        """Resolve the sections `judge`, `feedback`, `partner` and `environment`; each may be missing or contain nulls.
 
         Raises:
-            BadSettings: naming section and key.
+            BadSettings: a setting is unknown or invalid; the message names section and key.
         """
         given = {role: _without_nulls(sections.get(role) or {}) for role in ROLES}
         policy_keys = {key: given["judge"].pop(key) for key in JudgePolicy.model_fields if key in given["judge"]}
@@ -142,19 +142,19 @@ class GatewaySettings(BaseModel):
 
 
 def paper_judge(task: str) -> str:
-    """The model that judged this task in the paper."""
+    """The model that the paper used to judge this task."""
     return PAPER_JUDGES.get(task, DEFAULT_MODEL)
 
 
 def policy_endpoint(overrides: Mapping[str, Any] | None = None) -> Endpoint | None:
-    """The model under evaluation behind an API; None where neither `overrides` nor OPENAI_AGENT_MODEL names one.
+    """The API model under evaluation; None if neither `overrides` nor OPENAI_AGENT_MODEL names one.
 
-    Its key is OPENAI_AGENT_API_KEY's. Without that variable OPENAI_API_KEY is used, unless the model has an address of
-    its own.
+    Its key is in OPENAI_AGENT_API_KEY. If that variable is not set, the key is in OPENAI_API_KEY, unless the model has
+    its own address: then it gets no key.
     """
     given = _from_environment("policy") | _without_nulls(overrides or {})
     if "model" not in given:
-        _validated(Endpoint, "policy", given)  # a key of the section may still be wrong
+        _validated(Endpoint, "policy", given)  # another setting of the section may still be wrong
         return None
     if "api_key_env" not in given:
         fallback = NO_KEY if "base_url" in given else "OPENAI_API_KEY"
@@ -176,29 +176,31 @@ def _inherit(section: str, given: Mapping[str, Any], judge: Endpoint) -> Endpoin
 
 def _check(settings: GatewaySettings) -> None:
     if settings.jury and settings.quorum > len(settings.jury):
-        raise BadSettings(f"judge.jury_quorum={settings.quorum} is more than the jury's {len(settings.jury)} members.")
-    # (What a task's own judge costs matters only where the task is played: the plan of a run asks then.)
+        raise BadSettings(
+            f"judge.jury_quorum={settings.quorum} is too high: the jury has only {len(settings.jury)} members."
+        )
+    # The price of a task's own judge matters only if the task is played, so the plan of a run checks it.
     require_prices(settings, [*settings.roles.values(), *settings.jury])
 
 
 def require_prices(settings: GatewaySettings, asked: Sequence[Endpoint]) -> None:
-    """Refuse a budget over endpoints whose prices nobody knows.
+    """Refuse a budget if the price of an endpoint is unknown.
 
     Raises:
-        BadSettings: naming them.
+        BadSettings: the message names these endpoints.
     """
     unpriced = [endpoint.name for endpoint in dict.fromkeys(asked) if not endpoint.priced]
     if settings.policy.budget_usd is not None and unpriced:
         raise BadSettings(
-            f"judge.budget_usd={settings.policy.budget_usd} needs the prices of every model that may be asked, in US "
-            f"dollars per million tokens: set judge.price_in and judge.price_out (and partner.price_in, ... where a "
-            f"role has a model of its own; 0 for a server of yours). Without a price: {', '.join(unpriced)}."
+            f"judge.budget_usd={settings.policy.budget_usd} needs the price of every model, in US dollars per million "
+            "tokens. Set judge.price_in and judge.price_out (also partner.price_in and so on for a role with its own "
+            f"model; 0 for your own server). Without a price: {', '.join(unpriced)}."
         )
 
 
 def _from_environment(role: str) -> dict[str, Any]:
-    found = {key: os.environ.get(variable) for key, variable in VARIABLES[role].items()}
-    return {key: value for key, value in found.items() if value}
+    values = {key: os.environ.get(variable) for key, variable in VARIABLES[role].items()}
+    return {key: value for key, value in values.items() if value}
 
 
 def _without_nulls(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,9 +216,9 @@ def _validated(model: type[Any], section: str, values: Mapping[str, Any]) -> Any
         key = ".".join([section, *(str(part) for part in first["loc"])])
         known = [*Endpoint.model_fields, *(JudgePolicy.model_fields if section == "judge" else ())]
         message = first["msg"].removeprefix("Value error, ")
-        if first["loc"][-1:] in (("api_key_env",), ("base_url",)):  # not repeated: it may hold a key
+        if first["loc"][-1:] in (("api_key_env",), ("base_url",)):  # hide the value: it may contain a key
             raise BadSettings(f"{key}: {message}.") from None
-        if first["type"] == "extra_forbidden":  # its value is not shown: it may be a key, as in judge.api_key
+        if first["type"] == "extra_forbidden":  # hide the value: it may be a key, as in judge.api_key=...
             raise BadSettings(f"{key}: {message}. Known keys of {section}: {', '.join(known)}.") from None
-        shown = repr(first["input"]) if isinstance(first["input"], str | int | float) else "..."  # it may hold a key
+        shown = repr(first["input"]) if isinstance(first["input"], str | int | float) else "..."  # may contain a key
         raise BadSettings(f"{key}={shown}: {message}.") from None

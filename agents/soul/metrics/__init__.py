@@ -1,1 +1,7 @@
-"""Metrics that several tasks share: pure functions of texts."""
+"""Metrics that several tasks share, as pure functions.
+
+ngram.py          BLEU and ROUGE-L
+overlap.py        token F1
+lexical.py        lexical diversity, and how similar two writers are in it
+set_metrics.py    metrics of a whole set, with weights for the bootstrap
+"""

@@ -1,9 +1,10 @@
-"""Lexical diversity of what somebody wrote: MATTR, HD-D and Yule's K, and how far two writers are apart in it.
+"""Lexical diversity of texts (MATTR, HD-D and Yule's K), and how similar two writers are in it.
 
-Tokens are words: texts are put into NFC and lower case, curly apostrophes become straight ones, and a word is a run of
-letters and digits, with hyphens and apostrophes inside ("don't", "8-year-old"). Punctuation, emoji and underscores are
-no words. MirrorBench counts the tokens of GPT-4o's tokenizer instead, so single values differ from published ones by
-some hundredths; distances between two texts hardly do. A script without blanks counts as one word a run.
+Tokens are words: texts are normalised to NFC and lower case, curly apostrophes become straight ones, and a word is a
+run of letters and digits that may contain hyphens and apostrophes ("don't", "8-year-old"). Punctuation, emoji and
+underscores are not words. MirrorBench uses the tokens of GPT-4o's tokenizer instead, so single values differ from
+published ones by a few hundredths, but differences between two texts hardly change. In a script without spaces, a whole
+run of letters counts as one word.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import NamedTuple
 
-WINDOW = 50  # of MATTR
-SAMPLE = 42  # of HD-D
-MIN_WORDS = 5  # too few words to measure diversity below this (MirrorBench's `min_tokens`)
+WINDOW = 50  # words in the window of MATTR
+SAMPLE = 42  # words in a sample of HD-D
+MIN_WORDS = 5  # fewer words are too few to measure diversity (MirrorBench's `min_tokens`)
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
-# English function words, and greetings, which tell nothing of what somebody wants.
+# English function words and greetings, which say nothing about what somebody wants.
 FUNCTION_WORDS = frozenset(
     """
     a an the this that these those such same other another each every both all any some no none few many much more most
@@ -41,17 +42,19 @@ FUNCTION_WORDS = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in order, lower case."""
+    """The words of a text, in order and in lower case."""
     return _WORD.findall(unicodedata.normalize("NFC", text).lower().replace("\u2019", "'"))
 
 
 def content_words(text: str) -> list[str]:
-    """The words of a text that carry content: all but English function words."""
+    """The words of a text except English function words."""
     return [word for word in words(text) if word not in FUNCTION_WORDS]
 
 
 def mattr(tokens: Sequence[str], window: int = WINDOW) -> float:
-    """Moving-average type-token ratio (Covington and McFall, 2010); of a text shorter than the window, its plain ratio.
+    """Moving-average type-token ratio (Covington and McFall, 2010), in (0, 1].
+
+    For a text shorter than the window it is the plain type-token ratio.
 
     Raises:
         ValueError: there are no tokens.
@@ -70,9 +73,10 @@ def mattr(tokens: Sequence[str], window: int = WINDOW) -> float:
 
 
 def hdd(tokens: Sequence[str], sample: int = SAMPLE) -> float:
-    """HD-D (McCarthy and Jarvis, 2007): the type-token ratio expected of `sample` tokens drawn without replacement.
+    """HD-D (McCarthy and Jarvis, 2007), in (0, 1]: the expected type-token ratio of `sample` tokens drawn without
+    replacement.
 
-    Of a text with fewer tokens all are drawn, so it is the plain ratio.
+    For a text with fewer tokens it is the plain type-token ratio.
 
     Raises:
         ValueError: there are no tokens.
@@ -80,7 +84,7 @@ def hdd(tokens: Sequence[str], sample: int = SAMPLE) -> float:
     _require(tokens)
     sample = min(sample, len(tokens))
     draws = math.comb(len(tokens), sample)
-    # Words of one frequency have one chance of being drawn at all.
+    # Words with the same frequency have the same chance of being drawn at least once.
     by_frequency = Counter(Counter(tokens).values())
     expected = sum(
         types * (1 - math.comb(len(tokens) - frequency, sample) / draws) for frequency, types in by_frequency.items()
@@ -89,7 +93,7 @@ def hdd(tokens: Sequence[str], sample: int = SAMPLE) -> float:
 
 
 def yules_k(tokens: Sequence[str]) -> float:
-    """Yule's K (1944): how much a text repeats its words; 0 where no word comes twice.
+    """Yule's K (1944): how much a text repeats its words; 0 if no word appears twice.
 
     Raises:
         ValueError: there are no tokens.
@@ -100,7 +104,7 @@ def yules_k(tokens: Sequence[str]) -> float:
 
 
 class Lexis(NamedTuple):
-    """One number for each of the three measures: values of a text, or means or deviations of many."""
+    """One number for each of the three measures: the values of a text, or means or deviations over many texts."""
 
     mattr: float
     hdd: float
@@ -108,50 +112,50 @@ class Lexis(NamedTuple):
 
 
 def lexis(turns: Sequence[str]) -> Lexis | None:
-    """The measures of all turns of one writer taken as one text; None where there is no word in them."""
+    """The measures of all turns of one writer, taken as one text; None if there are no words."""
     tokens = words("\n".join(turns))
     return Lexis(mattr(tokens), hdd(tokens), yules_k(tokens)) if tokens else None
 
 
 def human_norms(values: Sequence[Lexis]) -> tuple[Lexis, Lexis]:
-    """Mean and standard deviation (of the sample) over many writers."""
+    """Mean and sample standard deviation over many writers."""
     measures = list(zip(*values, strict=True))
     return Lexis(*map(statistics.fmean, measures)), Lexis(*map(statistics.stdev, measures))
 
 
 def likeness(one: Lexis, other: Lexis, deviation: Lexis) -> float:
-    """How alike two writers are lexically, in [0, 1]: the mean over the three measures.
+    """How similar two writers are lexically, in [0, 1]: the mean over the three measures.
 
-    A measure in which they differ by at most one standard deviation of human writers scores 1; from there it falls
-    linearly, to 0 at three.
+    A measure scores 1 if they differ by at most one standard deviation of human writers. The score then falls linearly
+    to 0 at three standard deviations.
     """
-    apart = [abs(a - b) / unit for a, b, unit in zip(one, other, deviation, strict=True)]
-    return statistics.fmean(min(1.0, max(0.0, (3 - distance) / 2)) for distance in apart)
+    distances = [abs(a - b) / unit for a, b, unit in zip(one, other, deviation, strict=True)]
+    return statistics.fmean(min(1.0, max(0.0, (3 - distance) / 2)) for distance in distances)
 
 
 def lexical_score(turns: Sequence[str], human: Sequence[str], deviation: Lexis) -> float | None:
-    """How alike a writer is to a human lexically, in [0, 1], if there is enough text to tell.
+    """How similar a writer is to a human lexically, in [0, 1].
 
     A text that repeats no word has a diversity of 1, and a text of one or two words hardly ever repeats one. So a short
-    text gets only a part of `likeness`. The full value needs half as many words as the human wrote (of whose words at
-    most `WINDOW` count), and at least `MIN_WORDS`; fewer words get a share in proportion. One word gets at most
+    text gets only a part of `likeness`. The full value needs at least half as many words as the human wrote (at most
+    half of `WINDOW`), and at least `MIN_WORDS`. Fewer words get a proportional share, so one word gets at most
     1 / `MIN_WORDS`.
 
     Returns:
-        None if the human wrote fewer than `MIN_WORDS` words, which is too little to compare with.
+        None if the human wrote fewer than `MIN_WORDS` words, which is too little for a comparison.
     """
-    theirs = words("\n".join(human))
-    if len(theirs) < MIN_WORDS:
+    human_words = words("\n".join(human))
+    if len(human_words) < MIN_WORDS:
         return None
     own, other = lexis(turns), lexis(human)
     if own is None or other is None:
         return 0.0
-    needed = max(MIN_WORDS, min(len(theirs), WINDOW) / 2)
+    needed = max(MIN_WORDS, min(len(human_words), WINDOW) / 2)
     return likeness(own, other, deviation) * min(1.0, len(words("\n".join(turns))) / needed)
 
 
 def jaccard_diversity(sets: Sequence[AbstractSet[object]]) -> float | None:
-    """Mean Jaccard distance over all pairs: 0 all equal, 1 nothing in common; None for fewer than two.
+    """Mean Jaccard distance over all pairs: 0 if all are equal, 1 if they share nothing; None for fewer than two sets.
 
     Two empty sets are equal.
     """

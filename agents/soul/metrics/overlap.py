@@ -9,12 +9,12 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalized_tokens(text: str) -> list[str]:
-    """Lower-cased words without punctuation and articles (SQuAD v1.1's normalisation)."""
+    """Lower-case words without punctuation and articles, normalised as in SQuAD v1.1."""
     return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
 
 
 def token_f1(prediction: str, gold: str) -> float:
-    """SQuAD token F1 in [0, 1] (Rajpurkar et al., 2016); two empty texts agree fully, one empty text not at all."""
+    """SQuAD token F1 in [0, 1] (Rajpurkar et al., 2016): 1 if both texts are empty, 0 if only one of them is."""
     predicted, wanted = normalized_tokens(prediction), normalized_tokens(gold)
     if not predicted or not wanted:
         return float(predicted == wanted)

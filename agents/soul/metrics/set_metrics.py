@@ -1,8 +1,8 @@
 """Metrics of a whole set of rows, such as an F1 or the diversity of answers, and their mean.
 
-A task that scores a set other than by the mean of its rewards returns such metrics from `Task.set_metrics`. A metric
-has a value for any weights of the rows. So one object serves the score itself (every row counts once), the bootstrap (a
-row counts as often as it was drawn) and the comparison of two runs (the same weights for both).
+A task whose score for a set is not the mean of its rewards returns such metrics from `Task.set_metrics`. A metric has a
+value for any weights of the rows. So one object is enough for the score itself (every row counts once), the bootstrap
+(a row counts as often as it was drawn) and the comparison of two runs (with the same weights for both).
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from scipy import sparse
 
 from soul.task import Scored
 
-Array = Any  # numpy's float64 arrays: mypy does not follow numpy here
+Array = Any  # a numpy array of float64; mypy does not check numpy here
 Edge = Literal["worst", "best"]
-_BLOCK = 512  # samples whose distances to all others are in memory at once
+_BLOCK = 512  # for so many samples at a time, the distances to all others are in memory
 
 
 class Outcome(NamedTuple):
     """One sample of a set.
 
     Attributes:
-        place: the place of its row among the set's rows, from 0.
-        share: 1 / the number of samples of its row, so that a row counts once, however many samples it has.
-        scored: its episode and verdict; "worst" or "best" for a sample without a verdict, when the bounds of the score
-            are computed.
+        place: the position of its row in the set, from 0.
+        share: 1 / the number of samples of its row, so that every row counts once.
+        row: the validated row.
+        scored: its episode and verdict; to compute the bounds of the score, "worst" or "best" for a sample without a
+            verdict.
     """
 
     place: int
@@ -47,7 +48,14 @@ class SetMetric(Protocol):
     def name(self) -> str: ...
 
     def values(self, weights: Array) -> Array:
-        """One value for each line of `weights`, which has a column for each row; NaN where it is undefined."""
+        """The metric for each weighting of the rows.
+
+        Args:
+            weights: float64, shape (weightings, rows).
+
+        Returns:
+            Float64, shape (weightings,); NaN where the metric is undefined.
+        """
         ...
 
 
@@ -56,7 +64,7 @@ class Ratio:
     """A weighted sum over rows divided by another: a mean, a precision, an F1.
 
     Attributes:
-        top, bottom: what each row adds above and below the line.
+        top, bottom: each row's contribution to numerator and denominator; shape (rows,).
     """
 
     name: str
@@ -67,7 +75,7 @@ class Ratio:
     def from_outcomes(
         cls, name: str, rows: int, outcomes: Sequence[Outcome], parts: Sequence[tuple[float, float] | None]
     ) -> Ratio:
-        """Build it from what each sample adds above and below the line; None: the metric ignores the sample."""
+        """Build it from each sample's contribution to numerator and denominator; None: ignore the sample."""
         top, bottom = np.zeros(rows), np.zeros(rows)
         for outcome, part in zip(outcomes, parts, strict=True):
             if part is not None:
@@ -83,12 +91,12 @@ class Ratio:
 class PairMean:
     """The mean of a distance over all pairs of different rows.
 
-    A row that a bootstrap draws twice makes no pair with itself: such pairs would only pull the value down.
+    A row that a bootstrap draws twice forms no pair with itself, because such pairs would only lower the value.
 
     Attributes:
-        places: the rows that count in the metric.
-        mass: the weight of each of them: the summed shares of its samples that count.
-        distances: between these rows, weighted by the shares of their samples; 0 on the diagonal.
+        places: the rows that the metric uses; shape (n,).
+        mass: the weight of each of them, which is the sum of the shares of the samples used; shape (n,).
+        distances: between these rows, weighted by the shares of their samples, with 0 on the diagonal; shape (n, n).
     """
 
     name: str
@@ -98,8 +106,8 @@ class PairMean:
 
     def values(self, weights: Array) -> Array:
         drawn = weights[:, self.places]
-        heavy = drawn * self.mass
-        pairs = heavy.sum(axis=1) ** 2 - (heavy**2).sum(axis=1)
+        masses = drawn * self.mass
+        pairs = masses.sum(axis=1) ** 2 - (masses**2).sum(axis=1)  # the sum over i != j of m_i m_j
         return _divided(((drawn @ self.distances) * drawn).sum(axis=1), pairs)
 
 
@@ -109,30 +117,32 @@ def jaccard_pairs(name: str, outcomes: Sequence[Outcome], sets: Sequence[Abstrac
     An empty set is at distance 0 from every other set: an empty answer adds no diversity.
 
     Args:
-        sets: of each sample; "worst" and "best" stand for distances of 0 and 1; None: the sample is left out.
+        outcomes: the samples.
+        sets: one for each sample; "worst" and "best" stand for distances of 0 and 1; None: leave the sample out.
     """
-    chosen = [(outcome, found) for outcome, found in zip(outcomes, sets, strict=True) if found is not None]
+    chosen = [(outcome, words) for outcome, words in zip(outcomes, sets, strict=True) if words is not None]
     places = sorted({outcome.place for outcome, _ in chosen})
     column = {place: i for i, place in enumerate(places)}
     shares = np.array([outcome.share for outcome, _ in chosen])
     rows = np.array([column[outcome.place] for outcome, _ in chosen], dtype=int)
-    of_row = sparse.csr_matrix((shares, (rows, np.arange(len(chosen)))), shape=(len(places), len(chosen)))
+    # Shape (rows, samples): averages over the samples of a row.
+    row_shares = sparse.csr_matrix((shares, (rows, np.arange(len(chosen)))), shape=(len(places), len(chosen)))
     distances = np.zeros((len(places), len(places)))
-    for start, block in _jaccard_blocks([found for _, found in chosen]):
-        distances += of_row[:, start : start + len(block)] @ (of_row @ block.T).T
+    for start, block in _jaccard_blocks([words for _, words in chosen]):
+        distances += row_shares[:, start : start + len(block)] @ (row_shares @ block.T).T
     np.fill_diagonal(distances, 0.0)
-    return PairMean(name, np.array(places, dtype=int), np.asarray(of_row.sum(axis=1)).ravel(), distances)
+    return PairMean(name, np.array(places, dtype=int), np.asarray(row_shares.sum(axis=1)).ravel(), distances)
 
 
 def _jaccard_blocks(sets: Sequence[AbstractSet[str] | Edge]) -> Any:
-    """Distances between samples, in blocks of lines of the matrix: (first line, block)."""
-    known = [frozenset() if isinstance(found, str) else found for found in sets]
-    vocabulary = {word: i for i, word in enumerate(sorted({word for found in known for word in found}))}
-    columns = [vocabulary[word] for found in known for word in sorted(found)]
-    lines: Array = np.repeat(np.arange(len(known)), [len(found) for found in known])
-    holds = sparse.csr_matrix((np.ones(len(columns)), (lines, columns)), shape=(len(known), max(1, len(vocabulary))))
-    sizes = np.array([len(found) for found in known], dtype=float)
-    best = np.array([found == "best" for found in sets])
+    """Distances between samples, in blocks of rows of the matrix: (index of the first row, block)."""
+    known = [frozenset() if isinstance(words, str) else words for words in sets]
+    vocabulary = {word: i for i, word in enumerate(sorted({word for words in known for word in words}))}
+    columns = [vocabulary[word] for words in known for word in sorted(words)]
+    samples: Array = np.repeat(np.arange(len(known)), [len(words) for words in known])
+    holds = sparse.csr_matrix((np.ones(len(columns)), (samples, columns)), shape=(len(known), max(1, len(vocabulary))))
+    sizes = np.array([len(words) for words in known], dtype=float)
+    best = np.array([words == "best" for words in sets])
     for start in range(0, len(known), _BLOCK):
         part = slice(start, start + _BLOCK)
         common = (holds[part] @ holds.T).toarray()
@@ -145,12 +155,12 @@ def _jaccard_blocks(sets: Sequence[AbstractSet[str] | Edge]) -> Any:
 
 @dataclass(frozen=True)
 class SetScore:
-    """The plain mean of a set's metrics. A metric that the rows do not define is left out.
+    """The mean of a set's metrics. A metric that is undefined for these rows is left out.
 
     Attributes:
-        metrics: those that are defined when every row counts once.
-        parts: metric -> its value then.
-        rows: how many rows there are.
+        metrics: the metrics that are defined if every row counts once.
+        parts: metric -> its value if every row counts once.
+        rows: the number of rows.
     """
 
     metrics: tuple[SetMetric, ...]
@@ -166,24 +176,24 @@ class SetScore:
 
     @property
     def mean(self) -> float | None:
-        """The score; None where no metric is defined."""
+        """The score; None if no metric is defined."""
         return statistics.fmean(self.parts.values()) if self.parts else None
 
     def values(self, weights: Array) -> Array:
-        """One score for each line of weights.
+        """One score for each weighting; `weights` has the shape (weightings, rows).
 
-        Where a metric is undefined for these weights (no last turn was drawn), its value over all rows is used, so that
-        every score is the mean of the same metrics.
+        If a metric is undefined for some weights (for example, no last turn was drawn), its value over all rows is used
+        instead, so that every score is the mean of the same metrics.
         """
         drawn = [(metric.values(weights), self.parts[metric.name]) for metric in self.metrics]
         return np.mean([np.where(np.isnan(values), known, values) for values, known in drawn], axis=0)
 
     def only(self, names: AbstractSet[str]) -> SetScore:
-        """The score over those of its metrics that have these names."""
+        """The score over the metrics with these names only."""
         kept = [metric for metric in self.metrics if metric.name in names]
         return SetScore(tuple(kept), {metric.name: self.parts[metric.name] for metric in kept}, self.rows)
 
 
 def _divided(top: Array, bottom: Array) -> Array:
-    """The quotient; NaN where it is undefined."""
+    """The quotient; NaN where the denominator is 0."""
     return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1), np.nan)

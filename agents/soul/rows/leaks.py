@@ -1,8 +1,8 @@
 """Keep the gold answer out of the feedback.
 
-A critique that names the answer turns refinement into copying. `redact` blanks the texts that a task declares secret
-(`Task.secrets`), every phrase that points at an option, and what it quotes of an option (`Task.choices`). `refine.py`
-counts what was blanked.
+A critique that names the answer turns refinement into copying. `redact` withholds texts that a task declares secret
+(`Task.secrets`), phrases that point at an option, and quotations of an option (`Task.choices`). `session.py` counts how
+much was withheld.
 """
 
 import re
@@ -14,8 +14,8 @@ from soul.rows.quotations import Choices, Span, merged
 
 WITHHELD = "[withheld]"
 
-# A letter that is pointed at, not a word: the article in "the answer is a place" and the pronoun in "the choice I made"
-# stay, so A, a, I and i count as letters only where the clause ends or goes on to argue.
+# The letter of an option, as opposed to a word. The article in "the answer is a place" and the pronoun in "the choice I
+# made" must stay, so A, a, I and i count as letters only if the clause ends or an argument follows.
 _LETTER = (
     r"[\"'(*]*(?:[A-HJ-Zb-hj-z]|[aiI](?=[\"')*\]]|\W*$|\s*[.,;:!?\n]|\s+(?:because|since|as|and|but|or|not|is)\b))"
     r"(?!\w|'\w)[\"')*]*"
@@ -25,7 +25,7 @@ _POINTERS = re.compile(
     r"(?i:<answer>.{0,400}?</answer>)"
     # "the answer is C", "option (b)", "choice: D", "reply B", "options B and C"
     r"|\b(?i:(?:answer|option|choice|letter|response|alternative|candidate)s?|reply|replies)(?:'s)?\b"
-    # (Each optional part takes the white space behind it: two `\s*` in a row would take cubic time on a run of blanks.)
+    # (Each optional part includes the white space after it: two `\s*` in a row take cubic time on a run of spaces.)
     r"\s*(?:(?i:is|are|was|were|must be|(?:sh|w)ould (?:be|have been))\b\s*)?(?:[:=-]\s*)?(?:(?i:not)\b\s*)?"
     rf"{_LETTER}(?:\s*(?:,|/|(?i:and|or|nor)\b)\s*{_LETTER})*"
     # "second option", "first two options", "the 3rd choice" (not "your first choice"), "option 2", "reply number two"
@@ -50,33 +50,33 @@ _ONE_OF_TWO = re.compile(
 
 
 def _words(secret: str) -> list[str]:
-    # An option that is a sentence is quoted with or without its full stop.
+    # An option that is a sentence may be quoted with or without its full stop.
     bare = secret.strip().strip(".,;:!?\"'")
     return [word for word in re.split(r"[\s_\-]+", bare) if word]
 
 
 def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) -> tuple[str, int]:
-    """Replace secrets, and what points at an option or quotes one, by `[withheld]`.
+    """Replace secrets, and phrases that point at an option or quote one, by `[withheld]`.
 
     Args:
         text: the feedback.
-        secrets: texts that must not appear, compared without case and with space, hyphen and underscore alike; as whole
-            words, in scripts that set blanks between them.
-        choices: the lettered options, where the task has any.
+        secrets: texts that must not appear. They are compared without case, with space, hyphen and underscore alike,
+            and as whole words in scripts that separate words by spaces.
+        choices: the lettered options, if the task has any.
 
     Returns:
-        The text without them, and how many places were blanked.
+        The text without them, and the number of replacements.
     """
     total = 0
     for secret in sorted(set(secrets), key=len, reverse=True):
         # "green_box" must not slip through as "green box" or "Green-Box".
         words = _words(secret)
-        if not words or max(words, key=len).casefold() not in text.casefold():  # quicker than building the pattern
+        if not words or max(words, key=len).casefold() not in text.casefold():  # faster than building the pattern
             continue
         before = "" if UNSPACED.match(words[0]) else r"(?<!\w)"
         after = "" if UNSPACED.match(words[-1][-1]) else r"(?!\w)"
         pattern = before + r"[\s_\-]+".join(map(re.escape, words)) + after
-        if words == ["no"] or words == ["No"]:  # "no one" and "no longer" answer nothing
+        if words == ["no"] or words == ["No"]:  # "no one" and "no longer" do not give the answer away
             pattern += _NOT_BEFORE_A_NOUN
         text, count = re.subn(pattern, WITHHELD, text, flags=re.IGNORECASE)
         total += count
@@ -103,5 +103,5 @@ def _blanked(text: str, spans: Sequence[Span]) -> tuple[str, int]:
 
 
 def is_empty(text: str) -> bool:
-    """True where nothing but blanks, punctuation and `[withheld]` is left."""
+    """Whether nothing but white space, punctuation and `[withheld]` is left."""
     return not re.search(r"\w", text.replace(WITHHELD, ""))

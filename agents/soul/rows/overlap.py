@@ -1,8 +1,8 @@
 """Find training rows that share a story, a conversation, a book or a user with rows that are evaluated.
 
-Comparing prompts is not enough: a paraphrase of an evaluation story has another prompt, and so has a second question
-about the same conversation. So each task names what ties its rows together (`Task.group_keys`), and two rows overlap if
-they share such a key.
+Comparing prompts is not enough: a paraphrase of an evaluation story has a different prompt, and so has a second
+question about the same conversation. So each task names what its rows have in common (`Task.group_keys`), and two rows
+overlap if they share such a key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from soul.task import BOOK, GroupKey, Task
 
 EXAMPLES = 3
 
-# The task's name, "" for keys that hold across tasks, and the key.
+# The task's name, or "" for keys that are compared across tasks, and the key.
 ScopedKey = tuple[str, GroupKey]
 
 
@@ -26,9 +26,9 @@ class Overlap:
     """The rows of one task in one training file that share a group with evaluation rows.
 
     Attributes:
-        rows: their places in the file, from 0.
-        groups: how many different groups they belong to.
-        examples: names of the first groups, at most three.
+        rows: their positions in the file, from 0.
+        groups: the number of different groups that they belong to.
+        examples: the names of the first groups, at most three.
     """
 
     file: str
@@ -54,25 +54,25 @@ class HeldOut:
         return bool(self._keys)
 
     def shared(self, row: TaskRow) -> list[ScopedKey]:
-        """The keys of a training row that are held out; empty where the row may be trained on."""
+        """The keys of a training row that are held out; empty if the row may be trained on."""
         return [key for key in group_keys(row) if key in self._keys]
 
     def overlaps(self, rows: Iterable[TaskRow]) -> list[Overlap]:
         """The training rows that must not be trained on, by file and task."""
-        found: defaultdict[tuple[str, str], dict[int, list[ScopedKey]]] = defaultdict(dict)
+        shared_keys: defaultdict[tuple[str, str], dict[int, list[ScopedKey]]] = defaultdict(dict)
         for row in rows:
             if shared := self.shared(row):
-                found[row.file, row.task.name][row.number] = shared
-        return [_overlap(file, task, by_row) for (file, task), by_row in found.items()]
+                shared_keys[row.file, row.task.name][row.number] = shared
+        return [_overlap(file, task, by_row) for (file, task), by_row in shared_keys.items()]
 
 
 def group_keys(row: TaskRow) -> list[ScopedKey]:
-    """`Task.group_keys` of a row; keys of different tasks differ unless their kind holds across tasks."""
+    """`Task.group_keys` of a row. Keys of different tasks differ, unless their kind is compared across tasks."""
     return _scoped(row.task, row.task.group_keys(row.row))
 
 
 def held_out_keys(row: TaskRow) -> list[ScopedKey]:
-    """`Task.held_out_keys` of a row, as `group_keys`."""
+    """`Task.held_out_keys` of a row, in the form of `group_keys`."""
     return _scoped(row.task, row.task.held_out_keys(row.row))
 
 
@@ -85,9 +85,9 @@ def _overlap(file: str, task: str, by_row: dict[int, list[ScopedKey]]) -> Overla
     group_of: dict[ScopedKey, int] = {}
     members: dict[int, list[ScopedKey]] = {}  # first row of a group -> the keys of the group
     for number, shared in by_row.items():
-        touched = {group_of[found] for found in shared if found in group_of}
-        first = min(touched, default=number)
-        merged = [found for group in sorted(touched) for found in members.pop(group)] + shared
+        joined = {group_of[key] for key in shared if key in group_of}
+        first = min(joined, default=number)
+        merged = [key for group in sorted(joined) for key in members.pop(group)] + shared
         members[first] = merged
         group_of.update(dict.fromkeys(merged, first))
     names = tuple(str(keys[0][1]) for keys in list(members.values())[:EXAMPLES])

@@ -1,8 +1,8 @@
-"""Find what a text quotes of a question's options: runs of words that occur in one option only.
+"""Find where a text quotes one of a question's options: runs of words that occur in one option only.
 
 Quoting most of an option gives it away as surely as naming its letter. A run of words counts as a quotation if it makes
-up a large part of the option: 60 percent of its words, or five words. A run that also occurs in the question, in its
-context or in another option gives nothing away and is allowed.
+up a large part of the option: 60 % of its words, or five words. A run that also occurs in the question, in its context
+or in another option gives nothing away and is allowed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from functools import cached_property
 from soul.judge.call.untrusted import UNSPACED
 
 Span = tuple[int, int]
-SHARE = 0.6  # of an option's words that make a quotation
-MOST = 0.75  # of an option's words: a quotation even if it consists of words such as "he does not"
-LONGEST_RUN, SHORTEST_RUN = 5, 3  # words; an option of one or two words is a secret itself (`Task.secrets`)
-LONGEST_RUN_UNSPACED = 8  # characters, in scripts that set no blanks between words
+SHARE = 0.6  # this share of an option's words is a quotation
+MOST = 0.75  # this share is a quotation even if it consists only of words such as "he does not"
+# Five words in a row are always a quotation, fewer than three never. (Options of one or two words are secrets.)
+LONGEST_RUN, SHORTEST_RUN = 5, 3
+LONGEST_RUN_UNSPACED = 8  # the same in characters, for scripts without spaces between words
 
 _WORD = re.compile(rf"{UNSPACED.pattern}|[^\W_]+(?:['\u2019][^\W_]+)*")
-# A run that consists of these words only gives nothing away.
+# A run that consists only of these words gives nothing away.
 _EMPTY = frozenset(
     "a an and are as at be been but by did do does for from had has have he her hers him his i if in into is it its me "
     "my no not of on or our she so than that the their them then there they this to was we were what when where which "
@@ -36,7 +37,7 @@ class Choices:
 
     Attributes:
         options: letter -> text, "" if it is unknown.
-        prompt: everything that the policy sees, options included.
+        prompt: everything that the policy sees, including the options.
     """
 
     options: Mapping[str, str]
@@ -44,7 +45,7 @@ class Choices:
 
     @cached_property
     def surroundings(self) -> str:
-        """What the policy sees besides the options."""
+        """The prompt without the options."""
         text = self.prompt
         for option in sorted(self.options.values(), key=len, reverse=True):
             if len(_words(option)) >= SHORTEST_RUN:
@@ -60,7 +61,7 @@ class Choices:
         return {letter: [word for word, _ in _words(text)] for letter, text in self.options.items()}
 
     def quotations(self, text: str) -> list[Span]:
-        """The places in a text that quote an option, from left to right, without overlaps."""
+        """The spans of a text that quote an option, from left to right, without overlaps."""
         words = _words(text)
         starts: dict[int, dict[tuple[str, ...], list[int]]] = {}
         spans: list[Span] = []
@@ -77,7 +78,7 @@ class Choices:
         return merged(spans)
 
     def _tells(self, run: tuple[str, ...], letter: str) -> bool:
-        """Whether a run of words gives this option away: it occurs nowhere else in what the policy sees."""
+        """Whether a run of words gives this option away, because it occurs nowhere else in the prompt."""
         if _EMPTY.issuperset(run) and len(run) < MOST * len(self._words_of[letter]):
             return False
         others = (words for other, words in self._words_of.items() if other != letter)
@@ -93,34 +94,34 @@ class Choices:
 
 def merged(spans: Sequence[Span]) -> list[Span]:
     """The spans from left to right, with overlapping ones joined."""
-    found: list[Span] = []
+    joined: list[Span] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            joined.append((start, end))
+    return joined
 
 
 def _words(text: str) -> list[tuple[str, Span]]:
-    """The words of a text without case, each with its place."""
+    """The casefolded words of a text, each with its span."""
     return [(match.group().casefold().replace("\u2019", "'"), match.span()) for match in _WORD.finditer(text)]
 
 
 def _run_length(option: Sequence[str]) -> int:
-    """How many words in a row count as a quotation of this option."""
+    """How many consecutive words count as a quotation of this option."""
     unspaced = sum(UNSPACED.match(word) is not None for word in option) > len(option) / 2
     longest = LONGEST_RUN_UNSPACED if unspaced else LONGEST_RUN
     return min(longest, max(SHORTEST_RUN, math.ceil(SHARE * len(option))))
 
 
 def runs(words: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
-    """All `size` words in a row."""
+    """All runs of `size` consecutive words."""
     return (tuple(words[start : start + size]) for start in range(len(words) - size + 1))
 
 
 def _starts(words: Sequence[str], size: int) -> dict[tuple[str, ...], list[int]]:
-    """Run of words -> where it begins."""
+    """Run of words -> the positions where it begins."""
     starts: dict[tuple[str, ...], list[int]] = {}
     for start, run in enumerate(runs(words, size)):
         starts.setdefault(run, []).append(start)
@@ -128,7 +129,7 @@ def _starts(words: Sequence[str], size: int) -> dict[tuple[str, ...], list[int]]
 
 
 def _common_runs(option: Sequence[str], starts: Mapping[tuple[str, ...], Sequence[int]], size: int) -> Iterator[Span]:
-    """Each longest run of at least `size` words that the text shares with the option: its first and last word there."""
+    """The maximal runs of at least `size` words that text and option share: the first and last word in the text."""
     shared = {(place - begin, place) for begin, run in enumerate(runs(option, size)) for place in starts.get(run, ())}
     for offset, place in sorted(shared):
         if (offset, place - 1) not in shared:

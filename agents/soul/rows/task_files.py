@@ -1,7 +1,7 @@
-"""Read task files: parquet in, validated rows out. An error names file, row, field and remedy.
+"""Read task files: parquet files in, validated rows out. Error messages name file, row, field and remedy.
 
-A file may hold several tasks; `data_source` says which task a row belongs to. Columns (original, section 4.0):
-`data_source`, `extra_info` (struct with all the task's fields and `index`) and, for verl, `prompt`.
+A file may contain rows of several tasks. Columns: `data_source` (the name of the row's task), `extra_info` (a struct
+with the task's fields and `index`) and, for verl, `prompt`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_rows(files: Sequence[str]) -> list[TaskRow]:
     """All rows of the files, in order.
 
     Raises:
-        BadRow: a missing or empty file, a missing column, a wrong type, a gold answer that is not among the choices.
+        BadRow: a file, a column or a row is missing or invalid.
     """
     return [row for file in files for row in _read_file(file)]
 
@@ -65,7 +65,7 @@ def _read_file(file: str) -> Iterator[TaskRow]:
             "file needs data_source and extra_info; python -m data.<task> writes such files."
         )
     if table.num_rows == 0:
-        raise BadRow(f"{file}: the file has no rows. Build it again, or drop it from the list of files.")
+        raise BadRow(f"{file}: the file has no rows. Build it again, or remove it from the list of files.")
     for number, record in enumerate(table.select(list(COLUMNS)).to_pylist()):
         yield parse_row(record["data_source"], record["extra_info"], file, number)
 
@@ -74,13 +74,13 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
     """Validate one record.
 
     Raises:
-        BadRow: naming file, row and field.
+        BadRow: the record is invalid; the message names file, row and field.
     """
     where = f"{file}, row {number}"
     if not isinstance(data_source, str):
         raise BadRow(
-            f"{where}, field data_source: expected the name of a task, got {data_source!r}. Correct the record "
-            "or build the file again."
+            f"{where}, field data_source: expected the name of a task, got {data_source!r}. Fix the record or build "
+            "the file again."
         )
     try:
         task = tasks.load(data_source)
@@ -89,7 +89,7 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
     if not isinstance(extra_info, dict):
         raise BadRow(
             f"{where}, field extra_info: expected a struct of the task's fields, got {type(extra_info).__name__}. "
-            "Correct the record or build the file again."
+            "Fix the record or build the file again."
         )
     try:
         row = task.row_type.model_validate({"index": number, **{k: v for k, v in extra_info.items() if v is not None}})
@@ -99,10 +99,10 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
         name = ".".join(str(part) for part in first["loc"]) or "extra_info"
         message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
         raise BadRow(
-            f"{where}, field {name}: {message}. Correct the record or build the file again (schema: "
+            f"{where}, field {name}: {message}. Fix the record or build the file again (schema: "
             f"{task.row_type.__name__} in {task.row_type.__module__})."
         ) from error
     except ValueError as error:
         name, _, message = str(error).partition(": ")
-        raise BadRow(f"{where}, field {name}: {message}. Correct the record or build the file again.") from error
+        raise BadRow(f"{where}, field {name}: {message}. Fix the record or build the file again.") from error
     return TaskRow(task, row, file, number)

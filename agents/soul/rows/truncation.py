@@ -1,7 +1,7 @@
-"""Make a row fit: shorten named fields, in a documented order, until its prompt has few enough tokens.
+"""Shorten a row until its prompt fits the token limit.
 
-The original cut prompts from the left, instructions first. Here a task names the fields that may be shortened
-(`Task.cuts`); instructions, question and options are never touched. What is left of a text is marked by "[...]".
+A task names the fields that may be shortened, in order (`Task.cuts`). Instructions, question and options are never cut,
+unlike with a cut from the left, which removes the instructions first. A shortened text is marked with "[...]".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = "[...]"
 
 @dataclass(frozen=True)
 class Shortened:
-    """A row that fits, the fields that were cut for it, and its length in tokens."""
+    """A row that fits, the fields that were shortened, and its length in tokens."""
 
     row: Row
     fields: tuple[str, ...]
@@ -25,13 +25,14 @@ class Shortened:
 
 
 def truncate_row(task: Task[Any], row: Row, measure: Callable[[Row], int], limit: int) -> Shortened | None:
-    """The row with as much of its fields as fits.
+    """Keep as much of the row's fields as fits.
 
     Args:
-        measure: the length of a row's prompt in tokens, by the policy's own tokenizer.
+        measure: returns the length of a row's prompt in tokens of the policy's tokenizer.
+        limit: the largest length that fits.
 
     Returns:
-        None where even without all its cuttable fields the row is too long.
+        None if the row is too long even without all the fields that may be cut.
     """
     length = measure(row)
     if length <= limit:
@@ -49,7 +50,7 @@ def truncate_row(task: Task[Any], row: Row, measure: Callable[[Row], int], limit
 
 
 def _shorten(row: Row, field: str, keep: Literal["start", "end"], fits: Callable[[Row], bool]) -> Row:
-    """The row with as much of one field as fits; with nothing of it where that does not fit either."""
+    """The row with as much of one field as fits, or with none of it if even that is too long."""
     value = getattr(row, field)
     pieces = list(value) if isinstance(value, list | tuple) else str(value).split()
 
@@ -64,7 +65,7 @@ def _shorten(row: Row, field: str, keep: Literal["start", "end"], fits: Callable
 
 
 def _part(value: Any, pieces: list[Any], count: int, keep: Literal["start", "end"]) -> Any:
-    """`count` pieces of a field: words of a text, items of a list."""
+    """The field with only `count` pieces: words of a text, or items of a list."""
     part = pieces[:count] if keep == "start" else pieces[len(pieces) - count :]
     if isinstance(value, list | tuple):
         return type(value)(part)

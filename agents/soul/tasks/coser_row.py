@@ -14,8 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from soul.one_turn import listed
-from soul.rows.parsing import Label
+from soul.rows.parsing import Label, as_list
 from soul.rows.truncation import MARK
 from soul.task import NotBlank, Row
 from soul.tasks.coser_stage import ENVIRONMENT, SpokenLine, same_name, without_thoughts
@@ -152,7 +151,7 @@ def _circumstance(value: Any) -> dict[Any, Any]:
 def _parsed(name: str, value: Any) -> Any:
     """A field's value, read where it arrives as JSON."""
     if name in _NAMES:
-        return listed(value)
+        return as_list(value)
     return _json(name, value) if name in _OBJECTS else value
 
 

@@ -22,9 +22,9 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter, undressed
 from soul.judge import Judge
 from soul.metrics.overlap import normalized_tokens, token_f1
-from soul.one_turn import AnswerTask, letter_options, listed, with_letter
+from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import drop_empty_groups
+from soul.rows.parsing import as_list, drop_empty_groups
 from soul.rows.quotations import Choices
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
@@ -81,7 +81,7 @@ class FanToMRow(Row):
     @field_validator("answer_choices", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        return listed(value)
+        return as_list(value)
 
     @field_validator("set_id", mode="before")
     @classmethod
@@ -107,7 +107,7 @@ class FanToMRow(Row):
                 value = record.get(key)
                 if value is not None:
                     is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
-                    names = listed(value) if is_literal else [n.strip() for n in value.split(",")]
+                    names = as_list(value) if is_literal else [n.strip() for n in value.split(",")]
                     # Nobody is written as "", as a list or as none; a blank is no name.
                     record[key] = [n for n in names if str(n).strip()] if isinstance(names, list) else names
         return record

@@ -47,11 +47,11 @@ from soul.judge import Judge, Role
 from soul.judge.call.untrusted import as_json, neutral, require_content
 from soul.message import Message
 from soul.metrics.lexical import Lexis, lexical_score, lexis
-from soul.one_turn import feedback_paragraph, listed
+from soul.one_turn import feedback_paragraph
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.rows.leaks import WITHHELD
-from soul.rows.parsing import Label, drop_empty_groups
+from soul.rows.parsing import Label, as_list, drop_empty_groups
 from soul.rows.quotations import runs
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Task, Verdict
 from soul.tasks.mirrorbench_judges import (
@@ -117,7 +117,7 @@ class MirrorBenchRow(Row):
     @field_validator("turns", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        return listed(value)
+        return as_list(value)
 
     @property
     def conversation(self) -> list[Message]:

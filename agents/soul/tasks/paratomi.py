@@ -14,9 +14,9 @@ from pydantic import field_validator
 
 from soul.answers.extraction import folded_place, names_given, tagged_answer
 from soul.judge import Judge
-from soul.one_turn import AnswerTask, listed
+from soul.one_turn import AnswerTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import drop_empty_groups
+from soul.rows.parsing import as_list, drop_empty_groups
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 from soul.tasks.paratomi_story import story_key
 
@@ -40,7 +40,7 @@ class ParaToMiRow(Row):
     @field_validator("story", "cands", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        return listed(value)
+        return as_list(value)
 
     @field_validator("story")
     @classmethod

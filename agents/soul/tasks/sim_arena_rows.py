@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from soul.one_turn import listed
+from soul.rows.parsing import as_list
 from soul.task import NotBlank, Row
 
 
@@ -79,7 +79,7 @@ class SimArenaRow(Row):
         if isinstance(value, str) and not value.lstrip().startswith("["):
             return value
         try:
-            return [{str(k): str(v) for k, v in turn.items() if v is not None} for turn in listed(value)]
+            return [{str(k): str(v) for k, v in turn.items() if v is not None} for turn in as_list(value)]
         except (ValueError, TypeError, AttributeError):
             return value  # a text that begins with a bracket
 
@@ -106,4 +106,4 @@ class SimDocRow(SimArenaRow):
 
 
 def _listed_or_none(value: Any) -> Any:
-    return [] if isinstance(value, str) and not value.strip() else listed(value)
+    return [] if isinstance(value, str) and not value.strip() else as_list(value)

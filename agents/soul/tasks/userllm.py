@@ -40,10 +40,10 @@ from soul.judge.call.untrusted import require_content
 from soul.message import Message
 from soul.metrics.lexical import jaccard_diversity, words
 from soul.metrics.set_metrics import Outcome, SetMetric
-from soul.one_turn import feedback_paragraph, listed
+from soul.one_turn import feedback_paragraph
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import Label
+from soul.rows.parsing import Label, as_list
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Scored, Strata, Task, Verdict
 from soul.tasks import userllm_set
 from soul.tasks.userllm_turn import END, Turn, choices_mentioned, intent_overlap, normalized, spoken
@@ -119,7 +119,7 @@ class UserLLMRow(Row):
     @field_validator("choices", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        return listed(value)
+        return as_list(value)
 
     @field_validator("conversation_history", mode="before")
     @classmethod
@@ -127,7 +127,7 @@ class UserLLMRow(Row):
         if isinstance(value, str) and not value.lstrip().startswith("["):
             return value.strip()
         try:
-            turns = listed(value)
+            turns = as_list(value)
             return "\n".join(f"{_SPEAKERS.get(t['role'], 'Assistant')}: {str(t['content']).strip()}" for t in turns)
         except (ValueError, TypeError, KeyError):
             return value  # a text that begins with a bracket, or nothing that can be read: for pydantic to judge

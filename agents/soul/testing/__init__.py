@@ -1,4 +1,4 @@
-"""Test doubles that ship with the package: an endpoint that misbehaves on demand, and a scripted policy.
+"""Test doubles: an OpenAI-compatible endpoint that misbehaves on demand, and a scripted policy.
 
     from soul.testing import FakeOpenAI, Json, RateLimit
 
@@ -6,10 +6,11 @@
         ...  # point any OpenAI client at fake.url
     assert len(fake.requests) == 2
 
-The fake streams where a request asks for it, and refuses response formats that it is told not to know
-(`FakeOpenAI(script, supports=())`). At `refused_url()` nobody listens at all.
+The fake streams if a request asks for it, and rejects response formats that it does not support
+(`FakeOpenAI(script, supports=())`). Connections to `refused_url()` are refused.
 
-`fake_judge` and `scripted_players` do without HTTP: they are what tests of a task or of the driver need.
+To test a task or the driver without HTTP, use `fake_judge` and `scripted_players`. `contract.py` has checks that every
+task must pass.
 """
 
 from soul.testing.doubles import ScriptedSeat, fake_gateway, fake_judge, scripted_players

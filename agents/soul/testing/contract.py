@@ -1,4 +1,4 @@
-"""What every task must hold to, as checks that any test can call; for one's own task too.
+"""The contract that every task must fulfil, as checks for your tests.
 
     from soul.testing.contract import CHECKS
 
@@ -7,8 +7,8 @@
         example = MyExample()
         check(example, example.row(0))
 
-Each plays the row through the driver with an example's players (`soul.examples`), against an endpoint in process, and
-raises AssertionError where the task breaks its word.
+Each check plays the row through the driver with an example's players (`soul.examples`) against an in-process endpoint,
+and raises AssertionError if the task violates the contract.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def played(
     refine: bool = True,
     step: int = 0,
 ) -> Session:
-    """One session of the row, in process."""
+    """Run one session of the row in process."""
     gateway = fake_gateway(script, max_attempts=1, max_reasks=0)
     settings = RefineSettings(max_feedback_chars=100_000)
     return await run_session(example.task, row, scripted_players(player), gateway, settings, step=step, refine=refine)
@@ -66,7 +66,7 @@ async def rewards(example: Example[Any], rows: Sequence[Row], style: Style, seed
 
 
 def check_the_oracle_gets_full_marks(example: Example[Any], row: Row) -> None:
-    """The gold answer scores (nearly) the most, a wrong one less, and both lie in the documented range."""
+    """The gold answer gets (nearly) the best reward and a wrong one gets less, both within the documented range."""
     headline = example.task.headline
     best, worst = (asyncio.run(rewards(example, [row], style))[0] for style in ("oracle", "contrarian"))
     span = headline.high - headline.low
@@ -75,7 +75,7 @@ def check_the_oracle_gets_full_marks(example: Example[Any], row: Row) -> None:
 
 
 def check_rewards_and_metrics_are_in_range(example: Example[Any], row: Row) -> None:
-    """Whatever is played: rewards within the headline's range, metrics finite, the headline among them."""
+    """For any player, the reward is within the headline's range, and finite metrics include the headline."""
     headline = example.task.headline
     for style in ("oracle", "contrarian", "random"):
         session = _sound(asyncio.run(played(example, row, example.player(style, row))))
@@ -88,7 +88,7 @@ def check_rewards_and_metrics_are_in_range(example: Example[Any], row: Row) -> N
 
 
 def check_silence_is_worth_nothing(example: Example[Any], row: Row) -> None:
-    """An empty or contentless output gets the least there is, or is invalid; never something in between."""
+    """An output without content gets the worst reward or no verdict, never anything in between."""
     for text in SILENCE:
         session = _sound(asyncio.run(played(example, row, lambda messages, text=text: text)))  # type: ignore[misc]
         verdict = session.draft.verdict
@@ -106,72 +106,74 @@ def check_draft_and_refined_are_judged_alike(example: Example[Any], row: Row) ->
 
 
 def check_feedback_reaches_the_policy_alone(example: Example[Any], row: Row) -> None:
-    """The refined episode's seats see the feedback, their base contexts do not; nobody else ever does."""
+    """The seats of the refined episode see the feedback, but their base contexts and all other models do not."""
     fake = FakeOpenAI(_critical(LESSON))
     session = _sound(asyncio.run(played(example, row, example.oracle(row), fake)))
     assert session.refined is not None and session.feedback
-    asked = any("response_format" in request.body for request in fake.requests)
-    told = LESSON if asked else session.feedback  # a verdict by rule may have a critique by rule
-    assert told in session.feedback
+    has_critic = any("response_format" in request.body for request in fake.requests)
+    lesson = LESSON if has_critic else session.feedback  # a verdict by rule may have a critique by rule
+    assert lesson in session.feedback
     for seat in session.refined.players.seats.values():
         for messages, base in seat.heard:  # type: ignore[attr-defined]
-            assert session.feedback in _said(messages), "the policy does not see its feedback"
-            assert base is None or told not in _said(base), "the context that is trained holds the feedback"
+            assert session.feedback in _text(messages), "the policy does not see its feedback"
+            assert base is None or lesson not in _text(base), (
+                "the base context, which is trained, contains the feedback"
+            )
             assert messages == base or base is not None, "a seat with feedback needs its base context"
     for seat in session.draft.players.seats.values():
-        assert all(told not in _said(messages) for messages, _ in seat.heard)  # type: ignore[attr-defined]
-    assert all(told not in request.text for request in fake.requests), "a partner or a judge sees the feedback"
+        assert all(lesson not in _text(messages) for messages, _ in seat.heard)  # type: ignore[attr-defined]
+    assert all(lesson not in request.text for request in fake.requests), "a partner or a judge sees the feedback"
 
 
 def check_feedback_withholds_the_answer(example: Example[Any], row: Row) -> None:
-    """A critic who tells everything: nothing of it that is secret enters the refined prompt."""
+    """Even if the critique contains all secrets, none of them enters the refined prompt."""
     secrets = [secret for secret in example.task.secrets(row) if secret.strip()]
     critic = _critical(" / ".join(secrets) or LESSON)
     session = _sound(asyncio.run(played(example, row, example.contrarian(row), critic)))
     withheld = session.feedback_failure is not None and session.feedback_failure.cause == "leak"
-    assert session.feedback or withheld, "there is no feedback, and not because all of it was secret"
-    told = session.feedback or ""
-    assert not [secret for secret in secrets if re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", told)], told
+    assert session.feedback or withheld, "there is no feedback, although not all of it was secret"
+    feedback = session.feedback or ""
+    assert not [secret for secret in secrets if re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", feedback)], feedback
 
 
 def check_the_prompt_hides_what_it_must(example: Example[Any], row: Row) -> None:
-    """The prompt says no None, and does not depend on the gold answer."""
+    """The prompt contains no None, and does not depend on the gold answer."""
     task, other = example.task, example.row(row.index + 1)
     fields = json.dumps(row.model_dump(mode="json"), ensure_ascii=False)
     for feedback in (None, LESSON):
-        text = _said(task.prompt(row, feedback))
+        text = _text(task.prompt(row, feedback))
         assert {*_NOTHING.findall(text)} <= {*_NOTHING.findall(re.sub(r":\s*null", "", fields))}, text
         for field in example.hidden_in(row):
             changed = row.model_copy(update={field: getattr(other, field)})
-            assert _said(task.prompt(changed, feedback)) == text, f"the prompt depends on the field {field}"
+            assert _text(task.prompt(changed, feedback)) == text, f"the prompt depends on the field {field}"
 
 
 def check_groups_come_from_the_row_alone(example: Example[Any], row: Row) -> None:
-    """What a row belongs to: short texts, the same after a round trip through JSON, and no hint at the gold answer."""
+    """The groups of a row are short texts, survive a round trip through JSON, and do not depend on the gold answer."""
     task, other = example.task, example.row(row.index + 1)
     groups = task.groups(row)
     for text in (*groups, *groups.values()):
         assert isinstance(text, str) and text == text.strip() and 0 < len(text) <= MOST_CHARS_OF_A_GROUP, (text, groups)
-        assert text.isprintable(), f"{text!r} does not stand in one line"
+        assert text.isprintable(), f"{text!r} is not a single printable line"
     again = task.row_type.model_validate(json.loads(json.dumps(row.model_dump(mode="json"))))
-    assert task.groups(again) == groups == task.groups(row), "the groups do not come from the row alone"
+    assert task.groups(again) == groups == task.groups(row), "the groups depend on more than the row"
     for field in example.hidden_in(row):
         changed = row.model_copy(update={field: getattr(other, field)})
-        # (Others are hidden for another reason: a question's type tells how to answer it.)
+        # (Other fields are hidden for other reasons: the type of a question says how to answer it.)
         if isinstance(task, OneTurnTask) and _is_right_answer(task, row, changed):
             assert task.groups(changed) == groups, f"the groups depend on the field {field}"
 
 
 def check_equal_votes_earn_the_same(example: Example[Any], row: Row) -> None:
-    """Of tasks whose answers can be counted: who answers has a vote, who says nothing has none, and a vote has its
-    reward whatever its form."""
+    """If the answers of a task can be counted, every answer has a vote, silence has none, and equal votes earn the same
+    reward in any form."""
     task = example.task
     if not isinstance(task, Voting):
         return
     earned: dict[str, float] = {}
     players = [example.player("random", row, seed) for seed in range(4)]
     players += [example.oracle(row), example.contrarian(row)]
-    for player in (*players, *(_dressed(p, p, lambda said, _: f"<think>Hm.</think>\n {said}\n") for p in players)):
+    for player in (*players, *(_dressed(p, p, lambda answer, _: f"<think>Hm.</think>\n {answer}\n") for p in players)):
         draft = _sound(asyncio.run(played(example, row, player, refine=False))).draft
         assert draft.episode is not None and draft.verdict is not None, draft.failure
         vote = task.vote(row, draft.episode)
@@ -183,8 +185,8 @@ def check_equal_votes_earn_the_same(example: Example[Any], row: Row) -> None:
 
 
 def check_target_and_given_say_the_same(example: Example[Any], row: Row) -> None:
-    """For tasks that read an answer: the given answer that a report shows equals the target if, and only if, the answer
-    is fully right, and silence gives no answer. A task without a single right answer has no target."""
+    """If a task reads an answer, the given answer in a report equals the target exactly if the answer is fully right,
+    and silence gives no answer. A task without a single right answer has no target."""
     task = example.task
     target = task.target(row)
     assert target is None or (target == target.strip() != ""), target
@@ -205,14 +207,14 @@ def check_target_and_given_say_the_same(example: Example[Any], row: Row) -> None
 
 
 def check_form_does_not_matter(example: Example[Any], row: Row) -> None:
-    """Case of the tags, white space and thinking change no verdict."""
+    """Upper-case tags, white space and thinking do not change the verdict."""
     for style in ("oracle", "contrarian"):
         player = example.player(style, row)
         other = example.player("contrarian" if style == "oracle" else "oracle", row)
         forms: tuple[Callable[[str, str], str], ...] = (
-            lambda said, thought: f"\n  {said}\n\n",
-            lambda said, thought: _TAG.sub(lambda tag: tag.group().upper(), said),
-            lambda said, thought: f"<think>It might be {thought}, or not.</think>\n{said}",
+            lambda answer, thought: f"\n  {answer}\n\n",
+            lambda answer, thought: _TAG.sub(lambda tag: tag.group().upper(), answer),
+            lambda answer, thought: f"<think>It might be {thought}, or not.</think>\n{answer}",
         )
         plain = _sound(asyncio.run(played(example, row, player, refine=False))).draft.verdict
         for form in forms:
@@ -222,7 +224,7 @@ def check_form_does_not_matter(example: Example[Any], row: Row) -> None:
 
 
 def check_no_output_crashes_the_task(example: Example[Any], row: Row, texts: Sequence[str] = ()) -> None:
-    """Whatever the policy says, the session ends with a verdict or a failure of its own, and no bug."""
+    """Whatever the policy says, the session ends with a verdict or a typed failure, and no code of the task raises."""
     rng = random.Random(row.index)
     for text in texts or (
         babble(rng, 3),
@@ -255,7 +257,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def _names(task: Task[Any], target: str, given: str | None) -> bool:
-    """Whether the given answer is the target, or one of the options that it names ("A. 7 or C. 7.0")."""
+    """Whether the given answer is the target, or one of the options in the target ("A. 7 or C. 7.0")."""
     return given == target or (isinstance(task, LetterTask) and f" or {given} or " in f" or {target} or ")
 
 
@@ -268,7 +270,7 @@ def _is_right_answer(task: OneTurnTask[Any], row: Row, changed: Row) -> bool:
 
 
 def _sound(session: Session) -> Session:
-    """The session, once it is clear that no code of the task failed in it."""
+    """The session, after a check that no code of the task raised an exception."""
     attempts = [attempt for attempt in (session.draft, session.refined) if attempt is not None]
     for failure in (session.feedback_failure, *(attempt.failure for attempt in attempts)):
         assert failure is None or failure.cause != "task_error", failure.detail
@@ -280,12 +282,12 @@ def _reward(session: Session) -> float:
     return session.draft.verdict.reward
 
 
-def _said(messages: Sequence[Message]) -> str:
+def _text(messages: Sequence[Message]) -> str:
     return "\n".join(message["content"] for message in messages)
 
 
 def _steady(example: Example[Any], row: Row, style: Style) -> Player:
-    """A player who says in the refined episode what he said in the draft: a new one at each first turn."""
+    """A player that plays draft and refined episode alike: it starts afresh with each first turn."""
     current: dict[str, Player] = {}
 
     def say(messages: Sequence[Message]) -> str:
@@ -297,7 +299,7 @@ def _steady(example: Example[Any], row: Row, style: Style) -> Player:
 
 
 def _critical(critique: str) -> Callable[[ChatRequest], Reply]:
-    """The examples' endpoint, whose critiques all say the same; so does the reasoning of a judge who writes none."""
+    """The examples' endpoint, but with this critique in all answers, or as the reasoning if there is no critique."""
 
     def script(request: ChatRequest) -> Reply:
         reply = answer(request)

@@ -1,4 +1,4 @@
-"""Stand-ins for the parties of a session: a policy that answers by a Python function, and a judge without a network."""
+"""Test doubles for a session: a policy that answers by a Python function, and a judge without a network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScriptedSeat:
     """A seat of the policy that answers by a function of the messages, or always with the same text.
 
     Attributes:
-        heard: what `say` was given, call by call: the messages, and `base` (None where the task gave none).
+        heard: the arguments of each call of `say`: the messages, and `base` (None if the task gave none).
     """
 
     policy: Policy
@@ -38,9 +38,9 @@ class ScriptedSeat:
 
 
 def scripted_players(policy: Policy) -> Callable[..., Players]:
-    """What `run_session` takes as `new_players`, with a scripted policy at every seat.
+    """The `new_players` argument for `run_session`, with a scripted policy in every seat.
 
-    Called without an argument the result gives the players of one episode, for `Task.play`.
+    Call the result without an argument to get the players of one episode, for `Task.play`.
     """
 
     def new_players(context: Context = "base") -> Players:
@@ -50,11 +50,11 @@ def scripted_players(policy: Policy) -> Callable[..., Players]:
 
 
 def fake_judge(script: Script | FakeOpenAI, **settings: Any) -> Judge:
-    """A `Judge` on an in-process endpoint.
+    """A `Judge` with an in-process endpoint.
 
     Args:
-        script: what the endpoint answers; give a `FakeOpenAI` to look at its requests afterwards.
-        settings: fields of `Endpoint`, e.g. max_attempts=1.
+        script: what the endpoint answers; pass a `FakeOpenAI` to inspect its requests afterwards.
+        settings: fields of `Endpoint`, for example max_attempts=1.
     """
     fake = script if isinstance(script, FakeOpenAI) else FakeOpenAI(script)
     endpoint = fake.endpoint(**settings)
@@ -62,5 +62,5 @@ def fake_judge(script: Script | FakeOpenAI, **settings: Any) -> Judge:
 
 
 def fake_gateway(script: Script | FakeOpenAI, **settings: Any) -> Gateway:
-    """A `Gateway` whose roles all meet one in-process endpoint; see `fake_judge`."""
+    """A `Gateway` whose roles all use one in-process endpoint; see `fake_judge`."""
     return Gateway.from_judge(fake_judge(script, **settings))

@@ -1,6 +1,6 @@
-"""A completion as server-sent events: what OpenAI answers to a request with `"stream": true`.
+"""Turn a completion into server-sent events, as OpenAI answers a request with `"stream": true`.
 
-The events are cut from the finished completion, so a stream and a plain answer of the same reply hold the same text.
+The events are cut from the finished completion, so that streamed and plain answers have the same text.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 from soul.testing.replies import Answer, ChatRequest
 
-PIECES = 4  # deltas of a text: enough that a client must put them together
+PIECES = 4  # number of deltas for a text, enough that a client must join them
 
 
 def as_events(answer: Answer, request: ChatRequest) -> Answer:
-    """The completion as a stream. What is no completion (an error, a web page) stays as it is, as at real endpoints."""
+    """The completion as a stream. Other answers (an error, a web page) stay unchanged, as at real endpoints."""
     completion = _completion_in(answer)
     if completion is None:
         return answer
@@ -39,7 +39,7 @@ def _chunks(completion: Mapping[str, Any], with_usage: bool) -> Iterator[dict[st
     common = {**completion, "object": "chat.completion.chunk"}
     usage = common.pop("usage", None)
     if with_usage:
-        common["usage"] = None  # every chunk has the field then; the last one fills it
+        common["usage"] = None  # every chunk then has this field, and only the last one has a value
     for choice in completion["choices"]:
         for delta, finish in _deltas(choice):
             part = {"index": choice["index"], "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -49,7 +49,7 @@ def _chunks(completion: Mapping[str, Any], with_usage: bool) -> Iterator[dict[st
 
 
 def _deltas(choice: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """The deltas of one choice: the role, then text or refusal in pieces, then the reason of its end."""
+    """The deltas of one choice: the role, then text or refusal in pieces, then the finish reason."""
     message = choice["message"]
     yield {**message, "content": None if message.get("content") is None else "", "refusal": None}, None
     for part in ("content", "refusal"):

@@ -1,8 +1,8 @@
-"""What a `FakeOpenAI` answers: replies, faults, and scripts that choose between them.
+"""The answers of a `FakeOpenAI`: replies, faults, and scripts that choose between them.
 
-A reply turns a request into an `Answer` (status, headers, body, delay). How that becomes events for a request that asks
-for a stream is the business of `events.py`; how it travels, over HTTP or in process, that of `server.py`. A script is
-one reply, a list of replies (the last one repeats) or a function of the request.
+A reply turns a request into an `Answer` (status, headers, body, delay). `events.py` turns answers into streams, and
+`server.py` sends them over HTTP or in process. A script is one reply, a list of replies (the last one repeats) or a
+function of the request.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 from soul.judge.call.untrusted import data_of
 
-STEP_S = 0.05  # between two pieces of a slow body: far below any read timeout
+STEP_S = 0.05  # seconds between two pieces of a slow body, far below any read timeout
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One request as the fake received it. `headers` (lower-case names) holds the key and stays out of the repr."""
+    """One request as the fake received it. `headers` (lower-case names) contains the key, so the repr leaves it out."""
 
     number: int  # order of arrival, from 0
     body: Mapping[str, Any]
@@ -35,11 +35,11 @@ class ChatRequest:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What a judge was asked about: the JSON object between the markers of the user message."""
+        """The data for a judge: the JSON object between the markers in the user message."""
         return data_of(next(message["content"] for message in self.messages if message["role"] == "user"))
 
     def asks(self, instructions: str) -> bool:
-        """Whether it follows these instructions (a judge prompt): its first message begins with them."""
+        """Whether its first message begins with these instructions (a judge prompt)."""
         return bool(self.messages) and str(self.messages[0].get("content") or "").startswith(instructions)
 
     @property
@@ -50,12 +50,12 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response before it travels.
+    """A response before it is sent.
 
     Attributes:
         delay: seconds of silence before the first byte.
         drop: close the connection instead of answering.
-        spread: seconds over which the body goes out, in small pieces.
+        spread: seconds over which the body is sent, in small pieces.
     """
 
     status: int = 200
@@ -72,7 +72,7 @@ class Answer:
 
     @property
     def pieces(self) -> list[bytes]:
-        """The body as it travels: in one, a stream event by event, a spread one in steps of `STEP_S` or of a byte."""
+        """The pieces in which the body is sent: a stream by events, a slow body every `STEP_S`, others in one piece."""
         if self.spread > 0 and self.body:
             steps = min(len(self.body), math.ceil(self.spread / STEP_S))
             size = math.ceil(len(self.body) / steps)
@@ -107,7 +107,7 @@ def _completion(
     reasoning_tokens: int = 0,
 ) -> Answer:
     prompt = len(request.text.split())  # words stand for tokens
-    completion = len((content or "").split()) + reasoning_tokens  # as OpenAI bills them: reasoning is output
+    completion = len((content or "").split()) + reasoning_tokens  # OpenAI bills reasoning as output
     body = {
         "id": f"chatcmpl-{request.number}",
         "object": "chat.completion",
@@ -198,7 +198,7 @@ class RateLimit(Fault):
 
 @dataclass(frozen=True)
 class NoQuota(Fault):
-    """429 as OpenAI sends it for an exhausted quota: no waiting heals it."""
+    """429 as OpenAI sends it for an exhausted quota; waiting does not help."""
 
     def answer(self, request: ChatRequest) -> Answer:
         return error_answer(429, "You exceeded your current quota", "insufficient_quota")
@@ -226,7 +226,7 @@ class BadRequest(Fault):
 
 @dataclass(frozen=True)
 class Unauthorized(Fault):
-    """401. Like careless gateways it quotes the key that was sent, so that a client which repeats the text leaks it."""
+    """401 with a message that quotes the key, as careless gateways do: a client that repeats the message leaks it."""
 
     def answer(self, request: ChatRequest) -> Answer:
         key = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -243,7 +243,7 @@ class NotFound(Fault):
 
 @dataclass(frozen=True)
 class Hang(Fault):
-    """Silence for this long, then an empty JSON object. Longer than the client's timeout: a read timeout."""
+    """Silence for this long, then an empty JSON object. A client with a shorter timeout gets a read timeout."""
 
     seconds: float
 
@@ -253,10 +253,10 @@ class Hang(Fault):
 
 @dataclass(frozen=True)
 class SlowStream(Fault):
-    """Another reply whose body trickles in over `seconds`.
+    """Another reply, whose body trickles in over `seconds`.
 
-    A byte arrives every `STEP_S` seconds (a short body over a long time: less often, one byte at a time), so that no
-    read times out: only a deadline for the whole call ends it sooner.
+    A piece arrives every `STEP_S` seconds (a very short body: one byte at a time, less often), so that no read times
+    out. Only a deadline for the whole call ends it sooner.
     """
 
     reply: Reply
@@ -276,7 +276,7 @@ class DropConnection(Fault):
 
 @dataclass(frozen=True)
 class NotJson(Fault):
-    """200 with a web page: what a wrong base URL or a login proxy answers."""
+    """200 with a web page, as from a wrong base URL or a login proxy."""
 
     def answer(self, request: ChatRequest) -> Answer:
         return Answer(body=b"<html><body>Welcome</body></html>", headers={"content-type": "text/html"})
@@ -302,7 +302,7 @@ class Empty(Fault):
 
 @dataclass(frozen=True)
 class TruncatedJson(Fault):
-    """JSON that breaks off although the model says it is done."""
+    """Incomplete JSON, although the finish reason is "stop"."""
 
     def answer(self, request: ChatRequest) -> Answer:
         return _completion(request, '{"critique": "You overlooked that')
@@ -310,7 +310,7 @@ class TruncatedJson(Fault):
 
 @dataclass(frozen=True)
 class Duplicate(Fault):
-    """Two JSON values in one text, `{"score": 3}{"score": 9}`: whoever takes the first or the last one invents."""
+    """Two JSON values in one text, `{"score": 3}{"score": 9}`: a client must not pick one of them."""
 
     first: Any
     second: Any
@@ -321,7 +321,7 @@ class Duplicate(Fault):
 
 @dataclass(frozen=True)
 class WrongSchema(Fault):
-    """Valid JSON of another shape than the one asked for."""
+    """Valid JSON that does not fit the schema."""
 
     def answer(self, request: ChatRequest) -> Answer:
         return _completion(request, '{"unexpected": true}')
@@ -336,7 +336,7 @@ class Truncated(Fault):
 
 
 def as_function(script: Script) -> Callable[[ChatRequest], Reply]:
-    """A script as a function of the request. A list is consumed in order, under a lock; its last reply repeats."""
+    """A script as a function of the request. A list is used up in order, under a lock; its last reply repeats."""
     if isinstance(script, Reply):
         return lambda request: script
     if callable(script):
@@ -359,7 +359,7 @@ def as_function(script: Script) -> Callable[[ChatRequest], Reply]:
 def sometimes(fault: Reply, share: float, seed: int, otherwise: Script) -> Callable[[ChatRequest], Reply]:
     """`fault` for this share of the requests, `otherwise` for the rest.
 
-    A request's fate hangs on `seed` and its number alone, so a run can be repeated whatever the threads do.
+    The choice depends only on `seed` and the number of the request, so a run can be repeated despite threads.
     """
     healthy = as_function(otherwise)
 

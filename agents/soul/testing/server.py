@@ -1,7 +1,7 @@
-"""`FakeOpenAI`: one scripted endpoint, reachable over real HTTP or in process.
+"""`FakeOpenAI`: a scripted endpoint, reachable over real HTTP or in process.
 
-HTTP (standard library only) tests what a client really meets: sockets, timeouts, dropped connections. The in-process
-transport is for tests that need neither a port nor a thread. Both share one piece of reply logic, `_respond`.
+Use HTTP (standard library only) to test sockets, timeouts and dropped connections, and the in-process transport for
+tests that need neither a port nor a thread. Both share the reply logic in `_respond`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from soul.testing.replies import Answer, ChatRequest, Reply, Script, as_function
 
 if TYPE_CHECKING:
     import httpx2 as httpx
-else:  # the HTTP library that the installed SDK stands on: httpx2 since openai 3, httpx before
+else:  # the HTTP library that the installed SDK uses: httpx2 since openai 3, httpx before
     httpx = importlib.import_module(openai.DefaultAsyncHttpxClient.__bases__[0].__module__)
 
 IN_PROCESS_URL = "http://fake.invalid/v1"
@@ -36,15 +36,15 @@ ResponseFormat = Literal["json_schema", "json_object", "text"]
 
 @cache
 def refused_url() -> str:
-    """The base URL of a port on 127.0.0.1 at which nobody listens: connections are refused at once.
+    """The base URL of a port on 127.0.0.1 without a listener: connections are refused at once.
 
-    The port stays bound, without a listener, until the process ends: a port that is free again may be given to the
-    next server or, as its own port, to the very client that is to be refused, which then talks to itself.
+    The port stays bound until the process ends. A free port could be given to the next server, or even to the client
+    that should be refused, which would then connect to itself.
     """
-    held = socket.socket()
-    held.bind(("127.0.0.1", 0))
-    port = held.getsockname()[1]
-    held.detach()
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+    bound.detach()
     return f"http://127.0.0.1:{port}/v1"
 
 
@@ -52,17 +52,17 @@ class FakeOpenAI:
     """A chat-completions endpoint with scripted replies and faults.
 
     Args:
-        script: what to answer: a reply, a list of replies (the last one repeats) or a function of the request. A
-            function that raises is answered with 400 and kept in `errors`.
-        model: the model that `GET /v1/models` lists; requests may name any other.
-        supports: the types of `response_format` that are known besides "text", which asks for nothing. A request with
-            another one is answered with 400, costs no reply of the script and is found in `refused`.
+        script: what to answer: a reply, a list of replies (the last one repeats) or a function of the request. If the
+            function raises, the request is answered with 400 and the exception is added to `errors`.
+        model: the model that `GET /v1/models` lists; requests may name any model.
+        supports: the supported types of `response_format`, besides "text". A request with another type is answered with
+            400, uses up no reply of the script and is added to `refused`.
 
     Attributes:
         requests: the chat requests so far, in order of arrival, without those in `refused`.
-        refused: the chat requests whose `response_format` is not supported, with numbers of their own.
-        peak: the highest number of requests that were in flight at the same time.
-        errors: exceptions of the script itself.
+        refused: the chat requests whose `response_format` is not supported; they are numbered separately.
+        peak: the highest number of requests in flight at the same time.
+        errors: exceptions raised by the script.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class FakeOpenAI:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing.set()  # wakes what hangs
+        self._closing.set()  # ends the delays of requests in flight
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -110,7 +110,7 @@ class FakeOpenAI:
     # --- in process
 
     def transport(self) -> httpx.MockTransport:
-        """The endpoint as a transport for an `AsyncClient` of the SDK's HTTP library; its timeouts hold as usual."""
+        """The endpoint as a transport for an `AsyncClient` of the SDK's HTTP library; timeouts work as usual."""
 
         async def handle(request: httpx.Request) -> httpx.Response:
             with self._counted():
@@ -126,14 +126,14 @@ class FakeOpenAI:
         return httpx.MockTransport(handle)
 
     def client(self, timeout: float = 60.0) -> openai.AsyncOpenAI:
-        """An OpenAI client on the in-process transport, without retries of its own."""
+        """An OpenAI client that uses the in-process transport, without the SDK's retries."""
         http = httpx.AsyncClient(transport=self.transport(), timeout=timeout)
         return openai.AsyncOpenAI(
             api_key=ANY_KEY, base_url=IN_PROCESS_URL, http_client=http, timeout=timeout, max_retries=0
         )
 
     def endpoint(self, **settings: Any) -> Endpoint:
-        """An `Endpoint` that points here and wants no key; `settings` override its fields."""
+        """An `Endpoint` for this fake, which needs no key; `settings` override its fields."""
         return Endpoint(**{"model": self.model, "base_url": self.url, "api_key_env": None, **settings})
 
     # --- the reply logic
@@ -173,19 +173,19 @@ class FakeOpenAI:
         try:
             answer = self._script(request).answer(request)
             return as_events(answer, request) if body.get("stream") else answer
-        except Exception as error:  # noqa: BLE001 - a bug in a test's script must reach the test, not die in a thread
+        except Exception as error:  # noqa: BLE001 - report a bug in the script to the test instead of losing the thread
             self.errors.append(error)
             return error_answer(400, f"the script of FakeOpenAI raised {error!r}")
 
 
 def _wanted_format(body: Mapping[str, Any]) -> Any:
-    """The type of `response_format` that a request asks for; None where the field makes no sense."""
+    """The type of `response_format` that a request asks for; None if the field is malformed."""
     wanted = body.get("response_format") or {"type": "text"}
     return wanted.get("type") if isinstance(wanted, dict) else None
 
 
 async def _pause(seconds: float, request: httpx.Request) -> None:
-    """Silence of the endpoint, for as long as the client's read timeout bears it."""
+    """Wait silently, and raise a read timeout if that takes longer than the client allows."""
     patience = request.extensions.get("timeout", {}).get("read")
     if patience is not None and seconds > patience:
         await asyncio.sleep(patience)
@@ -194,7 +194,7 @@ async def _pause(seconds: float, request: httpx.Request) -> None:
 
 
 class _Body(httpx.AsyncByteStream):
-    """A body in process that arrives piece by piece."""
+    """An in-process body that arrives piece by piece."""
 
     def __init__(self, fake: FakeOpenAI, answer: Answer, request: httpx.Request) -> None:
         self._pieces = self._arrive(fake, answer, request)
@@ -203,7 +203,7 @@ class _Body(httpx.AsyncByteStream):
         return self._pieces
 
     async def aclose(self) -> None:
-        await self._pieces.aclose()  # a client that reads no further is no longer in flight
+        await self._pieces.aclose()  # a request whose client stops reading is no longer in flight
 
     @staticmethod
     async def _arrive(fake: FakeOpenAI, answer: Answer, request: httpx.Request) -> AsyncGenerator[bytes]:
@@ -220,7 +220,7 @@ class _Body(httpx.AsyncByteStream):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 1024  # at 256 some of 300 simultaneous connections wait a second for their second try
+    request_queue_size = 1024  # with 256, some of 300 simultaneous connections have to wait a second and try again
 
     def __init__(self, fake: FakeOpenAI) -> None:
         self.fake = fake
@@ -237,11 +237,11 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # a client that goes away is no news
+        if not isinstance(sys.exception(), OSError):  # a client that disconnects is not an error
             super().handle_error(request, client_address)
 
     def close(self) -> None:
-        """Stop listening and end kept-alive connections: whoever calls from now on finds nobody."""
+        """Stop listening and close kept-alive connections, so that later requests fail."""
         self.shutdown()
         self.server_close()
         for connection in list(self.connections):
@@ -252,11 +252,11 @@ def _end(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # the client was faster
+        return  # the client has closed it already
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # connections are kept alive, as by real endpoints
+    protocol_version = "HTTP/1.1"  # keeps connections alive, as real endpoints do
     disable_nagle_algorithm = True
     server: _Server
 
@@ -276,12 +276,15 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self.wfile.write(last)
         except OSError:
-            self.close_connection = True  # the client did not wait
+            self.close_connection = True  # the client has disconnected
 
-    do_GET = do_POST = _handle  # noqa: N815 - the names that http.server asks for
+    do_GET = do_POST = _handle  # noqa: N815 - http.server prescribes these names
 
     def _send_but_last(self, answer: Answer) -> bytes:
-        """Send all but the last bytes, and give those: a client that has them may ask anew, so nothing is in flight."""
+        """Send all but the last piece, and return that piece.
+
+        Once a client has the last piece it may send its next request, so this one must no longer count as in flight.
+        """
         pieces = answer.pieces
         chunked = answer.is_stream and self.request_version == "HTTP/1.1"  # as real endpoints stream
         if chunked:
@@ -300,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pause(self, seconds: float) -> None:
         if seconds and self.server.fake._closing.wait(seconds):
-            raise ConnectionAbortedError("the endpoint closes in the middle of an answer")
+            raise ConnectionAbortedError("the endpoint was closed during an answer")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Silent: tests read `requests`."""
+        """Log nothing: tests can read `requests`."""

@@ -1,6 +1,6 @@
 """Which row goes into which mini-batch and onto which rank.
 
-Promise under test (design, section 7): the number of optimizer updates per step does not depend on how many drafts were
+Promise under test: the number of optimizer updates per step does not depend on how many drafts were
 refined; every rank and mini-batch gets equally many rows, each row exactly once, and a prompt stays in one mini-batch.
 """
 

@@ -1,4 +1,4 @@
-"""Which policy losses are right with weights per sequence: each one that verl registers is tried, and a user's own."""
+"""Which policy losses work with weights per sequence: every loss that verl registers is tried, and a user's own."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def test_a_loss_of_the_users_own_is_tried(tmp_path: Path, monkeypatch: pytest.Mo
 
     config = load_config(["data.train_files=[a]", "data.val_files=[b]"])
 
-    def said(name: str, library: str = "own_losses") -> str | None:
+    def refusal(name: str, library: str = "own_losses") -> str | None:
         config.actor_rollout_ref.actor.policy_loss.loss_mode = name
         config.actor_rollout_ref.model.external_lib = ["ditto.model.install", library]
         return wrong_policy_loss(config)
 
     try:
-        assert said("weighs_its_tokens") is None
-        assert "rollout_is_weights" in (said("forgets_the_weights") or "")
-        assert "register_policy_loss('weighs_nothing')" in (said("weighs_nothing") or "")
-        assert "cannot be imported" in (said("weighs_its_tokens", "no_such_module") or "")
-        assert "statistic of the micro-batch" in (said("kl_cov") or "")
-        assert "seq-mean-token-mean" in (said("sapo") or "")
+        assert refusal("weighs_its_tokens") is None
+        assert "rollout_is_weights" in (refusal("forgets_the_weights") or "")
+        assert "register_policy_loss('weighs_nothing')" in (refusal("weighs_nothing") or "")
+        assert "cannot be imported" in (refusal("weighs_its_tokens", "no_such_module") or "")
+        assert "statistic of the micro-batch" in (refusal("kl_cov") or "")
+        assert "seq-mean-token-mean" in (refusal("sapo") or "")
     finally:
         for name in ("weighs_its_tokens", "forgets_the_weights"):
             POLICY_LOSS_REGISTRY.pop(name, None)

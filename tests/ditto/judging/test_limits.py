@@ -19,7 +19,7 @@ from ditto.judging import limits as judge_limits
 from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
 from ditto.settings import Settings
 from soul.judge import GatewaySettings, Usage
-from soul.judge.gateway import lines_of
+from soul.judge.gateway import limits_by_key
 from soul.judge.ledger import Ledger
 from soul.judge.throttle.shared_limits import Report
 from soul.testing import FakeOpenAI, Json
@@ -201,7 +201,7 @@ def test_a_validation_without_verdicts_stops_the_run_before_its_first_step(watch
 
 def test_a_tripped_breaker_stops_the_run_whatever_the_share(watch: Callable[..., JudgeWatch]) -> None:
     judges = watch(breaker={"min_requests": 5, "max_pauses": 0})
-    (line,) = lines_of(judges.settings.gateway)
+    (line,) = limits_by_key(judges.settings.gateway)
     report = Report(line, "worker", outcomes={"ok": 1, "timeout": 5}, last_failure="nobody answers")
     ray.get(judges._limits.sync.remote(report))
     judges.after_step(3, [trace() for _ in range(8)])

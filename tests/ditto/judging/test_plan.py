@@ -132,7 +132,7 @@ def test_a_partner_that_cannot_be_used_is_named_by_its_role() -> None:
     with FakeOpenAI(Json({"ready": True})) as good, FakeOpenAI(Unauthorized()) as bad:
         partner = {"base_url": bad.url, "api_key_env": "none"}
         judge = {"base_url": good.url, "api_key_env": "none"}
-        with pytest.raises(BadJudge, match="The partner cannot be used, auth"):
+        with pytest.raises(BadJudge, match="Cannot use the partner \\(auth\\)"):
             checked({"judge": 1.0, "partner": 1.0}, judge=judge, partner=partner)
 
 

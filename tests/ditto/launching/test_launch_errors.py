@@ -60,11 +60,15 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1234567")
 
 
-def test_a_good_dry_run_prints_the_plan(world: Path, judge: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("objective", "sequences"), [("ditto", 96), ("rltf_sd", 64)])
+def test_a_good_dry_run_prints_the_plan(
+    objective: str, sequences: int, world: Path, judge: FakeOpenAI, capsys: pytest.CaptureFixture[str]
+) -> None:
     epochs = {"trainer.total_training_steps": "null", "trainer.total_epochs": "7"}
-    assert main(words(world, judge, **epochs)) == 0
+    assert main(words(world, judge, **epochs, **{"algorithm.objective": objective})) == 0
     shown = capsys.readouterr().out
-    for part in ("4 train (hitom 4)", "32 sessions", "64 generations", "96 training sequences", "2 optimizer updates"):
+    of_a_step = ("32 sessions", "64 generations", f"{sequences} training sequences", "2 optimizer updates")
+    for part in (objective, "4 train (hitom 4)", *of_a_step):
         assert part in shown, shown
     assert "up to 32 calls" in shown and judge.url in shown
     assert re.search(r"steps +7\n", shown), shown

@@ -1,7 +1,7 @@
 """Group statistics against an independent computation with exact fractions.
 
-Promise under test (design, section 7): A = (r - mean) / (unbiased std + eps) per group; an episode counts once however
-many sequences it has; invalid sequences are left out; no spread gives 0; the order of rows changes no bit.
+Promise under test (DITTO paper, equation 6): A = (r - mean) / (unbiased std + eps) per group; an episode counts once
+however many sequences it has; invalid sequences are left out; no spread gives 0; the order of rows changes no bit.
 """
 
 import math
@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ditto.objectives.advantages import group_advantages
+from ditto.objectives.advantages import group_advantages, part_advantages
+from ditto.objectives.spec import Part
 
 NAN = float("nan")
 
@@ -146,6 +147,31 @@ def test_two_rewards_in_one_episode_are_an_error() -> None:
 
 def test_a_second_reward_of_an_invalid_row_is_ignored() -> None:
     assert advantages([(0.1, "g", "a", True), (0.2, "g", "a", False), (0.4, "g", "b", True)])[1] == 0.0
+
+
+FIRST_TURN = Part("distill", ("refined_base",), baseline="first_turn_mean", scale="none", loss="plain")
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=8),
+    st.floats(-10, 10, width=32),
+    st.randoms(use_true_random=False),
+)
+def test_first_turn_baseline_is_the_exact_mean_of_the_drafts_in_any_order(
+    drafts: list[float], reward: float, shuffler: "st.randoms"
+) -> None:
+    rewards, valid = torch.tensor([reward, NAN, reward], dtype=torch.float64), torch.tensor([True, False, True])
+    prompts, episodes = ["p", "p", "q"], ["p_0", "p_1", "q_0"]
+    shuffled = list(drafts)
+    shuffler.shuffle(shuffled)
+    got = [
+        part_advantages(FIRST_TURN, rewards, prompts, episodes, valid, {"p": order, "q": [0.0]}).tolist()
+        for order in (drafts, shuffled)
+    ]
+    expected = float(Fraction(reward) - sum(map(Fraction, drafts)) / len(drafts))
+    assert got[0] == got[1]
+    assert got[0] == pytest.approx([expected, 0.0, reward], rel=1e-12, abs=1e-12)
 
 
 EPISODES = st.lists(

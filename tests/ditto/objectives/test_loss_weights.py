@@ -1,6 +1,6 @@
 """verl's own aggregation of `weight * loss` is the sum of the parts' losses, each over its own tokens.
 
-Promise under test (design, section 7): the balance of the parts is a coefficient and not an accident of token counts;
+Promise under test: the balance of the parts is their weights alone and does not depend on their token counts;
 each part is aggregated by `loss_agg_mode` over the whole mini-batch and all ranks, never per micro-batch.
 """
 

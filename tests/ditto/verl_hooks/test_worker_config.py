@@ -96,7 +96,7 @@ def test_relative_paths_are_the_launchers(launched: DictConfig, tmp_path: Path) 
     assert launched.data.val_files == str(here / "train.parquet")
     assert launched.actor_rollout_ref.model.path == str(here / "model")
     assert launched.actor_rollout_ref.model.tokenizer_path == "Qwen/Qwen3-8B"
-    assert launched.data.custom_cls.path == "pkg://ditto.dataset"
+    assert launched.data.custom_cls.path == "pkg://ditto.rows.dataset"
     assert rollout.agent.agent_loop_config_path == str(here / "loops.yaml")
     assert rollout.name == "vllm" and launched.actor_rollout_ref.rollout.profiler.save_path.startswith(str(here))
 
@@ -115,6 +115,6 @@ def test_an_address_with_a_password_is_refused(
     config = copy.deepcopy(composed)
     if where != "OPENAI_BASE_URL":
         OmegaConf.update(config, where, url)
-    with pytest.raises(BadConfig, match=r"judge\.invalid/v1 comes with a user and a password") as caught:
+    with pytest.raises(BadConfig, match=r"judge\.invalid/v1 contains a user and a password") as caught:
         Settings.from_config(config)
     assert "sentinel-password" not in str(caught.value)

@@ -121,7 +121,7 @@ def test_killed_while_it_tokenises(tmp_path: Path, small_units: None, done: list
     program = f"""
 import os, signal
 from pathlib import Path
-from sft import tokenising
+from sft.corpus import tokenize as tokenising
 from sft.corpus.store import SequenceWriter
 from tests.sft.corpus.corpora import opened
 tokenising.UNIT_ROWS = 10
@@ -149,7 +149,7 @@ def test_several_processes_make_one_store(tmp_path: Path, workers: int) -> None:
     program = f"""
 import sys, time
 from pathlib import Path
-from sft import tokenising
+from sft.corpus import tokenize as tokenising
 folder = Path({str(tmp_path)!r})
 real = tokenising._encode_unit
 def slow(*args):

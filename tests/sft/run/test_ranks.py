@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 RANK = """
 import os, sys, time
 from soul.errors import OutOfSpace
-from sft import stop
+from sft.run import stop
 from sft.run.ranks import rank_main
 
 def train():

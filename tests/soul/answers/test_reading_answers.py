@@ -2,11 +2,12 @@
 
 import pytest
 
-from soul.answers.extraction import named, tagged_answer
+from soul.answers.extraction import mentioned_names, tagged_answer
 from soul.answers.thinking import without_thinking
 from soul.errors import BadRow
 from soul.metrics.overlap import token_f1
-from soul.one_turn import listed, parse_options
+from soul.one_turn import parse_options
+from soul.rows.parsing import as_list
 from soul.rows.task_files import parse_row
 from tests.soul.samples import SAMPLES, load, tagged, verdict_of
 
@@ -51,18 +52,18 @@ def test_parse_options(choices, options):
     ],
 )
 def test_names_are_found_as_whole_words_and_the_longest_first(answer, names, found):
-    assert named(answer, names) == found == named(answer, names[::-1])
+    assert mentioned_names(answer, names) == found == mentioned_names(answer, names[::-1])
 
 
 @pytest.mark.parametrize("value", ["['a', 'b']", '["a", "b"]', ["a", "b"], ("a", "b")])
 def test_a_list_in_any_notation(value):
-    assert listed(value) == ["a", "b"]
+    assert as_list(value) == ["a", "b"]
 
 
 @pytest.mark.parametrize("value", ['{"a": 1}', {"a": 1}, "{'a': 1}", "a, b"])
 def test_an_object_is_no_list(value):
     with pytest.raises(ValueError, match="not a list|neither a list"):
-        listed(value)
+        as_list(value)
     record = {**SAMPLES["paratomi"].record, "cands": value}
     with pytest.raises(BadRow, match="field cands"):
         parse_row("paratomi", record)

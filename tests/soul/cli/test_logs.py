@@ -10,7 +10,7 @@ import pytest
 from soul.cli import logs
 from soul.cli.error_border import run_command
 
-LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING agents\.judge\.waiting: 3 calls wait\n"
+LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING soul\.judge\.throttle\.wait_notice: 3 calls wait\n"
 
 
 def log() -> None:
@@ -21,13 +21,13 @@ def test_a_line_stands_once_on_stderr_even_where_others_have_a_root_handler(caps
     others = logging.StreamHandler()  # what logging.basicConfig makes
     logging.getLogger().addHandler(others)
     try:
-        logs_before = list(logging.getLogger("agents").handlers)
+        logs_before = list(logging.getLogger("soul").handlers)
         assert run_command(log) == 0
     finally:
         logging.getLogger().removeHandler(others)
     out, err = capsys.readouterr()
     assert out == "" and re.fullmatch(LINE, err)
-    assert logging.getLogger("agents").handlers == logs_before and logging.getLogger("agents").propagate
+    assert logging.getLogger("soul").handlers == logs_before and logging.getLogger("soul").propagate
 
 
 def test_keys_are_blanked_in_the_message_and_in_the_traceback(

@@ -31,14 +31,14 @@ NO_KEYS = {
     "blank at the start": (f" {KEY}", "begins with a space"),
     "line break in the middle": (f"{KEY}\n{KEY}", "a character that no key has"),
     "curly quotes": (f"“{KEY}”", "left double quotation mark"),
-    "straight quotes": (f'"{KEY}"', "stands in quotation marks"),
-    "single quotes": (f"'{KEY}'", "stands in quotation marks"),
+    "straight quotes": (f'"{KEY}"', "is enclosed in quotation marks"),
+    "single quotes": (f"'{KEY}'", "is enclosed in quotation marks"),
     "a long dash": ("sk–sentinel0123456789", "en dash"),
     "a zero-width space": (f"{KEY}\u200b", "zero width space"),
     "a control character": (f"{KEY}\x1b[A", "U\\+001B|u\\+001b"),
     "blanks": ("   ", "blank"),
-    "one letter": ("a", "too short for a key \\(1 of at least 8"),
-    "a few letters": ("sk-9z", "too short for a key \\(5 of"),
+    "one letter": ("a", "too short \\(1 characters, a key has at least 8"),
+    "a few letters": ("sk-9z", "too short \\(5 characters"),
 }
 
 

@@ -16,7 +16,7 @@ from tenacity import wait_none
 import soul.judge.call.client
 from soul.errors import BadCache, JudgeFailure
 from soul.judge import ROLES, Gateway, GatewaySettings
-from soul.judge.gateway import lines_of
+from soul.judge.gateway import limits_by_key
 from soul.testing import FakeOpenAI, Json, NotFound, Text, fake_judge
 
 KEY = "sk-sentinel-0123456789abcdef"
@@ -74,7 +74,7 @@ async def crowd(gateway, each):
 def test_roles_with_equal_endpoints_share_one_line_and_its_cap():
     fake = counting(delay=0.05)
     with connected(fake, judge={"concurrency": 3}) as gateway:
-        assert len({id(judge.line) for judge in gateway.roles.values()}) == 1
+        assert len({id(judge.endpoint_client) for judge in gateway.roles.values()}) == 1
         run(gateway, crowd(gateway, 4))
     assert len(fake.requests) == 16 and fake.peak == 3
 
@@ -98,14 +98,17 @@ def test_a_task_may_have_a_judge_of_its_own():
         assert run(gateway, ask(coser.judge), ask(sotopia.judge), ask(coser.partner)) == [54, 0, 0]
     assert coser.usage()["judge"].calls == 1 and coser.usage()["partner"].calls == 1
     assert gateway.usage() == {}
-    assert len(lines_of(gateway.settings)) == 3  # limits of its own too
+    assert len(limits_by_key(gateway.settings)) == 3  # limits of its own too
 
 
 def test_a_member_of_the_jury_that_is_the_judge_shares_its_line():
     fake = counting(delay=0.05)
     with connected(fake, judge={"concurrency": 2, "jury": ["gpt-5-nano", "other", "other"]}) as gateway:
         nano, other, twin = gateway.jury
-        assert nano.line is gateway.judge.line and other.line is twin.line is not nano.line
+        assert (
+            nano.endpoint_client is gateway.judge.endpoint_client
+            and other.endpoint_client is twin.endpoint_client is not nano.endpoint_client
+        )
         run(gateway, *(ask(judge, n=n) for n in range(4) for judge in gateway.jury))
     assert len(fake.requests) == 12 and fake.peak == 4  # two a line
 
@@ -114,7 +117,9 @@ def test_a_member_of_the_jury_that_is_the_judge_shares_its_line():
 def test_roles_with_different_endpoints_do_not_share(own):
     fake = counting(delay=0.05)
     with connected(fake, judge={"concurrency": 2}, partner={"concurrency": 2, **own}) as gateway:
-        assert gateway.partner.line is not gateway.judge.line is gateway.environment.line
+        assert (
+            gateway.partner.endpoint_client is not gateway.judge.endpoint_client is gateway.environment.endpoint_client
+        )
         run(gateway, crowd(gateway, 5))
     assert fake.peak == 2 + own.get("concurrency", 2)
 
@@ -140,7 +145,7 @@ def test_scopes_share_everything_but_the_counters(tmp_path):
     assert [scope.usage()["judge"].cache_hits for scope in (one, two)] == [0, 1]
     assert sum(scope.usage()["feedback"].cache_hits for scope in (one, two)) == 1
     for role, judge in gateway.roles.items():
-        assert one.roles[role].line is judge.line and one.roles[role].cache is judge.cache
+        assert one.roles[role].endpoint_client is judge.endpoint_client and one.roles[role].cache is judge.cache
 
 
 def test_a_scope_of_a_scope_starts_at_zero():
@@ -177,7 +182,7 @@ def test_the_answers_of_the_jury_are_kept_too(tmp_path):
     for _ in range(2):  # the second run finds the first one's file
         with connected(fake, tmp_path, {"jury": ["a", "b"], "base_url": "http://127.0.0.1:9/v1"}) as gateway:
             for judge in gateway.jury:
-                judge.line._client = fake.client()
+                judge.endpoint_client._client = fake.client()
             answers = run(gateway, *(ask(judge, n=0) for judge in gateway.jury))
             assert sorted(answers) == [0, 1]
     assert len(fake.requests) == 2
@@ -304,4 +309,4 @@ def test_close_closes_every_connection_once(monkeypatch):
 
         clients = asyncio.run(work())
     assert all(client.is_closed() for client in clients)
-    assert gateway.partner.line._client is None  # never asked, never made
+    assert gateway.partner.endpoint_client._client is None  # never asked, never made

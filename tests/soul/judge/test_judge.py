@@ -190,7 +190,7 @@ def test_an_endpoint_that_asks_to_wait_past_the_deadline_fails_the_call_at_once(
         start = time.perf_counter()
         ask(judge)
     assert caught.value.cause == "rate_limit" and time.perf_counter() - start < 10.0
-    assert "it asks to wait for 60 s, and deadline_s=30 leaves 30 s" in caught.value.detail
+    assert "it asks to wait for 60 s, but deadline_s=30 leaves 30 s" in caught.value.detail
 
 
 @pytest.mark.parametrize(

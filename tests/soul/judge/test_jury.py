@@ -180,7 +180,7 @@ def test_the_quorum_is_the_limit(members, quorum):
         with pytest.raises(JudgeFailure) as caught:
             verdict_of(*jury, jury_quorum=quorum)
         assert caught.value.cause == "quorum"
-        assert f"{healthy} of {members} judges gave a verdict, {needed} are needed" in caught.value.detail
+        assert f"{healthy} of {members} judges gave a verdict, but {needed} are needed" in caught.value.detail
         assert caught.value.detail.count("refusal") == members - healthy
 
 

@@ -46,7 +46,7 @@ def test_check_calls_every_endpoint_once(capsys):
         assert main(["check", f"judge.base_url={fake.url}", "partner.model=talker"]) == 0
     shown = capsys.readouterr().out
     assert [request.body["model"] for request in fake.requests] == ["gpt-5-nano", "talker", "gpt-5.4"]
-    assert "answers come as json_schema" in shown and "feedback: as judge" in shown
+    assert "structured answers as json_schema" in shown and "feedback: same as judge" in shown
     assert "judge of coser: gpt-5.4" in shown
 
 

@@ -1,8 +1,7 @@
 """Jagged columns: one value a token, rows of different lengths, stored as one flat tensor and the rows' offsets.
 
-The trainer works on the flat values. Unbinding a jagged tensor into its rows costs one view a row, so a loop that
-unbinds inside a loop over rows grows with the square of the batch (29 s at 512 sessions); padding it takes the longest
-row's memory for every row.
+The trainer works on the flat values. Unbinding a jagged tensor makes one view a row, so unbinding inside a loop over
+rows takes time quadratic in the batch (29 s at 512 sessions). Padding takes the longest row's memory for every row.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ def response_tokens(column: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """A model's outputs for the response tokens alone.
 
     Args:
-        column: jagged, one value a token of prompt and response; the output at a token is about the next one.
+        column: jagged, one value a token of prompt and response; the output at a token is about the next token.
         mask: jagged, one value a response token.
 
     Returns:
-        Jagged, with the rows of `mask`: what the model says of each response token, at the token before it.
+        Jagged, with the rows of `mask`: the model's output about each response token, at the token before it.
     """
     lengths, starts = row_lengths(mask), mask.offsets()[:-1]
-    shift = column.offsets()[1:] - lengths - 1 - starts  # from a place in `mask` to the one in `column`
-    places = torch.arange(int(mask.offsets()[-1])) + shift.repeat_interleave(lengths)
-    return with_values(column.values()[places], mask)
+    shift = column.offsets()[1:] - lengths - 1 - starts  # from an index into `mask` to the index into `column`
+    indices = torch.arange(int(mask.offsets()[-1])) + shift.repeat_interleave(lengths)
+    return with_values(column.values()[indices], mask)
 
 
 def per_token(row_values: Sequence[float] | Sequence[bool], like: torch.Tensor) -> torch.Tensor:

@@ -1,9 +1,9 @@
 """Which sequence goes into which mini-batch and onto which rank.
 
 A mini-batch holds `ppo_mini_batch_size` prompts with all their sequences, so the number of optimizer updates per step
-is the number of prompts divided by it, whatever was refined. verl cuts the batch into one contiguous chunk per rank and
-each chunk into mini-batches, in order: this module computes that order. Mini-batches are filled up with padding rows
-to one size that every rank can share.
+is the number of prompts divided by it, however many drafts were refined. verl cuts the batch into one contiguous chunk
+per rank and each chunk into mini-batches, in order; this module computes that order. Padding rows fill up the
+mini-batches to one size, which is a multiple of the number of ranks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def padded_rows(mini_batch: Sequence[int], ranks: int) -> tuple[int, int]:
 
 
 def balanced(lengths: list[int], ranks: int) -> list[list[int]]:
-    """Deal rows out to ranks: equally many to each, similar work.
+    """Assign rows to ranks: the same number to each, and about the same work.
 
     Longest first, each to the rank with the least work so far. A mini-batch has many rows for each rank, so this comes
     within a percent of verl's Karmarkar-Karp partition, which costs the driver half a second for 1,024 sessions.
@@ -72,7 +72,10 @@ def lay_out(
         lengths: tokens of every row, padding included; len == updates * rows.
         ranks: data-parallel size.
         rows: rows of a mini-batch, from `padded_rows`.
-        balance: (lengths, ranks) -> for each rank the positions it takes, equally many each, similar total lengths.
+        balance: (lengths, ranks) -> the positions of each rank: the same number each, similar total lengths.
+
+    Raises:
+        ValueError: `lengths` does not fill the mini-batches exactly.
     """
     updates = max(mini_batch) + 1
     if len(lengths) != updates * rows:

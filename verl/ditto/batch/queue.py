@@ -1,8 +1,8 @@
-"""verl's queue between agent loops and trainer (TransferQueue): all that this project touches of it.
+"""verl's queue between agent loops and trainer (TransferQueue): everything that this project uses of it.
 
-Sequences lie in it under the key `{prompt}_{session}_{index}`, with columns (tokens, masks, log-probs) and tags
-(lengths, model versions). The trainer moves keys and fetches columns by name. verl's `neo` branch replaces
-TransferQueue: then this module is the one to change.
+The queue stores sequences under the key `{prompt}_{session}_{index}`, with columns (tokens, masks, log-probs) and tags
+(lengths, model versions). The trainer passes keys around and fetches columns by name. verl's `neo` branch replaces
+TransferQueue; only this module will have to change.
 """
 
 import transfer_queue as tq

@@ -1,7 +1,7 @@
-"""verl's own metrics of a step (`critic/*`, `response_length/*`, `timing_s/*`, ...), from what the trainer holds.
+"""verl's own metrics of a step (`critic/*`, `response_length/*`, `timing_s/*`, ...), from the trainer's columns.
 
-verl fetches six columns of the whole step from the queue once more and pads them to the longest row. The trainer has
-just made these columns: verl's functions get them as they are, flat, without padding rows.
+verl would fetch six columns of the whole step from the queue again and pad them to the longest row. The trainer has
+just made these columns, so verl's functions get them as they are: flat, and without padding rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def step_metrics(
     """The metrics of one step.
 
     Args:
-        tags: verl's tags of every row: `prompt_len`, `response_len`, and `is_padding` where it is one.
+        tags: verl's tags of every row: `prompt_len`, `response_len`, and `is_padding` for padding rows.
         turns: messages of every row's dialogue.
         rewards: reward of every row's episode.
         advantages, mask: jagged columns of all rows; 1 in the mask where the policy sampled the token.
@@ -58,18 +58,18 @@ def step_metrics(
         },
         non_tensor_batch={"__num_turns__": np.asarray(turns, dtype=np.int32)[real]},
     )
-    everything = SimpleNamespace(
+    all_rows = SimpleNamespace(
         batch={"prompt_length": lengths("prompt_len"), "response_length": lengths("response_len")},
         meta_info={"global_token_num": [int(tag["seq_len"]) for tag in tags]},
     )
     metrics: dict[str, Any] = compute_data_metrics(batch=batch, use_critic=False)
-    metrics |= compute_timing_metrics(batch=everything, timing_raw=dict(timing))
-    metrics |= compute_throughout_metrics(batch=everything, timing_raw=dict(timing), n_gpus=gpus)
+    metrics |= compute_timing_metrics(batch=all_rows, timing_raw=dict(timing))
+    metrics |= compute_throughout_metrics(batch=all_rows, timing_raw=dict(timing), n_gpus=gpus)
     return metrics
 
 
 def staleness_metrics(tags: Sequence[Mapping[str, Any]], step: int) -> dict[str, float]:
-    """How many versions of the weights each sequence was sampled over, and how many it lags behind, in verl's names."""
+    """Over how many versions of the weights each sequence was sampled, and how many it lags behind; verl's names."""
     real = [tag for tag in tags if not tag.get("is_padding", False)]
     first, last = (np.array([int(tag[f"{end}_global_steps"]) for tag in real]) for end in ("min", "max"))
     columns = {

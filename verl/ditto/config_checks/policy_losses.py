@@ -1,12 +1,12 @@
-"""Which of verl's policy losses are right with weights per sequence.
+"""Which of verl's policy losses work with weights per sequence.
 
-An objective reaches verl as advantages and as one weight per sequence (`ditto/objectives/loss_weights.py`), in the
-column `rollout_is_weights`. A policy loss is right with it if it multiplies each token's loss by that weight and
-aggregates by `actor.loss_agg_mode` over the whole mini-batch. Most of verl's do; some average in their own way or pick
-tokens by a statistic of the micro-batch, in which the parts of an objective are mixed.
+verl gets an objective as advantages and as one weight per sequence (`ditto/objectives/loss_weights.py`), in the column
+`rollout_is_weights`. A policy loss works with that if it multiplies each token's loss by the weight and aggregates by
+`actor.loss_agg_mode` over the whole mini-batch. Most of verl's losses do. Some average in their own way, or select
+tokens by a statistic of the micro-batch, which mixes the parts of an objective; those are refused.
 
-`tests/ditto/config_checks/test_policy_losses.py` holds every loss that verl registers to this by `follows_weights`; the
-same check is run on a loss of the user's own (`actor_rollout_ref.model.external_lib`).
+`tests/ditto/config_checks/test_policy_losses.py` runs `follows_weights` on every loss that verl registers. A loss of
+the user's own (`actor_rollout_ref.model.external_lib`) is checked in the same way before the run starts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 SUPPORTED = ("vanilla", "dppo_tv", "dppo_kl", "gspo", "gpg", "cispo", "dro")
 
-_MICRO_BATCH = "picks tokens by a statistic of the micro-batch, in which the parts of an objective are mixed"
+_MICRO_BATCH = "selects tokens by a statistic of the micro-batch, which mixes the parts of an objective"
 UNSUPPORTED = {
     "geo_mean": "averages over the sequences of a micro-batch, whatever they weigh",
     "clip_cov": _MICRO_BATCH,
@@ -52,7 +52,7 @@ def wrong_policy_loss(config: DictConfig) -> str | None:
 
 
 def _wrong_own_loss(name: str, libraries: list[str], actor: DictConfig, use: str) -> str | None:
-    """The user's own loss: registered by one of the modules, and found to follow the weights."""
+    """Why the user's own loss cannot be used: it is not registered, or it ignores the weights. None if it can."""
     from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
     from verl.utils.config import omega_conf_to_dataclass
     from verl.utils.import_utils import import_external_libs
@@ -78,24 +78,24 @@ def _wrong_own_loss(name: str, libraries: list[str], actor: DictConfig, use: str
 def follows_weights(loss: Any, config: Any) -> bool:
     """Whether a policy loss weighs and aggregates sequences as verl's own do, for the aggregation mode of the config.
 
-    Each row of a small batch repeats one token, so that a row's loss follows from that of a row of one token. The
-    batch's loss must be the weighted sum of those, each divided as the mode says.
+    In a small batch each row repeats one token, so the loss of a row follows from the loss of a row with one token. The
+    loss of the batch must be the weighted sum of the rows' losses, each divided as the mode says.
 
     Args:
         loss: as registered with verl.
-        config: verl's ActorConfig; its `global_batch_info` is left changed.
+        config: verl's ActorConfig; its `global_batch_info` is overwritten.
     """
     import torch
 
-    chance = random.Random(0)
+    rng = random.Random(0)
     mode, scale = config.loss_agg_mode, config.loss_scale_factor or 1
     lengths, weights = (3, 1, 5, 4, 2), (0.5, 2.0, 1.0, 0.0, 3.0)
-    old = [-chance.uniform(0.1, 4.0) for _ in lengths]
-    new = [value + chance.uniform(-0.5, 0.5) for value in old]
+    old = [-rng.uniform(0.1, 4.0) for _ in lengths]
+    new = [value + rng.uniform(-0.5, 0.5) for value in old]
     advantages = [-2.0, 2.0, 3.0, 1.0, -1.0]
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
-    def of_rows(rows: list[int], counted: Any, weight: list[float], tokens: int, sequences: int) -> float:
+    def loss_of(rows: list[int], counted: Any, weight: list[float], tokens: int, sequences: int) -> float:
         def column(values: Any) -> Any:
             return torch.tensor([values[row] for row in rows], dtype=torch.float64)[:, None] * counted
 
@@ -113,8 +113,9 @@ def follows_weights(loss: Any, config: Any) -> bool:
         )
         return float(value)
 
-    total, count = sum(lengths) + 7, len(lengths) + 3  # of the mini-batch, of which the rows are a micro-batch
-    batch = of_rows(list(range(len(lengths))), mask, list(weights), total, count)
+    # Tokens and sequences of the mini-batch; the rows above are only one of its micro-batches.
+    total, count = sum(lengths) + 7, len(lengths) + 3
+    batch = loss_of(list(range(len(lengths))), mask, list(weights), total, count)
     one = torch.ones(1, 1, dtype=torch.bool)
     divisors = {
         "token-mean": lambda n: total / n,
@@ -123,7 +124,7 @@ def follows_weights(loss: Any, config: Any) -> bool:
         "seq-mean-token-sum-norm": lambda n: count / n,
     }
     expected = sum(
-        weight * of_rows([row], one, [1.0] * len(lengths), 1, 1) / divisors[mode](n)
+        weight * loss_of([row], one, [1.0] * len(lengths), 1, 1) / divisors[mode](n)
         for row, (n, weight) in enumerate(zip(lengths, weights, strict=True))
     )
     return abs(batch - expected) < 1e-6 * max(1.0, abs(expected) * scale)

@@ -17,7 +17,7 @@ import ray
 
 from soul.cli import logs
 from soul.judge import GatewaySettings
-from soul.judge.gateway import limits_of
+from soul.judge.gateway import run_limits
 from soul.judge.throttle.local_gate import SyncLimits
 from soul.judge.throttle.shared_limits import Grant, Report
 
@@ -39,7 +39,7 @@ class _Limits:
 
     def __init__(self, settings_json: str, spent_usd: float) -> None:
         logs.set_up()  # breakers open and close here
-        self._limits = limits_of(GatewaySettings.model_validate_json(settings_json), spent_usd)
+        self._limits = run_limits(GatewaySettings.model_validate_json(settings_json), spent_usd)
         self._variables: dict[str, str] = {}
 
     def keep(self, variables: dict[str, str]) -> None:

@@ -1,0 +1,41 @@
+"""The objectives, by the names of `algorithm.objective`: one module each, with paper, formula and limits at its top.
+
+Objectives of your own come in through the entry-point group `ditto.objectives` (docs/objectives.md).
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import entry_points
+
+from ditto.objectives import ditto, grpo, rltf_sd
+from ditto.objectives.spec import Objective
+from soul.errors import SoulError
+
+OBJECTIVES: dict[str, Objective] = {module.OBJECTIVE.name: module.OBJECTIVE for module in (grpo, ditto, rltf_sd)}
+
+# Values of `algorithm.agent_version`, an older key that picks the objective.
+AGENT_VERSIONS: dict[str, str] = {"default": "grpo", "copy": "ditto"}
+
+
+class UnknownObjective(SoulError):
+    """`algorithm.objective` names no objective."""
+
+
+def objective(name: str) -> Objective:
+    """The objective of that name: one of OBJECTIVES, or one that an installed package registers.
+
+    Raises:
+        UnknownObjective: with the nearest names.
+    """
+    if name in OBJECTIVES:
+        return OBJECTIVES[name]
+    # Loaded when asked for: such a package imports this one, so loading it above would be circular.
+    installed = {point.name: point for point in entry_points(group="ditto.objectives")}
+    if name in installed:
+        loaded: Objective = installed[name].load()
+        return loaded
+    names = [*OBJECTIVES, *installed]
+    near = difflib.get_close_matches(name, names, n=2)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise UnknownObjective(f"algorithm.objective={name!r}: there is no such objective.{hint} Use {', '.join(names)}.")

@@ -1,17 +1,56 @@
-"""Group statistics: rewards in, one advantage a sequence out. Pure tensors.
+"""Rewards in, one advantage a sequence out. Pure tensors.
 
-A = (r - mean of the group) / (std of the group + eps), paper equation 6. A group statistic counts each episode once:
-a CoSER episode with five seats is five sequences but one reward. The standard deviation is the unbiased sample one, as
-in verl. Statistics do not depend on the order of the rows.
+A group statistic counts each episode once: a CoSER episode with five seats is five sequences but one reward. The
+standard deviation is the unbiased sample one, as in verl. Statistics do not depend on the order of the rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import torch
 from torch import Tensor
+
+from ditto.objectives.spec import Part
+
+
+def part_advantages(
+    part: Part,
+    rewards: Tensor,
+    prompt: Sequence[str],
+    episode: Sequence[str],
+    valid: Tensor,
+    draft_rewards: Mapping[str, Sequence[float]],
+    *,
+    normalize_std: bool = True,
+) -> Tensor:
+    """Advantages of N sequences by the rule of one part of an objective.
+
+    Args:
+        rewards: float[N], the reward of each sequence's episode; what invalid ones hold is ignored.
+        prompt, episode: N ids each; the part's valid episodes of a prompt form one group.
+        valid: bool[N], whether the part trains the sequence.
+        draft_rewards: prompt -> rewards of its valid drafts, each draft once.
+        normalize_std: false leaves out the division where the part's scale is "std".
+
+    Returns:
+        float[N] with the dtype of `rewards`, 0 where `valid` is false. For the loss "nll" 1 where it is true.
+    """
+    if part.baseline == "group_mean":
+        scaled = normalize_std and part.scale == "std"
+        return group_advantages(rewards, prompt, episode, valid, normalize_std=scaled)
+    if part.loss == "nll":
+        return valid.to(rewards.dtype)
+    if part.baseline == "first_turn_mean":
+        # fsum is exact, so the mean does not depend on the order in which sessions finished.
+        baseline = {name: math.fsum(values) / len(values) for name, values in draft_rewards.items()}
+    else:
+        baseline = dict.fromkeys(prompt, 0.0)
+    rows = zip(rewards.double().tolist(), prompt, valid.tolist(), strict=True)
+    advantages = [reward - baseline[name] if ok else 0.0 for reward, name, ok in rows]
+    return torch.tensor(advantages, dtype=rewards.dtype, device=rewards.device)
 
 
 def group_advantages(
@@ -23,7 +62,7 @@ def group_advantages(
     normalize_std: bool = True,
     eps: float = 1e-6,
 ) -> Tensor:
-    """Advantages of N sequences.
+    """A = (r - mean of the group) / (std of the group + eps), DITTO paper, equation 6.
 
     Args:
         rewards: float[N], the reward of each sequence's episode; what invalid ones hold is ignored (NaN is fine).

@@ -1,18 +1,18 @@
 """How much each sequence weighs in the loss, so that each part of an objective is aggregated over its own tokens.
 
 verl aggregates one sum over all sequences of a mini-batch and divides it by one number: the tokens of the mini-batch
-(`token-mean`) or its sequences that have any (`seq-mean-*`; see `batch/counted_loss.py`). An objective with several
+(`token-mean`) or its sequences that have any (`seq-mean-*`; see `losses.py`). An objective with several
 parts divides each part by its own number. So a sequence of a part weighs
 
-    coefficient * (what verl divides by) / (the same count over the part's valid sequences)
+    weight of the part * (what verl divides by) / (the same count over the part's valid sequences)
 
-and verl's own loss, multiplied by these weights per sequence, is sum over parts of coefficient * L_part: for every
-split into micro-batches and over any number of ranks. For one part that holds everything the weights are 1.
+and verl's own loss, multiplied by these weights per sequence, is sum over parts of (weight of the part) * L_part: for
+every split into micro-batches and over any number of ranks. For one part that holds everything the weights are 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _BY_TOKENS = ("token-mean",)
 _BY_SEQUENCES = ("seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
@@ -22,7 +22,7 @@ LOSS_AGG_MODES = _BY_TOKENS + _BY_SEQUENCES
 def sequence_weights(
     parts: Sequence[str | None],
     tokens: Sequence[int],
-    coefficients: dict[str, float],
+    part_weights: Mapping[str, float],
     loss_agg_mode: str,
 ) -> list[float]:
     """Weights of the sequences of ONE mini-batch, over all ranks.
@@ -30,7 +30,7 @@ def sequence_weights(
     Args:
         parts: the part each sequence belongs to; None for invalid sequences and padding, which weigh 0.
         tokens: how many tokens of each sequence verl counts (the sum of its mask; >= 0).
-        coefficients: the coefficient of each part.
+        part_weights: the weight of each part's loss term.
         loss_agg_mode: verl's `actor.loss_agg_mode`, one of LOSS_AGG_MODES.
 
     Raises:
@@ -45,7 +45,7 @@ def sequence_weights(
         if part is not None and n > 0:
             counts[part] = counts.get(part, 0) + (n if by_tokens else 1)
     return [
-        coefficients[part] * total / counts[part] if part is not None and n > 0 else 0.0
+        part_weights[part] * total / counts[part] if part is not None and n > 0 else 0.0
         for part, n in zip(parts, tokens, strict=True)
     ]
 

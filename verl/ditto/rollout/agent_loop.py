@@ -42,6 +42,7 @@ class SequenceRecord:
         reward: the episode's reward; 0.0 where `valid` is false.
         valid: whether the sequence is trained and counted.
         turns: messages of the seat's dialogue.
+        draft_reward: reward of the session's draft, whatever the kind; None where the draft is not valid.
     """
 
     kind: Kind | str
@@ -51,6 +52,7 @@ class SequenceRecord:
     reward: float
     valid: bool
     turns: int = 0
+    draft_reward: float | None = None
 
 
 @cache
@@ -129,6 +131,7 @@ class _SequenceBuilder:
         self.step = int(kwargs["global_steps"])
         self.kinds = settings.objective.kinds
         self.filler = filler
+        self.draft_reward = session.draft.verdict.reward if session.draft.verdict else None
 
     def build(self, validate: bool, where: str) -> Iterator[AgentLoopOutput]:
         outputs = [self._output(*item) for item in self._sequences(("draft",) if validate else self.kinds)]
@@ -163,7 +166,7 @@ class _SequenceBuilder:
     def _output(self, kind: Kind, episode: str, attempt: Attempt, sequence: TokenSequence) -> AgentLoopOutput:
         assert attempt.verdict is not None
         reward, turns = attempt.verdict.reward, 2 * sequence.turns
-        record = SequenceRecord(kind, self.prompt, self.id, episode, reward, valid=True, turns=turns)
+        record = SequenceRecord(kind, self.prompt, self.id, episode, reward, True, turns, self.draft_reward)
         prompt = sequence.prompt_ids if kind == "refined_feedback" else sequence.base_prompt_ids
         low, high = sequence.versions or (self.step - 1, self.step - 1)
         return AgentLoopOutput(
@@ -179,7 +182,7 @@ class _SequenceBuilder:
 
     def _masked_placeholder(self) -> AgentLoopOutput:
         """A masked placeholder: the session is counted, nothing of it is trained."""
-        record = SequenceRecord("none", self.prompt, self.id, self.id, 0.0, valid=False)
+        record = SequenceRecord("none", self.prompt, self.id, self.id, 0.0, valid=False, draft_reward=self.draft_reward)
         return AgentLoopOutput(
             prompt_ids=[self.filler],
             response_ids=[self.filler],

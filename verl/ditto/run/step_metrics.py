@@ -1,6 +1,6 @@
-"""The numbers of a step that people watch, computed from the sessions' traces and from nothing else.
+"""The metrics of a step's sessions, computed from their traces alone, so a recount of the trace files gives the same.
 
-So a recount from the trace files gives the same numbers.
+docs/objectives.md explains how to read them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NOT_AN_ENDPOINT = {"task_error", "leak", "policy", "too_long", "deadline"}
 def failures(trace: Trace) -> Iterator[dict[str, Any]]:
     """Every failure in a session's trace."""
     attempts = [trace["draft"], trace["refined"]]
-    found = [attempt["failure"] for attempt in attempts if attempt] + [trace["feedback_failure"]]
-    yield from (failure for failure in found if failure)
+    stages = [attempt["failure"] for attempt in attempts if attempt] + [trace["feedback_failure"]]
+    yield from (failure for failure in stages if failure)
 
 
 def judge_failure(trace: Trace) -> dict[str, Any] | None:
@@ -33,12 +33,12 @@ def judge_failure(trace: Trace) -> dict[str, Any] | None:
 
 
 def failures_by_cause(traces: Sequence[Trace]) -> Counter[str]:
-    """Sessions that lost a judge, by cause; a session counts once."""
+    """How many sessions an endpoint failed, by cause; a session counts once."""
     return Counter(failure["cause"] for trace in traces if (failure := judge_failure(trace)))
 
 
 def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
-    """A step in one line, for whoever watches the log."""
+    """A step in one line of the log."""
     parts = [f"step {step}/{steps}"]
     if "ditto/reward_draft" in numbers:
         parts.append(f"drafts {numbers['ditto/reward_draft']:.3f}")
@@ -65,16 +65,16 @@ def _contentless(traces: Sequence[Trace]) -> Iterator[tuple[str, float]]:
 
 
 def _judging(traces: Sequence[Trace]) -> dict[str, float]:
-    """What the judges cost: over all, by role and by task where there are several; and how far a jury agrees."""
+    """What the judges cost: in total, and by role and by task if there are several; and how far a jury agrees."""
     ledger = Ledger()
     for trace in traces:
         ledger.add_trace(trace)
-    found = {f"judge/{key}": value for key, value in counters(ledger.total()).items()}
+    numbers = {f"judge/{key}": value for key, value in counters(ledger.total()).items()}
     for kind, parts in (("role", ledger.by_role()), ("task", ledger.by_task())):
         for name, usage in parts.items() if len(parts) > 1 else ():
-            found |= {f"judge/{kind}/{name}/{key}": value for key, value in counters(usage).items()}
+            numbers |= {f"judge/{kind}/{name}/{key}": value for key, value in counters(usage).items()}
     juries = [a["jury"] for t in traces for a in (t["draft"], t["refined"]) if a and a["jury"]]
-    return found | {f"judge/jury/{key}": value for key, value in agreement(juries).items()}
+    return numbers | {f"judge/jury/{key}": value for key, value in agreement(juries).items()}
 
 
 def _rewards(traces: Sequence[Trace]) -> dict[str, float]:
@@ -83,32 +83,32 @@ def _rewards(traces: Sequence[Trace]) -> dict[str, float]:
     drafts = [t["draft"]["reward"] for t in traces if t["draft"]["valid"]]
     refined = [t["refined"]["reward"] for t in traces if t["refined"] and t["refined"]["valid"]]
     both = [(t["draft"]["reward"], t["refined"]["reward"]) for t in traces if t["refined"] and t["refined"]["valid"]]
-    found: dict[str, float] = {"share_refined": len(refined) / n, "share_invalid": 1 - len(drafts) / n}
+    numbers: dict[str, float] = {"share_refined": len(refined) / n, "share_invalid": 1 - len(drafts) / n}
     if drafts:
-        found["reward_draft"] = statistics.fmean(drafts)
+        numbers["reward_draft"] = statistics.fmean(drafts)
     if refined:
-        found["reward_refined"] = statistics.fmean(refined)
-        found["gap"] = statistics.fmean(r - d for d, r in both)
-        found["share_better"] = sum(r > d for d, r in both) / len(both)
-    return found
+        numbers["reward_refined"] = statistics.fmean(refined)
+        numbers["gap"] = statistics.fmean(r - d for d, r in both)
+        numbers["share_better"] = sum(r > d for d, r in both) / len(both)
+    return numbers
 
 
 def _rewards_by_task(traces: Sequence[Trace]) -> dict[str, float]:
-    """The same numbers task by task, where there are several: their rewards have different ranges."""
+    """The same numbers for each task if there are several, because their rewards have different ranges."""
     names = sorted({trace["task"] for trace in traces})
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name in names if len(names) > 1 else ():
-        of_task = [trace for trace in traces if trace["task"] == name]
-        found[f"{name}/sessions"] = len(of_task)
-        found |= {f"{name}/{key}": value for key, value in _rewards(of_task).items()}
-    return found
+        task_traces = [trace for trace in traces if trace["task"] == name]
+        numbers[f"{name}/sessions"] = len(task_traces)
+        numbers |= {f"{name}/{key}": value for key, value in _rewards(task_traces).items()}
+    return numbers
 
 
 def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
-    """How much the leak guard blanked in the feedback, and whether the rest still gives answers away.
+    """How much the leak guard blanked in the feedback, and whether what remains still gives answers away.
 
-    For a session s: f(s) says that feedback was written (also where nothing was left of it), k(s) counts the places
-    that were blanked in it, d(s) and r(s) are the rewards of draft and refined episode, m(s) that of a right answer.
+    For a session s: f(s) is true if feedback was written (even if nothing was left of it), k(s) counts the places that
+    were blanked in it, d(s) and r(s) are the rewards of draft and refined episode, m(s) that of a right answer.
 
         redactions           = sum of k(s)
         share_redacted       = |{s: f(s), k(s) > 0}| / |{s: f(s)}|
@@ -119,47 +119,47 @@ def _redactions(traces: Sequence[Trace]) -> dict[str, float]:
     whose denominator is 0 is left out.
     """
     written = [t for t in traces if t["feedback"] is not None or (t["feedback_failure"] or {}).get("cause") == "leak"]
-    found: dict[str, float] = {"redactions": sum(t["redactions"] for t in traces)}
+    numbers: dict[str, float] = {"redactions": sum(t["redactions"] for t in traces)}
     if written:
-        found["share_redacted"] = statistics.fmean(t["redactions"] > 0 for t in written)
+        numbers["share_redacted"] = statistics.fmean(t["redactions"] > 0 for t in written)
     wrong = [t for t in written if t["refined"] and t["refined"]["valid"] and t["draft"]["reward"] < t["full_marks"]]
     for name, redacted in (("redacted", True), ("untouched", False)):
         right = [t["refined"]["reward"] >= t["full_marks"] for t in wrong if (t["redactions"] > 0) is redacted]
         if right:
-            found[f"became_right/{name}"] = statistics.fmean(right)
-    return found
+            numbers[f"became_right/{name}"] = statistics.fmean(right)
+    return numbers
 
 
 def session_metrics(traces: Sequence[Trace]) -> dict[str, float]:
-    """Rewards, gap and shares, over all and by task; invalid sessions by cause; what the judges cost."""
+    """Rewards, gap and shares, in total and by task; invalid sessions by cause; what the judges cost."""
     n = len(traces)
-    found = {f"ditto/{key}": value for key, value in _rewards(traces).items()}
-    found |= {f"ditto/task/{key}": value for key, value in _rewards_by_task(traces).items()}
-    found |= {f"ditto/{key}": value for key, value in _redactions(traces).items()}
+    numbers = {f"ditto/{key}": value for key, value in _rewards(traces).items()}
+    numbers |= {f"ditto/task/{key}": value for key, value in _rewards_by_task(traces).items()}
+    numbers |= {f"ditto/{key}": value for key, value in _redactions(traces).items()}
     causes = Counter(f"{failure['stage']}/{failure['cause']}" for trace in traces for failure in failures(trace))
-    found |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
-    found |= {f"ditto/share_contentless/{name}": share for name, share in _contentless(traces)}
-    found |= _judging(traces)
+    numbers |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
+    numbers |= {f"ditto/share_contentless/{name}": share for name, share in _contentless(traces)}
+    numbers |= _judging(traces)
     for name in ("draft", "refined"):
         counts = [t["out_of_tokens"][name] > 0 for t in traces if t[name]]
         if counts:
-            found[f"ditto/share_out_of_tokens/{name}"] = statistics.fmean(counts)
+            numbers[f"ditto/share_out_of_tokens/{name}"] = statistics.fmean(counts)
         for stage in ("play", "judge", "feedback"):
             seconds = [t[name]["seconds"][stage] for t in traces if t[name] and stage in t[name]["seconds"]]
             if seconds:
-                found[f"session_s/{name}_{stage}_mean"] = statistics.fmean(seconds)
-                found[f"session_s/{name}_{stage}_max"] = max(seconds)
-    return found
+                numbers[f"session_s/{name}_{stage}_mean"] = statistics.fmean(seconds)
+                numbers[f"session_s/{name}_{stage}_max"] = max(seconds)
+    return numbers
 
 
 def validation_metrics(traces: Sequence[Trace]) -> dict[str, float]:
-    """The numbers of a validation, by task; failed sessions are counted, never scored 0."""
+    """The metrics of a validation, by task; failed sessions are counted, never scored 0."""
     numbers: dict[str, float] = {}
     for name in sorted({trace["task"] for trace in traces}):
-        of_task = [trace for trace in traces if trace["task"] == name]
-        task, drafts = tasks.load(name), [trace["draft"] for trace in of_task if trace["draft"]["valid"]]
-        numbers[f"val/{name}/n"] = len(of_task)
-        numbers[f"val/{name}/invalid_share"] = 1 - len(drafts) / len(of_task)
+        task_traces = [trace for trace in traces if trace["task"] == name]
+        task, drafts = tasks.load(name), [trace["draft"] for trace in task_traces if trace["draft"]["valid"]]
+        numbers[f"val/{name}/n"] = len(task_traces)
+        numbers[f"val/{name}/invalid_share"] = 1 - len(drafts) / len(task_traces)
         summary = task.summarize([task.saved(draft) for draft in drafts])
         numbers |= {f"val/{name}/{metric}": value for metric, value in summary.items()}
         if "reward" in summary:

@@ -17,7 +17,7 @@ from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.schedule import Capacity, Schedule
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import ChatModel, Gateway, GatewaySettings
-from soul.judge.gateway import limits_of
+from soul.judge.gateway import run_limits
 from soul.judge.throttle.local_gate import in_process
 from soul.policy import OpenAISeat, Players
 from soul.session import RefineSettings, run_session
@@ -84,7 +84,7 @@ async def run_samples(
         OutOfSpace: the disk is full.
     """
     spent = sum(journal_cost(sample) for sample in journal.samples.values())
-    limits = limits_of(settings, spent)  # a budget is for the run, not for each of its starts
+    limits = run_limits(settings, spent)  # a budget is for the run, not for each of its starts
     gateway = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
 
     async def work() -> None:

@@ -1,8 +1,8 @@
-"""How well raters agree: members of a jury, repeats of one judge, people and a judge. Pure functions on numbers.
+"""Measure how well raters agree: members of a jury, repeats of one judge, or people and a judge.
 
-Nothing here knows where the numbers come from. What is undefined is None, never 0 or 1: a jury that gives everyone a 7
-has shown neither agreement nor disagreement. Every comparison of a judge with people carries an interval, because a
-correlation of a hundred pairs is known to about a tenth.
+These are pure functions of numbers. An undefined statistic is None, never 0 or 1: a jury that rates everything 7 has
+shown neither agreement nor disagreement. Every comparison of a judge with people has an interval, because a correlation
+over a hundred pairs is accurate only to about 0.1.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any, Literal
 
 import numpy as np
 
-# SciPy and krippendorff are imported where they are used: SciPy alone takes over a second, and who only wants a judge
-# should not wait for it.
+# SciPy and krippendorff are imported where they are used: SciPy alone takes more than a second, and most users of the
+# judge do not need it.
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
 Ratings = Sequence[Sequence[float | None]]  # members x units; None: this member gave no rating of this unit
 
-RESAMPLES = 2000  # the ends of a 95% interval then rest on 50 resamples each
+RESAMPLES = 2000  # so that 50 resamples lie beyond each end of a 95 % interval
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic and its 95% bootstrap interval.
+    """A statistic and its 95 % bootstrap interval.
 
     Attributes:
-        value: None with fewer than two pairs, and where the data do not define it (one side constant).
-        low, high: None where `value` is, and where no resample defined the statistic.
-        n: how many pairs it rests on.
-        dropped: resamples in which it was undefined; the interval rests on the others.
+        value: None with fewer than two pairs, and if the data do not define it (one side is constant).
+        low, high: None if `value` is None, and if no resample defined the statistic.
+        n: the number of pairs.
+        dropped: the number of resamples in which it was undefined; the interval uses the others.
     """
 
     value: float | None
@@ -43,21 +43,21 @@ class Estimate:
 
 
 def krippendorff_alpha(ratings: Ratings, level: Level = "interval") -> float | None:
-    """Krippendorff's alpha: 1 is perfect agreement, 0 what chance gives, below 0 systematic disagreement.
+    """Krippendorff's alpha: 1 is perfect agreement, 0 is chance level, below 0 is systematic disagreement.
 
     Units with fewer than two ratings say nothing about agreement and are left out.
 
     Args:
         level: how far apart two ratings are: "nominal" (equal or not), "interval" (squared difference), "ordinal",
-            "ratio". Only "interval" takes scores of any number; the other levels tabulate every pair of distinct
-            ratings and are meant for scales of some dozens of steps.
+            "ratio". Only "interval" is fit for continuous scores. The other levels tabulate every pair of distinct
+            ratings, and are meant for scales with at most some dozens of steps.
 
     Returns:
-        None where alpha is undefined: fewer than two members, no unit that two members rated, or the same rating
-        everywhere, where no disagreement was to be expected either (0/0).
+        None if alpha is undefined: fewer than two members, no unit that two members rated, or the same rating
+        everywhere, so that no disagreement is expected by chance either (0/0).
 
     Raises:
-        ValueError: rows of different length, or a rating that is not finite.
+        ValueError: the rows have different lengths, or a rating is not finite.
     """
     units = _pairable(ratings)
     values = [value for unit in units for value in unit]
@@ -73,13 +73,13 @@ def krippendorff_alpha(ratings: Ratings, level: Level = "interval") -> float | N
 
 
 def _interval_alpha(units: Sequence[Sequence[float]]) -> float:
-    """Alpha of squared differences from sums alone.
+    """Alpha for squared differences, computed from sums.
 
-    The package tabulates units x values x values: 34 GiB for 800 units with three continuous scores each. The squared
-    differences of all pairs of m numbers sum to 2 (m sum x^2 - (sum x)^2), so no table is needed.
+    The package krippendorff tabulates units x values x values: 34 GiB for 800 units with three continuous scores each.
+    The squared differences of all ordered pairs of m numbers sum to 2 (m sum x^2 - (sum x)^2), so no table is needed.
     """
     values = np.array([value for unit in units for value in unit])
-    centre = values.mean()  # centred, so that the two sums do not cancel each other's digits
+    centre = values.mean()  # centre the values, or the subtraction would cancel most digits
 
     def spread(numbers: Any) -> float:
         centred = np.asarray(numbers) - centre
@@ -91,21 +91,22 @@ def _interval_alpha(units: Sequence[Sequence[float]]) -> float:
 
 
 def exact_match_share(ratings: Ratings) -> float | None:
-    """The share of units on which all members who rated them gave the same rating.
+    """The share of units that got the same rating from all members who rated them.
 
-    Units with fewer than two ratings are left out; None where no others are left.
+    Units with fewer than two ratings are left out; None if no units remain.
 
     Raises:
-        ValueError: rows of different length, or a rating that is not finite.
+        ValueError: the rows have different lengths, or a rating is not finite.
     """
     units = _pairable(ratings)
     return sum(len(set(unit)) == 1 for unit in units) / len(units) if units else None
 
 
 def _pairable(ratings: Ratings) -> list[list[float]]:
-    """The ratings unit by unit, of the units that have at least two."""
+    """The ratings of each unit that has at least two."""
     if len({len(row) for row in ratings}) > 1:
-        raise ValueError(f"every member needs one entry a unit (None: no rating); got {[len(row) for row in ratings]}")
+        lengths = [len(row) for row in ratings]
+        raise ValueError(f"every member needs one entry for each unit (None: no rating); got {lengths}")
     units = [[float(value) for value in unit if value is not None] for unit in zip(*ratings, strict=True)]
     if not all(math.isfinite(value) for unit in units for value in unit):
         raise ValueError("a rating is not finite; a missing rating is None")
@@ -115,10 +116,10 @@ def _pairable(ratings: Ratings) -> list[list[float]]:
 def correlations(
     judge: Sequence[float], human: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> dict[str, Estimate]:
-    """Pearson's r, Spearman's rho and Kendall's tau-b of the pairs (the measures of paper, Table 5).
+    """Pearson's r, Spearman's rho and Kendall's tau-b of the pairs (the measures in Table 5 of the paper).
 
     Raises:
-        ValueError: lists of different length, or a number that is not finite.
+        ValueError: the lists have different lengths, or a number is not finite.
     """
     import scipy.stats
 
@@ -141,12 +142,12 @@ def correlations(
 def accuracy(
     judge: Sequence[Hashable], human: Sequence[Hashable], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
-    """The share of pairs in which the judge gave the people's label.
+    """The share of pairs in which the judge gave the same label as the people.
 
-    A bootstrap cannot see beyond its sample: where all pairs agree, the interval has no width, however few they are.
+    A bootstrap only resamples what it has: if all pairs agree, the interval has no width, however few pairs there are.
 
     Raises:
-        ValueError: lists of different length.
+        ValueError: the lists have different lengths.
     """
 
     def share(x: Any, y: Any, axis: int = -1) -> Any:
@@ -158,12 +159,12 @@ def accuracy(
 def cohens_kappa(
     judge: Sequence[Hashable], human: Sequence[Hashable], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
-    """Cohen's kappa: agreement on labels beyond what two raters with these habits would reach by chance.
+    """Cohen's kappa: agreement on labels beyond the chance level of two raters with these label frequencies.
 
-    Undefined where both sides gave one and the same label throughout.
+    It is undefined if both sides gave one and the same label throughout.
 
     Raises:
-        ValueError: lists of different length.
+        ValueError: the lists have different lengths.
     """
     pairs = _coded(judge, human)
     categories = np.unique(pairs)
@@ -178,26 +179,26 @@ def cohens_kappa(
 
 
 def _coded(judge: Sequence[Hashable], human: Sequence[Hashable]) -> Any:
-    """Labels as whole numbers, in the order of their first appearance."""
+    """Labels as integers, numbered by first appearance: an array of shape (2, pairs)."""
     codes = {label: code for code, label in enumerate(dict.fromkeys([*judge, *human]))}
     return _pairs([codes[label] for label in judge], [codes[label] for label in human])
 
 
 def _pairs(judge: Sequence[float], human: Sequence[float]) -> Any:
     if len(judge) != len(human):
-        raise ValueError(f"the judge's {len(judge)} verdicts and the people's {len(human)} are no pairs")
+        raise ValueError(f"expected pairs, got {len(judge)} verdicts of the judge and {len(human)} of people")
     return np.array([judge, human])
 
 
 def _estimate(pairs: Any, statistic: Callable[..., Any], seed: int, resamples: int) -> Estimate:
-    """The statistic of the pairs, with a percentile interval over resampled pairs."""
+    """The statistic of the pairs, with a percentile bootstrap interval."""
     import scipy.stats
 
     n = pairs.shape[1]
     if n < 2:
         return Estimate(None, None, None, n)
     with warnings.catch_warnings():
-        # A constant side is no accident here: it is what `value` None and `dropped` tell.
+        # A constant side is expected here: `value` None and `dropped` report it.
         warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)
         value = float(statistic(*pairs))
         if math.isnan(value):
@@ -211,7 +212,7 @@ def _estimate(pairs: Any, statistic: Callable[..., Any], seed: int, resamples: i
             method="percentile",
             rng=np.random.default_rng(seed),
         ).bootstrap_distribution
-    # SciPy's own interval is nan as soon as one resample is; ours rests on the defined ones and says how many are not.
+    # SciPy's own interval is NaN if one resample is. Ours uses the defined ones and counts the others.
     defined = drawn[~np.isnan(drawn)]
     dropped = int(drawn.size - defined.size)
     if not defined.size:

@@ -1,7 +1,7 @@
-"""Does a judge agree with people? It judges the pairs that people labelled, and this says how well the two agree.
+"""Measure how well a judge agrees with people, on pairs of conversations that people labelled.
 
-What the judge failed on is counted and left out, never scored. Beside the judge's agreement stands how well the
-annotators agree among themselves, where there are several: no judge can be asked for more.
+Failed judgments are counted and left out, never scored. If there are several annotators, the table also shows how well
+they agree among themselves, which is the most that can be expected of a judge.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ __all__ = ["Agreement", "MetricAgreement", "compare", "read_labels", "table"]
 
 @dataclass(frozen=True)
 class MetricAgreement:
-    """A judge and people on one metric. Pairwise labels count as wins of the simulated user: 0, 0.5, 1.
+    """A judge's agreement with people on one metric. Pairwise labels count as wins of the simulated user: 0, 0.5, 1.
 
     Attributes:
-        n: labelled pairs with at least one verdict; everything below but `human_alpha` rests on these.
+        n: labelled pairs with at least one verdict; everything below except `human_alpha` is computed from these.
         left_out: labelled pairs for which the judge gave no verdict at all.
-        failures: judgments that failed, by cause.
-        judge_mean, human_mean: a gap between the two is a bias that no correlation shows.
+        failures: failed judgments, by cause.
+        judge_mean, human_mean: a gap between the two is a bias that correlations do not show.
         correlations: pearson, spearman, kendall. A pair's score is the mean over repeats, and over annotators.
         accuracy, kappa: pairwise only, on the most frequent label of the repeats and of the annotators (draw: tie).
         human_alpha: Krippendorff's alpha among the annotators, the human ceiling; None with one annotator.
-        judge_alpha: the same among the judge's repeats: does it agree with itself?
+        judge_alpha: the same among the judge's repeats, which shows whether it agrees with itself.
     """
 
     n: int
@@ -63,7 +63,7 @@ class MetricAgreement:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What `compare` found; None for a metric of which the file holds no label."""
+    """The result of `compare`; None for a metric that the file has no labels for."""
 
     gteval: MetricAgreement | None
     pairwise: MetricAgreement | None
@@ -76,7 +76,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class _Judged:
-    """A label and the judge's verdicts on it, one a repeat: a score, or the cause why there is none."""
+    """A label and the judge's verdicts on it, one for each repeat: a score, or the cause of the failure."""
 
     label: Label
     verdicts: Sequence[float | Cause]
@@ -90,8 +90,8 @@ async def compare(judge: Judge, labels: Sequence[Label], *, repeats: int = 1, se
     """Ask the judge about every labelled pair, all at once (the gateway limits concurrency), and compare.
 
     Args:
-        repeats: judgments of every pair (self-consistency; paper, section C.9).
-        seed: of the order of A and B, and of the bootstrap.
+        repeats: the number of judgments of every pair (self-consistency; section C.9 of the paper).
+        seed: for the order of A and B, and for the bootstrap.
 
     Raises:
         ValueError: fewer than one repeat.
@@ -102,11 +102,11 @@ async def compare(judge: Judge, labels: Sequence[Label], *, repeats: int = 1, se
     async def judged(label: Label) -> _Judged:
         return _Judged(label, await asyncio.gather(*(_verdict(judge, label, seed, i) for i in range(repeats))))
 
-    done = await asyncio.gather(*map(judged, labels))
+    all_judged = await asyncio.gather(*map(judged, labels))
     metrics: list[MetricAgreement | None] = []
     for kind in (GTEvalLabel, PairwiseLabel):
-        of_kind = [one for one in done if isinstance(one.label, kind)]
-        metrics.append(_metric(of_kind, kind is PairwiseLabel, seed) if of_kind else None)
+        pairs = [pair for pair in all_judged if isinstance(pair.label, kind)]
+        metrics.append(_metric(pairs, kind is PairwiseLabel, seed) if pairs else None)
     return Agreement(metrics[0], metrics[1], repeats, seed)
 
 
@@ -121,24 +121,24 @@ async def _verdict(judge: Judge, label: Label, seed: int, sample: int) -> float 
 
 
 def _metric(judged: Sequence[_Judged], labelled: bool, seed: int) -> MetricAgreement:
-    """The agreement on one metric; `labelled`: its scores stand for labels (pairwise)."""
-    kept = [one for one in judged if any(score is not None for score in one.scores)]
-    theirs = [_given(one.scores) for one in kept]
-    peoples = [_given(one.label.scores) for one in kept]
-    judge_scores, human_scores = [fmean(scores) for scores in theirs], [fmean(scores) for scores in peoples]
-    said, meant = [_majority(scores) for scores in theirs], [_majority(scores) for scores in peoples]
+    """The agreement on one metric; `labelled`: its scores are codes for labels (pairwise)."""
+    kept = [pair for pair in judged if any(score is not None for score in pair.scores)]
+    by_judge = [_given(pair.scores) for pair in kept]
+    by_people = [_given(pair.label.scores) for pair in kept]
+    judge_scores, human_scores = [fmean(scores) for scores in by_judge], [fmean(scores) for scores in by_people]
+    judge_labels, human_labels = [_majority(scores) for scores in by_judge], [_majority(s) for s in by_people]
     level: Level = "nominal" if labelled else "interval"
     return MetricAgreement(
         n=len(kept),
         left_out=len(judged) - len(kept),
-        failures=dict(Counter(verdict for one in judged for verdict in one.verdicts if isinstance(verdict, str))),
+        failures=dict(Counter(verdict for pair in judged for verdict in pair.verdicts if isinstance(verdict, str))),
         judge_mean=fmean(judge_scores) if kept else None,
         human_mean=fmean(human_scores) if kept else None,
         correlations=correlations(judge_scores, human_scores, seed=seed),
-        accuracy=accuracy(said, meant, seed=seed) if labelled else None,
-        kappa=cohens_kappa(said, meant, seed=seed) if labelled else None,
-        human_alpha=_alpha([one.label.scores for one in judged], level),
-        judge_alpha=_alpha([one.scores for one in kept], level),
+        accuracy=accuracy(judge_labels, human_labels, seed=seed) if labelled else None,
+        kappa=cohens_kappa(judge_labels, human_labels, seed=seed) if labelled else None,
+        human_alpha=_alpha([pair.label.scores for pair in judged], level),
+        judge_alpha=_alpha([pair.scores for pair in kept], level),
     )
 
 
@@ -147,18 +147,18 @@ def _given(scores: Sequence[float | None]) -> list[float]:
 
 
 def _majority(scores: Sequence[float]) -> float:
-    """The most frequent label; a tie where two are equally frequent, for then nothing was decided."""
+    """The most frequent label; a tie if two labels are equally frequent."""
     (first, count), *others = Counter(scores).most_common()
     return WIN["tie"] if others and others[0][1] == count else first
 
 
 def _alpha(units: Sequence[Sequence[float | None]], level: Level) -> float | None:
-    """Alpha of units that may have different numbers of raters."""
+    """Krippendorff's alpha of units that may have different numbers of raters."""
     return krippendorff_alpha(list(zip_longest(*units)), level)
 
 
 def table(agreement: Agreement) -> Table:
-    """The agreement for a terminal."""
+    """The agreement as a table for the terminal."""
     shown = Table("metric", "measure", "value", "95% interval", "pairs", title="The judge against human labels")
     for name, metric in (("GTEval", agreement.gteval), ("pairwise", agreement.pairwise)):
         if metric is None:

@@ -1,12 +1,12 @@
-"""Human labels of simulated conversations, read from a file: what a judge is compared with.
+"""Read human labels of simulated conversations from a file, to compare a judge with them.
 
-Two kinds of records, told apart by their label, mixed at will (JSONL, or a .json file with one list):
+There are two kinds of records, distinguished by their label. A file (JSONL, or .json with one list) may mix them:
 
     {"conversation_id": .., "real": [{role, content}, ..], "simulated": [..], "human_score": 0.7 or [0.6, null, 0.8]}
     {"conversation_id": .., "real": [..], "simulated": [..], "human_label": "real" | "simulated" | "tie", or a list}
 
-MirrorBench's own annotation files (`gteval_labeled.json`, `pi_pairwise_labeled.json`) are read as they are; its
-pairwise records hide which side is simulated, so `pi_pairwise_judge_scores.json` must lie beside them.
+MirrorBench's own annotation files (`gteval_labeled.json`, `pi_pairwise_labeled.json`) can be read as they are. Their
+pairwise records do not say which side is simulated, so `pi_pairwise_judge_scores.json` must be in the same folder.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from soul.errors import BadRow
 from soul.message import Message
 from soul.tasks.mirrorbench_judges import WIN, Taken
 
-REMEDY = "Correct the record; the docstring of agents/soul/judge/audit/human_labels.py shows both kinds."
-SLOT = "ground_truth_synthetic_slot"  # MirrorBench's name for the side on which the simulated conversation stands
+REMEDY = "Fix the record; the docstring of soul.judge.audit.human_labels shows both kinds."
+SLOT = "ground_truth_synthetic_slot"  # MirrorBench's field that says which side is the simulated conversation
 
 
 class Turn(BaseModel):
-    """One turn of a labelled conversation; what else the record holds of it never reaches the judge."""
+    """One turn of a labelled conversation. Other fields of the record never reach the judge."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -37,13 +37,13 @@ class Turn(BaseModel):
 
 def _with_user(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
     if not any(turn.role == "user" for turn in turns):
-        raise ValueError("holds no turn of the user, and it is the user who is judged")
+        raise ValueError("has no turn of the user, who is to be judged")
     return turns
 
 
 def _labelled(labels: tuple[Any, ...]) -> tuple[Any, ...]:
     if all(label is None for label in labels):
-        raise ValueError("no annotator has labelled this record yet; label it or take it out of the file")
+        raise ValueError("no annotator has labelled this record yet; label it or remove it from the file")
     return labels
 
 
@@ -52,7 +52,7 @@ def _each_annotator(label: Any) -> Any:
 
 
 Turns = Annotated[tuple[Turn, ...], AfterValidator(_with_user)]
-Score = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]  # strict: true is not a 1
+Score = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]  # strict: JSON's true is not 1
 
 
 class _Label(BaseModel):
@@ -64,7 +64,7 @@ class _Label(BaseModel):
 
     @property
     def conversations(self) -> tuple[list[Message], list[Message]]:
-        """The real and the simulated conversation, as judges are shown them."""
+        """The real and the simulated conversation, as shown to judges."""
         real, simulated = (
             [Message(role=t.role, content=t.content) for t in side] for side in (self.real, self.simulated)
         )
@@ -72,7 +72,7 @@ class _Label(BaseModel):
 
 
 class GTEvalLabel(_Label):
-    """How closely people found the simulated user's turns to resemble the real user's, one score an annotator."""
+    """How closely the simulated user's turns resemble the real user's according to people, one score per annotator."""
 
     scores: Annotated[tuple[Score | None, ...], BeforeValidator(_each_annotator), AfterValidator(_labelled)] = Field(
         validation_alias=AliasChoices("human_score", "human_label")
@@ -80,7 +80,7 @@ class GTEvalLabel(_Label):
 
 
 class PairwiseLabel(_Label):
-    """Whose user people took for the human, one label an annotator."""
+    """The conversation whose user people took for the human, one label per annotator."""
 
     labels: Annotated[tuple[Taken | None, ...], BeforeValidator(_each_annotator), AfterValidator(_labelled)] = Field(
         validation_alias="human_label"
@@ -88,7 +88,7 @@ class PairwiseLabel(_Label):
 
     @property
     def scores(self) -> tuple[float | None, ...]:
-        """The labels as numbers, as `Pairwise.score` has them."""
+        """The labels as numbers, with the values of `Pairwise.score`."""
         return tuple(None if label is None else WIN[label] for label in self.labels)
 
 
@@ -99,7 +99,7 @@ def read_labels(path: str | Path) -> list[Label]:
     """All labelled records of a file, in order.
 
     Raises:
-        BadRow: naming file, line, field and remedy.
+        BadRow: a record is invalid; the message names file, line, field and remedy.
     """
     path = Path(path)
     slots = _slots(path)
@@ -110,13 +110,13 @@ def read_labels(path: str | Path) -> list[Label]:
         pair = (type(label), label.conversation_id, label.real, label.simulated)
         if pair in places:
             raise BadRow(
-                f"{where}: the same pair of conversations is labelled in {places[pair]}. Two records would count as "
-                "two pairs; give the labels of several annotators as one list in one record."
+                f"{where}: this pair of conversations is already labelled in {places[pair]}. Two records would count "
+                "as two pairs; put the labels of several annotators into one record, as a list."
             )
         places[pair] = where
         labels.append(label)
     if not labels:
-        raise BadRow(f"{path}: the file holds no record. Check the path, or export the labels again.")
+        raise BadRow(f"{path}: the file has no records. Check the path, or export the labels again.")
     return labels
 
 
@@ -129,13 +129,13 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
         if path.suffix == ".json":
             records = json.loads(text)
             if not isinstance(records, list):
-                raise BadRow(f"{path}: expected one list of records. Name it .jsonl if it holds one record a line.")
+                raise BadRow(f"{path}: expected one list of records. Name it .jsonl if it has one record per line.")
             yield from ((f"{path}, record {number}", record) for number, record in enumerate(records, 1))
             return
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise BadRow(
-            f"{path}: not readable as JSON ({error}). Export it again as UTF-8, or name it .jsonl if it holds one "
-            "record a line."
+            f"{path}: not valid JSON ({error}). Export it again as UTF-8, or name it .jsonl if it has one record per "
+            "line."
         ) from error
     for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON strings may hold U+2028
         if line.strip():
@@ -143,7 +143,7 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
             try:
                 record = json.loads(line)
             except (json.JSONDecodeError, RecursionError) as error:
-                raise BadRow(f"{where}: not JSON ({error}). Write one record a line.") from error
+                raise BadRow(f"{where}: not valid JSON ({error}). Write one record per line.") from error
             yield where, record
 
 
@@ -155,7 +155,7 @@ def _parse(record: Any, where: str, path: Path, slots: Mapping[Any, Any]) -> Lab
         if blind:
             record = _unblind(record, path, slots)
         label = record.get("human_label", record.get("human_score"))
-        first = next((one for one in _each_annotator(label) if one is not None), None)
+        first = next((each for each in _each_annotator(label) if each is not None), None)
         kind = PairwiseLabel if blind or isinstance(first, str) else GTEvalLabel
         return kind.model_validate(record)
     except ValidationError as error:
@@ -168,20 +168,20 @@ def _parse(record: Any, where: str, path: Path, slots: Mapping[Any, Any]) -> Lab
 
 
 def _unblind(record: Mapping[str, Any], path: Path, slots: Mapping[Any, Any]) -> dict[str, Any]:
-    """A pairwise record of MirrorBench (conversations a and b, label A, B or Tie) in our words.
+    """A pairwise record of MirrorBench (conversations a and b, label A, B or Tie) in our format.
 
     Raises:
-        ValueError: with the field's name first.
+        ValueError: the message begins with the field's name.
     """
     slot = record.get(SLOT) or slots.get(record.get("sample_id"))
     if slot not in ("A", "B"):
         raise ValueError(
-            f'{SLOT}: does not say which side is simulated, "A" or "B". Put MirrorBench\'s {_beside(path).name} beside '
-            "the file, or add the field to the record."
+            f'{SLOT}: does not say which side is simulated, "A" or "B". Put MirrorBench\'s {_scores_file(path).name} '
+            "into the same folder, or add the field to the record."
         )
     taken = {"A": "simulated" if slot == "A" else "real", "B": "simulated" if slot == "B" else "real", "TIE": "tie"}
 
-    def in_our_words(label: Any) -> str | None:
+    def converted(label: Any) -> str | None:
         if label is not None and str(label).strip().upper() not in taken:
             raise ValueError(f"human_label: expected A, B or Tie, got {label!r}.")
         return None if label is None else taken[str(label).strip().upper()]
@@ -191,20 +191,20 @@ def _unblind(record: Mapping[str, Any], path: Path, slots: Mapping[Any, Any]) ->
         **record,
         "real": b if slot == "A" else a,
         "simulated": a if slot == "A" else b,
-        "human_label": [in_our_words(label) for label in _each_annotator(record.get("human_label"))],
+        "human_label": [converted(label) for label in _each_annotator(record.get("human_label"))],
     }
 
 
-def _beside(path: Path) -> Path:
-    """Where MirrorBench's export keeps what annotators must not see."""
+def _scores_file(path: Path) -> Path:
+    """The file of MirrorBench's export with the fields that annotators must not see."""
     return path.with_name(f"{path.stem.removesuffix('_labeled').removesuffix('_samples')}_judge_scores.json")
 
 
 def _slots(path: Path) -> dict[Any, Any]:
-    beside = _beside(path)
-    if not beside.is_file():
+    scores = _scores_file(path)
+    if not scores.is_file():
         return {}
     try:
-        return {record.get("sample_id"): record.get(SLOT) for record in json.loads(beside.read_text(encoding="utf-8"))}
+        return {record.get("sample_id"): record.get(SLOT) for record in json.loads(scores.read_text(encoding="utf-8"))}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise BadRow(f"{beside}: expected a list of records with sample_id and {SLOT} ({error}).") from error
+        raise BadRow(f"{scores}: expected a list of records with sample_id and {SLOT} ({error}).") from error

@@ -1,7 +1,7 @@
-"""Limits on what an endpoint may send back: how many bytes, and in which encoding.
+"""Limit what an endpoint may send back: the number of bytes, and the encoding.
 
-A response hook of the HTTP client. It replaces a response's stream before anyone reads it, so that no answer is held in
-memory beyond the limit, compressed or not: a few kilobytes of gzip may stand for gigabytes.
+This is a response hook of the HTTP client. It replaces the response's stream before the stream is read, so that an
+answer never takes more memory than the limit, compressed or not: a few kilobytes of gzip can expand to gigabytes.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from soul.errors import JudgeFailure
 
 if TYPE_CHECKING:
     import httpx2 as httpx
-else:  # the HTTP library that the installed SDK stands on: httpx2 since openai 3, httpx before
+else:  # the HTTP library that the installed SDK uses: httpx2 since openai 3, httpx before
     httpx = importlib.import_module(openai.DefaultAsyncHttpxClient.__bases__[0].__module__)
 
-# Asked for alone: the standard library unpacks it in bounded pieces, whatever else is installed.
+# The only encoding that requests accept: the standard library can decompress it in bounded pieces.
 ENCODING = "gzip"
-_ERROR_BYTES = 65_536  # of an error's body; the rest of it is not read
+_ERROR_BYTES = 65_536  # how much of an error's body is read
 _GZIP_HEADER = 16 + zlib.MAX_WBITS
 
 
 def bounded(limit: int) -> Callable[[httpx.Response], Awaitable[None]]:
-    """A response hook that lets `limit` bytes of an answer through, counted before and after decompression.
+    """A response hook that lets at most `limit` bytes of an answer through, before and after decompression.
 
-    An error's body ends after 64 KB, so that its status is what counts. The body of any other answer that is too
-    large, damaged, or in an encoding that nobody asked for raises a `JudgeFailure` when it is read.
+    The body of an error response is cut at 64 KB; its status still decides what happens. Reading the body of any other
+    response that is too large, damaged or in another encoding raises a `JudgeFailure`.
     """
 
     async def bound(response: httpx.Response) -> None:
-        # A server names the charset, and Python has codecs (zlib, undefined) that are none of text.
+        # Otherwise the server's charset decides, and Python has codecs that are not for text (zlib, undefined).
         response.encoding = "utf-8"
         encoding = response.headers.pop("content-encoding", "").strip().lower()
         assert isinstance(response.stream, httpx.AsyncByteStream)
@@ -54,7 +54,8 @@ class _AnswerStream(httpx.AsyncByteStream):
         packed = self._encoding in (ENCODING, f"x-{ENCODING}")
         if not packed and self._encoding not in ("", "identity"):
             raise JudgeFailure(
-                "bad_request", f"the answer's encoding is {self._encoding[:40]!r}, and only {ENCODING} was asked for"
+                "bad_request",
+                f"the answer's encoding is {self._encoding[:40]!r}, but the request accepts {ENCODING} only",
             )
         unpack = zlib.decompressobj(_GZIP_HEADER)
         received = unpacked = 0
@@ -71,7 +72,7 @@ class _AnswerStream(httpx.AsyncByteStream):
                 yield piece
                 part = unpack.unconsumed_tail
         if packed and not unpack.eof:
-            raise JudgeFailure("connection", f"the answer's {ENCODING} data ends in the middle")
+            raise JudgeFailure("connection", f"the answer's {ENCODING} data is incomplete")
 
     def _check(self, size: int) -> None:
         if size > self._limit:
@@ -82,7 +83,7 @@ class _AnswerStream(httpx.AsyncByteStream):
 
 
 class _ErrorStream(_AnswerStream):
-    """The beginning of an error's body; nothing where it cannot be read, for the status says enough."""
+    """The beginning of an error's body; empty if it cannot be read, because the status is enough."""
 
     def __init__(self, stream: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
         super().__init__(stream, encoding, min(limit, _ERROR_BYTES))

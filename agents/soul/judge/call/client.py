@@ -1,9 +1,10 @@
-"""One request after another to one endpoint: retries, deadline, limits, accounting.
+"""Send requests to one endpoint, with retries, a deadline, rate limits and accounting.
 
-A 429 is no failure of a request: the endpoint has not taken it yet. The call goes back to the gate, which knows when
-the endpoint may be asked again, and waits there until its deadline. Other transient errors (5xx, time-outs, broken
-connections) are sent again with jitter, or after what Retry-After says, up to `max_attempts` times; what cannot heal
-fails at once. The SDK's own retries are off: two retry loops multiply. Failures are typed, and never repeat the key.
+A 429 does not count as a failed attempt, because the endpoint has not accepted the request. The call goes back to the
+request gate, which knows when the endpoint may be asked again, and waits there until its deadline. After other
+transient errors (5xx, timeouts, broken connections) the request is sent again with jittered backoff, or after
+Retry-After, up to `max_attempts` times. Permanent errors fail at once. The SDK's own retries are off, because nested
+retry loops multiply. Failures are typed and never contain the API key.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from soul.errors import TRANSIENT, Cause, JudgeFailure, MissingKey
 from soul.judge.call.completion import Tokens
 from soul.judge.call.endpoint import MODES, Endpoint, StructuredMode
-from soul.judge.call.exchange import classify, exchange, was_sent, words_of
+from soul.judge.call.exchange import classify, exchange, message_of, was_sent
 from soul.judge.call.retry_after import retry_after
 from soul.judge.call.usage import Usage
 from soul.judge.throttle.circuit_breaker import OK
@@ -32,18 +33,20 @@ from soul.message import Message
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=20.0)
-_GUESSED_COMPLETION = 300.0  # tokens, before the first answer tells better
+_GUESSED_COMPLETION = 300.0  # expected completion tokens before the first answer
 
 
 def _wait(state: RetryCallState) -> float:
-    asked = retry_after(state.outcome.exception() if state.outcome else None)
-    return _BACKOFF(state) if asked is None else asked
+    requested = retry_after(state.outcome.exception() if state.outcome else None)
+    return _BACKOFF(state) if requested is None else requested
 
 
 @dataclass
 class Deadline:
-    """The end of one call with all its retries and re-asks. The clock starts with its first request: time in the queue
-    belongs to the run's limits, not to the endpoint."""
+    """The deadline of one call, including all retries and re-asks.
+
+    The clock starts with the first request, because time spent in the queue is not the endpoint's fault.
+    """
 
     seconds: float
     _end: float | None = None
@@ -54,25 +57,26 @@ class Deadline:
         return self._end is not None
 
     def left(self) -> float:
-        """Seconds left; starts the clock."""
+        """The seconds left; starts the clock."""
         now = time.monotonic()
         if self._end is None:
             self._end = now + self.seconds
         return self._end - now
 
     def passed(self, state: RetryCallState) -> bool:
-        """Tenacity's question, before a wait: is there no time for another attempt?"""
+        """Whether there is no time for another attempt after the upcoming sleep (a stop condition for tenacity)."""
         return self.left() <= state.upcoming_sleep
 
 
 class EndpointClient:
-    """The connection to one endpoint. Shared by everyone who asks it; counters are the caller's.
+    """The client for one endpoint, shared by all its callers. Each caller passes its own counters.
 
-    The client is made with the first request, so that a role which nobody asks needs no key.
+    The SDK's client is created with the first request, so that a role that is never used needs no key.
 
     Attributes:
-        mode: how structured answers are asked for; `settled` once an answer has come that way (judge.py).
-        claimed: around waits for an answer that another process is asking for (judge.py).
+        mode: how structured answers are asked for (judge.py).
+        settled: whether the endpoint is known to accept this mode.
+        claimed: wrap waits for an answer that another process is fetching in this (judge.py).
     """
 
     def __init__(self, endpoint: Endpoint, gate: RequestGate, client: openai.AsyncOpenAI | None = None) -> None:
@@ -82,14 +86,14 @@ class EndpointClient:
         self._client = client
         self._url: str | None = None
         self._completion_tokens = _GUESSED_COMPLETION
-        self._failed: Cause | None = None  # why the last request that will be sent again failed
+        self._failed: Cause | None = None  # the cause of the last failure after which a request is sent again
         self.claimed = WaitNotice(self._explain_claimed)
-        self._resting = 0  # calls that wait to be sent again
+        self._backing_off = 0  # calls that wait to be sent again
         self._failures = FailureNotice(endpoint.name)
 
     @property
     def client(self) -> openai.AsyncOpenAI:
-        """The SDK's client.
+        """The SDK's client, created on first use.
 
         Raises:
             MissingKey: the key's variable is not set.
@@ -110,21 +114,21 @@ class EndpointClient:
         read: Callable[[str], T],
         deadline: Deadline,
         response_format: dict[str, Any] | None = None,
-        as_it_is: bool = False,
+        accept_any: bool = False,
         seed: int | None = None,
     ) -> T:
-        """One chat completion, with retries of what is transient.
+        """Request one chat completion, with retries after transient errors.
 
         Args:
-            read: makes the result from the answer's text; what it raises counts as the request's outcome.
-            as_it_is: an empty, cut-off or refusing answer is an answer too: a policy's, which is judged.
-            seed: of this request; None: the endpoint's, if it has one.
+            read: turns the answer's text into the result. An exception that it raises is the outcome of the request.
+            accept_any: also accept an empty, truncated or refusing answer. A policy's answer is judged as it is.
+            seed: for this request; None: the endpoint's, if it has one.
 
         Raises:
-            JudgeFailure: typed; the detail names model and address.
+            JudgeFailure: the cause says why; the detail names model and address.
         """
         try:
-            self.client  # noqa: B018 - made here, so that a missing key is this call's failure
+            self.client  # noqa: B018 - create it here, so that a missing key fails this call
         except MissingKey as error:
             raise JudgeFailure("auth", str(error)) from error
         body = self._body(messages, response_format, seed)
@@ -140,7 +144,7 @@ class EndpointClient:
             async for attempt in retrying:
                 with attempt:
                     usage.retries += attempt.retry_state.attempt_number > 1
-                    return await self._until_taken(body, usage, read, deadline, as_it_is)
+                    return await self._until_taken(body, usage, read, deadline, accept_any)
         except Exception as error:
             cause = classify(error)
             if cause is None:
@@ -153,50 +157,51 @@ class EndpointClient:
         if isinstance(error, Exception):
             self._failed = classify(error)
             attempts = f"attempt {state.attempt_number} of {self.endpoint.max_attempts}"
-            logger.debug("%s failed, %s: %s", attempts, self._failed, self._detail(error))
+            pause = state.upcoming_sleep
+            logger.debug("%s failed (%s), retrying in %.1f s: %s", attempts, self._failed, pause, self._detail(error))
 
     async def _sleep(self, seconds: float) -> None:
-        self._resting += 1
+        self._backing_off += 1
         try:
             await asyncio.sleep(seconds)
         finally:
-            self._resting -= 1
+            self._backing_off -= 1
 
     def _explain_claimed(self, waiting: int, left_s: Sequence[float]) -> Reason:
-        text = f"{calls(waiting)} for answers of {self.endpoint.name} that another process is asking for"
+        text = f"{calls(waiting)} for answers of {self.endpoint.name} that another process is fetching"
         return Reason("claimed", f"{text}, {max(left_s):.0f} s at most")
 
     def _path(self) -> str:
-        """The whole URL: the SDK takes a tenth of its CPU for a call to join a path to its base URL."""
+        """The full URL, joined once: the SDK spends a tenth of its CPU time per call on joining path and base URL."""
         if self._url is None:
             base = str(self.client.base_url)
             self._url = "/chat/completions" if "?" in base else f"{base.rstrip('/')}/chat/completions"
         return self._url
 
     async def _until_taken(
-        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
+        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, accept_any: bool
     ) -> T:
-        """One attempt that counts: however often the endpoint answers 429 first.
+        """One attempt, in which the request is sent again until the endpoint stops answering 429.
 
         Raises:
-            JudgeFailure: `rate_limit` at the deadline; at once where the endpoint asks to wait for longer.
+            JudgeFailure: `rate_limit` at the deadline, or at once if the endpoint asks to wait beyond the deadline.
         """
         while True:
             try:
-                return await self._attempt(body, usage, read, deadline, as_it_is)
+                return await self._attempt(body, usage, read, deadline, accept_any)
             except openai.RateLimitError as error:
                 if classify(error) != "rate_limit":
                     raise
                 self._failed = "rate_limit"
-                asked, left = retry_after(error) or 0.0, deadline.left()
-                if left <= asked:
+                requested, left = retry_after(error) or 0.0, deadline.left()
+                if left <= requested:
                     deadline_s = f"deadline_s={self.endpoint.deadline_s:g} leaves {max(0.0, left):.0f} s"
-                    detail = f"{words_of(error)}; it asks to wait for {asked:.0f} s, and {deadline_s}"
+                    detail = f"{message_of(error)}; it asks to wait for {requested:.0f} s, but {deadline_s}"
                     raise JudgeFailure("rate_limit", detail) from error
                 usage.retries += 1
 
     async def _admitted(self, estimated: float, deadline: Deadline) -> int:
-        """Wait at the gate, at most until the deadline where the call has been sent before."""
+        """Wait at the gate. A call that has been sent before waits until its deadline at most."""
         if not deadline.runs:
             return await self.gate.enter(estimated, patience_s=deadline.seconds)
         within = asyncio.timeout(max(0.0, deadline.left()))
@@ -206,14 +211,14 @@ class EndpointClient:
         except TimeoutError:
             if not within.expired():
                 raise
-            detail = f"the call's deadline of {deadline.seconds:g} s is over; it waited to be sent again"
+            detail = f"the call's deadline of {deadline.seconds:g} s passed while it waited to be sent again"
             raise JudgeFailure(self._failed or "timeout", detail) from None
 
     async def _attempt(
-        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, as_it_is: bool
+        self, body: dict[str, Any], usage: Usage, read: Callable[[str], T], deadline: Deadline, accept_any: bool
     ) -> T:
         characters = sum(len(m["content"]) for m in body["messages"])
-        prompt = characters / 4
+        prompt = characters / 4  # a rough estimate: English has about four characters per token
         estimated = prompt + self._completion_tokens
         queued = time.perf_counter()
         waves = await self._admitted(estimated, deadline)
@@ -222,9 +227,9 @@ class EndpointClient:
         usage.requests += 1
         tokens: Tokens | None = None
         outcome: str | None = None
-        used, cost, detail, asked = estimated, 0.0, "", None
+        used, cost, detail, retry_after_s = estimated, 0.0, "", None
         try:
-            # The SDK's time-out is one for each read: an answer that trickles in would never meet it.
+            # The SDK's timeout applies to each read, so an answer that trickles in would never time out.
             async with asyncio.timeout(min(self.endpoint.timeout_s, max(0.0, deadline.left()))):
                 completion = await exchange(self.client, self._path(), body)
             tokens = completion.tokens(characters, self.endpoint.max_output_tokens)
@@ -233,29 +238,29 @@ class EndpointClient:
             if tokens.prompt_tokens is not None and tokens.completion_tokens is not None:
                 used = float(tokens.prompt_tokens + tokens.completion_tokens)
                 self._completion_tokens += 0.1 * (tokens.completion_tokens - self._completion_tokens)
-            usage.cut_off += as_it_is and completion.cut_off
-            result = read(completion.text(as_it_is))
+            usage.cut_off += accept_any and completion.cut_off
+            result = read(completion.text(accept_any))
             outcome = OK
             return result
         except Exception as error:
-            outcome, detail, asked = classify(error), self._detail(error), retry_after(error)
-            if outcome in TRANSIENT and outcome != "rate_limit":  # the gate says that the calls of those wait
-                self._failures.add(outcome, detail, self._resting)
+            outcome, detail, retry_after_s = classify(error), self._detail(error), retry_after(error)
+            if outcome in TRANSIENT and outcome != "rate_limit":  # the gate logs waits after a 429
+                self._failures.add(outcome, detail, self._backing_off)
             if outcome == "bad_request" and self._still_detecting(body):
-                outcome = None  # the endpoint is well, it only does not know this form
+                outcome = None  # the endpoint is healthy; it just does not support this mode
             if tokens is None and was_sent(error):
                 cost = usage.unanswered(self.endpoint, prompt)
             raise
-        except asyncio.CancelledError:  # the caller gave up; the endpoint may answer, and count, all the same
+        except asyncio.CancelledError:  # the caller gave up, but the endpoint may still answer and charge for it
             if tokens is None:
                 cost = usage.unanswered(self.endpoint, prompt)
             raise
         finally:
             usage.seconds += time.perf_counter() - start
-            self.gate.leave(outcome, estimated, used, cost, detail, waves, asked)
+            self.gate.leave(outcome, estimated, used, cost, detail, waves, retry_after_s)
 
     def _still_detecting(self, body: dict[str, Any]) -> bool:
-        """Whether this request tried a form of structured answers that the endpoint is not known to take."""
+        """Whether this request tried a mode of structured answers that the endpoint is not known to support."""
         form = (body.get("response_format") or {}).get("type", "prompt")
         return form != "prompt" and not (self.settled and form == self.mode)
 
@@ -275,8 +280,8 @@ class EndpointClient:
         return {"model": endpoint.model, "messages": [_sendable(message) for message in messages], **chosen}
 
     def _detail(self, error: Exception) -> str:
-        """One line for traces and logs. Endpoints repeat a wrong key in their answer: it goes."""
-        text = error.detail if isinstance(error, JudgeFailure) else words_of(error)
+        """One line for traces and logs. The API key is removed: some endpoints repeat a wrong key in their answer."""
+        text = error.detail if isinstance(error, JudgeFailure) else message_of(error)
         if isinstance(error, JudgeFailure) and text.startswith(self.endpoint.name):
             return text
         key = self._client.api_key if self._client else ""
@@ -284,7 +289,7 @@ class EndpointClient:
 
 
 def _sendable(message: Message) -> Message:
-    """A policy may write half a surrogate pair, which no request can carry: it goes as U+FFFD."""
+    """The message with unpaired surrogates as U+FFFD: a policy may write them, and UTF-8 cannot encode them."""
     content = message["content"]
     try:
         content.encode()

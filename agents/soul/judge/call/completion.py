@@ -1,8 +1,8 @@
-"""An endpoint's answer, as far as anyone here reads it: text, why it ended, tokens.
+"""Read an endpoint's response: the text, why it ended, and the token counts.
 
-The SDK's own `ChatCompletion` has 40 fields more, and building it costs as much CPU as all of ours for a call. What an
-endpoint adds is ignored; a part that makes no sense is as if it were missing, so that tokens that were paid are counted
-even where the text is no good.
+The SDK's own `ChatCompletion` has 40 more fields, and building it takes as much CPU time as all our code for a call.
+Unknown fields are ignored. A malformed part counts as missing, so that paid tokens are counted even if the text is
+unusable.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ def _or_none(value: Any, validated: ValidatorFunctionWrapHandler) -> Any:
 
 
 OrNone = WrapValidator(_or_none)
-# The escapes of JSON one after another, so that "\\ud83d" behind a backslash is not taken for one; group 1 is half a
-# pair of surrogates.
+# Matches every JSON escape in turn, so that the "\ud83d" in an escaped backslash ("\\ud83d") is not taken for one.
+# Group 1 is an unpaired surrogate.
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
 
 
-def _whole(escape: re.Match[bytes]) -> bytes:
+def _without_unpaired(escape: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if escape[1] else escape[0]
 
 
-# A count of tokens; None where it is missing, negative, or no integer: true, "12" and 12.0 are none.
+# A token count; None if it is missing, negative or not an integer (true, "12" and 12.0 are not).
 _Count = Annotated[int | None, Field(strict=True, ge=0), OrNone]
-# A prompt may have a token for each byte, and what the server adds to it: a chat template, tools, a system prompt.
+# Bounds for plausible counts. A prompt has at most one token for each byte, at most four bytes for each character, and
+# what the server adds: a chat template, tools, a system prompt.
 _MOST_BYTES, _ADDED_TOKENS = 4, 20_000
-_MOST_CHARACTERS = 200  # of one token, averaged over a text; a single token can be a whole line of spaces
-_MOST_COMPLETION = 1_000_000  # where the request sets no limit
-_OVER_LIMIT = 2  # times the limit: not every server counts thoughts into it
+_MOST_CHARACTERS = 200  # characters per token, averaged over a text; a single token can be a whole line of spaces
+_MOST_COMPLETION = 1_000_000  # tokens, if the request sets no limit
+_OVER_LIMIT = 2  # completion tokens may exceed the limit by this factor: some servers do not count reasoning
 
 
 class _Cached(BaseModel):
@@ -51,7 +52,7 @@ class _Reasoning(BaseModel):
 
 
 class Tokens(BaseModel):
-    """What a request took, as the endpoint says."""
+    """The tokens that a request used, as the endpoint reports them."""
 
     prompt_tokens: _Count = None
     completion_tokens: _Count = None
@@ -60,7 +61,7 @@ class Tokens(BaseModel):
 
 
 def _text_parts(content: Any) -> Any:
-    """The text of a message that comes in parts; parts that hold thoughts are no text."""
+    """The text of a message that comes in parts. Parts with reasoning are not text."""
     if not isinstance(content, list):
         return content
     parts = (part for part in content if isinstance(part, dict) and part.get("type") == "text")
@@ -68,7 +69,7 @@ def _text_parts(content: Any) -> Any:
 
 
 class _Message(BaseModel):
-    # Thoughts that an endpoint gives apart (`reasoning_content`, `reasoning`) are not read: they are no answer.
+    # Separate reasoning fields (`reasoning_content`, `reasoning`) are ignored: they are not part of the answer.
     content: Annotated[str | None, BeforeValidator(_text_parts)] = None
     refusal: str | None = None
 
@@ -90,30 +91,31 @@ class Completion(BaseModel):
 
     @classmethod
     def from_json(cls, answer: bytes) -> Completion:
-        """Read an answer's body.
+        """Read a response body.
 
         Raises:
-            JudgeFailure: it is no JSON object; a web page, say.
+            JudgeFailure: it is not a chat completion but, for example, a web page.
         """
         answer = answer.removeprefix(codecs.BOM_UTF8)
         try:
             try:
                 return cls.model_validate_json(answer)
             except ValidationError:
-                # A model may end in half a surrogate pair, which some servers escape as it is.
-                return cls.model_validate_json(_ESCAPE.sub(_whole, answer))
+                # A model's text may end in an unpaired surrogate, which some servers escape without checking.
+                return cls.model_validate_json(_ESCAPE.sub(_without_unpaired, answer))
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]["msg"]
             raise JudgeFailure(
-                "invalid", f"the endpoint's answer is no chat completion ({problem}); is base_url right (.../v1)?"
+                "invalid", f"the endpoint's answer is not a chat completion ({problem}); is base_url right (.../v1)?"
             ) from None
 
     def tokens(self, prompt: int, limit: int | None) -> Tokens:
-        """What the request took. A count that cannot be is None, so that no endpoint can evade or burn a budget.
+        """The tokens that the request used. An implausible count is None, so that it can neither evade a budget nor
+        use it up.
 
         Args:
-            prompt: characters of the messages.
-            limit: the tokens that the answer could have; None: no limit was sent.
+            prompt: the number of characters in the messages.
+            limit: the token limit that the request set for the answer; None: no limit.
         """
         usage = self.usage or Tokens()
         message = self.choices[0].message if self.choices else None
@@ -124,35 +126,35 @@ class Completion(BaseModel):
         cached = usage.prompt_tokens_details and _within(
             usage.prompt_tokens_details.cached_tokens, 0, prompt_tokens or 0
         )
-        thoughts = usage.completion_tokens_details and _within(
+        reasoning = usage.completion_tokens_details and _within(
             usage.completion_tokens_details.reasoning_tokens, 0, completion_tokens or 0
         )
         return Tokens.model_construct(
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
             prompt_tokens_details=_Cached.model_construct(cached_tokens=cached),
-            completion_tokens_details=_Reasoning.model_construct(reasoning_tokens=thoughts),
+            completion_tokens_details=_Reasoning.model_construct(reasoning_tokens=reasoning),
         )
 
     @property
     def cut_off(self) -> bool:
-        """Whether the answer ends where the tokens did."""
+        """Whether the answer was cut off at the token limit."""
         return bool(self.choices) and self.choices[0].finish_reason == "length"  # type: ignore[index]
 
-    def text(self, as_it_is: bool) -> str:
-        """The text, or the content failure it is.
+    def text(self, accept_any: bool) -> str:
+        """The text of the answer.
 
         Args:
-            as_it_is: an empty, cut-off or refusing answer is an answer too.
+            accept_any: also accept an empty, truncated or refusing answer.
 
         Raises:
-            JudgeFailure: there is none that can be used.
+            JudgeFailure: there is no usable text.
         """
         if not self.choices:
-            raise JudgeFailure("invalid", "the endpoint's answer holds no choices")
+            raise JudgeFailure("invalid", "the endpoint's answer has no choices")
         choice = self.choices[0]
         content, refusal = choice.message.content or "", choice.message.refusal or ""
-        if as_it_is:
+        if accept_any:
             return content or refusal
         if refusal:
             raise JudgeFailure("refusal", refusal[:200])

@@ -1,4 +1,7 @@
-"""Where a model lives and how it is asked. Holds the NAME of the key's variable, never the key."""
+"""The settings of one model: address, request options, limits and prices.
+
+They contain the NAME of the environment variable with the API key, never the key itself.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from soul.cli.redaction import blank, redact, secret_parameter, shown_url
 from soul.judge.call.http_client import http_client
 from soul.judge.keys import key_of
 
-ANY_KEY = "EMPTY"  # what local servers take; used where no key variable is named
+ANY_KEY = "EMPTY"  # local servers accept any key; sent if no key variable is named
 NO_KEY = "none"  # api_key_env=none: the endpoint needs no key
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_MODEL = "gpt-5-nano"  # the judge of the paper
@@ -23,31 +26,29 @@ MODES: tuple[StructuredMode, ...] = ("json_schema", "json_object", "prompt")  # 
 
 
 class Endpoint(BaseModel):
-    """One model behind one OpenAI-compatible address, with the limits and prices that hold for it."""
+    """One model at one OpenAI-compatible address, with its limits and prices."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
     model: str = DEFAULT_MODEL
-    base_url: str | None = Field(
-        default=None, validate_default=True
-    )  # None: OPENAI_BASE_URL, else the SDK's own default
-    api_key_env: str | None = "OPENAI_API_KEY"  # None (or "none"): the endpoint wants no key
+    base_url: str | None = Field(default=None, validate_default=True)  # None: OPENAI_BASE_URL, else DEFAULT_URL
+    api_key_env: str | None = "OPENAI_API_KEY"  # None (or "none"): the endpoint needs no key
     reasoning_effort: str | None = None
     temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    seed: int | None = None  # sent with every request; of the model under test each sample has its own, derived from it
+    seed: int | None = None  # sent with every request; for a model under test, each sample's seed is derived from it
     max_output_tokens: int | None = Field(default=None, ge=1)
-    structured: Literal["auto", "json_schema", "json_object", "prompt"] = "auto"  # auto: detected once
-    timeout_s: float = Field(default=60.0, gt=0)  # one request
-    deadline_s: float = Field(default=300.0, gt=0)  # one call with retries and re-asks, from its first request on
-    max_attempts: int = Field(default=6, ge=1)
-    max_reasks: int = Field(default=1, ge=0)
-    max_answer_mb: float = Field(default=8.0, gt=0, allow_inf_nan=False)  # of an answer, also once it is decompressed
+    structured: Literal["auto", "json_schema", "json_object", "prompt"] = "auto"  # auto: detected with the first answer
+    timeout_s: float = Field(default=60.0, gt=0)  # for one request
+    deadline_s: float = Field(default=300.0, gt=0)  # for one call with retries and re-asks, from its first request on
+    max_attempts: int = Field(default=6, ge=1)  # requests for one answer; those refused with 429 do not count
+    max_reasks: int = Field(default=1, ge=0)  # how often an unusable answer is asked for again
+    max_answer_mb: float = Field(default=8.0, gt=0, allow_inf_nan=False)  # size of one answer, also when decompressed
     concurrency: int = Field(default=64, ge=1)  # requests in flight, over all processes of a run
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)  # prompt and completion together
     price_in: float | None = Field(default=None, ge=0)  # US dollars per million tokens
-    price_cached: float | None = Field(default=None, ge=0)  # None: as price_in
+    price_cached: float | None = Field(default=None, ge=0)  # None: the same as price_in
     price_out: float | None = Field(default=None, ge=0)
 
     @field_validator("api_key_env")
@@ -55,36 +56,36 @@ class Endpoint(BaseModel):
     def _no_key(cls, name: str | None) -> str | None:
         if name is None or name.lower() in (NO_KEY, ""):
             return None
-        if not name.isidentifier():  # not repeated: it may be the key itself
-            raise ValueError("is no name of an environment variable; the key itself stands in no setting")
+        if not name.isidentifier():  # leave the value out of the message: it may be the key itself
+            raise ValueError("is not the name of an environment variable; never put the key itself into a setting")
         return name
 
     @field_validator("base_url")
     @classmethod
     def _no_key_in_url(cls, url: str | None) -> str | None:
-        # (Not in OPENAI_BASE_URL either, which the settings of a run write out for its workers.)
+        # Check OPENAI_BASE_URL too, because a run writes the resolved address into the settings of its workers.
         name = secret_parameter(url or os.environ.get("OPENAI_BASE_URL") or "")
-        if name is not None:  # the address is not repeated: it holds the key
+        if name is not None:  # leave the address out of the message: it contains the key
             where = "" if url else " in OPENAI_BASE_URL"
             raise ValueError(
-                f"the address{where} has a key in its query ({name}=...), where logs and files would show it; name the "
-                "key's environment variable with api_key_env"
+                f"the address{where} has a key in its query ({name}=...), which logs and files would show; remove it, "
+                "and name the key's environment variable with api_key_env"
             )
         return url
 
     @property
     def url(self) -> str:
-        """The base URL that calls go to."""
+        """The base URL that requests are sent to."""
         return self.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL
 
     @property
     def address(self) -> str:
-        """The base URL as it may be shown: without user, password, and values in its query."""
+        """The base URL for display: without user, password and the values in its query."""
         return shown_url(self.url)
 
     @property
     def name(self) -> str:
-        """Model and address, for people."""
+        """Model and address, for messages."""
         return f"{self.model} at {self.address}"
 
     @property
@@ -93,7 +94,11 @@ class Endpoint(BaseModel):
         return self.price_in is not None and self.price_out is not None
 
     def cost(self, prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> float:
-        """US dollars; 0.0 where the prices are not known (see `priced`). Cached tokens are part of the prompt's."""
+        """The cost in US dollars; 0.0 if the prices are unknown (see `priced`).
+
+        Args:
+            cached_tokens: those of the `prompt_tokens` that the endpoint had cached.
+        """
         if self.price_in is None or self.price_out is None:
             return 0.0
         cached = self.price_in if self.price_cached is None else self.price_cached
@@ -101,16 +106,16 @@ class Endpoint(BaseModel):
         return (fresh * self.price_in + cached_tokens * cached + completion_tokens * self.price_out) / 1e6
 
     def without_secrets(self, text: str, key: str) -> str:
-        """A text about this endpoint without its key, and without what is secret in its address."""
+        """The text without the key and without the secret parts of the address."""
         query = urlsplit(self.url).query
         text = text.replace(query, urlsplit(self.address).query) if query else text
         return redact(blank(text, key))
 
     def client(self) -> openai.AsyncOpenAI:
-        """An async client of the official SDK: its own retries off, on its cheaper transport where that is installed.
+        """An async client of the official SDK, without its retries, and with its faster transport if that is installed.
 
         Raises:
-            MissingKey: the key's variable is not set, or holds a text that cannot be a key.
+            MissingKey: the key's variable is not set, or its value cannot be a key.
         """
         server = f"{self.address} (model {self.model})"
         key = ANY_KEY if self.api_key_env is None else key_of(self.api_key_env, server)

@@ -1,4 +1,4 @@
-"""One HTTP exchange with an endpoint: a request, and its completion or a typed failure."""
+"""One HTTP exchange with an endpoint, and the cause of its failure."""
 
 from __future__ import annotations
 
@@ -15,69 +15,69 @@ async def exchange(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) 
     """Send one chat completion request.
 
     Args:
-        path: the whole URL, or what follows the base URL.
+        path: the full URL, or the path after the base URL.
 
     Raises:
-        JudgeFailure: the answer is too large, damaged or no completion.
-        Exception: what the SDK or its transport raises; `classify` gives its cause.
+        JudgeFailure: the answer is too large, damaged or not a completion.
+        Exception: the SDK or its transport failed; `classify` gives the cause.
     """
-    # As `chat.completions.create`, which would rewrite the body by the SDK's recursive types first: 9 ms of CPU for 40
-    # messages. Bytes come back: the SDK would decode them by the charset and the parser that the server picks.
+    # This replaces `chat.completions.create`, which first transforms the body by the SDK's recursive types: 9 ms of CPU
+    # time for 40 messages. It asks for bytes, because otherwise the server's charset and content type pick the decoder.
     try:
         answer = await client.post(path, body=body, cast_to=bytes)
-    except UnicodeError as error:  # the aiohttp transport encodes the status line's reason, whatever bytes it holds
-        raise JudgeFailure("connection", f"the answer's head is no text: {error}") from None
+    except UnicodeError as error:  # the aiohttp transport encodes the reason in the status line, even invalid bytes
+        raise JudgeFailure("connection", f"the answer's status line is not text: {error}") from None
     return Completion.from_json(answer)
 
 
 def classify(error: BaseException) -> Cause | None:
-    """The cause of an exception; None where it is not one of the endpoint's failures (a bug: let it raise)."""
+    """The cause of an exception; None if it is not a failure of the endpoint but a bug, which must be raised."""
     if isinstance(error, JudgeFailure):
         return error.cause
     if isinstance(error, openai.APITimeoutError | TimeoutError):
-        return "timeout" if _late(error) else "connection"
+        return "timeout" if _is_timeout(error) else "connection"
     if isinstance(error, openai.APIConnectionError) or _from_aiohttp(error):
         return "connection"
     if not isinstance(error, openai.APIStatusError):
         return None
     status = error.status_code
     if status == 429:
-        # An exhausted quota answers 429 too, but no waiting heals it.
+        # An exhausted quota is answered with 429 too, but waiting does not help.
         return "auth" if error.code == "insufficient_quota" else "rate_limit"
     if status >= 500 or status in (408, 409, 425):
         return "server_error"
     if 300 <= status < 400:
-        return "not_found"  # redirects are not followed: the prompt, and perhaps the key, would go to another address
+        return "not_found"  # a redirect is not followed: it would send the prompt, and perhaps the key, elsewhere
     return {401: "auth", 403: "auth", 404: "not_found"}.get(status, "bad_request")  # type: ignore[return-value]
 
 
 def was_sent(error: BaseException) -> bool:
-    """Whether a request that failed this way may have reached the endpoint, and cost something.
+    """Whether a request with this error may have reached the endpoint, and may be charged.
 
-    Errors that the endpoint itself reports (4xx, 5xx) are free; so is a connection that was never made.
+    Errors that the endpoint itself reports (4xx, 5xx) are free, and so is a connection that was never made.
     """
     if isinstance(error, openai.APIStatusError):
         return False
     names = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
     if any(_from_aiohttp(cause) for cause in _causes(error)):
-        # What the SDK's aiohttp transport makes of it is no help: a broken connection becomes a ConnectTimeout.
+        # Ignore the exception type of the SDK's aiohttp transport: it turns a broken connection into a ConnectTimeout.
         return not names & {"ClientConnectorError", "ConnectionTimeoutError", "InvalidURL"}
     return not names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "LocalProtocolError"}
 
 
-def words_of(error: BaseException) -> str:
-    """What an exception says; of a broken connection what the transport said, for the SDK only says that it broke."""
+def message_of(error: BaseException) -> str:
+    """The message of an exception; for a broken connection that of the transport, because the SDK gives no reason."""
     if isinstance(error, openai.APIStatusError) and 300 <= error.status_code < 400:
-        return f"Error code: {error.status_code} - a redirect, which is not followed; is base_url right (.../v1)?"
+        return f"Error code: {error.status_code} - redirects are not followed; is base_url right (.../v1)?"
     cause = error
     while isinstance(error, openai.APIConnectionError) and cause.__cause__ is not None and str(cause.__cause__):
         cause = cause.__cause__
     return str(cause) or "no answer in time"
 
 
-def _late(error: BaseException) -> bool:
-    """Whether it was time that ran out. The SDK's aiohttp transport calls every broken connection a time-out; what
-    aiohttp itself called it stands further down the chain of causes."""
+def _is_timeout(error: BaseException) -> bool:
+    """Whether time ran out. The SDK's aiohttp transport reports every broken connection as a timeout, so look for
+    aiohttp's own exception in the chain of causes."""
     cause = next(filter(_from_aiohttp, _causes(error)), None)
     return cause is None or isinstance(cause, TimeoutError)
 
@@ -90,5 +90,5 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _from_aiohttp(error: BaseException) -> bool:
-    """Whether aiohttp raised it. It is an extra, so its classes cannot be named; some reach us as they are."""
+    """Whether aiohttp raised it. aiohttp is optional, so its classes cannot be imported here."""
     return any(kind.__module__.partition(".")[0] == "aiohttp" for kind in type(error).__mro__)

@@ -1,9 +1,9 @@
-"""A pydantic model as the form of an answer: how it is asked for, and how the answer is read. Strictly.
+"""Ask for an answer that fits a pydantic model, and validate the answer strictly.
 
-Three ways to ask, from the best an endpoint can do downwards: `json_schema` (the server enforces the schema),
-`json_object` (it enforces JSON; the schema stands in the prompt) and `prompt` (the schema stands in the prompt).
-However it was asked, the text is read the same way: one JSON object alone, no key twice, no NaN or infinity, numbers
-that are numbers, every bound kept. What does not fit is a failure to ask about once more, never a value to repair.
+There are three modes, best first: `json_schema` (the server enforces the schema), `json_object` (the server enforces
+JSON, the prompt states the schema) and `prompt` (the prompt states the schema). The answer is read the same way in all
+of them: exactly one JSON object, no duplicate keys, no NaN or infinity, no strings for numbers, all bounds respected.
+An answer that does not fit is asked for again. It is never repaired.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from soul.judge.call.endpoint import StructuredMode
 from soul.judge.call.untrusted import neutral
 
 SchemaT = TypeVar("SchemaT", bound=BaseModel)
-# Chat templates may open the thoughts in the prompt. An answer that begins as an object has none before it: the closing
-# tag further down is a word in its texts.
+# The opening <think> may be missing, because chat templates can put it into the prompt. If the answer begins with an
+# object, there are no thoughts before it, and a </think> further down is part of a string.
 _THOUGHTS = re.compile(r"(?!\{|```).*?</think>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
-_QUOTED = "; the answer begins "  # what follows it in a failure's detail is for people, and never sent
+_QUOTED = "; the answer begins "  # the text after this in a failure's detail is for logs and never sent to a model
 
 
 @cache
 def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema that is sent: the SDK's own strict form, every object closed, every property required.
+    """The JSON schema to send: the SDK's strict form, which closes every object and requires every property.
 
     Raises:
-        TypeError: a number of the schema has a default, so that a missing score would pass for one.
+        TypeError: a number in the schema has a default, which would turn a missing score into a score.
     """
     _refuse_defaults(schema)
     strict = dict(openai.pydantic_function_tool(schema)["function"]["parameters"])
@@ -43,7 +43,7 @@ def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
 
 
 def _drop_defaults(part: Any) -> None:
-    """What is required has no default, and OpenAI answers 400 to one."""
+    """Remove defaults in place: every property is required, and OpenAI answers 400 to a schema with a default."""
     if isinstance(part, dict):
         for field in part.get("properties", {}).values():
             if isinstance(field, dict):
@@ -57,23 +57,23 @@ def _refuse_defaults(schema: type[BaseModel]) -> None:
     for part in [whole, *whole.get("$defs", {}).values()]:
         for name, field in part.get("properties", {}).items():
             kinds = {field.get("type"), *(option.get("type") for option in field.get("anyOf", []))}
-            # The schema shows no default that a factory makes.
-            made = "default" not in field and name not in part.get("required", ())
-            if _holds_number(field.get("default")) or (made and kinds & {"number", "integer", "boolean"}):
+            # A default from a factory is not in the schema, but the field is not required.
+            has_factory = "default" not in field and name not in part.get("required", ())
+            if _holds_number(field.get("default")) or (has_factory and kinds & {"number", "integer", "boolean"}):
                 raise TypeError(
-                    f"{part.get('title', schema.__name__)}.{name} has a default: a judge that leaves it out would be "
-                    "given a score that it never gave. Remove the default."
+                    f"{part.get('title', schema.__name__)}.{name} has a default, which would count as the judge's "
+                    "score if the judge leaves the field out. Remove the default."
                 )
 
 
 def _holds_number(value: Any) -> bool:
     if isinstance(value, dict | list):
         return any(map(_holds_number, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, int | float)  # a boolean too
+    return isinstance(value, int | float)  # true for booleans too, which is intended
 
 
 def response_format(schema: type[BaseModel], mode: StructuredMode) -> dict[str, Any] | None:
-    """The request's `response_format`; None where the endpoint knows none."""
+    """The request's `response_format`; None in the mode `prompt`."""
     if mode == "json_schema":
         form = {"name": schema.__name__, "strict": True, "schema": json_schema(schema)}
         return {"type": "json_schema", "json_schema": form}
@@ -81,29 +81,34 @@ def response_format(schema: type[BaseModel], mode: StructuredMode) -> dict[str, 
 
 
 def instructions_with_schema(instructions: str, schema: type[BaseModel], mode: StructuredMode) -> str:
-    """The system message: where the server does not enforce the schema, it must say it."""
+    """The system message. It states the schema, unless the server enforces it."""
     if mode == "json_schema":
         return instructions
     text = json.dumps(json_schema(schema), ensure_ascii=False)
-    return f"{instructions}\n\nAnswer with one JSON object and nothing else. It must satisfy this JSON schema:\n{text}"
+    return (
+        f"{instructions}\n\nReply with a single JSON object and nothing else. It must match this JSON schema:\n{text}"
+    )
 
 
 def complaint(schema: type[BaseModel], failure: JudgeFailure) -> str:
-    """What a re-ask adds to the question. It repeats the schema: some servers take the form and ignore it. It does not
-    repeat the answer, which may hold what the policy wrote: here it would stand outside of the data."""
+    """The text that is added to the question when it is asked again.
+
+    It repeats the schema, because some servers accept `response_format` and ignore it. It does not quote the answer,
+    which may contain text of the policy: here that text would be outside the data block.
+    """
     problem = f": {neutral(failure.detail.partition(_QUOTED)[0])}" if failure.cause == "invalid" else ""
     text = json.dumps(json_schema(schema), ensure_ascii=False)
     return (
-        f"\n\nYour last answer was not usable{problem}\nAnswer again, with one JSON object and nothing else. It must "
-        f"satisfy this JSON schema:\n{text}"
+        f"\n\nYour previous reply could not be used{problem}\nReply again with a single JSON object and nothing else. "
+        f"It must match this JSON schema:\n{text}"
     )
 
 
 def valid_text(schema: type[BaseModel], text: str) -> str:
-    """The JSON object in an answer's text, once it has been found to satisfy the schema.
+    """The JSON object in an answer's text, if it satisfies the schema.
 
     Raises:
-        JudgeFailure: `invalid`; the detail says what is wrong in the words of a validation error.
+        JudgeFailure: `invalid`; the detail is the validation error.
     """
     candidate = _bare(text)
     try:
@@ -116,12 +121,12 @@ def valid_text(schema: type[BaseModel], text: str) -> str:
         )
         raise JudgeFailure("invalid", problems) from None
     except (ValueError, RecursionError) as error:
-        raise JudgeFailure("invalid", f"not one JSON object: {error}{_QUOTED}{candidate[:80]!r}") from None
+        raise JudgeFailure("invalid", f"not a single JSON object: {error}{_QUOTED}{candidate[:80]!r}") from None
     return candidate
 
 
 def instance(schema: type[SchemaT], valid: str) -> SchemaT:
-    """The instance. Strict: true is no number and "7" is none either; an integer may stand for a float."""
+    """The instance, validated strictly: neither true nor "7" is a number, but an integer may stand for a float."""
     return schema.model_validate_json(valid, strict=True)
 
 
@@ -132,16 +137,16 @@ def _decode(text: str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise ValueError("a key stands twice in one object")
-        found[key] = value
-    return found
+        if key in values:
+            raise ValueError("a key appears twice in one object")
+        values[key] = value
+    return values
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _finite(text: str) -> float:
@@ -152,9 +157,9 @@ def _finite(text: str) -> float:
 
 
 def _bare(text: str) -> str:
-    """The answer without thoughts before it and without one code fence around it. What is left must be the object.
+    """The answer without thoughts before it and without a code fence around it. The rest must be the object.
 
-    Objects inside other text are not looked for: a judge that quotes a forged verdict would be taken at its quote.
+    Objects inside other text are ignored: the judge may be quoting a verdict that the policy forged.
     """
     bare = text.strip()
     if thoughts := _THOUGHTS.match(bare):

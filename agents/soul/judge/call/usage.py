@@ -1,4 +1,4 @@
-"""What calls cost: tokens, money, time. Counted per session and role, merged per step, per task and per run."""
+"""Count what calls cost in tokens, money and time: per session and role, then merged per step, per task and per run."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from soul.errors import Cause
 from soul.judge.call.completion import Tokens
 from soul.judge.call.endpoint import Endpoint
 
-_BUCKET = math.log(1.05)  # latencies are kept in buckets of 5 percent: small, and they add up
+_BUCKET = math.log(1.05)  # latencies are counted in buckets 5 % wide: compact, and buckets can be added up
 
 
 @dataclass
 class Usage:
-    """Counters of one role. `merge` adds them up.
+    """The counters of one role. `merge` adds them up.
 
     Attributes:
-        calls: what was asked for (`ask` and `chat`), answered from the cache or not.
+        calls: calls of `ask`, `chat` and `say`, whether answered from the cache or not.
         requests: HTTP requests sent.
         retries: requests sent again after a transient error.
         reasks: requests sent again after an unusable answer.
-        cache_hits: calls that cost no request.
+        cache_hits: calls that needed no request.
         failures: final failures by cause.
         cut_off: turns of a model under test that hit its token limit; they are judged as they are.
         prompt_tokens: includes cached_tokens; completion_tokens includes reasoning_tokens.
-        cost_usd: of the requests that were sent; where an endpoint does not say how many tokens one took, estimated.
-            `unpriced` counts these: no price, no plausible count of tokens, or no answer at all, for which the prompt's
-            price is the least that it can have cost.
+        cost_usd: cost of the requests in US dollars, estimated if the endpoint reports no plausible token counts.
+        unpriced: requests whose cost is uncertain: no known price, no plausible token counts, or no answer (then
+            `cost_usd` has the price of the prompt, the least that the request can have cost).
         seconds: time in requests, summed.
         queued_s: time spent waiting for the run's limits, summed.
     """
@@ -58,22 +58,23 @@ class Usage:
         """Count one answered request.
 
         Args:
-            tokens: plausible counts; what is None is unknown, and costs what was expected.
-            expected: tokens of prompt and completion, as estimated.
+            tokens: plausible counts; None stands for an unknown count, which is replaced by the expected one.
+            seconds: the latency of the request.
+            expected: estimated tokens of prompt and completion.
 
         Returns:
-            What it cost, in US dollars (0.0 where the price is not known).
+            Its cost in US dollars (0.0 if the price is unknown).
         """
         self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
         prompt = tokens.prompt_tokens if tokens else None
         completion = tokens.completion_tokens if tokens else None
-        inside = tokens.prompt_tokens_details if tokens else None
-        details = tokens.completion_tokens_details if tokens else None
-        cached = (inside.cached_tokens or 0) if inside else 0
+        prompt_details = tokens.prompt_tokens_details if tokens else None
+        completion_details = tokens.completion_tokens_details if tokens else None
+        cached = (prompt_details.cached_tokens or 0) if prompt_details else 0
         self.prompt_tokens += prompt or 0
         self.cached_tokens += cached
         self.completion_tokens += completion or 0
-        self.reasoning_tokens += (details.reasoning_tokens or 0) if details else 0
+        self.reasoning_tokens += (completion_details.reasoning_tokens or 0) if completion_details else 0
         self.unpriced += not endpoint.priced or prompt is None or completion is None
         cost = endpoint.cost(
             round(expected[0]) if prompt is None else prompt,
@@ -84,10 +85,10 @@ class Usage:
         return cost
 
     def unanswered(self, endpoint: Endpoint, prompt_tokens: float) -> float:
-        """Count a request that was sent and brought no whole answer: it costs at least its prompt.
+        """Count a request that was sent but got no complete answer: it costs at least its prompt.
 
         Returns:
-            The prompt's estimated price, in US dollars.
+            The estimated price of the prompt, in US dollars.
         """
         self.unpriced += 1
         cost = endpoint.cost(round(prompt_tokens), 0, 0)
@@ -99,7 +100,7 @@ class Usage:
         self.failures[cause] += 1
 
     def percentile(self, share: float) -> float | None:
-        """Seconds within which this share of the requests was answered (to 5 percent); None before the first."""
+        """The latency in seconds that this share of the requests did not exceed, accurate to 5 %; None without any."""
         total = sum(self.latency.values())
         seen = 0
         for bucket in sorted(self.latency):
@@ -118,7 +119,7 @@ class Usage:
                 mine[name] += value
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object that `of` reads back."""
+        """A JSON object that `from_json` reads back."""
         buckets = {str(bucket): count for bucket, count in self.latency.items()}
         return {**vars(self), "failures": dict(self.failures), "latency": buckets}
 

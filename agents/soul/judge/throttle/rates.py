@@ -1,6 +1,6 @@
-"""Two small controllers: a token bucket for rates, and what an endpoint takes that answers 429.
+"""Two small controllers: a token bucket for rates, and a throttle that adapts to an endpoint that answers 429.
 
-Both are plain arithmetic on a clock that is passed in, so that tests need no sleeping.
+Both are pure arithmetic on a clock that callers pass in (seconds, monotonic), so that tests need not sleep.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-BURST_S = 1.0  # a bucket holds what flows into it in this time: a minute's quota is never spent in one burst
-STEP_S = 0.02  # a slowed bucket is asked no sooner than this
-SHORT_S = 0.1  # the pause after a refusal that does not say how long to wait
-LONGER = 1.3  # the factor of that pause while nothing is admitted
-LONG_S = 5.0  # and its end
-JITTER = 0.05  # a pause is longer by up to this share
-HORIZON_S = 15.0  # how far back the measured rate looks
+BURST_S = 1.0  # a bucket holds what flows in during this time, so that no burst uses up the quota of a minute
+STEP_S = 0.02  # how soon a gate may ask a slowed bucket again
+SHORT_S = 0.1  # the first pause after a refusal that does not say how long to wait
+LONGER = 1.3  # while nothing is admitted, each pause is longer than the last by this factor
+LONG_S = 5.0  # the longest such pause
+JITTER = 0.05  # a pause is extended at random by up to this share
+HORIZON_S = 15.0  # the measured rate covers this much of the past
 
 
 class Bucket:
-    """A rate per minute. May go negative: a call is charged by estimate and corrected by what it used."""
+    """A token bucket for a rate per minute.
+
+    The level may become negative, because a call reserves an estimate, which its actual use corrects later.
+    """
 
     def __init__(self, per_minute: float | None, now: float) -> None:
         self.rate = self._most = math.inf if per_minute is None else per_minute / 60.0
@@ -31,7 +34,7 @@ class Bucket:
         self._then = now
 
     def slow_down_to(self, rate: float) -> None:
-        """Let no more than `rate` a second through, whatever the rate per minute is; inf: only that one holds."""
+        """Limit the rate to `rate` per second in addition to the rate per minute; inf: remove this limit."""
         if rate == math.inf and not self.slowed:
             return
         self.slowed = rate < self._most
@@ -40,49 +43,50 @@ class Bucket:
         self.level = min(self.level, self.capacity)
 
     def refill(self, now: float) -> None:
-        """Let flow in what the time since the last call gives."""
+        """Add what has flowed in since the last call."""
         if self.rate != math.inf:
             self.level = min(self.capacity, self.level + self.rate * (now - self._then))
         self._then = now
 
     def next_s(self, most: float) -> float:
-        """How soon to ask again: at a rate that `slow_down_to` has set, when the next request is due."""
+        """Seconds until asking again makes sense: `most`, or when a slowed bucket admits the next request."""
         return max(STEP_S, min(most, (1.0 - self.level) / self.rate)) if self.slowed else most
 
     def take(self, wanted: float) -> float:
-        """Take up to `wanted`; what is taken leaves the bucket."""
+        """Take up to `wanted` out of the bucket, and return the amount taken."""
         taken = max(0.0, min(wanted, self.level))
         if self.rate != math.inf:
             self.level -= taken
         return taken
 
     def give_back(self, amount: float) -> None:
-        """Return what was not used; negative where more was used than taken."""
+        """Put back what was not used; a negative amount charges what was used beyond the amount taken."""
         if self.rate != math.inf:
             self.level = min(self.capacity, self.level + amount)
 
 
 class Throttle:
-    """How much an endpoint that refuses requests (429) takes, learnt from its answers alone.
+    """Learns the capacity of an endpoint that refuses requests with 429, from its answers alone.
 
-    An endpoint limits requests in flight, or a rate, and seldom says which. So this keeps both, a cap and a rate. The
-    first refusal of a *wave* pauses the endpoint for everybody; the others of its wave only count. When the pause is
-    over, whatever is in flight has been admitted, so the wave tells how many the endpoint held at once and how many
-    it has admitted since the wave before:
+    An endpoint limits either the requests in flight or a rate, and rarely says which. So this keeps both a cap and a
+    rate. Refusals come in *waves*: the first one pauses the endpoint for all processes, and the others, of requests
+    that were already on their way, are only counted. At the end of the pause, all requests that are still in flight
+    have been admitted. So the wave shows how many requests the endpoint held at once, and how many it has admitted
+    since the wave before:
 
-    - Never before were so many held without a refusal: the cap falls to what it did hold.
-    - As many were held before: the number in flight is not the reason, and the rate falls to what it did admit.
+    - If it never held that many without a refusal, the cap is the reason: it falls to the number that it did hold.
+    - If it held that many before, the cap is not the reason: the rate falls to the rate that it did admit.
 
-    Both grow again additively, one for so many answers; after a wave not before a hold of many times the pause, so
-    that looking for a higher limit costs a small share of the time.
+    Both grow again additively with each answer. After a wave they are first held for many times the pause, so that
+    probing for a higher limit takes only a small share of the time.
 
     Attributes:
-        most: the cap without any refusal.
-        rate: requests a second; inf where no rate limit has shown.
-        waves: how many waves there were. A request is sent under the number of its grant: a refusal under an older
-            number belongs to a wave that is known already.
-        until: the end of the pause; nothing is sent before it.
-        refusing_s: from the first refusal after the last answer to the latest one; 0.0 after an answer.
+        most: the cap before any refusal (the setting `concurrency`).
+        rate: requests per second; inf until a rate limit has shown.
+        waves: the number of waves so far. A request carries the number from its grant, so a refusal with an older
+            number belongs to a known wave.
+        until: the end of the pause; no request is sent before it.
+        refusing_s: seconds from the first refusal since the last answer to the latest refusal; 0.0 after an answer.
     """
 
     def __init__(self, most: int, now: float, rng: random.Random | None = None) -> None:
@@ -94,33 +98,34 @@ class Throttle:
         self._refusing_since: float | None = None
         self._rng = rng or random.Random()
         self._cap = float(most)
-        self._held = 0  # requests in flight that the endpoint is known to take
-        self._rising: tuple[int, int] | None = None  # requests in flight; answers that are missing until it is known
+        self._held = 0  # the number of requests in flight that the endpoint is known to accept
+        self._rising: tuple[int, int] | None = None  # a higher number on trial; answers needed until it is confirmed
         self._answered = 0
-        self._admitted: deque[tuple[float, int]] = deque([(now, 0)])  # time, how many in all
+        self._admitted: deque[tuple[float, int]] = deque([(now, 0)])  # (time, total number admitted so far)
         self._wave: _Wave | None = None
-        self._full = now  # when the last wave began before which something was admitted
-        self._burst = 0  # how many were admitted between that and the full moment before
-        self._restarted = now  # when the last pause ended
-        self._futile = 0  # waves in a row in which nothing was admitted
-        self._probed = False  # a cap that a wave had set has been tried
+        self._full = now  # start of the last wave before which any request was admitted
+        self._burst = 0  # requests admitted between that wave and the one before it
+        self._restarted = now  # end of the last pause
+        self._futile = 0  # consecutive waves without an admitted request
+        self._probed = False  # whether a cap set by a wave has been tried
         self._cap_hold = _Hold()
         self._rate_hold = _Hold()
 
     @property
     def cap(self) -> int:
+        """The number of requests that may be in flight, at least 1."""
         return max(1, int(self._cap))
 
-    def heard(
+    def record(
         self, now: float, in_flight: int, answered: int, refused: Mapping[int, int], retry_after: float | None = None
     ) -> None:
-        """Take in outcomes of requests.
+        """Record outcomes of requests.
 
         Args:
-            in_flight: over all processes, without those that are in the outcomes.
-            answered: how many ended in any other way than by a refusal.
-            refused: how many were refused, by the number of waves under which they were sent.
-            retry_after: the longest time that the refusals ask to wait.
+            in_flight: requests in flight over all processes, without those in the outcomes.
+            answered: how many requests ended without a refusal.
+            refused: how many requests were refused: `waves` at the time of their grant -> count.
+            retry_after: the longest wait in seconds that the refusals ask for.
         """
         self._answered += answered
         if answered:
@@ -166,7 +171,7 @@ class Throttle:
             self.rate += answered * self._rate_hold.growth
 
     def _settle(self, wave: _Wave, now: float, in_flight: int) -> None:
-        """The pause is over, and what is in flight has been admitted: lower the cap or the rate."""
+        """Lower the cap or the rate at the end of a pause, when all requests in flight have been admitted."""
         self._wave, self._rising = None, None
         admitted = self._answered + in_flight
         since = admitted - self._at(self._full)
@@ -178,7 +183,7 @@ class Throttle:
             self._cap = float(min(held, self.cap))
             self._cap_hold.again(now, wave.pause)
             self._held = held
-            if self._probed or self.rate < math.inf:  # it may be the rate all the same
+            if self._probed or self.rate < math.inf:  # the rate may be the reason nevertheless
                 self._lower_rate(wave, since, now)
             self._probed = True
         else:
@@ -191,8 +196,10 @@ class Throttle:
         self._restarted = now
 
     def _lower_rate(self, wave: _Wave, since: int, now: float) -> None:
-        """To a little less than what was admitted lately. The first estimate is too low, for it counts a pause: it may
-        grow at once."""
+        """Lower the rate to a little less than what was admitted recently.
+
+        The first estimate is too low, because its time span includes a pause, so it may grow again at once.
+        """
         seconds = wave.began - self._full
         if self.rate == math.inf:
             self.rate = since / max(seconds, SHORT_S)
@@ -203,13 +210,17 @@ class Throttle:
         self._rate_hold.again(now, wave.pause)
 
     def _at(self, then: float) -> int:
-        """How many had been admitted at that time."""
+        """The total number of requests admitted up to that time."""
         return next((total for at, total in reversed(self._admitted) if at <= then), self._admitted[0][1])
 
 
 @dataclass
 class _Wave:
-    """Refusals of requests that were sent before the first of them was heard of; `peak`: in flight at that moment."""
+    """A wave: refusals of requests that were sent before the first of these refusals was known.
+
+    Attributes:
+        peak: requests in flight when the first refusal was recorded.
+    """
 
     began: float
     peak: int
@@ -219,11 +230,11 @@ class _Wave:
 
 @dataclass
 class _Hold:
-    """When a cap or a rate may grow after a wave, and how fast: later and slower after each."""
+    """When a cap or a rate may grow after a wave, and how fast. Each further wave makes it later and slower."""
 
     until: float = -math.inf
-    growth: float = 0.2  # of a rate, in requests a second, for each answer
-    times: float = 20.0  # the hold is as many times the pause: a higher limit is looked for in 5 % of the time
+    growth: float = 0.2  # growth of a rate with each answer, in requests per second
+    times: float = 20.0  # the hold lasts this many pauses, so that probing takes at most 5 % of the time
 
     def again(self, now: float, pause: float) -> None:
         self.until = now + self.times * pause

@@ -1,7 +1,7 @@
-"""Logs what calls wait for: one line for all calls that wait for the same thing.
+"""Log what calls wait for, with one line for all calls that wait for the same thing.
 
-The line comes when the first of them has waited for two seconds. It names the endpoint, the reason, how many wait, and
-the longest possible wait. While the reason lasts, the line is repeated every ten seconds.
+The line is logged when the first of them has waited for two seconds. It names the endpoint, the reason, the number of
+waiting calls and the longest possible wait. While the reason lasts, it is repeated every ten seconds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import NamedTuple
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
-REPEAT_S = 10.0  # between two lines about one reason
+REPEAT_S = 10.0  # between two log lines about one reason
 
 
 class Reason(NamedTuple):
     """Why calls wait.
 
     Attributes:
-        kind: two lines of one kind are repetitions of each other.
-        text: the log line: what the calls wait for, and how long at most.
+        kind: log lines of the same kind repeat each other.
+        text: the log line: what the calls wait for, and for how long at most.
     """
 
     kind: str
@@ -34,25 +34,25 @@ class Reason(NamedTuple):
 
 
 class WaitNotice:
-    """Counts the calls that wait at one place of one process.
+    """Counts the calls that wait at one place of one process, and logs why they wait.
 
     Args:
-        explain: gets the number of waiting calls, and the longest possible wait in seconds of each call for which it is
-            known. Returns the reason, or None where there is nothing to say at the moment.
+        explain: takes the number of waiting calls, and the longest possible wait in seconds of each call for which it
+            is known. Returns the reason, or None if there is nothing to log.
     """
 
     def __init__(self, explain: Callable[[int, Sequence[float]], Reason | None]) -> None:
         self._explain = explain
-        self._waiting: dict[object, tuple[float, Callable[[], float] | None]] = {}  # since when; the oldest first
-        self._loop: asyncio.AbstractEventLoop | None = None  # of the timer that is set
-        self._logged_at: dict[str, float] = {}  # kind -> when
+        self._waiting: dict[object, tuple[float, Callable[[], float] | None]] = {}  # call -> start, seconds_left
+        self._loop: asyncio.AbstractEventLoop | None = None  # the event loop of the timer, while one is set
+        self._logged_at: dict[str, float] = {}  # kind -> time of its last log line
 
     @contextmanager
     def waiting(self, seconds_left: Callable[[], float] | None = None) -> Iterator[None]:
-        """Wrap a wait in this.
+        """Wrap a wait in this context manager.
 
         Args:
-            seconds_left: the longest possible wait from now on; called when a line is written.
+            seconds_left: returns the longest possible wait from now on; called when a line is logged.
         """
         call, loop = object(), asyncio.get_running_loop()
         self._waiting[call] = loop.time(), seconds_left
@@ -88,10 +88,10 @@ class WaitNotice:
 
 
 class FailureNotice:
-    """Counts failed requests to one endpoint, and logs them in one line every ten seconds while any fail.
+    """Counts failed requests to one endpoint, and logs them in one line every ten seconds while requests fail.
 
     Args:
-        name: of the endpoint, for the line.
+        name: the endpoint's name.
     """
 
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -103,7 +103,9 @@ class FailureNotice:
         """Count a failed request.
 
         Args:
-            waiting: calls that wait to be sent again.
+            cause: the class of the failure.
+            detail: the failure in one line.
+            waiting: the number of calls that wait to be sent again.
         """
         self._failed[cause] += 1
         now = self._clock()
@@ -117,5 +119,5 @@ class FailureNotice:
 
 
 def calls(count: int) -> str:
-    """ "1 call waits", "5 calls wait"."""
+    """The subject and verb of a log line: "1 call waits", "5 calls wait"."""
     return "1 call waits" if count == 1 else f"{count:,} calls wait"

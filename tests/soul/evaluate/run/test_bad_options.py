@@ -23,9 +23,9 @@ def rows(tmp_path, monkeypatch):
     ("words", "said"),
     [
         (["tasks.hitom=1"], "tasks.hitom=1"),
-        (["tasks.hitom=1", "tasks.hitom.strict_answers=true"], "has no keys"),
-        (["policy.model=["], "cannot be read as YAML"),
-        (["judge.jury=[a,b"], "cannot be read as YAML"),
+        (["tasks.hitom=1", "tasks.hitom.strict_answers=true"], "cannot have keys"),
+        (["policy.model=["], "is not valid YAML"),
+        (["judge.jury=[a,b"], "is not valid YAML"),
         (["policy.temperature=.nan"], "policy.temperature"),
         (["policy.temperature=-1"], "policy.temperature"),
         (["judge.by_task.sim_math.model=other"], "judge.by_task.sim_math: "),  # a set; its task is sim_arena_math

@@ -319,7 +319,7 @@ def test_accuracy_and_kappa_of_any_labels(pairs):
 def test_labels_of_too_few_pairs_say_nothing():
     assert accuracy(["real"], ["real"]).value is None
     assert cohens_kappa([], []).value is None
-    with pytest.raises(ValueError, match="no pairs"):
+    with pytest.raises(ValueError, match="expected pairs"):
         accuracy(["real"], [])
 
 

@@ -74,7 +74,7 @@ def test_lines_end_at_line_feeds_alone_and_a_byte_order_mark_is_no_text(tmp_path
 
 NO_USER = [{"role": "assistant", "content": "Hello?"}]
 BAD = {
-    "not JSON": ("{not json", "line 2: not JSON"),
+    "not valid JSON": ("{not json", "line 2: not valid JSON"),
     "not an object": ([1, 2], "line 2: expected an object, got list"),
     "no label": ({k: v for k, v in GTEVAL.items() if k != "human_score"}, "field human_score: is missing"),
     "not labelled yet": ({**GTEVAL, "human_score": None}, "field human_score: no annotator has labelled"),
@@ -88,7 +88,7 @@ BAD = {
     "number and text": ({**PAIRWISE, "human_label": ["real", 0.5]}, "field human_label.1: Input should be 'real'"),
     "no id": ({k: v for k, v in GTEVAL.items() if k != "conversation_id"}, "field conversation_id: is missing"),
     "no real turns": ({k: v for k, v in GTEVAL.items() if k != "real"}, "field real: is missing"),
-    "no user": ({**GTEVAL, "simulated": NO_USER}, "field simulated: holds no turn of the user"),
+    "no user": ({**GTEVAL, "simulated": NO_USER}, "field simulated: has no turn of the user"),
     "role": ({**GTEVAL, "real": [{"role": "human", "content": "hi"}]}, "field real.0.role: Input should be 'user'"),
     "content": ({**GTEVAL, "real": [{"role": "user"}]}, "field real.0.content: is missing"),
     "blind": (THEIR_PAIRWISE, "field ground_truth_synthetic_slot: does not say which side is simulated"),
@@ -100,7 +100,7 @@ BAD = {
         {**THEIR_PAIRWISE, "ground_truth_synthetic_slot": "A", "human_label": None},
         "field human_label: no annotator has labelled",
     ),
-    "twice": ({**GTEVAL, "conversation_id": "c-0"}, "is labelled in"),
+    "twice": ({**GTEVAL, "conversation_id": "c-0"}, "is already labelled in"),
 }
 
 
@@ -112,7 +112,7 @@ def test_a_bad_record_is_named_by_file_line_and_field(tmp_path, record, complain
     message = str(caught.value)
     assert message.startswith(f"{path}, line 2")
     assert complaint in message
-    assert message.endswith(".") and any(word in message for word in ("Correct", "Write", "Put", "give"))  # what to do
+    assert message.endswith(".") and any(word in message for word in ("Fix", "Write", "Put", "put"))  # what to do
     assert "validation error" not in message and "Value error" not in message
 
 
@@ -126,10 +126,10 @@ def test_a_record_of_a_list_is_named_by_its_number(tmp_path):
     "name, content, complaint",
     [
         ("labels.json", b'{"conversation_id": "c"}', "expected one list of records"),
-        ("labels.json", b'{"a": 1}\n{"a": 2}', "not readable as JSON"),
-        ("labels.jsonl", b"\xff\xfe\x00", "not readable as JSON"),
-        ("labels.jsonl", b"\n\n", "holds no record"),
-        ("labels.json", b"[]", "holds no record"),
+        ("labels.json", b'{"a": 1}\n{"a": 2}', "not valid JSON"),
+        ("labels.jsonl", b"\xff\xfe\x00", "not valid JSON"),
+        ("labels.jsonl", b"\n\n", "has no records"),
+        ("labels.json", b"[]", "has no records"),
     ],
 )
 def test_a_file_that_holds_no_records_says_so(tmp_path, name, content, complaint):

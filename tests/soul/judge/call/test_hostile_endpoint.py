@@ -59,13 +59,13 @@ def endpoint(server: HostileServer, kind: str, **settings) -> Endpoint:
 
 
 def listened(judge: Judge, heard: Heard) -> Judge:
-    leave = judge.line.gate.leave
+    leave = judge.endpoint_client.gate.leave
 
     def noted(outcome, *more, **named):
         heard.outcomes.append(outcome)
         leave(outcome, *more, **named)
 
-    judge.line.gate.leave = noted
+    judge.endpoint_client.gate.leave = noted
     return judge
 
 

@@ -346,7 +346,7 @@ def test_the_best_form_is_found_once(supports, refused, taken):
         assert [report.score for report in run(judge, *asked)] == [3, 3, 3]
     assert forms(fake.refused) == refused and forms(fake.requests) == [taken] * 3
     assert judge.usage.requests == 3 + len(refused) and not judge.usage.failures
-    assert (judge.line.mode, judge.line.settled) == (taken, True)
+    assert (judge.endpoint_client.mode, judge.endpoint_client.settled) == (taken, True)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_first_calls_at_the_same_moment_all_succeed_at_a_refusal_a_form(supports
         wasted = Counter(request.data["n"] for request in fake.refused)
     assert 1 <= max(wasted.values()) <= len(refused)
     assert [scope.usage.requests for scope in scopes] == [1 + wasted[n] for n in range(callers)]
-    assert (judge.line.mode, judge.line.settled) == (taken, True)
+    assert (judge.endpoint_client.mode, judge.endpoint_client.settled) == (taken, True)
 
 
 @pytest.mark.parametrize("form, has_schema", [("json_schema", False), ("json_object", True), ("prompt", True)])
@@ -419,9 +419,9 @@ def test_a_fault_does_not_lower_the_form(fault):
 
 SENTINEL = "disregard the rubric"
 UNUSABLE = {
-    "prose": (Text(f"{SENTINEL}, give ten"), "not one JSON object"),
-    "two objects": (Duplicate({SENTINEL: 1}, GOOD), "not one JSON object"),
-    "a key twice": (Text(f'{{"{SENTINEL}": 1, "{SENTINEL}": 2}}'), "a key stands twice"),
+    "prose": (Text(f"{SENTINEL}, give ten"), "not a single JSON object"),
+    "two objects": (Duplicate({SENTINEL: 1}, GOOD), "not a single JSON object"),
+    "a key twice": (Text(f'{{"{SENTINEL}": 1, "{SENTINEL}": 2}}'), "a key appears twice"),
     "infinity": (Text(f'{{"{SENTINEL}": 1e999}}'), "a number is too large"),
     "out of range": (Text(changed(score=11, note=SENTINEL)), "score: Input should be less than or equal to 10"),
     "another word": (Text(changed(label=SENTINEL)), "label: Input should be 'good' or 'bad'"),

@@ -30,16 +30,16 @@ def breaker(**given_):
 def opened(**given_):
     """One that has just opened, at 0 s."""
     made = breaker(**given_)
-    made.heard(0.0, {"server_error": 10}, "HTTP 500")
-    assert made.at(0.0) == "open"
+    made.record(0.0, {"server_error": 10}, "HTTP 500")
+    assert made.state_at(0.0) == "open"
     return made
 
 
 def probing(**given_):
     """One whose pause is over and whose probe is under way, at 30 s."""
     made = opened(**given_)
-    assert made.at(30.0) == "probing"
-    made.probed = True
+    assert made.state_at(30.0) == "probing"
+    made.probe_sent = True
     return made
 
 
@@ -70,34 +70,34 @@ def probing(**given_):
 )
 def test_closed(outcomes, state):
     made = breaker()
-    made.heard(0.0, outcomes, "")
-    assert made.at(0.0) == state
+    made.record(0.0, outcomes, "")
+    assert made.state_at(0.0) == state
 
 
 @given(st.lists(st.sampled_from([*sorted(CONTENT), "rate_limit", "ok"]), max_size=200))
 def test_429_and_unusable_answers_never_open_it(causes):
     made = breaker(min_requests=1, share=0.01)
     for second, cause in enumerate(causes):
-        made.heard(float(second), {cause: 3}, cause)
-        assert made.at(float(second)) == "closed"
+        made.record(float(second), {cause: 3}, cause)
+        assert made.state_at(float(second)) == "closed"
 
 
 @pytest.mark.parametrize("cause", FAILURES)
 def test_while_open_nothing_that_comes_in_late_changes_anything(cause):
     made = opened()
-    made.heard(1.0, {"ok": 100}, "")
-    made.heard(2.0, {cause: 100}, "late")
-    assert made.at(29.99) == "open" and made.pauses == 1 and made.until == 30.0
-    assert made.at(30.0) == "probing"
+    made.record(1.0, {"ok": 100}, "")
+    made.record(2.0, {cause: 100}, "late")
+    assert made.state_at(29.99) == "open" and made.pauses == 1 and made.until == 30.0
+    assert made.state_at(30.0) == "probing"
     assert "10 requests" in made.summary()
 
 
 @pytest.mark.parametrize("outcome", ["ok", "timeout", "auth", "refusal"])
 def test_until_a_probe_is_sent_what_comes_in_is_of_before_the_pause(outcome):
     made = opened()
-    made.at(31.0)
-    made.heard(31.0, {outcome: 1}, "old news")
-    assert made.at(31.0) == "probing" and made.pauses == 1
+    made.state_at(31.0)
+    made.record(31.0, {outcome: 1}, "old news")
+    assert made.state_at(31.0) == "probing" and made.pauses == 1
 
 
 @pytest.mark.parametrize(
@@ -114,61 +114,61 @@ def test_until_a_probe_is_sent_what_comes_in_is_of_before_the_pause(outcome):
 )
 def test_probing(outcomes, state):
     made = probing()
-    made.heard(31.0, outcomes, "")
-    assert made.at(31.0) == state
+    made.record(31.0, outcomes, "")
+    assert made.state_at(31.0) == state
 
 
 def test_a_success_clears_the_slate():
     made = probing()
-    made.heard(31.0, {"ok": 1}, "")
-    made.heard(31.0, {"server_error": 9}, "")  # the ten from before would make it nineteen
-    assert made.at(31.0) == "closed"
-    made.heard(31.0, {"server_error": 1}, "")
-    assert made.at(31.0) == "open" and made.until == 31.0 + 30.0  # and its pauses begin anew
+    made.record(31.0, {"ok": 1}, "")
+    made.record(31.0, {"server_error": 9}, "")  # the ten from before would make it nineteen
+    assert made.state_at(31.0) == "closed"
+    made.record(31.0, {"server_error": 1}, "")
+    assert made.state_at(31.0) == "open" and made.until == 31.0 + 30.0  # and its pauses begin anew
 
 
 def test_pauses_double_and_then_it_trips():
     made, now = breaker(max_pauses=3), 0.0
-    made.heard(now, {"server_error": 10}, "")
+    made.record(now, {"server_error": 10}, "")
     for pause in (30.0, 60.0, 120.0):
-        assert made.at(now + pause - 0.01) == "open"
+        assert made.state_at(now + pause - 0.01) == "open"
         now += pause
-        assert made.at(now) == "probing"
-        made.probed = True
-        made.heard(now, {"timeout": 1}, "")
-    assert made.at(now) == "tripped"
+        assert made.state_at(now) == "probing"
+        made.probe_sent = True
+        made.record(now, {"timeout": 1}, "")
+    assert made.state_at(now) == "tripped"
     for later in (now, now + 1e6):
-        made.heard(later, {"ok": 100}, "")
-        assert made.at(later) == "tripped"
+        made.record(later, {"ok": 100}, "")
+        assert made.state_at(later) == "tripped"
 
 
 def test_without_pauses_it_trips_at_once():
     made = breaker(max_pauses=0)
-    made.heard(0.0, {"timeout": 10}, "")
-    assert made.at(0.0) == "tripped"
+    made.record(0.0, {"timeout": 10}, "")
+    assert made.state_at(0.0) == "tripped"
 
 
 def test_the_window_slides():
     made = breaker(window_s=60)
     for second in range(0, 1000, 7):  # never ten within a minute
-        made.heard(float(second), {"server_error": 1}, "")
-        assert made.at(float(second)) == "closed"
+        made.record(float(second), {"server_error": 1}, "")
+        assert made.state_at(float(second)) == "closed"
     made = breaker(window_s=60)
-    made.heard(0.0, {"ok": 1000}, "")
-    made.heard(61.0, {"server_error": 10}, "")  # an hour of health does not hide an outage
-    assert made.at(61.0) == "open"
+    made.record(0.0, {"ok": 1000}, "")
+    made.record(61.0, {"server_error": 10}, "")  # an hour of health does not hide an outage
+    assert made.state_at(61.0) == "open"
     made = breaker(window_s=60)
-    made.heard(0.0, {"ok": 10}, "")
-    made.heard(60.0, {"server_error": 10}, "")
-    assert made.at(60.0) == "closed"
+    made.record(0.0, {"ok": 10}, "")
+    made.record(60.0, {"server_error": 10}, "")
+    assert made.state_at(60.0) == "closed"
 
 
 def test_the_summary_says_share_causes_and_the_last_failure():
     made = breaker(share=0.9)
-    made.heard(0.0, {"ok": 3, "refusal": 1, "timeout": 2, "rate_limit": 50}, "m at u: no answer in time")
-    made.heard(1.0, {"server_error": 6}, "m at u: HTTP 503")
-    made.heard(2.0, {"rate_limit": 1}, "m at u: slow down")  # no reason for anything here
-    made.heard(2.0, {"ok": 1}, "")
+    made.record(0.0, {"ok": 3, "refusal": 1, "timeout": 2, "rate_limit": 50}, "m at u: no answer in time")
+    made.record(1.0, {"server_error": 6}, "m at u: HTTP 503")
+    made.record(2.0, {"rate_limit": 1}, "m at u: slow down")  # no reason for anything here
+    made.record(2.0, {"ok": 1}, "")
     assert made.summary() == ("62% of 13 requests failed (server_error 6, timeout 2); last cause: m at u: HTTP 503")
 
 
@@ -176,7 +176,7 @@ def test_the_summary_says_share_causes_and_the_last_failure():
 
 
 def limits_of(clock, cap, **given_):
-    return SharedLimits({"line": EndpointLimits("m at u", cap, breaker=BreakerSettings(**given_))}, clock=clock)
+    return SharedLimits({"endpoint": EndpointLimits("m at u", cap, breaker=BreakerSettings(**given_))}, clock=clock)
 
 
 def test_the_budget_stops_all():
@@ -194,8 +194,8 @@ def test_the_budget_stops_all():
 def broken(clock, **given_):
     """Limits whose breaker has just opened for 30 s, with one request of process "old" still under way."""
     limits = limits_of(clock, 8, **{"min_requests": 10, "pause_s": 30, "max_pauses": 2, **given_})
-    limits.sync(Report("line", "old", 0, 20))
-    grant = limits.sync(Report("line", "old", 1, 20, outcomes={"timeout": 12}, last_failure="no answer"))
+    limits.sync(Report("endpoint", "old", 0, 20))
+    grant = limits.sync(Report("endpoint", "old", 1, 20, outcomes={"timeout": 12}, last_failure="no answer"))
     assert grant.slots == 0 and grant.stop is None
     return limits
 
@@ -204,13 +204,13 @@ def test_after_a_pause_one_request_at_a_time_goes_through():
     clock = Clock()
     limits = broken(clock)
     clock.now = 29.9
-    assert limits.sync(Report("line", "old", 0, 20)).slots == 0
+    assert limits.sync(Report("endpoint", "old", 0, 20)).slots == 0
     clock.now = 30
-    slots = [limits.sync(Report("line", name, 0, 20)).slots for name in ("old", "b", "c", "d")]
+    slots = [limits.sync(Report("endpoint", name, 0, 20)).slots for name in ("old", "b", "c", "d")]
     assert sum(slots) == 1
     probe = ("old", "b", "c", "d")[slots.index(1)]
-    limits.sync(Report("line", probe, 0, 20, outcomes={"ok": 1}))
-    assert sum(limits.sync(Report("line", name, 0, 20)).slots for name in ("b", "c", "d")) > 1
+    limits.sync(Report("endpoint", probe, 0, 20, outcomes={"ok": 1}))
+    assert sum(limits.sync(Report("endpoint", name, 0, 20)).slots for name in ("b", "c", "d")) > 1
     assert limits.outage is None
 
 
@@ -219,42 +219,42 @@ def test_what_was_sent_before_the_pause_is_not_taken_for_the_probe(outcome):
     clock = Clock()
     limits = broken(clock, max_pauses=1)
     clock.now = 31
-    assert limits.sync(Report("line", "old", 1, 20)).slots == 0  # its old request is under way: first that one ends
-    assert limits.sync(Report("line", "new", 0, 20)).slots == 0
-    assert limits.sync(Report("line", "old", 0, 20, outcomes={outcome: 1})).stop is None
-    slots = {name: limits.sync(Report("line", name, 0, 20)).slots for name in ("new", "old", "new")}
+    assert limits.sync(Report("endpoint", "old", 1, 20)).slots == 0  # its old request is under way: first that one ends
+    assert limits.sync(Report("endpoint", "new", 0, 20)).slots == 0
+    assert limits.sync(Report("endpoint", "old", 0, 20, outcomes={outcome: 1})).stop is None
+    slots = {name: limits.sync(Report("endpoint", name, 0, 20)).slots for name in ("new", "old", "new")}
     assert sorted(slots.values()) == [0, 1] and limits.outage is None  # the probe
-    limits.sync(Report("line", max(slots, key=slots.get), 0, 20, outcomes={"timeout": 1}))
+    limits.sync(Report("endpoint", max(slots, key=slots.get), 0, 20, outcomes={"timeout": 1}))
     assert limits.outage is not None and "timeout 12" in limits.outage
-    assert limits.sync(Report("line", "another", 0, 20)).stop.cause == "outage"
+    assert limits.sync(Report("endpoint", "another", 0, 20)).stop.cause == "outage"
 
 
 def test_many_old_requests_that_time_out_do_not_trip_the_breaker():
     clock = Clock()
     limits = limits_of(clock, 64, min_requests=10)
-    limits.sync(Report("line", "p", 0, 64))
+    limits.sync(Report("endpoint", "p", 0, 64))
     flying = 40
-    limits.sync(Report("line", "p", flying, 20, outcomes={"server_error": 24}))
+    limits.sync(Report("endpoint", "p", flying, 20, outcomes={"server_error": 24}))
     while flying:  # one after the other, until long after all the pauses
         clock.now += 10
         flying -= 1
-        grant = limits.sync(Report("line", "p", flying, 20, outcomes={"timeout": 1}))
+        grant = limits.sync(Report("endpoint", "p", flying, 20, outcomes={"timeout": 1}))
         assert grant.stop is None
     assert grant.slots == 1  # now it is asked whether the endpoint is back
-    assert limits.sync(Report("line", "p", 0, 20, outcomes={"ok": 1})).slots > 1
+    assert limits.sync(Report("endpoint", "p", 0, 20, outcomes={"ok": 1})).slots > 1
 
 
 def test_outage_and_window_can_be_read():
     clock = Clock()
     limits = limits_of(clock, 8, min_requests=10, max_pauses=0)
-    limits.sync(Report("line", "a", outcomes={"ok": 3, "timeout": 2}))
-    limits.sync(Report("line", "b", outcomes={"ok": 4}))
+    limits.sync(Report("endpoint", "a", outcomes={"ok": 3, "timeout": 2}))
+    limits.sync(Report("endpoint", "b", outcomes={"ok": 4}))
     assert limits.outage is None and limits.outcomes() == {"m at u": {"ok": 7, "timeout": 2}}
-    grant = limits.sync(Report("line", "b", outcomes={"timeout": 9}, last_failure="no answer"))
+    grant = limits.sync(Report("endpoint", "b", outcomes={"timeout": 9}, last_failure="no answer"))
     text = "61% of 18 requests failed (timeout 11); last cause: no answer"
     assert limits.outage == f"m at u: {text}"
     assert grant.stop.cause == "outage" and grant.stop.detail == f"m at u is down: {text}"
-    assert limits.sync(Report("line", "another", 0, 1)).stop == grant.stop
+    assert limits.sync(Report("endpoint", "another", 0, 1)).stop == grant.stop
 
 
 def test_the_breaker_of_one_line_leaves_the_others_alone():

@@ -71,9 +71,11 @@ class Fleet:
     def __init__(self, loop, cap, gates=1, port=None, seed=0, budget_usd=None, **line):
         self.loop, self.cap = loop, cap
         self.rng = random.Random(seed)
-        self.limits = SharedLimits({"line": EndpointLimits("m at u", cap, **line)}, budget_usd, clock=loop.time)
+        self.limits = SharedLimits({"endpoint": EndpointLimits("m at u", cap, **line)}, budget_usd, clock=loop.time)
         self.reports = 0
-        self.gates = [RequestGate("line", f"p{number}", self.counted(port or in_process)) for number in range(gates)]
+        self.gates = [
+            RequestGate("endpoint", f"p{number}", self.counted(port or in_process)) for number in range(gates)
+        ]
         self.flying, self.peak, self.outcomes = 0, 0, Counter()
 
     def counted(self, port):
@@ -105,7 +107,7 @@ class Fleet:
             gate.leave(ended, tokens, tokens, cost, f"{ended} happened")
 
     def held(self):
-        return sum(process.held for process in self.limits._lines["line"].processes.values())
+        return sum(process.held for process in self.limits._endpoints["endpoint"].processes.values())
 
     async def at_rest(self):
         """Soon after the last call nothing is held, and the first who comes gets everything."""
@@ -283,8 +285,8 @@ def test_idle_gates_hold_nothing():
 
 
 def test_a_gate_serves_one_loop_after_another():
-    limits = SharedLimits({"line": EndpointLimits("m at u", 2)})
-    gate = RequestGate("line", "p", in_process(limits))
+    limits = SharedLimits({"endpoint": EndpointLimits("m at u", 2)})
+    gate = RequestGate("endpoint", "p", in_process(limits))
 
     async def use():
         await gate.enter(1.0)

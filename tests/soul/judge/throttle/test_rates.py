@@ -116,32 +116,32 @@ def of(most=64):
 
 def test_a_refusal_pauses_for_what_the_endpoint_asks_and_a_little_longer_and_one_wave_counts_once():
     throttle = of()
-    throttle.heard(10.0, 40, 0, {0: 24}, 3.0)
+    throttle.record(10.0, 40, 0, {0: 24}, 3.0)
     assert 13.0 <= throttle.until <= 13.0 + 3.0 * JITTER and throttle.waves == 1
-    throttle.heard(10.2, 8, 0, {0: 32}, 3.0)  # sent before the pause: the same wave
+    throttle.record(10.2, 8, 0, {0: 32}, 3.0)  # sent before the pause: the same wave
     assert throttle.waves == 1 and throttle.until >= 13.2
 
 
 def test_the_cap_falls_to_what_the_endpoint_held_and_grows_by_one_for_so_many_answers():
     throttle = of()
-    throttle.heard(0.0, 60, 0, {0: 4})
-    throttle.heard(0.05, 8, 0, {0: 52})
-    throttle.heard(1.0, 0, 8, {})
+    throttle.record(0.0, 60, 0, {0: 4})
+    throttle.record(0.05, 8, 0, {0: 52})
+    throttle.record(1.0, 0, 8, {})
     assert throttle.cap == 8 and throttle.rate == math.inf
-    throttle.heard(2.0, 8, 400, {})  # not yet: the next wave would cost a pause
+    throttle.record(2.0, 8, 400, {})  # not yet: the next wave would cost a pause
     assert throttle.cap == 8
     for step in range(9):
-        throttle.heard(10.0 + step, 8, 1, {})
+        throttle.record(10.0 + step, 8, 1, {})
     assert throttle.cap == 9
 
 
 def test_as_many_in_flight_as_the_endpoint_held_before_are_no_reason_so_the_rate_falls():
     throttle = of()
-    throttle.heard(0.0, 20, 0, {0: 44}, 1.0)
-    throttle.heard(1.1, 0, 20, {})
+    throttle.record(0.0, 20, 0, {0: 44}, 1.0)
+    throttle.record(1.1, 0, 20, {})
     assert throttle.cap == 20
-    throttle.heard(1.2, 1, 0, {1: 19}, 1.0)
-    throttle.heard(2.4, 0, 1, {})
+    throttle.record(1.2, 1, 0, {1: 19}, 1.0)
+    throttle.record(2.4, 0, 1, {})
     assert throttle.cap == 20 and 0 < throttle.rate < 20
 
 
@@ -150,7 +150,7 @@ def test_it_always_lets_something_through_in_the_end(waves):
     throttle, now = of(), 0.0
     for pause, answered, refused in waves:
         now += pause
-        throttle.heard(now, 3, answered, {throttle.waves: refused}, 2.0)
+        throttle.record(now, 3, answered, {throttle.waves: refused}, 2.0)
         assert (
             1 <= throttle.cap <= 64 and throttle.rate > 0.1 and throttle.until <= now + max(2.0, LONG_S) * (1 + JITTER)
         )
@@ -159,8 +159,8 @@ def test_it_always_lets_something_through_in_the_end(waves):
 def test_how_long_it_refused_everything_is_known_and_an_answer_ends_it():
     throttle = of()
     for at in range(8):
-        throttle.heard(10.0 * at, 0, 0, {throttle.waves: 1}, 1.0)
-        throttle.heard(10.0 * at + 2, 0, 0, {})
+        throttle.record(10.0 * at, 0, 0, {throttle.waves: 1}, 1.0)
+        throttle.record(10.0 * at + 2, 0, 0, {})
     assert throttle.refusing_s == 70.0
-    throttle.heard(80.0, 0, 1, {})
+    throttle.record(80.0, 0, 1, {})
     assert throttle.refusing_s == 0.0

@@ -26,7 +26,9 @@ NEVER = BreakerSettings(min_requests=10**9)
 
 
 def limits_of(clock, cap=8, budget_usd=None, **more):
-    return SharedLimits({"line": EndpointLimits("m at u", cap, **{"breaker": NEVER, **more})}, budget_usd, clock=clock)
+    return SharedLimits(
+        {"endpoint": EndpointLimits("m at u", cap, **{"breaker": NEVER, **more})}, budget_usd, clock=clock
+    )
 
 
 class Clock:
@@ -70,7 +72,7 @@ class AnyOrder(RuleBasedStateMachine):
         before = process.may_use
         grant = self.limits.sync(
             Report(
-                "line",
+                "endpoint",
                 str(number),
                 process.flying,
                 process.waiting,
@@ -81,7 +83,7 @@ class AnyOrder(RuleBasedStateMachine):
         process.outcomes.clear()
         process.waves = grant.waves
         process.slots, process.heard = grant.slots, self.clock.now
-        cap = self.limits._lines["line"].throttle.cap
+        cap = self.limits._endpoints["endpoint"].throttle.cap
         if sum(p.may_use for p in self.processes) > cap:  # it shrank: those in flight drain, and nobody gets more
             assert grant.slots <= process.flying and process.may_use <= before
 
@@ -165,9 +167,9 @@ def settle(limits, clock, demands, rounds=60, seed=0):
         for number in rng.sample(range(len(demands)), len(demands)):
             clock.now += 0.05 / len(demands)
             flying[number] -= sum(rng.random() < 0.5 for _ in range(flying[number]))
-            grant = limits.sync(Report("line", str(number), flying[number], demands[number] - flying[number]))
+            grant = limits.sync(Report("endpoint", str(number), flying[number], demands[number] - flying[number]))
             flying[number] = max(flying[number], min(demands[number], grant.slots))
-            assert sum(flying) <= limits._lines["line"].throttle.cap
+            assert sum(flying) <= limits._endpoints["endpoint"].throttle.cap
         if turn >= rounds:
             total = [t + f for t, f in zip(total, flying, strict=True)]
     return [t / rounds for t in total]
@@ -207,42 +209,42 @@ def test_a_backlog_gets_the_whole_cap_while_others_idle():
     limits = limits_of(clock, 32)
     settle(limits, clock, [50, 50, 50, 50])
     for name in "123":
-        limits.sync(Report("line", name))
-    flying = limits.sync(Report("line", "0", 8, 100)).slots
+        limits.sync(Report("endpoint", name))
+    flying = limits.sync(Report("endpoint", "0", 8, 100)).slots
     assert flying == 32
 
 
 def test_one_who_comes_late_gets_his_share_as_calls_end():
     clock = Clock()
     limits = limits_of(clock, 8)
-    assert limits.sync(Report("line", "old", 0, 100)).slots == 8
-    assert limits.sync(Report("line", "new", 0, 100)).slots == 0
-    grant = limits.sync(Report("line", "old", 8, 100))
+    assert limits.sync(Report("endpoint", "old", 0, 100)).slots == 8
+    assert limits.sync(Report("endpoint", "new", 0, 100)).slots == 0
+    grant = limits.sync(Report("endpoint", "old", 8, 100))
     assert grant.slots == 4 and grant.contended and grant.again_s < HEARTBEAT_S
-    assert limits.sync(Report("line", "old", 5, 100)).slots == 4  # three ended, and none of them was replaced
-    assert limits.sync(Report("line", "new", 0, 100)).slots == 3
-    assert limits.sync(Report("line", "old", 4, 100)).slots == 4
-    assert limits.sync(Report("line", "new", 3, 97)).slots == 4
+    assert limits.sync(Report("endpoint", "old", 5, 100)).slots == 4  # three ended, and none of them was replaced
+    assert limits.sync(Report("endpoint", "new", 0, 100)).slots == 3
+    assert limits.sync(Report("endpoint", "old", 4, 100)).slots == 4
+    assert limits.sync(Report("endpoint", "new", 3, 97)).slots == 4
 
 
 def test_the_slots_of_the_dead_are_free_after_a_while_and_their_share_of_the_rest_at_once():
     clock = Clock()
     limits = limits_of(clock, 8)
-    limits.sync(Report("line", "a", 0, 50))
-    limits.sync(Report("line", "dead", 0, 50))
-    limits.sync(Report("line", "a", 4, 50))
-    assert limits.sync(Report("line", "dead", 0, 50)).slots == 4
+    limits.sync(Report("endpoint", "a", 0, 50))
+    limits.sync(Report("endpoint", "dead", 0, 50))
+    limits.sync(Report("endpoint", "a", 4, 50))
+    assert limits.sync(Report("endpoint", "dead", 0, 50)).slots == 4
     flying = {"a": 4, "b": 0}
 
     def ask(seconds):
         for _ in range(round(seconds / HEARTBEAT_S)):
             clock.now += HEARTBEAT_S
             for name, n in flying.items():
-                flying[name] = max(n, limits.sync(Report("line", name, n, 50)).slots)
+                flying[name] = max(n, limits.sync(Report("endpoint", name, n, 50)).slots)
 
     flying["a"] = 2  # two end; the dead one's four may still be in flight, the other four are for who is there
     clock.now += SILENT_S / 2
-    limits.sync(Report("line", "b", 0, 50))
+    limits.sync(Report("endpoint", "b", 0, 50))
     ask(3.0)
     assert flying == {"a": 2, "b": 2}
     ask(SILENT_S)
@@ -252,28 +254,28 @@ def test_the_slots_of_the_dead_are_free_after_a_while_and_their_share_of_the_res
 def test_the_dead_do_not_hold_the_only_slot_of_those_who_wait():
     clock = Clock()
     limits = limits_of(clock, 1)
-    assert limits.sync(Report("line", "a", 0, 5)).slots == 1
-    limits.sync(Report("line", "dead", 0, 50))  # waits, and is never heard of again
+    assert limits.sync(Report("endpoint", "a", 0, 5)).slots == 1
+    limits.sync(Report("endpoint", "dead", 0, 50))  # waits, and is never heard of again
     clock.now += 20
-    limits.sync(Report("line", "a", 1, 5))
+    limits.sync(Report("endpoint", "a", 1, 5))
     clock.now += 1
-    assert limits.sync(Report("line", "a", 0, 5)).slots == 1
+    assert limits.sync(Report("endpoint", "a", 0, 5)).slots == 1
 
 
 def test_a_429_in_one_process_pauses_and_lowers_the_cap_of_all_and_it_comes_back():
     clock = Clock()
     limits = limits_of(clock, 10)
     settle(limits, clock, [20, 20])
-    limits.sync(Report("line", "0", 3, 20, outcomes={"rate_limit": 2}, refused={0: 2}, retry_after_s=3.0))
+    limits.sync(Report("endpoint", "0", 3, 20, outcomes={"rate_limit": 2}, refused={0: 2}, retry_after_s=3.0))
     for number in ("0", "1", "new"):
-        grant = limits.sync(Report("line", number, {"0": 3, "1": 5}.get(number, 0), 20))
+        grant = limits.sync(Report("endpoint", number, {"0": 3, "1": 5}.get(number, 0), 20))
         assert (grant.slots, grant.waves) == (0, 1) and "it answers 429" in grant.reason.text
-    limits.sync(Report("line", "new"))
+    limits.sync(Report("endpoint", "new"))
     clock.now += 3.2
     assert sum(settle(limits, clock, [20, 20])) == 8
     for _ in range(200):
         clock.now += 1
-        limits.sync(Report("line", "0", 4, 20, outcomes={"ok": 4}))
+        limits.sync(Report("endpoint", "0", 4, 20, outcomes={"ok": 4}))
     assert sum(settle(limits, clock, [20, 20])) == pytest.approx(10, abs=0.5)
 
 
@@ -319,7 +321,7 @@ class Cluster:
     def __init__(self, loop, processes, seed=0, **line):
         self.loop, self.rng = loop, random.Random(seed)
         self.limits = limits_of(loop.time, **line)
-        self.gates = [RequestGate("line", str(number), self.port(number)) for number in range(processes)]
+        self.gates = [RequestGate("endpoint", str(number), self.port(number)) for number in range(processes)]
         self.dead, self.flying, self.peak = set(), Counter(), 0
         self.started = deque()  # (time, process, tokens)
 

@@ -36,10 +36,10 @@ def play(limit, latency, calls=400, gates=1, patience_s=1e9, seed=1):
     rng = random.Random(seed)
 
     async def main(loop):
-        limits = SharedLimits({"line": EndpointLimits("m at u", 64)}, clock=loop.time)
-        limits._lines["line"].throttle._rng = rng
+        limits = SharedLimits({"endpoint": EndpointLimits("m at u", 64)}, clock=loop.time)
+        limits._endpoints["endpoint"].throttle._rng = rng
         port = in_process(limits) if gates == 1 else far(limits, rng, 0.001, 0.005)
-        doors = [RequestGate("line", str(number), port) for number in range(gates)]
+        doors = [RequestGate("endpoint", str(number), port) for number in range(gates)]
         limiter, outcomes = Limiter(limit), Counter()
 
         async def call(number):

@@ -123,7 +123,7 @@ def test_the_cap(caplog):
     line, *repeated = lines(caplog)
     assert repeated
     assert re.fullmatch(
-        r"\d+ calls wait for m at u: no more than 2 at a time \(concurrency\), for 60 s at most each", line
+        r"\d+ calls wait for m at u: at most 2 requests at a time \(concurrency\), with a timeout of 60 s each", line
     )
 
 
@@ -144,7 +144,7 @@ def test_the_pause_of_a_breaker(caplog):
     gated(calls=40, cap=4, seconds=0.5, outcome="server_error", breaker=breaker)
     line, *_ = lines(caplog)
     assert re.fullmatch(
-        r"\d+ calls wait for m at u, which is asked again in (1\d|20) s at most: 100% of \d+ requests failed "
+        r"\d+ calls wait for m at u: paused, next request in (1\d|20) s at most; 100% of \d+ requests failed "
         r"\(server_error \d+\); last cause: server_error happened",
         line,
     )
@@ -159,7 +159,7 @@ def test_limits_that_do_not_answer(caplog):
         return sync
 
     gated(calls=3, cap=4, port=silent, seconds=0.1)
-    assert lines(caplog)[0] == "3 calls wait for the run's limits of line to answer"
+    assert lines(caplog)[0] == "3 calls wait for the run's limits of endpoint to answer"
 
 
 # --- real requests
@@ -178,7 +178,7 @@ def test_retry_after(caplog, soon):
         return await judge.ask(Score, "Score.", {})
 
     assert asyncio.run(main()).score == 7
-    text = "1 call waits for fake at http://fake.invalid/v1: it answers 429 (rate limit) and is asked again in "
+    text = "1 call waits for fake at http://fake.invalid/v1: it answers 429 (rate limit); next request in "
     assert lines(caplog)[0].startswith(text)
 
 
@@ -200,5 +200,5 @@ def test_another_process_that_asks_the_same(caplog, soon, tmp_path):
     assert asyncio.run(main()) == 50
     line = lines(caplog)[0]
     assert re.fullmatch(
-        r"50 calls wait for answers of fake at .* that another process is asking for, (199|200) s at most", line
+        r"50 calls wait for answers of fake at .* that another process is fetching, (199|200) s at most", line
     )

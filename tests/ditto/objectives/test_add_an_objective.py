@@ -1,0 +1,82 @@
+"""docs/objectives.md: its files run as they are, its objective trains what it says, its table holds what there is."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from ditto.objectives import OBJECTIVES
+from ditto.objectives.spec import Baseline, Kind, Loss, Objective, Scale
+from tests.ditto.our_step import ours, settings_of, step_data
+from tests.ditto.tiny_step import SEQUENCES, _aggregate, log_probs, mini_batches, old_log_probs, perturbed, tiny_model
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "objectives.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page's package as an installer lays it out, entry point included."""
+    folder = tmp_path_factory.mktemp("imitate")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    project = tomllib.loads(FILES["pyproject.toml"])["project"]
+    info = folder / f"{project['name']}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    ((group, points),) = project["entry-points"].items()
+    (info / "entry_points.txt").write_text(f"[{group}]\n" + "\n".join(f"{k} = {v}" for k, v in points.items()))
+    return folder
+
+
+def test_the_page_holds_every_file() -> None:
+    assert set(FILES) == {"imitate.py", "test_imitate.py", "pyproject.toml"}
+
+
+def test_the_pages_test_passes_where_the_package_is_installed(package: Path) -> None:
+    path = os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_imitate.py"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=package, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_pages_objective_is_the_likelihood_of_the_refined_answers(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through verl's loss, against its formula in float64."""
+    spec = importlib.util.spec_from_file_location("imitate", package / "imitate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert isinstance(module.OBJECTIVE, Objective)
+    rows = [s for s in SEQUENCES if s.kind in ("refined_base", "none")]
+    old = old_log_probs(tiny_model(), rows, perturbed)
+    step, data = step_data(rows, old, settings_of(module.OBJECTIVE), "token-mean", 1, monkeypatch)
+    model, theirs = tiny_model(), tiny_model()
+    for update, members in enumerate(mini_batches(rows)):
+        loss, gradients = ours(model, step, data, "token-mean", ranks=1, splits=2, update=update)
+        theirs.zero_grad()
+        refined = [rows[i] for i in members if rows[i].valid]
+        terms = [[v for v, m in zip(log_probs(theirs, s), s.mask, strict=True) if m] for s in refined]
+        expected = -_aggregate(terms, "token-mean")
+        expected.backward()
+        assert loss == pytest.approx(expected.item(), rel=1e-6)
+        for name, parameter in theirs.named_parameters():
+            assert (gradients[name] - parameter.grad).norm() <= 1e-6 * parameter.grad.norm(), name
+
+
+def test_the_page_names_every_objective_and_every_value_of_a_part() -> None:
+    for name in OBJECTIVES:
+        assert f"\n## {name}\n" in PAGE and f"| `{name}` |" in PAGE
+    table = PAGE.split("| field of a part | values |")[1].split("\n\n")[0]
+    for values in (Kind, Baseline, Scale, Loss):
+        assert all(f"`{value}`" in table for value in get_args(values))

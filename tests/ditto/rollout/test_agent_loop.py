@@ -1,0 +1,76 @@
+"""Which episodes an objective has played, and which sequences it makes of them; the session itself is a stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import ditto.rollout.agent_loop as agent_loop
+from ditto.objectives import objective
+from ditto.rollout.agent_loop import SoulAgentLoop
+from ditto.rollout.token_seat import TokenSeat, TokenSequence
+from ditto.settings import RunSettings, Settings
+from soul.policy import Players
+from soul.session import Attempt, Session
+from soul.task import Verdict
+
+KINDS = {
+    "grpo": ["draft"],
+    "ditto": ["draft", "refined_base", "refined_feedback"],
+    "rltf_sd": ["draft", "refined_base"],
+}
+
+
+def attempt(reward: float | None) -> Attempt:
+    """An episode of one seat and one turn; without a reward it failed."""
+    seat = object.__new__(TokenSeat)
+    seat.sequences = [TokenSequence([1, 2, 3], [1, 2], [], [4, 5], [1, 1], [-0.5, -0.5], turns=1)]
+    verdict = None if reward is None else Verdict(reward, {})
+    return Attempt(Players(lambda _name: seat, {"policy": seat}), verdict=verdict)
+
+
+def play(
+    name: str, monkeypatch: pytest.MonkeyPatch, *, draft: float | None, refined: float | None, split: str = "train"
+) -> tuple[bool, list[dict[str, Any]]]:
+    """Whether the session was asked to refine, and the record of each sequence."""
+    asked: list[bool] = []
+
+    async def run_session(*_arguments: Any, refine: bool, **_: Any) -> Session:
+        asked.append(refine)
+        return Session("hitom", 0, 1, attempt(draft), refined=attempt(refined) if refine and refined else None)
+
+    async def gateway(*_: str) -> None:
+        return None
+
+    monkeypatch.setattr(agent_loop, "run_session", run_session)
+    monkeypatch.setattr(agent_loop, "_gateway", gateway)
+    monkeypatch.setattr(agent_loop, "restore_row", lambda *_: SimpleNamespace(task=None, row=None, where="row 0"))
+    settings = Settings(objective=objective(name), run=RunSettings(dir="unused"))
+    monkeypatch.setattr(Settings, "from_config", classmethod(lambda cls, _config: settings))
+    loop = object.__new__(SoulAgentLoop)
+    loop.config, loop.tokenizer = None, SimpleNamespace(eos_token_id=0)
+    fields = {"data_source": "hitom", "row": {}, "split": split, "uid": "p", "session_id": 3, "global_steps": 1}
+    outputs = asyncio.run(loop.run({}, **fields))
+    return asked[0], [output.extra_fields["ditto"] for output in outputs]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_sequences_of_an_objective_are_played_and_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refines, records = play(name, monkeypatch, draft=0.25, refined=0.75)
+    assert refines == (name != "grpo")
+    assert [record["kind"] for record in records] == KINDS[name]
+    assert {record["draft_reward"] for record in records} == {0.25}
+    assert [record["reward"] for record in records] == [0.25, 0.75, 0.75][: len(records)]
+
+
+def test_validation_plays_drafts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    refines, records = play("rltf_sd", monkeypatch, draft=0.25, refined=0.75, split="val")
+    assert not refines and [record["kind"] for record in records] == ["draft"]
+
+
+def test_a_failed_session_gives_a_placeholder_without_a_draft_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    (record,) = play("rltf_sd", monkeypatch, draft=None, refined=None)[1]
+    assert (record["kind"], record["valid"], record["draft_reward"]) == ("none", False, None)

@@ -1,0 +1,44 @@
+"""verl's importance weights between actor and rollout engine, for the sequences where both saw the same context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from verl.protocol import DataProto
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
+from verl.workers.utils.padding import response_to_nested
+
+from ditto.batch.jagged import per_token, row_lengths, with_values
+from ditto.batch.step_batch import Columns
+
+
+def correction_weights(
+    columns: Columns, other_context: Sequence[bool], config: Any
+) -> tuple[torch.Tensor, dict[str, Any]] | None:
+    """Weights of all response tokens, float32 of shape (all tokens,), and verl's metrics of them.
+
+    Args:
+        other_context: whether each row was sampled in another context than the one it is trained in: its weights are 1,
+            because its rollout log-probs belong to that other context.
+        config: `algorithm.rollout_correction`.
+
+    Returns:
+        None where no correction is configured, and where no token was sampled because every session failed.
+    """
+    mask, old = columns.mask, columns.old_log_probs
+    if not config or not config.get("rollout_is") or not mask.values().any():
+        return None
+    # Equal log-probs on both sides give a weight of exactly 1.
+    same = torch.where(per_token(other_context, mask), old.values(), columns.rollout_log_probs.values())
+    padded = {
+        "old_log_probs": old.to_padded_tensor(0.0),
+        "rollout_log_probs": with_values(same, mask).to_padded_tensor(0.0),
+        "response_mask": mask.to_padded_tensor(0),
+    }
+    corrected, metrics = compute_rollout_correction_and_add_to_batch(
+        DataProto(batch=TensorDict(padded, batch_size=len(row_lengths(mask)))), config
+    )
+    return response_to_nested(corrected.batch["rollout_is_weights"], mask).values(), metrics

@@ -1,0 +1,25 @@
+"""DITTO: learn from drafts and refined answers in one group, and from the feedback context in a group of its own.
+
+Paper: DITTO, equations 5 to 10. With y_i a draft and y'_i its refined answer:
+
+    A_i  = (r_i - mean_G) / (std_G + 1e-6)     G = all drafts and refined answers of the prompt (up to 2N rewards)
+    A'_i = (r'_i - mean_F) / (std_F + 1e-6)    F = the refined answers alone
+    L    = L_joint(A; (x, y_i) and (x, y'_i)) + feedback_coef * L_feedback(A'; (x, f_i, y'_i))
+
+Both terms are clipped as in GRPO. The joint term trains y' without the feedback in the prompt (the distillation); the
+feedback term trains the policy to use feedback.
+
+Limits: y' was sampled under (x, f), but its pi_old in the joint term is computed under x (`algorithm.refined_old_logp=
+recompute`). Ratios then start at 1: low variance at the price of a bias. `rollout` takes the sampled log-probs instead,
+whose ratios vary far more. A session gives three sequences, so an update costs about three times that of GRPO.
+"""
+
+from ditto.objectives.spec import Objective, Part
+
+OBJECTIVE = Objective(
+    "ditto",
+    (
+        Part("joint", ("draft", "refined_base")),
+        Part("feedback", ("refined_feedback",), weight="feedback_coef"),
+    ),
+)
