@@ -19,6 +19,7 @@ from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI
 from tests.e2e import every_task
 from tests.e2e.run import processes_of
+from tests.metric_names import undocumented
 from tests.soul.add_a_task import install
 
 pytestmark = pytest.mark.slow
@@ -80,6 +81,7 @@ def test_every_task_has_its_own_numbers(outcome: every_task.Outcome) -> None:
             mine = [t for t in outcome.sessions if t["task"] == task and t["step"] == step and t["draft"]["valid"]]
             expected = sum(trace["draft"]["reward"] for trace in mine) / len(mine)
             assert numbers[f"ditto/task/{task}/reward_draft"] == pytest.approx(expected)
+        assert not undocumented(numbers)
     before = outcome.metrics[0]
     assert {task for task in SOURCES if f"val-core/{task}/reward/mean@1" in before} == SOURCES
 

@@ -21,6 +21,7 @@ import pytest
 from soul import examples
 from soul.rows.task_files import read_rows
 from tests.e2e.run import ROOT, SENTINEL_KEY, greedy_answers
+from tests.metric_names import undocumented
 
 pytestmark = pytest.mark.slow
 
@@ -100,6 +101,7 @@ def test_it_learns_and_leaves_a_model_path(straight: Path, corpus: Path) -> None
     lines = metrics(straight)
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     assert lines[-1]["train/loss"] < 0.5 * lines[0]["train/loss"]
+    assert not undocumented({name for line in lines for name in line})
     tested = [line for line in lines if "val/loss" in line]
     assert [line["step"] for line in tested] == [6, 12] and tested[1]["val/loss"] < tested[0]["val/loss"]
     assert {"val/loss/even", "val/loss/odd"} <= tested[0].keys()

@@ -30,6 +30,7 @@ from soul.testing import (
     TruncatedJson,
 )
 from tests.e2e.run import SENTINEL_KEY, Run, greedy_answers
+from tests.metric_names import undocumented
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +118,7 @@ def test_judge_failures_are_masked_and_counted(run: Run) -> None:
 
 def test_the_metrics_are_a_recount_of_the_traces(run: Run) -> None:
     for step, numbers in run.metrics().items():
+        assert not undocumented(numbers)
         if step == 0:
             continue
         traces = run.traces(f"step_{step:06d}")

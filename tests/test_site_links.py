@@ -1,0 +1,52 @@
+"""Links of the repository's pages, as the documentation's site shows them."""
+
+from __future__ import annotations
+
+import logging
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("mkdocs")
+ROOT = Path(__file__).resolve().parents[1]
+HOOKS = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
+
+
+def shown(markdown: str, page: str = "judge.md") -> str:
+    made: str = HOOKS["on_page_markdown"](
+        markdown, SimpleNamespace(file=SimpleNamespace(src_uri=page), meta={}), None, None
+    )
+    return made
+
+
+def test_links_lead_to_pages_of_the_site() -> None:
+    assert (
+        shown("[a](docs/judge.md#roles) [b](CONTRIBUTING.md)", "index.md") == "[a](judge.md#roles) [b](contributing.md)"
+    )
+    assert shown("[the\nseat](../verl/ditto/rollout/token_seat.py)") == "[the\nseat](api/ditto/rollout/index.md)"
+    assert shown("[rows](../agents/soul/rows)") == "[rows](api/soul/rows/index.md)"
+    assert shown("[verl](https://example.org/x) [here](#roles)") == "[verl](https://example.org/x) [here](#roles)"
+
+
+def test_a_file_that_is_no_page_becomes_its_path() -> None:
+    assert shown("[the config](../sft/config/sft.yaml)") == "the config (`sft/config/sft.yaml`)"
+
+
+def test_code_stays_as_it_is() -> None:
+    code = "```python\nx = [a](../sft/config/sft.yaml)\n```\n"
+    assert shown(code) == code
+
+
+def test_a_link_to_nothing_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        shown("[gone](nowhere.md)")
+    assert "docs/judge.md links to nowhere.md, which does not exist" in caplog.text
+
+
+def test_every_package_has_an_api_page() -> None:
+    names = [name for name, _ in HOOKS["rooms"]()]
+    assert {"soul", "soul.judge.throttle", "ditto.objectives", "sft.distill"} <= set(names)
+    page = HOOKS["api_page"]("soul.judge.throttle", ROOT / "agents/soul/judge/throttle")
+    assert "::: soul.judge.throttle.circuit_breaker" in page
