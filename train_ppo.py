@@ -10,18 +10,10 @@ from __future__ import annotations
 
 import sys
 
-from soul.cli.error_border import run_command
-
-
-def train() -> int:
-    """Import the launcher inside the error border: the import takes seconds, and Ctrl-C can arrive during it."""
-    if {"-h", "--help"} & set(sys.argv[1:]):
-        print(__doc__)
-        return 0
-    from ditto.launch import main
-
-    return main(sys.argv[1:])
-
+from ditto.launch import main
 
 if __name__ == "__main__":
-    sys.exit(run_command(train))
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        sys.exit(0)
+    sys.exit(main(sys.argv[1:]))

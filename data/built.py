@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 from data.rows import Record, split_groups, write_rows
 from soul.cli.arguments import fraction, output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
-from soul.errors import SoulError
+from soul.errors import SoulError, one_line
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 
@@ -180,7 +180,7 @@ def _unexpected_shape(sources: Sequence[Path], error: Exception) -> ValueError:
     """The error for a record that no check of the builder foresees."""
     return ValueError(
         f"{', '.join(map(str, sources))}: a record has a shape that this builder does not expect "
-        f"({type(error).__name__}: {' '.join(str(error).split())[:200]}). Take the files from their source again. If "
+        f"({type(error).__name__}: {one_line(error, 200)}). Take the files from their source again. If "
         f"they are as published, report this with the traceback in {keep_traceback(error)}"
     )
 

@@ -65,11 +65,7 @@ def fingerprint(row: TaskRow) -> str:
 
 
 def reports(file: str, held_out: HeldOut | None = None) -> list[Report]:
-    """A report for each task in a file.
-
-    Raises:
-        SoulError: a row is invalid; names file, row and field.
-    """
+    """A report for each task in a file."""
     rows = read_rows([file])
     by_task: dict[str, list[TaskRow]] = {}
     for row in rows:

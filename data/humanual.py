@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from data.built import Builder, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record
+from soul.errors import one_line
 from soul.tasks.humanual import HumanualRow
 
 SETS = ("book", "chat", "email", "news", "opinion", "politics")
@@ -81,7 +82,7 @@ def _record(where: str, index: int, raw: Any, dataset: str) -> Record:
     try:
         row = HumanualRow.model_validate({**raw, "index": index, "prompt": _with_speakers(raw), "id": ""})
     except ValueError as error:
-        raise ValueError(f"{where}: {' '.join(str(error).split())[:300]}") from error
+        raise ValueError(f"{where}: {one_line(error, 300)}") from error
     post = str(raw.get("post_id") or hashlib.sha256(row.prompt.encode()).hexdigest()[:12])
     return {
         "index": index,

@@ -101,11 +101,7 @@ class Written:
 
 
 async def write_intent(judge: Judge, messages: Sequence[str]) -> Written:
-    """Ask for a sentence, and once more if the first one has a fault.
-
-    Raises:
-        JudgeFailure: the model gave no answer.
-    """
+    """Ask for a sentence, and once more if the first one has a fault."""
     data: dict[str, Any] = {"messages": [message[:SEEN_CHARS] for message in messages]}
     first = (await judge.ask(HighLevelIntent, PROMPT, data)).intent.strip()
     tried = [(first, faults(first, messages))]
@@ -128,11 +124,7 @@ def read(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
 
 
 def conversations(paths: Sequence[Path]) -> list[Conversation]:
-    """The conversations in these files that have no intent of their own, each once.
-
-    Raises:
-        ValueError: naming file, line and field.
-    """
+    """The conversations in these files that have no intent of their own, each once."""
     everything = (one for path in paths if path.name not in ADDS_NOTHING for one in _conversations(path))
     return list({one.key: one for one in everything if not one.intent}.values())
 

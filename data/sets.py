@@ -24,6 +24,7 @@ from data.built import BadSource, Built
 from data.sources import BUILDS, Build, SourceMatch, describe_files
 from soul.cli.arguments import existing_folder, output_folder
 from soul.cli.error_border import Parser, reports_errors
+from soul.errors import one_line
 from soul.suites import soul_v1
 
 _SHOWN = 6  # unused files to name for each reason; a clone of a repository has hundreds
@@ -55,10 +56,10 @@ def build_set(name: str, root: Path, out: Path) -> Outcome:
     try:
         built: Built = module.build(build.arguments(match, out))
     except (OSError, ValueError) as error:
-        return Outcome(name, "failed", remarks=(_one_line(error),), read=read)
+        return Outcome(name, "failed", remarks=(one_line(error),), read=read)
     except Exception as error:  # noqa: BLE001 - a defect of one builder must not stop the other sets
         command = f"for the traceback: python -m data.{build.builder} {' '.join(build.arguments(match, out))}"
-        return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {_one_line(error)} ({command})",), read=read)
+        return Outcome(name, "failed", remarks=(f"{type(error).__name__}: {one_line(error)} ({command})",), read=read)
     stands_in = [match.form.stands_in] if match.form.stands_in else []
     return Outcome(name, "built", built.rows, (*stands_in, *built.remarks), read)
 
@@ -69,10 +70,6 @@ def _incomplete(name: str, build: Build, match: SourceMatch) -> Outcome:
     if match.files:
         return Outcome(name, "failed", remarks=(f"the source is incomplete: {remark}",), read=match.files)
     return Outcome(name, "no source", remarks=(remark,))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def unused(root: Path, outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from data.built import Builder, Rows
 from data.reading import read_json
 from data.rows import Record
 from soul.cli.arguments import existing_folder
+from soul.errors import one_line
 from soul.tasks.sim_arena_rows import SimDocRow, SimMathRow
 
 LEVELS = {
@@ -41,10 +42,7 @@ _SIDE_FILES: dict[str, dict[str, tuple[str, ...]]] = {  # what is read beside th
         "knowledge": ("knowledge_state.json",),
         "concepts": ("math_tutoring_problems_extracted_concepts.json", "extracted_concepts.json"),
     },
-    "doc": {
-        "notes": ("document_creation_user_simulator_background.json",),
-        "preferences": ("preferences.json",),
-    },
+    "doc": {"notes": ("document_creation_user_simulator_background.json",), "preferences": ("preferences.json",)},
 }
 
 
@@ -90,11 +88,7 @@ class Source:
 
 
 def convert(kind: str, source: str | Path, math_root: str | Path | None = None) -> list[Record]:
-    """The annotated conversations of `kind` ("math" or "doc") as `extra_info` dicts, in order.
-
-    Raises:
-        ValueError: naming file, record and field.
-    """
+    """The annotated conversations of `kind` ("math" or "doc") as `extra_info` dicts, in order."""
     read_from = Source(kind, Path(source), Path(math_root) if math_root else None)
     return [
         _record(read_from, f"{read_from.file}: record {index}", index, raw)
@@ -124,7 +118,7 @@ def _record(source: Source, where: str, index: int, raw: Any) -> Record:
         }
         (SimMathRow if source.kind == "math" else SimDocRow).model_validate(record)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+        raise ValueError(f"{where}: {type(error).__name__}: {one_line(error, 300)}") from error
     return record
 
 

@@ -33,9 +33,6 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
     Args:
         part: all environments, the hard ones, or the others.
         positions: the sides that the policy plays; a combination gives one row for each.
-
-    Raises:
-        ValueError: naming file, line and field.
     """
     folder = Path(folder)
     environments = _by_id(folder / "environment_profiles.jsonl", "env_id")

@@ -150,10 +150,7 @@ def _userllm(prism: str, stands_in: str = "") -> Form:
 # Set -> its build. "alignx" is no evaluation set: it is here for training files.
 BUILDS: dict[str, Build] = {
     "hitom": Build(
-        "hitom",
-        ("hitom",),
-        (Form(("**/Hi-ToM_data.json",)),),
-        "github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0)",
+        "hitom", ("hitom",), (Form(("**/Hi-ToM_data.json",)),), "github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0)"
     ),
     "paratomi": Build(
         "paratomi",
@@ -217,10 +214,7 @@ BUILDS: dict[str, Build] = {
         ("userllm",),
         (
             _userllm("**/conversations.jsonl"),
-            _userllm(
-                "**/*opening_prompt_cluster*.csv",
-                "PRISM's table of openings stands in for its conversations",
-            ),
+            _userllm("**/*opening_prompt_cluster*.csv", "PRISM's table of openings stands in for its conversations"),
         ),
         "CommonsenseQA (MIT), github.com/google-research-datasets/natural-questions nq_open/ (CC BY-SA 3.0), "
         "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0); a model writes intents.jsonl: "

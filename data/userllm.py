@@ -85,9 +85,6 @@ def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: in
     Args:
         per_source: keep this many rows of each source, drawn by `seed`; of PRISM, half first and half later turns.
         seed: also selects the assistant's wording, together with the record's own text.
-
-    Raises:
-        ValueError: naming file, line and field.
     """
     files = [path for path in sorted(map(Path, paths), key=lambda path: path.name) if path.name not in ADDS_NOTHING]
     written = intents.read(chain.from_iterable(read_json_lines(path) for path in files if path.suffix != ".csv"))

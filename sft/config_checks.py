@@ -156,11 +156,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def check_config(config: DictConfig) -> None:
-    """Check the values of all keys.
-
-    Raises:
-        BadConfig: a value is invalid; reports the first one.
-    """
+    """Check the values of all keys."""
     defaults = _defaults("cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu")
     check_types(config, defaults, SFT_NUMBERS)
     _refuse_unread(config, dict(leaves(OmegaConf.to_container(defaults))))

@@ -22,11 +22,7 @@ WORKER = "--worker"  # the argument with which this program becomes one of the p
 
 
 def config_of(words: list[str]) -> DictConfig:
-    """Compose the config from a command line.
-
-    Raises:
-        BadConfig: an unknown key, a malformed override.
-    """
+    """Compose the config from a command line."""
     return load_config(["--config-dir", str(CONFIG_DIR), "--config-name", "sft", *words], program="train_sft.py")
 
 

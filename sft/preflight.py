@@ -32,11 +32,7 @@ from soul.validation_errors import setting_problem
 
 
 def data_settings(config: DictConfig) -> SftDataSettings:
-    """The keys of the section `data` that describe the corpus.
-
-    Raises:
-        BadConfig: a value is invalid.
-    """
+    """The keys of the section `data` that describe the corpus."""
     data = OmegaConf.to_container(config.data, resolve=True)
     assert isinstance(data, dict)
     given: dict[str, Any] = {name: data[name] for name in SftDataSettings.model_fields if name in data}
@@ -48,11 +44,7 @@ def data_settings(config: DictConfig) -> SftDataSettings:
 
 
 def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
-    """The training and the validation split, tokenised by the model's tokenizer.
-
-    Raises:
-        SoulError: the files, rows, model or limits cannot be used for training.
-    """
+    """The training and the validation split, tokenised by the model's tokenizer."""
     from transformers import AutoConfig
 
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)

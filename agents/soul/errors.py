@@ -109,3 +109,8 @@ class JudgeFailure(SessionError):
 
 class PolicyFailure(SessionError):
     """The policy gave no usable turn (engine error, prompt too long)."""
+
+
+def one_line(error: BaseException, limit: int | None = None) -> str:
+    """The error's message on one line, for another message; at most its first `limit` characters."""
+    return " ".join(str(error).split())[:limit]

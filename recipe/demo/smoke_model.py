@@ -57,11 +57,7 @@ def shortened(messages: Sequence[Message]) -> list[Message]:
 
 
 def make(files: Sequence[str], out: Path, steps: int, seed: int = 0) -> Path:
-    """Build the model and teach it the form of the turns.
-
-    Raises:
-        KeyError: a task has no example.
-    """
+    """Build the model and teach it the form of the turns."""
     rows_by_task: defaultdict[str, list[TaskRow]] = defaultdict(list)
     for row in read_rows(files):
         rows_by_task[row.task.name].append(row)

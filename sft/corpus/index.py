@@ -18,7 +18,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from soul.errors import SoulError
+from soul.errors import SoulError, one_line
 from soul.files.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
@@ -73,11 +73,7 @@ class Shard:
         )
 
     def check(self) -> None:
-        """Check that the file has the columns of a layout.
-
-        Raises:
-            BadShard: it does not.
-        """
+        """Check that the file has the columns of a layout."""
         _ = self.layout
 
     @property
@@ -126,7 +122,7 @@ def _read_footer(file: Path) -> Shard:
             groups = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
     except (pa.ArrowException, OSError) as error:
         raise BadShard(
-            f"{file}: not a readable parquet file ({' '.join(str(error).split())[:200]}). Download or build it again."
+            f"{file}: not a readable parquet file ({one_line(error, 200)}). Download or build it again."
         ) from error
     columns: list[str] = []
     for field in schema:

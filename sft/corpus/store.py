@@ -128,10 +128,8 @@ class SequenceWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (self._ids, self._sequences):
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
+        self._ids.close()
+        self._sequences.close()
 
     def add(self, sequence: EncodedSequence, source: str, row: int) -> None:
         """Append one sequence of a row."""

@@ -33,8 +33,9 @@ from sft.corpus.index import BadShard, Shard
 from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
 from sft.encode.row_encoder import RowEncoder
 from sft.run.stop import start_helper
-from soul.errors import SoulError
+from soul.errors import SoulError, one_line
 from soul.files.disk_space import guarded_writes
+from soul.files.whole_file import whole_file
 
 VERSION = 1  # of the file format and of the encoding of rows
 UNIT_ROWS = 2048  # rows of a unit, at least, if the shard has as many
@@ -82,7 +83,7 @@ class Unit:
                         return
         except (pa.ArrowException, OSError) as error:
             raise BadShard(
-                f"{self.shard.path}, row groups {self.groups}: cannot be read ({' '.join(str(error).split())[:200]}). "
+                f"{self.shard.path}, row groups {self.groups}: cannot be read ({one_line(error, 200)}). "
                 "Download or build the file again."
             ) from error
 
@@ -228,12 +229,10 @@ def _part(folder: Path, unit: Unit, kind: str) -> Path:
 
 
 def _encode_unit(folder: Path, unit: Unit, encoder: RowEncoder) -> None:
-    ids, sequences = _part(folder, unit, "ids"), _part(folder, unit, "sequences")
-    temporary = [path.with_name(f"{path.name}.{os.getpid()}.tmp") for path in (ids, sequences)]
-    with SequenceWriter(*temporary) as writer:
+    # Shared: a worker of a killed run may still be writing this unit.
+    ids, sequences = (whole_file(_part(folder, unit, kind), shared=True) for kind in ("ids", "sequences"))
+    with ids as ids_file, sequences as sequences_file, SequenceWriter(ids_file, sequences_file) as writer:
         encoder.write(writer, unit.records(), unit.shard.layout, unit.shard.path)
-    for path, target in zip(temporary, (ids, sequences), strict=True):
-        os.replace(path, target)
     writer.counts.write(_part(folder, unit, "json"))  # last: it marks the unit as done
 
 

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from sft.encode.conversation import Turn
 from sft.encode.sequence import EncodedSequence
-from soul.errors import SoulError
+from soul.errors import SoulError, one_line
 
 # What a chat template can raise: its own errors, and Python's if it reads a key that a turn lacks.
 _TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
@@ -111,7 +111,7 @@ class ChatEncoder:
         except _TEMPLATE_ERRORS as error:
             raise TemplateFailure(
                 f"turn {self._refused(messages, number)}: the chat template refuses it "
-                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}). Fix or drop the row, set "
+                f"({type(error).__name__}: {one_line(error, 200)}). Fix or drop the row, set "
                 "data.bad_rows=drop, or use a template that allows such conversations."
             ) from error
         if prompt is None:

@@ -117,7 +117,7 @@ def test_starts_that_share_a_cache(tiny: Path, shards: str) -> None:
     words = [shards, "data.tokenizer_workers=2", "+dry_run=true"]
     shared = f"data.cache_dir={tiny}/shared"
     killed, *others = [sft_kills.start(tiny, f"tokens_{number}", 500, *words, shared) for number in range(3)]
-    assert sft_kills.wait_until(lambda: any((tiny / "shared").rglob("*.tmp")), killed)
+    assert sft_kills.wait_until(lambda: any((tiny / "shared").rglob("*.partial")), killed)
     killed.kill()
     assert [other.wait(300) for other in others] == [0, 0]
     assert sft_kills.start(tiny, "alone", 500, *words, f"data.cache_dir={tiny}/own").wait(300) == 0

@@ -6,11 +6,12 @@ The checks need no engine, and verl is imported only after they pass, so a dry r
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from omegaconf import DictConfig, OmegaConf
-
-from ditto.launching.compose import load_config
 from soul.cli.error_border import run_command
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 def main(arguments: list[str]) -> int:
@@ -19,6 +20,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    # Imported inside the error border: these imports take a while, and Ctrl-C can arrive during them.
+    from omegaconf import OmegaConf
+
+    from ditto.launching.compose import load_config
+
     if "--cfg" in arguments:
         print(OmegaConf.to_yaml(load_config([a for a in arguments if a != "--cfg"])))
         return 0

@@ -94,9 +94,6 @@ def check_settings(config: DictConfig) -> Settings:
 
     Returns:
         The settings of our own sections.
-
-    Raises:
-        SoulError: a subclass that names the mistake; the message says what to do.
     """
     check_every_type(config)
     settings = Settings.from_config(config)

@@ -21,12 +21,7 @@ class DittoTaskRunner(_TaskRunner):
     """verl's task runner with the ditto trainers registered."""
 
     def run(self, config: DictConfig) -> None:
-        """Train.
-
-        Raises:
-            OutOfSpace: a full disk made the trainer fail.
-            Exception: whatever else the trainer raised.
-        """
+        """Train."""
         import ditto.trainer  # noqa: F401  (registers ditto_sync, ditto_colocate_async, ditto_separate_async)
 
         logs.set_up()

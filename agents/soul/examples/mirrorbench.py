@@ -24,14 +24,7 @@ _CONCERNS = (  # the aim; then, alternating: user, assistant, user, assistant, u
         "Potatoes.",
         "Peeled?",
     ),
-    (
-        "to find a ferry office",
-        "Ferry office hours this week",
-        "Where?",
-        "The one on Arn island",
-        "Nine.",
-        "Sundays?",
-    ),
+    ("to find a ferry office", "Ferry office hours this week", "Where?", "The one on Arn island", "Nine.", "Sundays?"),
     ("to name a grey kitten", "Names for a grey cat!", "Male?", "No idea yet, too small.", "Ash, or Pebble.", "More!"),
     (
         "to quit a choir kindly",

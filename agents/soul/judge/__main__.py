@@ -52,16 +52,7 @@ def show(sections: Mapping[str, Mapping[str, Any]]) -> int:
     """Print the resolved endpoints. No part of a key is shown."""
     view = Table(title="The judge gateway", title_justify="left")
     view.add_column("role")
-    for column in (
-        "model",
-        "address",
-        "key",
-        "effort",
-        "concurrency",
-        "rpm / tpm",
-        "timeout / deadline",
-        "$ in / out",
-    ):
+    for column in ("model", "address", "key", "effort", "concurrency", "rpm / tpm", "timeout / deadline", "$ in / out"):
         view.add_column(column, overflow="fold")
     for role, endpoint in endpoints_of(sections).items():
         view.add_row(

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from soul.errors import BadSettings
+from soul.errors import BadSettings, one_line
 from soul.judge.roles import ROLES
 
 
@@ -36,6 +36,6 @@ def sections_of(arguments: Sequence[str], more: Sequence[str] = ()) -> dict[str,
         try:
             place[path[-1]] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
             raise BadSettings(f"{key!r}: the value is not valid YAML ({reason}). Put it in quotes.") from None
     return sections

@@ -87,9 +87,6 @@ class Gateway:
         Args:
             sync_limits: reports to the run's limits and returns a grant; None: limits for this process alone.
             cache_dir: the folder of this machine's cache file, unless judge.cache_dir names another; None: no cache.
-
-        Raises:
-            BadCache: the cache file cannot be used.
         """
         sync_limits = sync_limits or in_process(run_limits(settings))
         process = f"{platform.node()}:{os.getpid()}"

@@ -43,11 +43,7 @@ class ChatModel:
 
     @classmethod
     def connect(cls, endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> Self:
-        """A model with its own limits. (The roles of a run share limits and cache: see `Gateway`.)
-
-        Raises:
-            MissingKey: the key's variable is not set.
-        """
+        """A model with its own limits. (The roles of a run share limits and cache: see `Gateway`.)"""
         return cls(standalone_client(endpoint, client))
 
     @property
@@ -103,11 +99,7 @@ class ChatModel:
         await self.endpoint_client.close()
 
     async def check(self) -> None:
-        """Make one real call, to find a wrong URL, model or key before a run starts.
-
-        Raises:
-            JudgeFailure: the endpoint cannot be used.
-        """
+        """Make one real call, to find a wrong URL, model or key before a run starts."""
         await self.chat([{"role": "user", "content": "This is a connection test. Reply with one word: ready"}])
 
 
@@ -294,11 +286,7 @@ def _log_reask(failure: JudgeFailure) -> None:
 
 
 def standalone_client(endpoint: Endpoint, client: openai.AsyncOpenAI | None = None) -> EndpointClient:
-    """A client with its own limits, which live in this process.
-
-    Raises:
-        MissingKey: the key's variable is not set.
-    """
+    """A client with its own limits, which live in this process."""
     limits = SharedLimits({endpoint.name: endpoint_limits(endpoint)})
     gate = RequestGate(endpoint.name, "standalone", in_process(limits))
     return EndpointClient(endpoint, gate, client or endpoint.client())

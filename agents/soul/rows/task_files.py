@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from soul import tasks
-from soul.errors import BadRow, UnknownTask
+from soul.errors import BadRow, UnknownTask, one_line
 from soul.task import Row, Task
 from soul.validation_errors import first_problem
 
@@ -56,8 +56,7 @@ def _read_file(file: str) -> Iterator[TaskRow]:
         table = pq.read_table(file)
     except (pa.ArrowException, OSError) as error:
         raise BadRow(
-            f"{file}: not a readable parquet file ({' '.join(str(error).split())[:200]}). Build it again with "
-            "python -m data.<task>."
+            f"{file}: not a readable parquet file ({one_line(error, 200)}). Build it again with python -m data.<task>."
         ) from error
     missing = [column for column in COLUMNS if column not in table.column_names]
     if missing:

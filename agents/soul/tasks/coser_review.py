@@ -80,9 +80,6 @@ async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]
     Args:
         context: the data of every call: book, plot summary, scenario, characters, reference and simulation.
         majors: the characters whose fidelity is judged; only the call about fidelity names them.
-
-    Raises:
-        JudgeFailure: one of the calls gave no review.
     """
     calls = [
         judge.ask(
@@ -102,10 +99,6 @@ async def review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]
 
 
 async def merged_review(judge: Judge, context: Mapping[str, Any], majors: Sequence[str]) -> Review:
-    """Ask about all four dimensions in one call.
-
-    Raises:
-        JudgeFailure: the call gave no review.
-    """
+    """Ask about all four dimensions in one call."""
     answer = await judge.ask(MergedReview, MERGED_CRITIC, {**context, "major_characters": list(majors)})
     return Review({name: getattr(answer, name) for name in DIMENSIONS}, answer.critique)

@@ -281,11 +281,7 @@ async def human_control(row: MirrorBenchRow, judge: Judge) -> dict[str, float]:
 
 
 async def proxy_control(row: MirrorBenchRow, episode: Episode, judge: Judge) -> dict[str, float]:
-    """PP control: the simulated conversation against itself; like `human_control`, but on the policy's texts.
-
-    Raises:
-        Contentless: the policy said nothing.
-    """
+    """PP control: the simulated conversation against itself; like `human_control`, but on the policy's texts."""
     simulated = conversation(episode.seats["policy"])
     require_content(user_turns(simulated), 1)
     return (await judgments(judge, simulated, simulated, row.index)).scores

@@ -104,9 +104,6 @@ async def gteval(judge: Judge, real: Conversation, simulated: Conversation, samp
 
     Args:
         sample: which of several judgments of the same pair this is (self-consistency); the prompt does not change.
-
-    Raises:
-        JudgeFailure: the judge gave no verdict.
     """
     data = {"real_conversation": _plain(real), "simulated_conversation": _plain(simulated)}
     return await judge.ask(GTEval, GTEVAL_INSTRUCTIONS, data, sample=sample)
@@ -119,9 +116,6 @@ async def pairwise(judge: Judge, real: Conversation, simulated: Conversation, se
         seed: fixes which conversation is A, together with the two conversations.
         sample: which of several judgments of the same pair this is (self-consistency). Even samples have the order that
             the seed fixes, odd ones the reverse.
-
-    Raises:
-        JudgeFailure: the judge gave no verdict.
     """
     slot = simulated_slot(real, simulated, seed, sample)
     real, simulated = _plain(real), _plain(simulated)
@@ -136,9 +130,6 @@ async def rubric_and_reason(judge: Judge, simulated: Conversation, sample: int =
 
     Args:
         sample: which of several judgments of the same conversation this is (self-consistency).
-
-    Raises:
-        JudgeFailure: the judge gave no verdict.
     """
     data = {"conversation": _plain(simulated)}
     return await judge.ask(RubricAndReason, RUBRIC_INSTRUCTIONS, data, sample=sample)
@@ -169,9 +160,6 @@ async def judgments(
 
     Args:
         seed: fixes the order of A and B.
-
-    Raises:
-        JudgeFailure: the judge gave no verdict for one of the samples.
     """
     similarities = [gteval(judge, real, simulated, i) for i in range(samples.gteval)]
     choices = [pairwise(judge, real, simulated, seed, i) for i in range(samples.pairwise)]

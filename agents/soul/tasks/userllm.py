@@ -258,11 +258,7 @@ class UserLLM(Task[UserLLMRow]):
         if row.source == "commonsense_qa":
             return _role_adherence(row, turn)
         if row.source == "natural_questions":
-            data = {
-                "question": row.question or row.intent,
-                "conversation": row.conversation,
-                "user_turn": turn.text,
-            }
+            data = {"question": row.question or row.intent, "conversation": row.conversation, "user_turn": turn.text}
             answer = await judge.ask(IntentAdherence, ADHERENCE, data)
             refused = float(answer.outcome == "refused")
             return Verdict(refused, {HEADLINE.name: refused, "intent_adherence": refused}, answer.critique)

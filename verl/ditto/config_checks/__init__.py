@@ -31,22 +31,14 @@ __all__ = ["check_config", "check_every_type", "check_model_length", "check_over
 
 
 def check_every_type(config: DictConfig) -> None:
-    """Check that every value has its key's type and is in its range, before any other code reads it.
-
-    Raises:
-        BadConfig: for the first value that does not.
-    """
+    """Check that every value has its key's type and is in its range, before any other code reads it."""
     check_types(
         config, default_config("cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu"), RL_NUMBERS
     )
 
 
 def check_config(config: DictConfig, settings: Settings) -> None:
-    """Check everything that needs no rows, model or judge.
-
-    Raises:
-        BadConfig: for the first mistake.
-    """
+    """Check everything that needs no rows, model or judge."""
     check_values(config, settings)
     refuse_unread(config)
     check_resume(config)

@@ -83,12 +83,7 @@ OPTIMIZER = {
     "min_lr_ratio": SHARE,
     "num_cycles": NOT_NEGATIVE,
 }
-ENGINE = {
-    "fsdp_size": LIMIT,
-    "seed": SEED,
-    "entropy_from_logits_chunk_size": COUNT,
-    "pad_to_length_bucket": COUNT,
-}
+ENGINE = {"fsdp_size": LIMIT, "seed": SEED, "entropy_from_logits_chunk_size": COUNT, "pad_to_length_bucket": COUNT}
 LORA = {"lora_rank": Number(0, 512, whole=True), "lora_alpha": POSITIVE}  # 512: vLLM's maximum
 
 

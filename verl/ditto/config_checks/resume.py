@@ -33,9 +33,6 @@ def apply_resume(config: DictConfig) -> None:
     Renames damaged newer checkpoints to `global_step_<N>.damaged`, moves metrics and traces of later steps to
     `replaced/`, and sets `trainer.resume_mode` so that verl loads the chosen folder. Call it only while holding the run
     folder's lock. It chooses again, because another run may have written there since the checks.
-
-    Raises:
-        SoulError: as `check_resume`, or metrics.jsonl cannot be read.
     """
     choice, trainer = check_resume(config), config.trainer
     checkpoint.rename_damaged(_root(config), choice)

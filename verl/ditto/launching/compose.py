@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ditto.launching.launcher_environment import rl_words, sft_words
 from ditto.launching.override_words import check_words, refuse_secrets
 from ditto.settings import BadConfig
+from soul.errors import one_line
 
 CONFIG_DIR = Path(__file__).parents[1] / "config"
 
@@ -25,9 +26,6 @@ def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
     Args:
         directory: the folder of `<name>.yaml`; our config folder and verl's are searched too.
         words: Hydra overrides.
-
-    Raises:
-        HydraException, ConfigCompositionException, OmegaConfBaseException: an override is wrong.
     """
     search = [CONFIG_DIR, package_dir("verl") / "trainer" / "config"]
     paths = ",".join(f"file://{path}" for path in search)
@@ -103,10 +101,10 @@ def _options(overrides: list[str]) -> tuple[dict[str, str], list[str]]:
 def _one_paragraph(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "The config cannot be composed: a value refers to itself (${...})."
-    text = " ".join(str(error).split())
+    text = one_line(error)
     key = getattr(error, "full_key", None)
     text = f"{key}: {text}" if key and key not in text else text
-    cause = " ".join(str(error.__cause__).split()) if error.__cause__ else ""
+    cause = one_line(error.__cause__) if error.__cause__ else ""
     return f"The config cannot be composed: {text} {cause if cause not in text else ''}".rstrip()
 
 

@@ -29,7 +29,7 @@ from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_
 from ditto.judging import limits as judge_limits
 from ditto.run.stop_signals import shield_children
 from soul.cli import logs
-from soul.errors import SoulError
+from soul.errors import SoulError, one_line
 from soul.files import disk_space
 from soul.judge import GatewaySettings
 
@@ -85,9 +85,9 @@ def connect(config: DictConfig) -> None:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise BadCluster(
-            f"Cannot connect to Ray: {_one_line(error)} {'' if cause is error else _one_line(cause)} The address of a "
-            "running cluster comes from RAY_ADDRESS, from ray_kwargs.ray_init.address, or from the last `ray start` "
-            "on this machine. Set RAY_ADDRESS=local to start a separate cluster for this run."
+            f"Cannot connect to Ray: {one_line(error, 600)} {'' if cause is error else one_line(cause, 600)} The "
+            "address of a running cluster comes from RAY_ADDRESS, from ray_kwargs.ray_init.address, or from the last "
+            "`ray start` on this machine. Set RAY_ADDRESS=local to start a separate cluster for this run."
         ) from error
     try:
         _check_size(config)
@@ -129,10 +129,6 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
     except OSError as error:
         raise ConnectionError(f"there is no Ray cluster at {address} ({error}).") from None
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:600]
 
 
 def _runtime_env(config: DictConfig, configured: Mapping[str, Any]) -> dict[str, Any]:

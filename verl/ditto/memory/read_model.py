@@ -42,11 +42,7 @@ def _matches(name: str, targets: str | Sequence[str]) -> bool:
 
 
 def read_shape(path: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False) -> ModelShape:
-    """The shape of a model in a local folder or in the hub's cache.
-
-    Raises:
-        NotDense: it is a mixture of experts, or not a decoder-only transformer.
-    """
+    """The shape of a model in a local folder or in the hub's cache."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)

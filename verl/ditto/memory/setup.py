@@ -90,9 +90,6 @@ class Setup:
 
         Args:
             sequences: training sequences per session of the objective.
-
-        Raises:
-            BadConfig: a number format that the plan does not know.
         """
         known = {name: OmegaConf.select(config, key) for name, key in KEYS.items()}
         ref = config.actor_rollout_ref

@@ -204,8 +204,4 @@ def _moments(shape: ModelShape, tokens: int, training: Training) -> Iterator[Mem
         activations=tokens * 2 * stream,
     )
     # AdamW's step: the foreach implementation takes the square root of all second moments at once.
-    yield Memory(
-        weights=sizes.shard,
-        gradients=2 * sizes.gradients,
-        optimizer=sizes.optimizer,
-    )
+    yield Memory(weights=sizes.shard, gradients=2 * sizes.gradients, optimizer=sizes.optimizer)

@@ -19,6 +19,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.settings import BadConfig
+from soul.errors import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -166,7 +167,7 @@ def _why_not(layer: Layer) -> str | None:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                 process.submit(run_layer, layer).result()
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        return " ".join(str(error).split()).rstrip(".")[:400]
+        return one_line(error).rstrip(".")[:400]
     return None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ditto.model.weights_check import BadModel
+from soul.errors import one_line
 
 _PROBE = "A small test."
 _MESSAGES = [{"role": "user", "content": _PROBE}]
@@ -45,7 +46,7 @@ def _load(path: str, trust: bool) -> Any:
         if Path(path).exists():
             place = "an existing folder" if Path(path).is_dir() else "a file and not a folder"
         raise BadModel(
-            f"{place} ({' '.join(str(error).split())[:300]}). Give a folder with config.json, tokenizer and weights, "
+            f"{place} ({one_line(error, 300)}). Give a folder with config.json, tokenizer and weights, "
             "or a full hub id such as Qwen/Qwen3-8B (ACTOR_MODEL_PATH)."
         ) from error
 
@@ -83,6 +84,6 @@ def _try(tokenizer: Any) -> None:
     except Exception as error:  # noqa: BLE001 - a template is a program of its own
         raise BadModel(
             f"the chat template fails on a single user message ({type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]}). Use the template of an instruct model: chat_template.jinja in the "
+            f"{one_line(error, 200)}). Use the template of an instruct model: chat_template.jinja in the "
             "folder, or custom_chat_template next to this setting."
         ) from error

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from soul.errors import SoulError
+from soul.errors import SoulError, one_line
 
 _REMEDY = "Download or copy the model again"
 _LFS = b"version https://git-lfs"
@@ -107,7 +107,7 @@ def _compare(folder: Path, trust: bool) -> None:
                 ignore_mismatched_sizes=True,
             )
     except Exception as error:  # noqa: BLE001 - a damaged folder makes transformers raise anything
-        reason = " ".join(str(error).split())[:300]
+        reason = one_line(error, 300)
         raise BadModel(f"transformers cannot build the model of config.json ({reason}). {_REMEDY}.") from error
     for name, stored, wanted in sorted(report["mismatched_keys"]):
         raise BadModel(

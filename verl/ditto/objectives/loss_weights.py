@@ -20,10 +20,7 @@ LOSS_AGG_MODES = _BY_TOKENS + _BY_SEQUENCES
 
 
 def sequence_weights(
-    parts: Sequence[str | None],
-    tokens: Sequence[int],
-    part_weights: Mapping[str, float],
-    loss_agg_mode: str,
+    parts: Sequence[str | None], tokens: Sequence[int], part_weights: Mapping[str, float], loss_agg_mode: str
 ) -> list[float]:
     """Weights of the sequences of ONE mini-batch, over all ranks.
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import ray
 
+from soul.errors import one_line
+
 RESEND_S = 10.0  # after so many seconds without an answer, the ping is dropped and another one sent
 
 
@@ -49,7 +51,7 @@ class Liveness:
                         ray.get(reference)
                 except Exception as error:  # noqa: BLE001 - the watchdog reports whatever a ping raises
                     cause = getattr(error, "cause", None) or error  # Ray wraps the remote exception
-                    text = " ".join(str(cause).split())[:300]
+                    text = one_line(cause, 300)
                     return f"{name} died ({type(cause).__name__}: {text})"
             self._unanswered[name] = ping(), self._clock()
         return None

@@ -16,7 +16,7 @@ from ray.exceptions import RayError, RayTaskError
 from ditto.launching import ray_cluster
 from ditto.run import checkpoint, stop_request
 from ditto.run.stop_signals import Stopped, StopSignals, signal_name
-from soul.errors import RunFailed
+from soul.errors import RunFailed, one_line
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def cause_of(error: RayError, run_dir: Path, started: float) -> Exception:
     if failure.exists() and failure.stat().st_mtime >= started:
         cause_text = json.loads(failure.read_text(encoding="utf-8"))["cause"]
         return RunFailed(f"{cause_text}. See {failure}. {_REMEDY}")
-    first_lines = " ".join(str(cause).split())[:400]
+    first_lines = one_line(cause, 400)
     return RunFailed(f"A process of the training died: {first_lines} {_REMEDY}")
 
 

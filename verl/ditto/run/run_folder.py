@@ -70,9 +70,6 @@ class RunFolder:
 
         Returns:
             The folder; None where there was nothing to move.
-
-        Raises:
-            BadMetrics: a line of metrics.jsonl is not readable.
         """
         lines = self._metric_lines()
         later = {number: line for number, line in lines.items() if number > step}

@@ -93,11 +93,7 @@ class EndpointClient:
 
     @property
     def client(self) -> openai.AsyncOpenAI:
-        """The SDK's client, created on first use.
-
-        Raises:
-            MissingKey: the key's variable is not set.
-        """
+        """The SDK's client, created on first use."""
         if self._client is None:
             self._client = self.endpoint.client()
         return self._client
