@@ -35,8 +35,8 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from benchmarks.judge import console, new_table, print_load
 from ditto.batch.queue import KVBatchMeta, tq
+from ditto.batch.sequence_record import SequenceRecord
 from ditto.launching.compose import load_config
-from ditto.rollout.agent_loop import SequenceRecord
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.run_folder import RunFolder

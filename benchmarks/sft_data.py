@@ -37,11 +37,11 @@ from transformers import PreTrainedTokenizerBase
 from recipe.demo.tiny_model import build_tokenizer
 from sft.corpus.batches import StepBatches
 from sft.corpus.index import read_index
+from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.split import Corpus, open_corpus
 from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, ShardCounts, SourceCounts
 from sft.corpus.tokenize import shard_folder
-from sft.encode.row_encoder import RowEncoder
 from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 

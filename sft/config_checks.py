@@ -83,7 +83,7 @@ _OWN = (  # checked separately here, or read with engine.strategy=fsdp
     "engine.wrap_policy.min_num_params",
 )
 # verl's keys that this training does not read -> what to use instead.
-_ROWS = "sft/encode/row_encoder.py reads rows: a file has messages, extra_info.messages, or prompt and response."
+_ROWS = "sft/corpus/row_encoder.py reads rows: a file has messages, extra_info.messages, or prompt and response."
 UNREAD: dict[str, str] = {
     "data.max_length": "a sequence may have data.max_prompt_length + data.max_response_length tokens: set those.",
     "data.truncation": "data.overlong decides what happens to a long sequence: drop, truncate or error.",

@@ -2,6 +2,7 @@
 
 sources     which files a split consists of, and how often an epoch passes over them
 index       rows and columns of the files, read from the parquet footers
+row_encoder encodes a row, and counts what is left out
 tokenize    makes the token store, once, with several processes
 store       the token store: flat files, read in place
 order       a shuffle of all sequences that needs no memory and no state

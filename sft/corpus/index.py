@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sft.encode.conversation import Layout
 from soul.errors import SoulError, one_line
 from soul.files.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
-Layout = Literal["messages", "extra_info.messages", "prompt_response"]
 VERSION = 1
 FILE = "row_index.json"
 OPTIONAL = ("data_source", "train_role")  # read if a file has them

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Role = Literal["assistant", "human"]
-Overlong = Literal["drop", "truncate", "error"]
+from sft.encode.lengths import Overlong
+from sft.encode.train_roles import Role
 
 
 class SftDataSettings(BaseModel):

@@ -11,12 +11,12 @@ from transformers import PreTrainedTokenizerBase
 from sft.corpus.dataset import SequenceDataset
 from sft.corpus.index import Shard, read_index
 from sft.corpus.order import Order, Part
+from sft.corpus.row_encoder import RowEncoder, check_counts
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import FileGroup, find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore
 from sft.corpus.tokenize import tokenise
 from sft.encode.lengths import check_context
-from sft.encode.row_encoder import RowEncoder, check_counts
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sft.corpus.index import BadShard, Shard
+from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
-from sft.encode.row_encoder import RowEncoder
 from sft.run.stop import start_helper
 from soul.errors import SoulError, one_line
 from soul.files.disk_space import guarded_writes

@@ -5,5 +5,4 @@ train_roles     which side is trained in a source, by its name
 rendering       a conversation as token ids, with the model's chat template
 lengths         sequences that are too long: dropped, cut, or an error
 sequence        a training sequence
-row_encoder     all of the above for one row, with counts of what is left out
 """

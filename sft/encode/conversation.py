@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from sft.corpus.index import Layout
 from sft.encode.train_roles import ROLES, RoleRules
 from soul.errors import SoulError
 
@@ -22,6 +21,7 @@ UNNAMED = "unnamed"  # the source of rows without a data_source
 SWAPPED = {"user": "assistant", "assistant": "user"}
 KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool")
 
+Layout = Literal["messages", "extra_info.messages", "prompt_response"]
 Turn = dict[str, Any]  # role, content and whatever else the chat template reads
 
 

@@ -6,9 +6,12 @@ turn is cut at the limit. Nothing is cut from the beginning: a trained token kee
 
 from __future__ import annotations
 
-from sft.corpus.settings import Overlong
+from typing import Literal
+
 from sft.encode.sequence import EncodedSequence
 from soul.errors import SoulError
+
+Overlong = Literal["drop", "truncate", "error"]
 
 
 class TooLong(SoulError):

@@ -14,9 +14,9 @@ import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import get_args
+from typing import Literal, get_args
 
-from sft.corpus.settings import Role
+Role = Literal["assistant", "human"]
 
 # Human corpora of the OdysSim midtraining mixture: the human's words are the target.
 HUMAN_CORPORA = (

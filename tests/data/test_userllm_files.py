@@ -14,7 +14,9 @@ import pytest
 
 from data import userllm
 from data.prism import read_openings
-from soul.tasks.userllm import UserLLM, UserLLMRow, choices_mentioned
+from soul.tasks.userllm import UserLLM
+from soul.tasks.userllm_row import UserLLMRow
+from soul.tasks.userllm_turn import choices_mentioned
 from tests.mistakes.mistake import error_of
 from tests.soul.samples import DATA
 

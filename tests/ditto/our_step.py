@@ -22,11 +22,11 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 import ditto.trainer
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
+from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.objectives import objective as objective_of
 from ditto.objectives.losses import COUNTED, PLAIN, objective_loss
 from ditto.objectives.spec import Objective
-from ditto.rollout.agent_loop import SequenceRecord
 from ditto.settings import RunSettings, Settings
 from ditto.trainer import DittoTrainerSync
 from tests.ditto import tiny_step

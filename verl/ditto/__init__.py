@@ -2,6 +2,7 @@
 
     launch.py        train_ppo.py's main: compose the config, check it, train
     preflight.py     checks before any engine starts, and the plan of a step
+    attended_run.py  the driver: start the trainer's actor, pass signals on, name the cause of its end
     task_runner.py   the Ray actor that runs the trainer
     trainer.py       the DITTO trainer
     settings.py      our sections of the config, validated

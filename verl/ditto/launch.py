@@ -59,7 +59,7 @@ def _prepare_for_workers(config: DictConfig) -> None:
 
 
 def _train(config: DictConfig) -> int:
-    from ditto.run import attended_run
+    from ditto import attended_run
     from ditto.run.stop_signals import Stopped
 
     try:

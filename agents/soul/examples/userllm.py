@@ -8,7 +8,9 @@ from typing import Any
 from soul.examples.example import Example, Player, always, babble, pick
 from soul.examples.filled import filled
 from soul.metrics.lexical import content_words, words
-from soul.tasks.userllm import ADHERENCE, END, LIKENESS, UserLLMRow, choices_mentioned
+from soul.tasks.userllm import ADHERENCE, LIKENESS
+from soul.tasks.userllm_row import UserLLMRow
+from soul.tasks.userllm_turn import END, choices_mentioned
 from soul.testing.replies import ChatRequest, Reply
 
 _CHOICES = (

@@ -8,8 +8,8 @@ much was withheld.
 import re
 from collections.abc import Sequence
 
-from soul.answers.letters import pointed_letters
 from soul.judge.call.untrusted import UNSPACED
+from soul.rows.letters import pointed_letters
 from soul.rows.quotations import Choices, Span, merged
 
 WITHHELD = "[withheld]"

@@ -184,3 +184,9 @@ def _content(turn: Mapping[str, Any]) -> str:
     if isinstance(content, list | tuple):  # a message in parts: keep the texts
         content = "\n".join(str(part["text"]) for part in content if isinstance(part, Mapping) and part.get("text"))
     return clean_text(content)
+
+
+# Fields of a row that public data sets write in several ways.
+CleanText = Annotated[str, BeforeValidator(clean_text)]
+Options = Annotated[list[str], BeforeValidator(option_texts)]
+Prose = Annotated[str, BeforeValidator(lambda value: to_prose(value))]

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from soul.one_turn import LetterTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import Label, clean_text, drop_empty_groups, option_references, parse_literal, to_prose
+from soul.rows.parsing import Label, Prose, clean_text, drop_empty_groups, option_references, parse_literal
 from soul.task import Metric, NotBlank, Row
 
 RULES = """\
@@ -43,8 +43,8 @@ class AlignXRow(Row):
     raw_prompt: NotBlank = Field(validation_alias=AliasChoices("raw_prompt", "prompt"))
     chosen: NotBlank
     rejected: NotBlank
-    demographic: str = Field(default="", validation_alias=AliasChoices("demographic", "Demographic Information"))
-    profile: str = ""
+    demographic: Prose = Field(default="", validation_alias=AliasChoices("demographic", "Demographic Information"))
+    profile: Prose = ""
     icl_pairs: list[dict[str, str]] = Field(
         default=[], validation_alias=AliasChoices("icl_pairs", "Pair-wise Comparative Feedback")
     )
@@ -52,11 +52,6 @@ class AlignXRow(Row):
     n_icl: int | None = Field(default=None, ge=0)
     n_ugc: int | None = Field(default=None, ge=0)
     source: Label = ""  # file and record, as in "P-Soups_student_phd:12"
-
-    @field_validator("demographic", "profile", mode="before")
-    @classmethod
-    def _in_words(cls, value: Any) -> Any:
-        return to_prose(value)
 
     @field_validator("icl_pairs", mode="before")
     @classmethod

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import gold_letter, option_texts, options_by_letter, parse_literal, to_prose
+from soul.rows.parsing import Options, Prose, gold_letter, options_by_letter, parse_literal, to_prose
 from soul.task import Metric, NotBlank, Row
 
 RULES = """\
@@ -32,11 +32,11 @@ class BehaviorChainRow(Row):
     """One link of a chain."""
 
     persona_name: NotBlank
-    profile: str = Field(default="", validation_alias=AliasChoices("profile_text", "profile"))
+    profile: Prose = Field(default="", validation_alias=AliasChoices("profile_text", "profile"))
     history: str = Field(default="", validation_alias=AliasChoices("history_text", "history_truncated", "history"))
     prior_chain: list[str] = Field(default=[], validation_alias=AliasChoices("prior_chain_text", "prior_chain"))
     current_context: NotBlank
-    options: list[str] = Field(validation_alias=AliasChoices("options_dict", "options"))
+    options: Options = Field(validation_alias=AliasChoices("options_dict", "options"))
     right_option_letter: NotBlank
     earlier_scenes: int | None = None  # how many; None if they come as one text
 
@@ -54,11 +54,6 @@ class BehaviorChainRow(Row):
         # Drop blanks: one name of a field may be present but blank while its other name has the text.
         return {key: value for key, value in merged.items() if not (isinstance(value, str) and not value.strip())}
 
-    @field_validator("profile", mode="before")
-    @classmethod
-    def _profile(cls, value: Any) -> Any:
-        return to_prose(value)
-
     @field_validator("history", mode="before")
     @classmethod
     def _chapters(cls, value: Any) -> Any:
@@ -68,11 +63,6 @@ class BehaviorChainRow(Row):
     @classmethod
     def _links(cls, value: Any) -> Any:
         return _each(value, _link)
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _options(cls, value: Any) -> Any:
-        return option_texts(value)
 
 
 def _count(chain: Any) -> int | None:

@@ -10,13 +10,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from soul.answers.extraction import folded, introduced, tagged_answer, undressed
 from soul.judge import Judge
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import clean_text, gold_letter, option_references, option_texts, options_by_letter, user_text
+from soul.rows.parsing import (
+    CleanText,
+    Options,
+    gold_letter,
+    option_references,
+    option_texts,
+    options_by_letter,
+    user_text,
+)
 from soul.rows.quotations import Choices
 from soul.task import Episode, Metric, NotBlank, Row, Verdict
 
@@ -42,10 +50,10 @@ class HumanLLMRow(Row):
     """One choice of one user. `history` is the record's text without the list of candidates."""
 
     history: NotBlank
-    candidates: list[str] = Field(max_length=26)
-    answer_text: str = ""
+    candidates: Options = Field(max_length=26)
+    answer_text: CleanText = ""
     answer_index: int | None = None
-    answer_letter: str = ""
+    answer_letter: CleanText = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -54,16 +62,6 @@ class HumanLLMRow(Row):
         if not text or record.get("candidates") is None:
             return record
         return {**record, "history": without_candidates(text, option_texts(record["candidates"]))}
-
-    @field_validator("candidates", mode="before")
-    @classmethod
-    def _candidates(cls, value: Any) -> Any:
-        return option_texts(value)
-
-    @field_validator("answer_text", "answer_letter", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        return clean_text(value)
 
 
 def without_candidates(text: str, candidates: Sequence[str]) -> str:

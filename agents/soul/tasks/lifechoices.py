@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import gold_letter, option_texts, options_by_letter, parse_literal
+from soul.rows.parsing import Options, gold_letter, options_by_letter, parse_literal
 from soul.task import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
@@ -36,7 +36,7 @@ class LifeChoicesRow(Row):
     input_text: NotBlank = Field(validation_alias=AliasChoices("input_text", "biography"))
     scenario: str = ""
     question: NotBlank
-    options: list[str]
+    options: Options
     correct_answer: NotBlank  # a letter
 
     @model_validator(mode="before")
@@ -50,11 +50,6 @@ class LifeChoicesRow(Row):
             raise ValueError(f"Multiple Choice Question: expected an object, got {type(nested).__name__}")
         fields = {name: nested[key] for key, name in _NESTED.items() if nested.get(key) is not None}
         return {**record, **fields}
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _options(cls, value: Any) -> Any:
-        return option_texts(value)
 
 
 class LifeChoices(LetterTask[LifeChoicesRow]):

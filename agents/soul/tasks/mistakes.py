@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from soul.judge import Judge
 from soul.one_turn import LetterTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter
+from soul.rows.parsing import CleanText, Options, gold_letter, options_by_letter
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -38,16 +38,16 @@ class MistakesRow(Row):
     """One problem, one misconception, and the option that it leads to."""
 
     question: NotBlank = Field(validation_alias=AliasChoices("QuestionText", "question"))
-    options: list[str]
+    options: Options
     misconception: NotBlank = Field(
         validation_alias=AliasChoices("MisconceptionName", "misconception_text", "misconception")
     )
-    target_option: str = Field(default="", validation_alias=AliasChoices("TargetOption", "target_option"))
-    target_answer: str = Field(default="", validation_alias=AliasChoices("TargetAnswer", "target_answer"))
+    target_option: CleanText = Field(default="", validation_alias=AliasChoices("TargetOption", "target_option"))
+    target_answer: CleanText = Field(default="", validation_alias=AliasChoices("TargetAnswer", "target_answer"))
     accepted_options: list[str] = Field(
         default=[], validation_alias=AliasChoices("AcceptedOptions", "accepted_options")
     )  # letters of all right options; if absent, only the target is right
-    correct_option: str = Field(default="", validation_alias=AliasChoices("CorrectAnswer", "correct_option"))
+    correct_option: CleanText = Field(default="", validation_alias=AliasChoices("CorrectAnswer", "correct_option"))
 
     @model_validator(mode="before")
     @classmethod
@@ -56,16 +56,6 @@ class MistakesRow(Row):
             return record
         columns = {letter: record.get(f"Answer{letter}Text", record.get(f"Answer{letter}")) for letter in "ABCDEF"}
         return {**record, "options": list(columns.values())} if any(columns.values()) else record
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _options(cls, value: Any) -> Any:
-        return option_texts(value)
-
-    @field_validator("target_answer", "target_option", "correct_option", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        return clean_text(value)
 
 
 class Mistakes(LetterTask[MistakesRow]):

@@ -12,12 +12,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from soul.answers.extraction import tagged_letter
 from soul.one_turn import LetterTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import Label, clean_text, drop_empty_groups, gold_letter, user_text
+from soul.rows.parsing import CleanText, Label, drop_empty_groups, gold_letter, user_text
 from soul.rows.quotations import Choices
 from soul.task import Metric, NotBlank, Row
 
@@ -76,8 +76,8 @@ class SocialR1Row(Row):
     """One question with its options in one text: `prompt_text`, the first conversation, or a chat `prompt`."""
 
     prompt_text: NotBlank
-    answer_letter: str = ""
-    answer_text: str = ""
+    answer_letter: CleanText = ""
+    answer_text: CleanText = ""
     subtask: Label = ""  # the test of ToMBench
     ability: Label = ""  # in ToMBench, as in "Emotion: Hidden emotions"
 
@@ -86,11 +86,6 @@ class SocialR1Row(Row):
     def _find_text(cls, record: Any) -> Any:
         text = user_text(record) if isinstance(record, Mapping) else ""
         return {**record, "prompt_text": text} if text else record
-
-    @field_validator("answer_letter", "answer_text", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        return clean_text(value)
 
 
 def _offered(row: SocialR1Row) -> set[str]:

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, Field, field_validator
 from soul.judge import Judge
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import Label, drop_empty_groups, option_texts, options_by_letter, parse_literal, to_prose
+from soul.rows.parsing import Label, Options, Prose, drop_empty_groups, options_by_letter, parse_literal, to_prose
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
@@ -43,11 +43,11 @@ class TwinVoiceRow(Row):
         default=[], validation_alias=AliasChoices("conversation_history", "history")
     )
     anchor_post: NotBlank = Field(validation_alias=AliasChoices("anchor_post", "context"))
-    answer_choices: list[str] = Field(validation_alias=AliasChoices("answer_choices", "choices"))
+    answer_choices: Options = Field(validation_alias=AliasChoices("answer_choices", "choices"))
     answer_idx: int
-    dimension: str = ""
-    speaker: str = ""
-    persona: str = ""
+    dimension: Prose = ""
+    speaker: Prose = ""
+    persona: Prose = ""
     group: Label = ""  # the user, or "NOVEL:CHARACTER"
 
     @field_validator("conversation_history", mode="before")
@@ -60,16 +60,6 @@ class TwinVoiceRow(Row):
                 value = value.splitlines()
         entries = list(value) if hasattr(value, "__iter__") and not isinstance(value, Mapping | str) else [value]
         return [text for text in (to_prose(entry) for entry in entries) if text]
-
-    @field_validator("answer_choices", mode="before")
-    @classmethod
-    def _options(cls, value: Any) -> Any:
-        return option_texts(value)
-
-    @field_validator("dimension", "speaker", "persona", mode="before")
-    @classmethod
-    def _in_words(cls, value: Any) -> Any:
-        return to_prose(value)
 
 
 class TwinVoice(LetterTask[TwinVoiceRow]):

@@ -32,9 +32,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, Protocol, cast
 
-from pydantic import AliasChoices, BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field
 
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import require_content
@@ -44,12 +44,10 @@ from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import feedback_paragraph
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import Label, as_list
-from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Scored, Strata, Task, Verdict
+from soul.task import Episode, GroupKey, Metric, Scored, Strata, Task, Verdict
 from soul.tasks import userllm_set
+from soul.tasks.userllm_row import UserLLMRow
 from soul.tasks.userllm_turn import END, Turn, choices_mentioned, intent_overlap, normalized, spoken
-
-Source = Literal["commonsense_qa", "natural_questions", "prism"]
 
 HEADLINE = Metric(
     "episode_score",
@@ -76,70 +74,8 @@ NEXT = f"""\
 Write your next message. If it is the last one that this person would send in this conversation, put {END} directly \
 after it."""
 
-_INTENTS = ("intent", "intent_summary", "opening_prompt", "question")  # in this order
-_OWN_WORDS = ("opening_prompt", "question")  # in a prism row these are the person's own message, not an intent
-_SPEAKERS = {"user": "User", "human": "User"}
 _COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # the terms of termination F1
 _FIRST_TURN = "first_turn"  # marks the episodes whose diversity counts
-
-
-class UserLLMRow(Row):
-    """What the user is after, and the conversation so far ("" at its start)."""
-
-    source: Source
-    intent: NotBlank = Field(validation_alias=AliasChoices(*_INTENTS))
-    conversation_history: str = ""
-    assistant_suggestion_turn: str = ""  # natural_questions: the assistant's proposal, if the history lacks it
-    question: str = ""
-    choices: tuple[str, ...] = ()  # commonsense_qa: the texts of the options
-    is_last_turn: bool = False  # prism
-    group: Label = ""  # an id of the conversation or of the question
-    user_id: Label = ""  # prism
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_blank_intents(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
-        blank = [key for key in _INTENTS if isinstance(record.get(key, ""), str) and not record.get(key, "").strip()]
-        kept = {key: value for key, value in record.items() if key not in blank and value is not None}
-        known = [key for key in _INTENTS if key in kept]
-        if "prism" in str(kept.get("source", "")).lower() and known and set(known) <= set(_OWN_WORDS):
-            raise ValueError(
-                f"intent: this row of prism has only {known[0]}, which is the person's own message; write high-level "
-                "intents with `python -m data.userllm intents`"
-            )
-        given = kept[known[0]] if known else None
-        return kept if given is None else kept | {"intent": given}
-
-    @field_validator("source", mode="before")
-    @classmethod
-    def _prism_by_any_name(cls, value: Any) -> Any:
-        return "prism" if isinstance(value, str) and "prism" in value.lower() else value
-
-    @field_validator("choices", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:
-        return as_list(value)
-
-    @field_validator("conversation_history", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        if isinstance(value, str) and not value.lstrip().startswith("["):
-            return value.strip()
-        try:
-            turns = as_list(value)
-            return "\n".join(f"{_SPEAKERS.get(t['role'], 'Assistant')}: {str(t['content']).strip()}" for t in turns)
-        except (ValueError, TypeError, KeyError):
-            return value  # a text that only starts with a bracket, or something that pydantic will refuse
-
-    @property
-    def conversation(self) -> str:
-        """The conversation so far, with the assistant's proposal at its end."""
-        proposal = self.assistant_suggestion_turn.strip()
-        if not proposal or proposal in self.conversation_history:
-            return self.conversation_history
-        return f"{self.conversation_history}\nAssistant: {proposal}".strip()
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 from soul.judge.call.untrusted import contentless
 from soul.metrics.lexical import words
 from soul.metrics.set_metrics import Edge, Outcome, Ratio, SetMetric, jaccard_pairs
 from soul.task import Scored
+from soul.tasks.userllm_row import UserLLMRow
 from soul.tasks.userllm_turn import Turn, spoken
-
-if TYPE_CHECKING:
-    from soul.tasks.userllm import UserLLMRow
 
 F1 = "termination_f1"
 MEANS = ("role_adherence", "intent_adherence", "intent_decomposition", "human_likeness")

@@ -8,8 +8,8 @@ from verl.workers.utils.padding import response_from_nested
 
 from ditto.batch.jagged import jagged, response_tokens
 from ditto.batch.minibatch_layout import assign_mini_batches, lay_out, padded_rows
+from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import StepBatch
-from ditto.rollout.agent_loop import SequenceRecord
 from soul.record import AttemptRecord, SessionRecord
 
 TASKS = [f"task{i}" for i in range(9)] + ["userllm"]

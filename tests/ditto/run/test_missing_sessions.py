@@ -7,8 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 
 import ditto.trainer
+from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import StepBatch
-from ditto.rollout.agent_loop import SequenceRecord
 from ditto.trainer import DittoTrainerSync, MissingSessions
 
 PROMPTS, N = 2, 2

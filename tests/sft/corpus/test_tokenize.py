@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from sft.corpus import tokenize as tokenising
 from sft.corpus.index import BadShard, Shard
+from sft.corpus.row_encoder import EmptyCorpus
 from sft.corpus.sources import BadSources
 from sft.corpus.split import open_corpus
 from sft.corpus.tokenize import Unit, units
 from sft.encode.conversation import BadConversation
 from sft.encode.lengths import TooLong
 from sft.encode.rendering import TemplateFailure, encode
-from sft.encode.row_encoder import EmptyCorpus
 from tests.sft.corpus.corpora import opened, row, settings, texts, write
 from tests.sft.encode.templates import tokenizer_with
 

@@ -17,11 +17,11 @@ import torch
 from ditto.batch.jagged import per_token, row_sums, with_values
 from ditto.batch.minibatch_layout import Layout
 from ditto.batch.queue import KVBatchMeta, tq
+from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives.advantages import part_advantages
 from ditto.objectives.loss_weights import counted_sequences, sequence_weights
 from ditto.objectives.losses import COUNTED, PLAIN, counted_column
 from ditto.objectives.spec import Part
-from ditto.rollout.agent_loop import SequenceRecord
 from ditto.settings import Settings
 from soul.record import SessionRecord
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
+from ditto.batch.sequence_record import SequenceRecord
 from ditto.judging import limits as judge_limits
 from ditto.objectives.spec import Kind
 from ditto.rollout.token_seat import TokenSeat, TokenSequence
@@ -28,31 +29,6 @@ from soul.judge import Gateway, GatewaySettings
 from soul.policy import Players
 from soul.rows.task_files import TaskRow
 from soul.session import Attempt, Context, Session, run_session
-
-
-@dataclass(frozen=True)
-class SequenceRecord:
-    """What the trainer must know of a sequence; travels with it through the queue.
-
-    Attributes:
-        kind: draft, refined_base or refined_feedback; "none" for a session that gave nothing to train.
-        prompt: id of the prompt's group.
-        session: id of the session.
-        episode: id of the episode: sequences of one episode share its reward.
-        reward: the episode's reward; 0.0 where `valid` is false.
-        valid: whether the sequence is trained and counted.
-        turns: messages of the seat's dialogue.
-        draft_reward: reward of the session's draft, whatever the kind; None where the draft is not valid.
-    """
-
-    kind: Kind | str
-    prompt: str
-    session: str
-    episode: str
-    reward: float
-    valid: bool
-    turns: int = 0
-    draft_reward: float | None = None
 
 
 @cache

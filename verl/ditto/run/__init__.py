@@ -1,6 +1,5 @@
 """A training run: its folder, checkpoints, locks, signals and failures.
 
-attended_run.py      the driver: start the trainer's actor, pass signals on, name the cause of its end
 run_lock.py          one driver and one trainer per run folder
 stop_signals.py      SIGTERM and Ctrl-C in the driver
 stop_request.py      how the driver asks the trainer to stop after its step

@@ -18,9 +18,10 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from ray.exceptions import ActorDiedError, RayTaskError
 
+from ditto import attended_run
+from ditto.attended_run import cause_of, stop_message, wait_for
 from ditto.judging.watch import BudgetSpent, JudgeOutage
-from ditto.run import attended_run, stop_request
-from ditto.run.attended_run import cause_of, stop_message, wait_for
+from ditto.run import stop_request
 from ditto.run.run_lock import driver_lock, trainer_lock
 from ditto.run.stop_signals import Stopped, StopSignals, shield_children
 from ditto.trainer import DittoTrainerSync

@@ -10,10 +10,9 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from sft.corpus.index import Layout
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.store import SequenceWriter
-from sft.encode.conversation import UNNAMED, BadConversation, read_conversation
+from sft.encode.conversation import UNNAMED, BadConversation, Layout, read_conversation
 from sft.encode.lengths import TooLong, shorten
 from sft.encode.rendering import ChatEncoder, TemplateFailure
 from sft.encode.train_roles import RoleRules
