@@ -13,10 +13,13 @@ from ditto.objectives import objective
 from ditto.rollout.agent_loop import SoulAgentLoop
 from ditto.rollout.token_seat import TokenSeat, TokenSequence
 from ditto.settings import RunSettings, Settings
+from soul import examples
 from soul.policy import Players
+from soul.rows.task_files import TaskRow
 from soul.session import Attempt, Session
 from soul.task import Verdict
 
+EXAMPLE = examples.load("hitom")
 KINDS = {
     "grpo": ["draft"],
     "ditto": ["draft", "refined_base", "refined_feedback"],
@@ -40,14 +43,16 @@ def play(
 
     async def run_session(*_arguments: Any, refine: bool, **_: Any) -> Session:
         asked.append(refine)
-        return Session("hitom", 0, 1, attempt(draft), refined=attempt(refined) if refine and refined else None)
+        return Session(
+            "hitom", EXAMPLE.row(0), 1, attempt(draft), refined=attempt(refined) if refine and refined else None
+        )
 
     async def gateway(*_: str) -> None:
         return None
 
     monkeypatch.setattr(agent_loop, "run_session", run_session)
     monkeypatch.setattr(agent_loop, "_gateway", gateway)
-    monkeypatch.setattr(agent_loop, "restore_row", lambda *_: SimpleNamespace(task=None, row=None, where="row 0"))
+    monkeypatch.setattr(agent_loop, "restore_row", lambda *_: TaskRow(EXAMPLE.task, EXAMPLE.row(0), "rows.parquet", 0))
     settings = Settings(objective=objective(name), run=RunSettings(dir="unused"))
     monkeypatch.setattr(Settings, "from_config", classmethod(lambda cls, _config: settings))
     loop = object.__new__(SoulAgentLoop)

@@ -17,7 +17,7 @@ import torch
 
 from ditto.batch import verl_metrics
 from ditto.run.step_metrics import session_metrics
-from tests.ditto.run.test_step_metrics import session
+from tests.ditto.run.test_step_metrics import record_of, session
 from tests.metric_names import ROOT, undocumented
 
 NOT_WRITTEN = {"actor/mfu"}  # verl's name, which the trainer replaces by perf/mfu/actor
@@ -64,7 +64,7 @@ def test_the_page_names_every_metric_in_the_code() -> None:
 
 def test_the_page_names_every_metric_of_sessions() -> None:
     chance = random.Random(7)
-    written = session_metrics([session(chance) for _ in range(200)])
+    written = session_metrics([record_of(session(chance)) for _ in range(200)])
     assert len(written) > 80
     assert not undocumented(written)
 

@@ -27,6 +27,7 @@ def run(tmp_path):
         path.write_text(f"#!/usr/bin/env bash\n{SAYS}{makes}\n")
         path.chmod(0o755)
     shutil.copy(SCRIPT, tmp_path / "recipe" / "ditto")
+    shutil.copytree(SCRIPT.parents[2] / "scripts", tmp_path / "scripts")
     log = tmp_path / "log"
 
     def run(*words, code=0, **variables):

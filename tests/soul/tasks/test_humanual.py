@@ -322,7 +322,7 @@ def test_a_session_refines_with_the_judges_critique():
     assert done.feedback == "Be blunter." and done.draft.valid and done.refined.valid
     assert done.refined.verdict.metrics["stance"] > done.draft.verdict.metrics["stance"]
     assert len(fake.requests) == 2  # the critique costs no call of its own
-    json.dumps(done.to_json())
+    done.to_record().to_line()
 
 
 def test_silence_gets_the_lowest_reward_and_a_second_try():

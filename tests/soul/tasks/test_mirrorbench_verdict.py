@@ -4,7 +4,6 @@ Promise under test: the paper's four examples have the rewards that it prints, a
 """
 
 import asyncio
-import json
 import re
 import statistics
 
@@ -297,7 +296,7 @@ def test_a_session_drafts_refines_and_tells_what_was_asked():
     assert done.usage["judge"].calls == 2 * 6 and set(done.usage) == {"judge"}
     assert done.prompts == ("mirrorbench/gteval.v2", "mirrorbench/pairwise.v2", "mirrorbench/rubric_and_reason.v2")
     assert TASK.summarize([Scored(done.draft.episode, done.draft.verdict)])["gteval"] == 0.4
-    json.dumps(done.to_json())
+    done.to_record().to_line()
 
 
 def test_a_session_of_silence_has_the_lowest_reward_unasked():

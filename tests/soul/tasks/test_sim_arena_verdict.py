@@ -243,7 +243,7 @@ def test_a_session_refines_with_the_judges_critique(kind):
     assert done.refined.verdict.reward > done.draft.verdict.reward
     assert sum(is_judging(request) for request in fake.requests) == 2  # the critique costs no call of its own
     assert "Be shorter" not in json.dumps([r.messages for r in fake.requests if not is_judging(r)])
-    json.dumps(done.to_json())
+    done.to_record().to_line()
 
 
 @each_task

@@ -354,7 +354,7 @@ def test_the_whole_session():
     assert done.feedback in done.refined.players.seats["policy"].heard[0][0][0]["content"]
     assert not any(done.feedback in request.text for request in fake.requests)
     assert done.prompts == ("sotopia/judge.v2",)
-    json.dumps(done.to_json())
+    done.to_record().to_line()
 
 
 def test_a_policy_that_says_nothing_gets_the_lowest_reward_unasked():

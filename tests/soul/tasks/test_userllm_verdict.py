@@ -239,8 +239,8 @@ def test_the_feedback_says_how_much_was_taken_from_the_intent():
 def scored(record, text, **changed):
     """The episode of this turn and its verdict, as they come out of a trace file."""
     row = row_of(record, **changed)
-    done = Attempt(scripted_players(text), episode_of(row, text), verdict_of(row, text, Fixed(0.5)))
-    return TASK.saved(json.loads(json.dumps(done.to_json())))
+    done = Attempt(scripted_players(text)(), episode_of(row, text), verdict_of(row, text, Fixed(0.5)))
+    return TASK.saved(done.to_record())
 
 
 def test_diversity_is_the_mean_distance_of_first_turns():
@@ -310,7 +310,7 @@ def test_a_session(name):
     assert done.draft.valid and done.refined is not None and done.refined.verdict == done.draft.verdict
     assert done.feedback in done.refined.episode.seats["policy"][0]["content"]
     assert len(fake.requests) == (0 if name == "csqa" else 2)
-    json.dumps(done.to_json())
+    done.to_record().to_line()
 
 
 @each_record

@@ -11,6 +11,7 @@ import time
 import tracemalloc
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import get_args
 
 import httpx2
@@ -95,7 +96,8 @@ def faults(heard: Heard, right: tuple[str, ...], requests: int) -> list[str]:
         found.append(f"{heard.result}, not {' or '.join(right)} ({heard.detail[:100]})")
     if heard.seconds > (20.0 if "timeout" in right else 59.0):
         found.append(f"took {heard.seconds:.1f} s")
-    if not heard.outcomes or not {*heard.outcomes} <= {"ok", *get_args(Cause)}:
+    cut_off = {None} if "timeout" in right else set()  # the deadline may come in the middle of a request
+    if not heard.outcomes or not {*heard.outcomes} <= {"ok", *get_args(Cause), *cut_off}:
         found.append(f"the breaker heard {heard.outcomes}")
     if "timeout" not in right and requests != (2 if heard.result in TRANSIENT else 1):
         found.append(f"{heard.result} after {requests} requests")
@@ -122,8 +124,9 @@ def test_every_kind_of_answer_ends_as_a_typed_outcome_in_time(transport, caplog)
     wrong = {codes[c]: found for c in codes if (found := faults(heard[c], KINDS[codes[c]][1], requests[c]))}
     assert not wrong, "\n".join(f"{kind}: {'; '.join(found)}" for kind, found in wrong.items())
     assert len(KINDS) >= 141
-    # An endless answer is not read to the end of time: the limit, twice, and what fits into socket buffers.
-    assert max(sent.values()) < 2 * LIMIT_MB * 1e6 + 16e6
+    # Reading an endless answer stops at the limit. The server sends that, and what the kernel buffers, at most twice.
+    buffers = sum(int(Path(f"/proc/sys/net/ipv4/tcp_{side}mem").read_text().split()[2]) for side in "rw")
+    assert max(sent.values()) < 2 * (LIMIT_MB * 1e6 + buffers)
     tally = Counter(one.result for one in heard.values())
     assert {"ok", "connection", "invalid", "timeout", "server_error", "bad_request", "auth"} <= tally.keys()
 
