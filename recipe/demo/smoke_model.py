@@ -56,7 +56,7 @@ def shortened(messages: Sequence[Message]) -> list[Message]:
     return [{"role": "user", "content": text}]
 
 
-def make(files: Sequence[str], out: Path, steps: int, seed: int = 0) -> Path:
+def make(files: Sequence[str], out: Path, steps: int) -> Path:
     """Build the model and teach it the form of the turns."""
     rows_by_task: defaultdict[str, list[TaskRow]] = defaultdict(list)
     for row in read_rows(files):
@@ -68,14 +68,14 @@ def make(files: Sequence[str], out: Path, steps: int, seed: int = 0) -> Path:
         for style in styles:
             turns_by_task[row.task.name] += asyncio.run(turns_of(row, style))
     corpus = [message["content"] for row in chosen for message in row.task.prompt(row.row)]
-    tiny_model.build(out, [*corpus, *(reply for turns in turns_by_task.values() for _, reply in turns)], seed)
+    tiny_model.build(out, [*corpus, *(reply for turns in turns_by_task.values() for _, reply in turns)])
     names = sorted(turns_by_task)
 
     def draw(rng: random.Random) -> Turn:
         messages, reply = rng.choice(turns_by_task[rng.choice(names)])
         return shortened(messages), reply
 
-    warm_start.train(out, out, draw, warm_start.WarmStart(steps=steps, seed=seed))
+    warm_start.train(out, out, draw, warm_start.WarmStart(steps=steps))
     return out
 
 

@@ -20,21 +20,9 @@ Role = Literal["assistant", "human"]
 
 # Human corpora of the OdysSim midtraining mixture: the human's words are the target.
 HUMAN_CORPORA = (
-    "wildchat*",
-    "lmsys*",
-    "oasst*",
-    "prism*",
-    "alignx*",
-    "nectar*",
-    "hh_rlhf*",
-    "convokit_*",
-    "dialogues*",
-    "coser*",
-    "humanual*",
-    "tutoring*",
-    "socsci210*",
-    "psych101*",
-)
+    "wildchat* lmsys* oasst* prism* alignx* nectar* hh_rlhf* convokit_* dialogues* coser* humanual* tutoring* "
+    "socsci210* psych101*"
+).split()
 # The task-like parts of that mixture: the assistant's answer is already the target.
 TASK_CORPORA = ("tom_*", "soc_*", "human_llm*", "rm_r1_sft*")
 LAST_TURNS = {"psych101*": 20}

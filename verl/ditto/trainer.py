@@ -59,15 +59,7 @@ from soul.record import SessionRecord
 logger = logging.getLogger(__name__)
 
 # The columns that a forward pass needs. Workers fetch only these, without the traces and the rows of task files.
-MODEL_COLUMNS = (
-    "input_ids",
-    "position_ids",
-    "prompts",
-    "responses",
-    "response_mask",
-    "loss_mask",
-    "multi_modal_inputs",
-)
+MODEL_COLUMNS = "input_ids position_ids prompts responses response_mask loss_mask multi_modal_inputs".split()
 
 
 class MissingSessions(RunFailed):

@@ -21,20 +21,9 @@ _TASTES = (
     ("A retired judge.", "Formal, balanced prose", "On {topic} there is much to weigh.", "lol {topic}, whatever"),
 )
 _TOPICS = (
-    "asking for a raise",
-    "moving abroad",
-    "leaving a choir",
-    "learning Dutch",
-    "selling the car",
-    "telling the truth",
-    "raising bees",
-    "a long illness",
-    "the first marathon",
-    "writing a will",
-    "an old quarrel",
-    "night school",
-    "adopting a cat",
-)
+    "asking for a raise, moving abroad, leaving a choir, learning Dutch, selling the car, telling the truth, "
+    "raising bees, a long illness, the first marathon, writing a will, an old quarrel, night school, adopting a cat"
+).split(", ")
 
 
 class AlignXExample(LetterExample[AlignXRow]):

@@ -26,20 +26,9 @@ _PEOPLE = (
     ),
 )
 _THINGS = (
-    "the lamp",
-    "a loan",
-    "the boat",
-    "a sack of flour",
-    "the brass key",
-    "an accordion",
-    "the telescope",
-    "a pair of boots",
-    "the grey mare",
-    "a sealed letter",
-    "the coat",
-    "a silver spoon",
-    "the spare room",
-)
+    "the lamp, a loan, the boat, a sack of flour, the brass key, an accordion, the telescope, a pair of boots, "
+    "the grey mare, a sealed letter, the coat, a silver spoon, the spare room"
+).split(", ")
 
 
 class BehaviorChainExample(LetterExample[BehaviorChainRow]):

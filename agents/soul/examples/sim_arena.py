@@ -35,14 +35,8 @@ _WORK = {"name": "Work sharing", "question": "Who does the work?", "answer": "Th
 
 _KINDS = ("a letter", "an e-mail", "a speech", "a short story", "a notice for the hallway")
 _TOPICS = (
-    "the broken lift",
-    "a lost parrot",
-    "grandmother's ninetieth",
-    "night trains",
-    "the rent",
-    "a borrowed drill",
-    "the choir",
-)
+    "the broken lift, a lost parrot, grandmother's ninetieth, night trains, the rent, a borrowed drill, the choir"
+).split(", ")
 _TONES = ("angry but polite", "warm and a little sad", "funny without jokes about people", "matter-of-fact")
 _LENGTHS = ("three sentences", "a full page", "no more than a paragraph")
 _WRITERS = (

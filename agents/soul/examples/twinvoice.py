@@ -16,20 +16,9 @@ _VOICES = (
     ("Mrs Orr", "A widow with a long memory.", "My late husband had views on {thing}. I miss him still."),
 )
 _THINGS = (
-    "a new lift",
-    "the harbour fair",
-    "a longer lunch",
-    "the night bus",
-    "a choir",
-    "the fifth floor",
-    "cold soup",
-    "the old cinema",
-    "a second dog",
-    "early frost",
-    "the chess club",
-    "free parking",
-    "a paper shortage",
-)
+    "a new lift, the harbour fair, a longer lunch, the night bus, a choir, the fifth floor, cold soup, "
+    "the old cinema, a second dog, early frost, the chess club, free parking, a paper shortage"
+).split(", ")
 
 
 class TwinVoiceExample(LetterExample[TwinVoiceRow]):

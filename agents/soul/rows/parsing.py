@@ -189,4 +189,5 @@ def _content(turn: Mapping[str, Any]) -> str:
 # Fields of a row that public data sets write in several ways.
 CleanText = Annotated[str, BeforeValidator(clean_text)]
 Options = Annotated[list[str], BeforeValidator(option_texts)]
+Listed = BeforeValidator(as_list)  # of a list or tuple of any kind
 Prose = Annotated[str, BeforeValidator(lambda value: to_prose(value))]

@@ -15,16 +15,16 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter, undressed
 from soul.judge import Judge
 from soul.metrics.overlap import normalized_tokens, token_f1
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import as_list, drop_empty_groups
+from soul.rows.parsing import Listed, as_list, drop_empty_groups
 from soul.rows.quotations import Choices
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
@@ -72,21 +72,11 @@ class FanToMRow(Row):
     question_type: str
     correct_answer: int | list[str] | str
     wrong_answer: list[str] | str = ""
-    answer_choices: list[str] = []  # absent if the question itself lists them
+    answer_choices: Annotated[list[str], Listed] = []  # absent if the question itself lists them
     tom_type: str = ""
     missed_info_accessibility: str = ""
-    set_id: str = ""
+    set_id: Annotated[str, BeforeValidator(str)] = ""
     extra_info: str = ""
-
-    @field_validator("answer_choices", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:
-        return as_list(value)
-
-    @field_validator("set_id", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        return str(value)
 
     @model_validator(mode="before")
     @classmethod

@@ -11,9 +11,9 @@ import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
 from soul.answers.thinking import without_thinking
 from soul.judge import Judge, Role
@@ -44,15 +44,18 @@ FORM = """\
 Think first if you like. Then put your text, and nothing else, between the tags: <response>your text</response>"""
 
 
+_AnyText = Annotated[str, BeforeValidator(str)]
+
+
 class HumanualRow(Row):
     """A situation, a person, and what the person wrote in it."""
 
     prompt: NotBlank  # the situation: a text, or messages (a list or its JSON)
     persona: str = ""
     completion: NotBlank
-    dataset: str = ""
-    category: str = ""
-    id: str = ""
+    dataset: _AnyText = ""
+    category: _AnyText = ""
+    id: _AnyText = ""
 
     @field_validator("prompt", mode="before")
     @classmethod
@@ -63,11 +66,6 @@ class HumanualRow(Row):
         if len(messages) == 1:
             return messages[0][1]
         return "\n\n".join(f"{role}: {content}" if role else content for role, content in messages)
-
-    @field_validator("id", "dataset", "category", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        return str(value)
 
 
 class Judged(BaseModel):

@@ -40,9 +40,9 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from soul.answers.thinking import without_thinking
 from soul.judge import Judge, Role
@@ -53,7 +53,7 @@ from soul.one_turn import feedback_paragraph
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
 from soul.rows.leaks import WITHHELD
-from soul.rows.parsing import Label, as_list, drop_empty_groups
+from soul.rows.parsing import Label, Listed, drop_empty_groups
 from soul.rows.quotations import runs
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Task, Verdict
 from soul.tasks.mirrorbench_judges import (
@@ -111,16 +111,11 @@ class MirrorBenchRow(Row):
     """What the user wants, and the real conversation."""
 
     task_description: NotBlank
-    turns: tuple[Turn, ...] = Field(validation_alias=AliasChoices("turns", "conversation"))
+    turns: Annotated[tuple[Turn, ...], Listed] = Field(validation_alias=AliasChoices("turns", "conversation"))
     dataset: str = ""  # the subset, a key of HUMANS; other names get no z-scores
 
     conversation_id: Label = ""  # the source's id; Chatbot Arena adds "::MODEL"
     group: Label = ""  # "topic-12" if the source has topics
-
-    @field_validator("turns", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:
-        return as_list(value)
 
     @property
     def conversation(self) -> list[Message]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated
 
 from pydantic import field_validator
 
@@ -16,7 +16,7 @@ from soul.answers.extraction import folded_place, names_given, tagged_answer
 from soul.judge import Judge
 from soul.one_turn import AnswerTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import as_list, drop_empty_groups
+from soul.rows.parsing import Listed, drop_empty_groups
 from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 from soul.tasks.paratomi_story import story_key
 
@@ -31,16 +31,11 @@ FORM = "Think step by step, then give the place, in the story's own words, in th
 class ParaToMiRow(Row):
     """One question about one story."""
 
-    story: list[str]
+    story: Annotated[list[str], Listed]
     question: NotBlank
-    cands: list[str] = []
+    cands: Annotated[list[str], Listed] = []
     correct_answer: NotBlank
     qType: str = ""
-
-    @field_validator("story", "cands", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:
-        return as_list(value)
 
     @field_validator("story")
     @classmethod

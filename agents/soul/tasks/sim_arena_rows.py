@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from soul.rows.parsing import as_list
 from soul.task import NotBlank, Row
@@ -32,14 +32,21 @@ class Trait(BaseModel):
         return {k: v for k, v in record.items() if v is not None} if isinstance(record, Mapping) else record
 
 
+def _listed_or_none(value: Any) -> Any:
+    return [] if isinstance(value, str) and not value.strip() else as_list(value)
+
+
+Traits = Annotated[list[Trait], BeforeValidator(_listed_or_none)]
+
+
 class SimArenaRow(Row):
     """The fields of both kinds of session. They may also come as one JSON object in the field `raw`."""
 
     user_profile_text: str = ""
     human_user_queries: list[str]
     human_public_conversation: list[dict[str, str]] | str = ""
-    target_writing_style_features: list[Trait] = []
-    target_interaction_style_features: list[Trait] = []
+    target_writing_style_features: Traits = []
+    target_interaction_style_features: Traits = []
 
     @model_validator(mode="before")
     @classmethod
@@ -56,11 +63,6 @@ class SimArenaRow(Row):
             raise ValueError("raw: is not a JSON object")
         outside = {key: value for key, value in record.items() if key != "raw" and value is not None}
         return {**{key: value for key, value in raw.items() if value is not None}, **outside}
-
-    @field_validator("target_writing_style_features", "target_interaction_style_features", mode="before")
-    @classmethod
-    def _traits(cls, value: Any) -> Any:
-        return _listed_or_none(value)
 
     @field_validator("human_user_queries", mode="before")
     @classmethod
@@ -97,13 +99,4 @@ class SimDocRow(SimArenaRow):
     document_type: NotBlank
     intent: NotBlank
     pre_writing_materials_text: str = ""
-    target_document_preferences: list[Trait] = []
-
-    @field_validator("target_document_preferences", mode="before")
-    @classmethod
-    def _preferences(cls, value: Any) -> Any:
-        return _listed_or_none(value)
-
-
-def _listed_or_none(value: Any) -> Any:
-    return [] if isinstance(value, str) and not value.strip() else as_list(value)
+    target_document_preferences: Traits = []

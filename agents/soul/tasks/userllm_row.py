@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from soul.rows.parsing import Label, as_list
+from soul.rows.parsing import Label, Listed, as_list
 from soul.task import NotBlank, Row
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
@@ -25,7 +25,7 @@ class UserLLMRow(Row):
     conversation_history: str = ""
     assistant_suggestion_turn: str = ""  # natural_questions: the assistant's proposal, if the history lacks it
     question: str = ""
-    choices: tuple[str, ...] = ()  # commonsense_qa: the texts of the options
+    choices: Annotated[tuple[str, ...], Listed] = ()  # commonsense_qa: the texts of the options
     is_last_turn: bool = False  # prism
     group: Label = ""  # an id of the conversation or of the question
     user_id: Label = ""  # prism
@@ -50,11 +50,6 @@ class UserLLMRow(Row):
     @classmethod
     def _prism_by_any_name(cls, value: Any) -> Any:
         return "prism" if isinstance(value, str) and "prism" in value.lower() else value
-
-    @field_validator("choices", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:
-        return as_list(value)
 
     @field_validator("conversation_history", mode="before")
     @classmethod

@@ -78,11 +78,8 @@ def _wanted(key: str, default: Any, value: Any, numbers: Mapping[str, Number]) -
     if value is _REMOVED:
         return "its default: a key cannot be removed"
     if isinstance(default, dict):
-        return (
-            None
-            if isinstance(value, dict)
-            else "its keys one by one, because it is a section" + _first_keys(key, default)
-        )
+        first = f", for instance {key}.{next(iter(default))}=..." if default else ""
+        return None if isinstance(value, dict) else f"its keys one by one, because it is a section{first}"
     if key in numbers:
         return None if numbers[key].takes(value) else str(numbers[key])
     if key in TEXTS:
@@ -101,10 +98,6 @@ def _wanted(key: str, default: Any, value: Any, numbers: Mapping[str, Number]) -
 def _is_texts(value: Any) -> bool:
     texts = value if isinstance(value, list) else [value]
     return value is None or all(isinstance(text, str) for text in texts)
-
-
-def _first_keys(key: str, default: dict[str, Any]) -> str:
-    return f", for instance {key}.{next(iter(default))}=..." if default else ""
 
 
 def _default(default: Any) -> str:
