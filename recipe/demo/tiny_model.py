@@ -95,16 +95,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausal
 
 
 def build(out_dir: str | Path, corpus: Iterable[str], seed: int = 0) -> Path:
-    """Train the tokenizer, draw the weights and save both as a Hugging Face folder.
-
-    Args:
-        out_dir: the folder to write.
-        corpus: texts that look like the demo's prompts and answers.
-        seed: seed of the random weights.
-
-    Returns:
-        The folder.
-    """
+    """Train the tokenizer on texts like the demo's, draw the weights, and save both as a Hugging Face folder."""
     out = Path(out_dir)
     tokenizer = build_tokenizer(corpus)
     model = build_model(tokenizer, seed)

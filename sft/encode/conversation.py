@@ -47,13 +47,7 @@ class Conversation:
 
 
 def read_conversation(record: Mapping[str, Any], layout: Layout, rules: RoleRules, where: str) -> Conversation:
-    """The conversation of a record.
-
-    Args:
-        record: the row's columns.
-        layout: the layout of its file.
-        rules: which side is trained.
-        where: file and row, for errors.
+    """The conversation of a row of the shards; `where` is file and row, for errors.
 
     Raises:
         BadConversation: the value is not a list of turns, a role is unknown, or a trained turn is empty.

@@ -44,11 +44,7 @@ class _RemoteTraceback(Exception):
 
 
 def rank_main(train: Callable[[], int]) -> int:
-    """Run the training in a rank; if it fails, record the error for the launcher.
-
-    Args:
-        train: runs the training and returns the exit code.
-    """
+    """Run the training in a rank and return its exit code; if it fails, record the error for the launcher."""
     stop.die_with_parent()
     stop.listen()
     logs.set_up()

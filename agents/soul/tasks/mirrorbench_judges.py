@@ -156,11 +156,7 @@ class Judgments:
 async def judgments(
     judge: Judge, real: Conversation, simulated: Conversation, seed: int, samples: Samples = PUBLISHED_SAMPLES
 ) -> Judgments:
-    """Take all samples of the three judgments concurrently.
-
-    Args:
-        seed: fixes the order of A and B.
-    """
+    """Take all samples of the three judgments concurrently; `seed` fixes the order of A and B."""
     similarities = [gteval(judge, real, simulated, i) for i in range(samples.gteval)]
     choices = [pairwise(judge, real, simulated, seed, i) for i in range(samples.pairwise)]
     alone = [rubric_and_reason(judge, simulated, i) for i in range(samples.rubric_and_reason)]

@@ -86,11 +86,7 @@ class Setup:
 
     @classmethod
     def from_config(cls, config: DictConfig, sequences: int) -> Setup:
-        """Read a composed config.
-
-        Args:
-            sequences: training sequences per session of the objective.
-        """
+        """Read a composed config; `sequences` is the objective's number of training sequences per session."""
         known = {name: OmegaConf.select(config, key) for name, key in KEYS.items()}
         ref = config.actor_rollout_ref
         precision = ref.actor.fsdp_config.get("mixed_precision") or {}

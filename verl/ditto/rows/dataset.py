@@ -68,10 +68,6 @@ def _as_list(files: str | Sequence[str]) -> list[str]:
 
 
 def restore_row(data_source: str, packed: str) -> TaskRow:
-    """The inverse of the JSON string that `SoulDataset` puts into a row.
-
-    Args:
-        packed: the column "row".
-    """
+    """The row of the JSON string that `SoulDataset` puts into the column "row"."""
     fields = json.loads(packed)
     return parse_row(data_source, fields["record"], fields["file"], fields["number"])
