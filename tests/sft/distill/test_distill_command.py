@@ -255,7 +255,7 @@ def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
         (["hitom=nowhere/at/all"], "hitom_rl_train.parquet: there is no such file"),
         (["hitom:FILE=nowhere/at/all"], "no such folder, and it is no hub id"),
         (["hitom:FILE=endpoint:sk-secret"], "endpoint:MODEL@URL#VARIABLE"),
-        (["hitom:FILE=endpoint:m@http://127.0.0.1:1/v1#sk-secret"], "no name of an environment variable"),
+        (["hitom:FILE=endpoint:m@http://127.0.0.1:1/v1#sk-secret"], "not the name of an environment variable"),
         (["sotopia:FILE=a/b"], "holds rows of hitom, not of sotopia"),
         (["hitom:FILE=a/b", "hitom:FILE=a/b"], "has the rows hitom:mine already"),
         (["hitom:FILE=a/b", "policy.model=x"], "no policy.model"),

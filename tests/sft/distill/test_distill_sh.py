@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "recipe" / "ditto" / "distill.sh"
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "recipe" / "ditto" / "distill.sh"
 SAYS = (
     'echo "$0 $*" >>"$LOG"\n'
     'env | grep -E "^(DATA_DIR|TRAIN_FILES|VAL_FILES|ACTOR_MODEL_PATH|TASKS|LIMIT)=" | sort >>"$LOG"\n'
@@ -27,6 +28,7 @@ def run(tmp_path):
         path.write_text(f"#!/usr/bin/env bash\n{SAYS}{makes}\n")
         path.chmod(0o755)
     shutil.copy(SCRIPT, tmp_path / "recipe" / "ditto")
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     log = tmp_path / "log"
 
     def run(*words, code=0, **variables):
