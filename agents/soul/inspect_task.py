@@ -1,4 +1,4 @@
-"""Run SOUL's sets as Inspect tasks: Inspect provides models, concurrency, logs and viewer, SOUL the play and judges.
+"""Run SOUL's sets as Inspect tasks: Inspect provides models, concurrency, logs and viewer, SOUL plays and judges.
 
     pip install 'ditto-soul[inspect]'
     inspect eval agents/soul/inspect_task.py -T set=sotopia -T data=DIR -T limit=100 -T judge.model=gpt-5.4 --model ...
@@ -276,6 +276,6 @@ def _shown(played: Episode, seats: Mapping[str, InspectSeat]) -> list[ChatMessag
     shown: list[ChatMessage] = []
     for name, messages in played.seats.items():
         if len(played.seats) > 1:
-            shown.append(ChatMessageSystem(content=f"What the seat {name!r} saw and said:", metadata={"seat": name}))
+            shown.append(ChatMessageSystem(content=f"Conversation of the seat {name!r}:", metadata={"seat": name}))
         shown += seats[name].converted(messages) if name in seats else InspectSeat().converted(messages)
     return shown

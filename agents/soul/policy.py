@@ -1,7 +1,7 @@
 """The model under training or test, as a participant in a conversation.
 
 A `Seat` is a place in an episode that the policy plays. Its conversation is append-only: every call of `say` gets the
-whole conversation so far, which extends what the seat saw and said before. Training uses a seat that keeps the sampled
+whole conversation so far, which extends the previous one. Training uses a seat that keeps the sampled
 token ids (`ditto.rollout.agent_loop`); evaluation uses `OpenAISeat`.
 """
 
@@ -69,7 +69,7 @@ class Players:
 
 @dataclass(frozen=True)
 class _BaseKeeper:
-    """A seat that keeps the base context it is given, for the session's record."""
+    """A seat that remembers its base context, for the session's record."""
 
     seat: Seat
     name: str

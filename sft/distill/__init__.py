@@ -1,17 +1,17 @@
-"""Expert distillation: what several experts answer on the training rows becomes the SFT data of one student.
+"""Expert distillation: the best answers of several experts to the training rows become SFT data for one student.
 
     python -m sft.distill --out DIR TASK=EXPERT...     sample, select, write
-    python -m sft.distill --out DIR --margin 0.5       select anew from what was sampled
-    python -m sft.distill --out DIR --from-traces RUN  forward distillation: a DITTO run's refined answers
+    python -m sft.distill --out DIR --margin 0.5       select again from the existing samples
+    python -m sft.distill --out DIR --from-traces RUN  forward distillation: the refined answers of a DITTO run
 
-The way of a sample:
-    experts.py       TASK=EXPERT: which rows, and who answers them
-    sampling.py      k samples a row, played and scored as in an evaluation; resumable at the sample
-    conversation.py  a seat's conversation as an SFT row, and what makes two of them the same
+In the order in which a sample passes through them:
+    experts.py       TASK=EXPERT: which rows, and which model answers them
+    sampling.py      k samples per row, played and scored as in an evaluation; resumes at the first missing sample
+    conversation.py  a seat's conversation as an SFT row, and fingerprints that find duplicates
     sample.py        a finished sample, as the selection sees it
-    journals.py      samples of experts; traces.py: refined answers of DITTO runs, in the context without feedback
-    unseen.py        rows that an evaluation asks about, and which must not be trained on
+    journals.py      the experts' samples; traces.py: refined answers of DITTO runs, in the base context
+    heldout.py       rows of evaluations, which must not be trained on
     select.py        which samples are kept, and why the others are not
     dataset.py       train.parquet and val.parquet
-    report.py        what happened, as a table and as distill.json
+    report.py        the counts, as a table and as distill.json
 """

@@ -5,9 +5,9 @@
     python -m sft.distill --out outputs/distilled --margin 0.25 --per-row 2
     python -m sft.distill --out outputs/forward --from-traces outputs/ditto-rl-hitom --not-in hitom
 
-Each expert answers the training rows of its task, --n times each; the task's own verdict scores the answers; the best
-become train.parquet and val.parquet. The same command goes on where it stopped. Without TASK=EXPERT nothing is sampled:
-what the last command sampled into DIR is selected from anew. An expert is a checkpoint (vLLM serves it) or an endpoint.
+Each expert answers the training rows of its task, --n times each. The task's own verdict scores the answers, and the
+best ones become train.parquet and val.parquet. Repeat the command to continue where it stopped. Without TASK=EXPERT it
+takes no samples, and selects again from those in DIR. An expert is a checkpoint (served by vLLM) or an endpoint.
 """
 
 from __future__ import annotations
@@ -16,26 +16,20 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from sft.distill import dataset, report
 from sft.distill.experts import experts, split
-from sft.distill.heldout import Unseen
+from sft.distill.heldout import HeldOut
 from sft.distill.journals import journals
 from sft.distill.sample import Source
 from sft.distill.sampling import SamplingSettings, sample
 from sft.distill.select import Rule, choose
 from sft.distill.traces import RunTraces
 from soul import tasks
-from soul.cli.arguments import (
-    existing_folder,
-    non_negative_int,
-    output_folder,
-    positive_int,
-    share,
-)
+from soul.cli.arguments import existing_folder, non_negative_int, output_folder, positive_int, share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
 from soul.evaluate.run.options import Taking, add_server_options, add_taking_options
@@ -43,29 +37,29 @@ from soul.evaluate.run.runner import console
 from soul.evaluate.run.vllm_server import ServerSettings
 
 Number = TypeVar("Number", int, float)
+TRACES_HELP = "use the refined answers of this DITTO run"
 
 
 class NothingToSelect(SoulError):
-    """No sample is there, or none is worth keeping."""
+    """There are no samples, or the rule keeps none of them."""
 
 
 def options() -> Parser:
     """The command line."""
     parser = Parser(prog="python -m sft.distill", description=__doc__)
     add = parser.add_argument
-    add("words", nargs="*", help="TASK=EXPERT, TASK:FILE=EXPERT, and section.key=value as in an evaluation")
-    add("--out", type=output_folder, required=True, help="where samples, parquet files and the report go")
-    add("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data")), help="DATA_DIR")
+    add("words", nargs="*", help="TASK=EXPERT, TASK:FILE=EXPERT, or section.key=value as in an evaluation")
+    add("--out", type=output_folder, required=True, help="folder for samples, parquet files and the report")
+    add("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data")), help="default: DATA_DIR, else data")
+    add("--from-traces", type=existing_folder, action="append", default=[], metavar="RUN", help=TRACES_HELP)
+    add("--with-feedback", action="store_true", help="keep the feedback in the prompts of refined answers")
     add(
-        "--from-traces",
-        type=existing_folder,
+        "--not-in",
         action="append",
         default=[],
-        metavar="RUN",
-        help="refined answers of a DITTO run",
+        metavar="SET",
+        help="evaluation set, file or glob whose rows are left out",
     )
-    add("--with-feedback", action="store_true", help="keep the feedback in the prompts of refined answers")
-    add("--not-in", action="append", default=[], metavar="SET", help="evaluation set, file or glob: never trained on")
     _sampling(parser.add_argument_group("sampling"))
     _selection(parser.add_argument_group("selection"))
     return parser
@@ -73,53 +67,54 @@ def options() -> Parser:
 
 def _sampling(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--n", type=positive_int, default=8, help="samples of each row (default 8)")
-    add("--limit", type=positive_int, help="rows of each task, drawn by the seed (the paper: 1,024)")
+    add("--n", type=positive_int, default=8, help="samples per row (default 8)")
+    add("--limit", type=positive_int, help="rows per task, drawn with the seed (the paper: 1,024)")
     add_server_options(group)
     add_taking_options(group)
 
 
 def _selection(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--keep", choices=("best", "threshold"), default="best", help="the best of a row, or all that are good enough")
-    add("--threshold", action="append", default=[], metavar="[TASK=]REWARD", help="the least, in the headline's units")
     add(
-        "--margin", action="append", default=[], metavar="[TASK=]GAIN", help="over the row's mean; over a trace's draft"
+        "--keep",
+        choices=("best", "threshold"),
+        default="best",
+        help="the best samples of a row, or all that reach a threshold",
     )
-    add("--per-row", type=non_negative_int, default=1, help="samples kept of a row (default 1; 0: all)")
-    add("--rows-per-task", action="append", default=[], metavar="[TASK=]ROWS", help="SFT rows of a task, drawn")
-    add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="shares of the tasks; 1 for all: equal")
-    add("--val-share", type=share, default=0.02, help="share of the rows that is held back (default 0.02)")
-    add("--seed", type=int, default=0, help="of all draws: rows, ties, balance, what is held back")
+    add("--threshold", action="append", default=[], metavar="[TASK=]REWARD", help="lowest reward to keep")
+    add("--margin", action="append", default=[], metavar="[TASK=]GAIN", help="over the row's mean, or a trace's draft")
+    add("--per-row", type=non_negative_int, default=1, help="samples to keep per row (default 1; 0: all)")
+    add("--rows-per-task", action="append", default=[], metavar="[TASK=]ROWS", help="draw this many SFT rows")
+    add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="relative size; 1: all equal")
+    add("--val-share", type=share, default=0.02, help="share of the rows for val.parquet (default 0.02)")
+    add("--seed", type=int, default=0, help="for all draws: rows, ties, balance, val.parquet")
 
 
 def by_task(option: str, words: Sequence[str], number: Callable[[str], Number]) -> dict[str, Number]:
-    """`0.5`, `hitom=1`: task -> number, "" for all others.
+    """Parse `0.5` and `hitom=1` into task -> number; the key "" holds for all other tasks.
 
     Raises:
-        BadSettings: it is no number, or a negative one where only others make sense.
+        BadSettings: a value is not a number, or is negative or infinite (only --threshold allows that).
     """
-    found: dict[str, Number] = {}
+    numbers: dict[str, Number] = {}
     for word in words:
         task, _, text = word.rpartition("=")
         try:
-            found[task] = number(text)
+            numbers[task] = number(text)
         except ValueError:
-            raise BadSettings(
-                f"{option} {word}: {text!r} is no number. Write {option} 0.5 or {option} TASK=0.5."
-            ) from None
-        if option != "--threshold" and not 0 <= found[task] < float("inf"):
-            raise BadSettings(f"{option} {word}: use a number from 0 on.")
-    return found
+            raise BadSettings(f"{option} {word}: {text!r} is not a number. Write {option} 0.5 or TASK=0.5.") from None
+        if option != "--threshold" and not 0 <= numbers[task] < float("inf"):
+            raise BadSettings(f"{option} {word}: use a number that is at least 0.")
+    return numbers
 
 
-def rule_of(given: argparse.Namespace) -> Rule:
-    """What a command line keeps.
+def distill(given: argparse.Namespace, server: ServerSettings) -> None:
+    """Sample, select and write.
 
     Raises:
-        BadSettings: a number is none, or out of range.
+        SoulError: an error that the user can fix.
     """
-    return Rule(
+    rule = Rule(
         keep=given.keep,
         threshold=by_task("--threshold", given.threshold, float),
         margin=by_task("--margin", given.margin, float),
@@ -128,19 +123,10 @@ def rule_of(given: argparse.Namespace) -> Rule:
         weights=by_task("--weight", given.weight, float),
         seed=given.seed,
     )
-
-
-def distill(given: argparse.Namespace, server: ServerSettings) -> None:
-    """Sample, select, write.
-
-    Raises:
-        SoulError: something that the user can mend.
-    """
-    rule = rule_of(given)
     named, settings = split(given.words)
-    unseen = Unseen.read(given.not_in, given.data)
+    held_out = HeldOut.read(given.not_in, given.data)
     if named:
-        wanted = SamplingSettings(
+        sampling = SamplingSettings(
             words=settings,
             server=server,
             n=given.n,
@@ -153,58 +139,52 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
             dry_run=given.dry_run,
             thinking_tokens=given.thinking_tokens,
         )
-        found = experts(named, os.environ.get("TRAIN_FILES", "").split(), given.data)
-        sample(found, wanted, given.out, unseen)
+        train_files = os.environ.get("TRAIN_FILES", "").split()
+        sample(experts(named, train_files, given.data), sampling, given.out, held_out)
     elif settings:
-        raise BadSettings(f"{settings[0]}: nothing is sampled without TASK=EXPERT, so there is nothing to set.")
+        raise BadSettings(f"{settings[0]}: nothing is sampled without TASK=EXPERT, so this setting has no effect.")
     elif given.dry_run:
-        raise BadSettings("--dry-run prints the plan of a sampling: name TASK=EXPERT. A selection asks no endpoint.")
-    if given.dry_run:
-        return
-    select(given, rule, unseen)
+        raise BadSettings("--dry-run prints the plan for sampling, so it needs TASK=EXPERT. Selecting makes no calls.")
+    if not given.dry_run:
+        select(given, rule, held_out)
 
 
-def select(given: argparse.Namespace, rule: Rule, unseen: Unseen) -> None:
-    """Select from what is there, write the files, and say what came of it.
+def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
+    """Select from the existing samples, write the files and print the counts.
 
     Raises:
-        NothingToSelect: no sample is there, or none is kept.
+        NothingToSelect: there are no samples, or none is kept.
     """
-    of_experts = journals(given.out)
+    expert_journals = journals(given.out)
     traces = [RunTraces(run, given.with_feedback) for run in given.from_traces]
-    everything: list[Source] = [*of_experts, *traces]
-    samples = [found for source in everything for found in source.samples(unseen)]
+    sources: list[Source] = [*expert_journals, *traces]
+    samples = [sample for source in sources for sample in source.samples(held_out)]
     if not samples:
-        raise NothingToSelect(f"{given.out}: there is no sample. Name TASK=EXPERT, or --from-traces RUN.")
+        raise NothingToSelect(f"{given.out}: there is no sample. Add TASK=EXPERT or --from-traces RUN.")
     selection = choose(samples, rule, {s.data_source: tasks.load(s.data_source).headline for s in samples})
     reports = report.by_task(selection)
     console.print(report.table(reports))
-    missing = sum(len(j.wanted) for j in of_experts) - sum(s.source.origin == "expert" for s in samples)
-    seen = sum((journal.seen(unseen) for journal in of_experts), Counter[str]())
-    _say(missing, seen)
+    missing = sum(len(j.wanted) for j in expert_journals) - sum(s.source.origin == "expert" for s in samples)
+    if missing:
+        console.print(f"{missing:,} samples are missing: repeat the command with TASK=EXPERT to take them.")
+    left_out = sum((journal.held_out_rows(held_out) for journal in expert_journals), Counter[str]())
+    for task, count in left_out.items():
+        console.print(f"{task}: {count:,} rows are rows of an evaluation (--not-in) and were left out.")
     if not selection.kept:
-        raise NothingToSelect("No sample is kept: the table says why. Lower --threshold or --margin, or sample more.")
+        raise NothingToSelect(
+            "No sample is kept; the table shows why. Lower --threshold or --margin, or take more samples."
+        )
     files = dataset.write(selection.kept, given.out, given.val_share, rule.seed)
-    sources = [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in of_experts]
     more = {
-        "experts": sources,
+        "experts": [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in expert_journals],
         "traces": [{"run": source.name, "with_feedback": source.with_feedback} for source in traces],
         "not_in": given.not_in,
-        "rows_of_evaluations": dict(seen),
+        "rows_of_evaluations": dict(left_out),
         "missing": missing,
         "val_share": given.val_share,
     }
     report.write(given.out, rule, reports, files, more)
     console.print(", ".join(f"{given.out / name}: {count:,} rows" for name, count in files.items() if count))
-
-
-def _say(missing: int, seen: Mapping[str, int]) -> None:
-    if missing:
-        console.print(
-            f"{missing:,} samples that were asked for are not there: the same command with TASK=EXPERT goes on."
-        )
-    for task, count in seen.items():
-        console.print(f"{task}: {count:,} rows are rows of an evaluation (--not-in); they were left out.")
 
 
 @reports_errors

@@ -1,7 +1,7 @@
-"""A seat's conversation as an SFT row, and what makes two of them the same.
+"""Turn a seat's conversation into an SFT row, and fingerprint it so that duplicates can be found.
 
-The messages are what the seat saw and said; nothing is rewritten. What came after its last turn goes, because the
-policy never saw it. A turn that cannot be trained makes the conversation unusable, for a named reason.
+The messages are exactly those that the seat saw and wrote. Messages after its last turn are dropped, because the policy
+never saw them. A turn that cannot be trained makes the conversation unusable, for a named reason.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ _GAPS = re.compile(r"[\W_]+")
 
 
 class Unusable(Exception):
-    """A conversation cannot be an SFT row; the text is the reason, a word to count by."""
+    """A conversation cannot be an SFT row. The text is a short reason, under which it is counted."""
 
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Digests of a seat's conversation: two that differ only in case, blanks and punctuation have the same.
+    """Digests of a seat's conversation, which ignore case, white space and punctuation.
 
     Attributes:
-        whole: of all messages.
-        said: of the trained turns.
+        whole: digest of all messages.
+        trained: digest of the trained turns.
     """
 
     seat: str
     whole: str
-    said: str
+    trained: str
 
 
 def trainable(messages: Sequence[Message]) -> list[Message]:
-    """The conversation up to the last turn of the policy.
+    """Cut the conversation after the policy's last turn.
 
     Raises:
-        Unusable: the policy never spoke, a turn of it is blank, or a text cannot be written as UTF-8.
+        Unusable: the policy has no turn, one of its turns is blank, or a text cannot be encoded as UTF-8.
     """
     last = max((place for place, message in enumerate(messages) if message["role"] == TRAINED), default=None)
     if last is None:
@@ -57,14 +57,14 @@ def trainable(messages: Sequence[Message]) -> list[Message]:
 
 
 def seat_fingerprints(seat: str, conversation: Sequence[Message]) -> Fingerprints:
-    """The digests of a trainable conversation."""
-    said = [message["content"] for message in conversation if message["role"] == TRAINED]
+    """Fingerprint a trainable conversation."""
+    trained = [message["content"] for message in conversation if message["role"] == TRAINED]
     whole = [text for message in conversation for text in (message["role"], message["content"])]
-    return Fingerprints(seat, digest(whole), digest(said))
+    return Fingerprints(seat, digest(whole), digest(trained))
 
 
 def digest(texts: Sequence[str]) -> str:
-    """Of the normalised texts, in order."""
+    """Hash the normalised texts, in order."""
     return hashlib.blake2b(b"".join(_digest(text) for text in texts), digest_size=16).hexdigest()
 
 
@@ -74,6 +74,6 @@ def _digest(text: str) -> bytes:
 
 
 def normalised(text: str) -> str:
-    """The words of a text, in lower case; of a text without any, what stands there."""
+    """The words of a text in lower case; a text without words stays as it is, so that "!" and "?" differ."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return _GAPS.sub(" ", folded).strip() or folded.strip()

@@ -1,7 +1,7 @@
-"""train.parquet and val.parquet: the kept conversations as SFT rows, each with where it comes from.
+"""Write train.parquet and val.parquet: the kept conversations as SFT rows, with their provenance.
 
-A row of the task lies in one of the two files with all its conversations, and stays there whatever else is kept: the
-file depends on the seed and on the row's record alone.
+All conversations of a task's row go into the same file. Which one depends only on the seed and the row's record, so a
+row stays in its file when the selection changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 )
 
 
-def held_back(record: str, share: float, seed: int) -> bool:
+def in_validation(record: str, share: float, seed: int) -> bool:
     """Whether a row belongs to the validation file."""
     return random.Random(f"{seed}:held back:{record}").random() < share
 
@@ -53,26 +53,27 @@ def held_back(record: str, share: float, seed: int) -> bool:
 def write(
     kept: Sequence[tuple[ExpertSample, tuple[Fingerprints, ...]]], out: Path, val_share: float, seed: int
 ) -> Counter[str]:
-    """Write the two files; each is there as a whole or not at all, and one without rows is not there.
+    """Write the two files. Each is written as a whole or not at all; a file without rows is removed.
 
     Args:
-        kept: the samples and those of their conversations that are written.
+        kept: the samples, each with the conversations to write.
+        val_share: share of the rows that goes into val.parquet, 0 to 1.
 
     Returns:
-        File -> its rows.
+        File name -> number of rows.
     """
     counts: Counter[str] = Counter()
     out.mkdir(parents=True, exist_ok=True)
     partials = {name: out / f"{name}.partial" for name in (TRAIN, VAL)}
     with ExitStack() as stack:
         writers = {name: stack.enter_context(pq.ParquetWriter(path, SCHEMA)) for name, path in partials.items()}
-        waiting: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
+        buffers: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
         for sample, seats in kept:
-            name = VAL if held_back(sample.row, val_share, seed) else TRAIN
-            waiting[name] += _rows(sample, seats)
-            if len(waiting[name]) >= ROW_GROUP:
-                counts[name] += _flush(writers[name], waiting[name])
-        for name, rows in waiting.items():
+            name = VAL if in_validation(sample.row, val_share, seed) else TRAIN
+            buffers[name] += _rows(sample, seats)
+            if len(buffers[name]) >= ROW_GROUP:
+                counts[name] += _flush(writers[name], buffers[name])
+        for name, rows in buffers.items():
             counts[name] += _flush(writers[name], rows)
     for name, path in partials.items():
         if counts[name]:
@@ -85,7 +86,7 @@ def write(
 
 def _rows(sample: ExpertSample, seats: Sequence[Fingerprints]) -> Iterator[dict[str, Any]]:
     record = sample.place.read()
-    origin = sample.source.provenance(sample, record)
+    provenance = sample.source.provenance(sample, record)
     conversations = sample.source.conversations(record)
     for seat in seats:
         yield {
@@ -93,24 +94,24 @@ def _rows(sample: ExpertSample, seats: Sequence[Fingerprints]) -> Iterator[dict[
             "messages": trainable(conversations[seat.seat]),
             "train_role": TRAINED,
             "task": sample.task,
-            "file": origin.file,
+            "file": provenance.file,
             "row": sample.number,
             "record": sample.row,
             "seat": seat.seat,
             "sample": sample.sample,
             "origin": sample.source.origin,
-            "context": origin.context,
-            "expert": origin.expert,
-            "fingerprint": origin.fingerprint,
+            "context": provenance.context,
+            "expert": provenance.expert,
+            "fingerprint": provenance.fingerprint,
             "reward": sample.reward,
-            "metrics": json.dumps(dict(origin.metrics)),
-            "judge": origin.judge,
-            "prompts": list(origin.prompts),
+            "metrics": json.dumps(dict(provenance.metrics)),
+            "judge": provenance.judge,
+            "prompts": list(provenance.prompts),
         }
 
 
 def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]]) -> int:
-    """Write the rows and forget them. Returns how many."""
+    """Write the rows, empty the list, and return how many there were."""
     count = len(rows)
     if rows:
         writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))

@@ -1,8 +1,9 @@
-"""`TASK=EXPERT` and `TASK:FILE=EXPERT`: which rows are answered, and by whom.
+"""Parse `TASK=EXPERT` and `TASK:FILE=EXPERT`: which rows are answered, and by which model.
 
-EXPERT is what can be evaluated: a hub id, a Hugging Face folder, a run or its global_step_N, a LoRA adapter; or a model
-behind an API, `endpoint:MODEL@URL#VARIABLE`, where VARIABLE names the environment variable of its key. Without FILE
-the rows are those that `run_rl.sh TASK` trains on: TRAIN_FILES, else the task's own file under DATA_DIR.
+EXPERT is any model that can be evaluated: a hub id, a Hugging Face folder, a run or its global_step_N, a LoRA adapter,
+or a model behind an API. For an API, write `endpoint:MODEL@URL#VARIABLE`; VARIABLE is the environment variable that
+holds its key. Without FILE, the rows are those that `run_rl.sh TASK` trains on: TRAIN_FILES, or else the task's own
+file under DATA_DIR.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from soul.judge.roles import ROLES, policy_endpoint
 from soul.tasks import TrainingSplit
 
 SECTIONS = (*ROLES, "policy", "tasks")
-# Sampled as in training, each sample with a seed of its own; `policy.temperature=null` for who takes none.
+# As in training, with a seed per sample. `policy.temperature=null` is for endpoints that accept no temperature.
 SAMPLED = {"temperature": 1.0, "seed": 0}
 _ENDPOINT = re.compile(r"endpoint:(?P<model>.+?)@(?P<url>https?://[^#]+)(?:#(?P<key>.+))?")
 
 
 @dataclass(frozen=True)
 class Expert:
-    """Who answers the rows of some tasks.
+    """A model and the rows that it answers.
 
     Attributes:
-        name: as given: a path, a hub id or an endpoint.
-        sets: name of the set -> its parquet file. A set is named after its task; `TASK:STEM` where the file was named.
+        name: as the user wrote it: a path, a hub id or an endpoint.
+        sets: name of the set -> its parquet file. The name is the task's, or `TASK:STEM` if the user named the file.
     """
 
     name: str
@@ -45,24 +46,22 @@ class Expert:
         return self.name.startswith("endpoint:")
 
     def endpoint(self, own: Mapping[str, Any]) -> Endpoint:
-        """The endpoint that `endpoint:MODEL@URL#VARIABLE` means; `own` are settings of the section `policy`.
+        """Parse `endpoint:MODEL@URL#VARIABLE`; `own` holds the settings of the section `policy`.
 
         Raises:
-            BadSettings: it is of another form, or a setting cannot be.
+            BadSettings: the name has another form, or a setting is invalid.
         """
-        found = _ENDPOINT.fullmatch(self.name)
-        if found is None:  # not repeated: a key may stand where its variable's name belongs
-            raise BadSettings(
-                "An endpoint is written endpoint:MODEL@URL#VARIABLE, with http:// or https:// in the URL."
-            )
-        where = {"model": found["model"], "base_url": found["url"], "api_key_env": found["key"] or "none"}
-        made = policy_endpoint({**SAMPLED, **own, **where})
-        assert made is not None  # it is named
-        return made
+        match = _ENDPOINT.fullmatch(self.name)
+        if match is None:  # do not repeat the name: it may contain a key by mistake
+            raise BadSettings("Write an endpoint as endpoint:MODEL@URL#VARIABLE, with http:// or https:// in the URL.")
+        address = {"model": match["model"], "base_url": match["url"], "api_key_env": match["key"] or "none"}
+        endpoint = policy_endpoint({**SAMPLED, **own, **address})
+        assert endpoint is not None  # a model is named
+        return endpoint
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of a command line: TASK=EXPERT, and settings (section.key=value).
+    """Split command-line words into TASK=EXPERT and settings (section.key=value).
 
     Raises:
         BadSettings: a word is neither.
@@ -75,15 +74,15 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def experts(words: Sequence[str], train_files: Sequence[str], data_dir: Path) -> list[Expert]:
-    """The experts of a command line, each with all its tasks, in the order in which they are first named.
+    """The experts of a command line, each with all its tasks, in order of first mention.
 
     Args:
         words: TASK=EXPERT and TASK:FILE=EXPERT.
-        train_files: TRAIN_FILES; they take the place of the tasks' own files.
+        train_files: TRAIN_FILES, which replace the tasks' own files.
 
     Raises:
-        BadSettings: a word of another form, a set that is there twice, no file for a task, or one of another task.
-        UnknownTask: no such task.
+        BadSettings: a set is named twice, no file holds rows of a task, or a file holds rows of another task.
+        UnknownTask: there is no such task.
     """
     sets: dict[str, dict[str, Path]] = {}
     for word in words:
@@ -91,20 +90,18 @@ def experts(words: Sequence[str], train_files: Sequence[str], data_dir: Path) ->
         name, _, file = place.partition(":")
         launch = tasks.launch(name)
         if file:
-            found = {f"{name}:{Path(file).stem}": Path(file)}
+            files = {f"{name}:{Path(file).stem}": Path(file)}
         elif train_files:
-            found = _named(name, launch, train_files)
+            files = _matching(name, launch, train_files)
         else:
-            found = {name: data_dir / "sim_rl_data" / f"{launch.train}.parquet"}
-        of_expert = sets.setdefault(expert, {})
-        for key, path in found.items():
-            if key in of_expert:
-                raise BadSettings(
-                    f"{word}: {expert} has the rows {key} already. Rename a file, or drop one of the two."
-                )
+            files = {name: data_dir / "sim_rl_data" / f"{launch.train}.parquet"}
+        expert_sets = sets.setdefault(expert, {})
+        for key, path in files.items():
+            if key in expert_sets:
+                raise BadSettings(f"{word}: {expert} has the rows {key} already. Rename a file, or drop one of them.")
             _check(path, launch, named=bool(file))
-            of_expert[key] = path
-    return [Expert(name, of_expert) for name, of_expert in sets.items()]
+            expert_sets[key] = path
+    return [Expert(name, expert_sets) for name, expert_sets in sets.items()]
 
 
 def task_of(name: str) -> str:
@@ -112,8 +109,8 @@ def task_of(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _named(name: str, launch: TrainingSplit, train_files: Sequence[str]) -> dict[str, Path]:
-    """Those of TRAIN_FILES that hold the task's rows."""
+def _matching(name: str, launch: TrainingSplit, train_files: Sequence[str]) -> dict[str, Path]:
+    """The files of TRAIN_FILES that hold the task's rows."""
     own = [Path(file) for file in train_files if launch.task in _tasks_in(Path(file))]
     if not own:
         raise BadSettings(f"None of TRAIN_FILES holds rows of {name} (data_source {launch.task}). Name its file too.")
@@ -121,25 +118,25 @@ def _named(name: str, launch: TrainingSplit, train_files: Sequence[str]) -> dict
 
 
 def _check(path: Path, launch: TrainingSplit, *, named: bool) -> None:
-    found = _tasks_in(path)
-    if len(found) > 1:
-        raise BadSettings(f"{path} holds rows of several tasks ({', '.join(sorted(found))}). Split the file.")
-    if named and launch.task not in found:
-        raise BadSettings(f"{path} holds rows of {', '.join(found)}, not of {launch.task}. Name another task or file.")
+    names = _tasks_in(path)
+    if len(names) > 1:
+        raise BadSettings(f"{path} holds rows of several tasks ({', '.join(sorted(names))}). Split the file.")
+    if named and launch.task not in names:
+        raise BadSettings(f"{path} holds rows of {', '.join(names)}, not of {launch.task}. Name another task or file.")
 
 
 def _tasks_in(path: Path) -> set[str]:
-    """The tasks of a file, read from one column.
+    """The tasks of a file, read from its column `data_source`.
 
     Raises:
-        BadRow: there is no such file, or it is no task file.
+        BadRow: there is no such file, or it is not a task file.
     """
     if not path.is_file():
-        raise BadRow(f"{path}: there is no such file. Set DATA_DIR or TRAIN_FILES, or name it: TASK:FILE=EXPERT.")
+        raise BadRow(f"{path}: there is no such file. Set DATA_DIR or TRAIN_FILES, or name the file: TASK:FILE=EXPERT.")
     try:
         column = pq.read_table(path, columns=["data_source"]).column("data_source")
     except (pa.ArrowException, OSError, KeyError) as error:
         raise BadRow(
-            f"{path}: no parquet file with a column data_source ({error}). See python -m data.<task>."
+            f"{path} is not a parquet file with a column data_source ({error}). See python -m data.<task>."
         ) from None
     return {str(name) for name in column.unique().to_pylist()}

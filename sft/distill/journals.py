@@ -1,4 +1,4 @@
-"""The samples of experts, read from the run folders that `sampling.py` leaves."""
+"""Read the experts' samples from the run folders that `sampling.py` writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from sft.distill.conversation import Fingerprints, Unusable, seat_fingerprints, trainable
 from sft.distill.experts import task_of
-from sft.distill.heldout import Unseen
+from sft.distill.heldout import HeldOut
 from sft.distill.sample import ExpertSample, Origin, Place, Provenance, never_kept
 from sft.distill.sampling import ROWS, SOURCES
 from soul.evaluate.run.journal import FILE
@@ -27,11 +27,11 @@ class ExpertJournal:
     """The run folder of one expert.
 
     Attributes:
-        name: of the expert, as given.
+        name: the expert, as the user wrote it.
         sets: set -> its parquet file.
-        settings: what determined answers and verdicts (`EvaluationSettings.identity`).
+        settings: all settings that affect answers and verdicts (`EvaluationSettings.identity`).
         rows: set -> number of the row -> its `fingerprints`.
-        wanted: the samples that the last command asked for.
+        wanted: keys of the samples that the last command requested.
     """
 
     name: str
@@ -44,46 +44,46 @@ class ExpertJournal:
 
     @classmethod
     def load(cls, out: Path, entry: Mapping[str, Any]) -> ExpertJournal:
-        """Read what an entry of sources.json names.
+        """Read the run folder of an entry of sources.json.
 
         Raises:
             BadRun: a file is missing.
         """
         folder = out / entry["folder"]
-        found = {}
+        content = {}
         for name in ("settings.json", "chosen.json", ROWS):
             if not (folder / name).is_file():
-                raise BadRun(f"{folder} has no {name}: {entry['expert']} was not sampled. Give its TASK=EXPERT again.")
-            found[name] = json.loads((folder / name).read_text(encoding="utf-8"))
-        chosen = found["chosen.json"]["samples"]
-        wanted = frozenset((name, number, k) for name, of_set in chosen.items() for number, k in of_set)
-        return cls(entry["expert"], folder, entry["sets"], found["settings.json"], found[ROWS], wanted)
+                raise BadRun(f"{folder} has no {name}: {entry['expert']} was not sampled. Repeat its TASK=EXPERT.")
+            content[name] = json.loads((folder / name).read_text(encoding="utf-8"))
+        chosen = content["chosen.json"]["samples"]
+        wanted = frozenset((name, number, k) for name, pairs in chosen.items() for number, k in pairs)
+        return cls(entry["expert"], folder, entry["sets"], content["settings.json"], content[ROWS], wanted)
 
-    def samples(self, unseen: Unseen) -> list[ExpertSample]:
-        """The samples that are there, sorted; less than `wanted` where the sampling stopped early."""
-        found: dict[Key, ExpertSample] = {}
+    def samples(self, held_out: HeldOut) -> list[ExpertSample]:
+        """The existing samples, sorted; fewer than `wanted` if sampling stopped early."""
+        samples: dict[Key, ExpertSample] = {}
         file = self.folder / FILE
         for start, _, record in read_records(file) if file.is_file() else ():
-            if record.key in self.wanted:  # of several lines the last counts
-                found[record.key] = self._sample(Place(file, start), record, unseen)
-        return [found[key] for key in sorted(found)]
+            if record.key in self.wanted:  # the last line of a sample counts
+                samples[record.key] = self._sample(Place(file, start), record, held_out)
+        return [samples[key] for key in sorted(samples)]
 
-    def seen(self, unseen: Unseen) -> Counter[str]:
-        """Rows of evaluations among those that were looked at, by task."""
-        found: Counter[str] = Counter()
-        for name, of_set in self.rows.items():
-            found[task_of(name)] += sum(unseen.holds(known) for known in of_set.values())
-        return +found
+    def held_out_rows(self, held_out: HeldOut) -> Counter[str]:
+        """The number of rows that evaluations hold out, by task."""
+        counts: Counter[str] = Counter()
+        for name, rows in self.rows.items():
+            counts[task_of(name)] += sum(held_out.contains(row) for row in rows.values())
+        return +counts  # without zeros
 
-    def _sample(self, place: Place, record: SessionRecord, unseen: Unseen) -> ExpertSample:
+    def _sample(self, place: Place, record: SessionRecord, held_out: HeldOut) -> ExpertSample:
         draft = record.draft
-        known = self.rows[record.set][str(record.number)]
+        row = self.rows[record.set][str(record.number)]
         seats, lost = usable(self.conversations(record)) if draft.valid else ((), Counter())
         problem = never_kept(
             draft.cause,
             seats,
             lost,
-            seen=unseen.holds(known),
+            held_out=held_out.contains(row),
             contentless=draft.contentless,
             cut_off=bool(record.usage["policy"].cut_off),
         )
@@ -92,7 +92,7 @@ class ExpertJournal:
             place=place,
             task=task_of(record.set),
             data_source=record.task,
-            row=known[0],
+            row=row[0],
             number=record.number,
             sample=record.sample,
             reward=draft.reward,
@@ -113,7 +113,7 @@ class ExpertJournal:
 
 
 def journals(out: Path) -> list[ExpertJournal]:
-    """The experts of the last command that sampled into `out`; none where none did.
+    """The experts of the last command that sampled into `out`; empty if there was none.
 
     Raises:
         BadRun: a file is missing or damaged.
@@ -126,16 +126,16 @@ def journals(out: Path) -> list[ExpertJournal]:
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise BadRun(
-            f"{file}, or a file that it names, is damaged ({reason}). Give every TASK=EXPERT again: that writes them."
+            f"{file}, or a file that it names, is damaged ({reason}). Repeat every TASK=EXPERT to write it again."
         ) from error
 
 
 def usable(seats: Conversations) -> tuple[tuple[Fingerprints, ...], Counter[str]]:
-    """The digests of the conversations that can be trained, and how many cannot, by reason."""
-    found, lost = [], Counter[str]()
+    """Fingerprints of the conversations that can be trained, and the number of the others by reason."""
+    trained, lost = [], Counter[str]()
     for seat, messages in seats.items():
         try:
-            found.append(seat_fingerprints(seat, trainable(messages)))
+            trained.append(seat_fingerprints(seat, trainable(messages)))
         except Unusable as reason:
             lost[str(reason)] += 1
-    return tuple(found), lost
+    return tuple(trained), lost

@@ -1,4 +1,4 @@
-"""What a distillation took in and gave out, task by task: a table, and distill.json."""
+"""Report a distillation task by task: a table, and distill.json."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TaskReport:
     """One task of a selection.
 
     Attributes:
-        rows: different records with a sample; `rows_kept`: those of which something is kept.
-        fates: what became of the samples; they add up to `samples`.
-        kept: samples; `conversations`: SFT rows, one a seat.
-        mean: of the rewards of all valid samples; `mean_kept`: of those that are kept.
-        lost: seats that cannot be trained, by reason, of samples with other seats that can.
+        rows: distinct records with a sample; `rows_kept`: those with a kept sample.
+        fates: number of samples by fate (see `select.py`); they add up to `samples`.
+        kept: number of kept samples; `conversations`: their SFT rows, one per seat.
+        mean: mean reward of all valid samples; `mean_kept`: of the kept ones.
+        lost: untrainable seats by reason, of samples with at least one trainable seat.
     """
 
     rows: int
@@ -43,19 +43,19 @@ class TaskReport:
 
     @property
     def invalid(self) -> dict[str, int]:
-        """Samples that say nothing about the task, by cause."""
-        found = {
+        """Samples without a usable verdict, by cause."""
+        failed = {
             fate.removeprefix("failed: "): count for fate, count in self.fates.items() if fate.startswith("failed")
         }
-        return {**found, **{fate: self.fates[fate] for fate in (CONTENTLESS, CUT_OFF) if fate in self.fates}}
+        return {**failed, **{fate: self.fates[fate] for fate in (CONTENTLESS, CUT_OFF) if fate in self.fates}}
 
 
 def by_task(selection: Selection) -> dict[str, TaskReport]:
-    """The selection's numbers for each task, in the order of names."""
-    return {task: _of_task(selection, task) for task in sorted({sample.task for sample in selection.samples})}
+    """Report on each task, in alphabetical order."""
+    return {task: _task_report(selection, task) for task in sorted({sample.task for sample in selection.samples})}
 
 
-def _of_task(selection: Selection, task: str) -> TaskReport:
+def _task_report(selection: Selection, task: str) -> TaskReport:
     pairs = zip(selection.samples, selection.fates, strict=True)
     own = [(sample, fate) for sample, fate in pairs if sample.task == task]
     rewards = [sample.reward for sample, _ in own if sample.reward is not None]
@@ -77,30 +77,31 @@ def _of_task(selection: Selection, task: str) -> TaskReport:
 
 
 def table(reports: Mapping[str, TaskReport]) -> Table:
-    """The numbers for a terminal."""
-    made = Table(title="Distilled", title_justify="left")
+    """The reports as a table for the terminal."""
+    view = Table(title="Distilled", title_justify="left")
     for column in ("task", "rows", "samples", "invalid", "mean", "kept", "rows kept", "SFT rows", "mean kept"):
-        made.add_column(column, justify="left" if column == "task" else "right")
+        view.add_column(column, justify="left" if column == "task" else "right")
     for column in ("duplicates", "other reasons"):
-        made.add_column(column, justify="right" if column == "duplicates" else "left")
-    for task, found in reports.items():
-        invalid = found.invalid
-        said = {KEPT, DUPLICATE, CONTENTLESS, CUT_OFF}
-        others = {fate: n for fate, n in found.fates.items() if fate not in said and not fate.startswith("failed")}
-        made.add_row(
+        view.add_column(column, justify="right" if column == "duplicates" else "left")
+    own_columns = {KEPT, DUPLICATE, CONTENTLESS, CUT_OFF}
+    for task, report in reports.items():
+        others = {
+            fate: n for fate, n in report.fates.items() if fate not in own_columns and not fate.startswith("failed")
+        }
+        view.add_row(
             task,
-            f"{found.rows:,}",
-            f"{found.samples:,}",
-            _words(invalid) if invalid else "0",
-            _number(found.mean),
-            f"{found.kept:,}",
-            f"{found.rows_kept:,}",
-            f"{found.conversations:,}",
-            _number(found.mean_kept),
-            f"{found.fates.get(DUPLICATE, 0):,}",
-            _words({**others, **{f"seats, {reason}": count for reason, count in found.lost.items()}}),
+            f"{report.rows:,}",
+            f"{report.samples:,}",
+            _words(report.invalid) or "0",
+            _number(report.mean),
+            f"{report.kept:,}",
+            f"{report.rows_kept:,}",
+            f"{report.conversations:,}",
+            _number(report.mean_kept),
+            f"{report.fates.get(DUPLICATE, 0):,}",
+            _words({**others, **{f"seats, {reason}": count for reason, count in report.lost.items()}}),
         )
-    return made
+    return view
 
 
 def write(
@@ -109,10 +110,10 @@ def write(
     """Write distill.json.
 
     Args:
-        files: file -> its rows.
-        more: what else is to be known: sources, rows left out, samples that are missing.
+        files: file name -> number of rows.
+        more: further entries: sources, rows left out, missing samples.
     """
-    tasks = {task: {**asdict(found), "invalid": found.invalid} for task, found in reports.items()}
+    tasks = {task: {**asdict(report), "invalid": report.invalid} for task, report in reports.items()}
     value = {"rule": asdict(rule), "files": dict(files), "tasks": tasks, **more}
     write_whole(out / FILE, json.dumps(value, indent=1))
 

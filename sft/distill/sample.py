@@ -1,6 +1,6 @@
-"""A finished sample as the selection sees it: numbers and digests. Its text stays where it was written.
+"""A finished sample as the selection sees it: numbers and digests. Its text stays on disk.
 
-So a million samples of a hundred kilobytes each can be chosen from in the memory of a laptop.
+This way a laptop can select from a million samples of a hundred kilobytes each.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from sft.distill.conversation import Fingerprints
-from sft.distill.heldout import Unseen
+from sft.distill.heldout import HeldOut
 from soul.record import Conversations, SessionRecord
 
 Origin = Literal["expert", "trace"]
-SEEN, CONTENTLESS, CUT_OFF = "in an evaluation", "contentless", "cut off"
+HELD_OUT, CONTENTLESS, CUT_OFF = "in an evaluation", "contentless", "cut off"
 
 
 def never_kept(
@@ -23,20 +23,20 @@ def never_kept(
     seats: Sequence[Fingerprints],
     lost: Mapping[str, int],
     *,
-    seen: bool,
+    held_out: bool,
     contentless: bool,
     cut_off: bool,
 ) -> str | None:
-    """Why a sample can never be kept, in a word or two; None: it can.
+    """Why no rule can keep a sample, in a word or two; None if one can.
 
     Args:
-        cause: why the attempt has no verdict; None: it has one.
-        seats: the conversations that can be trained; `lost`: why others cannot.
+        cause: why the attempt has no verdict; None if it has one.
+        seats: the trainable conversations; `lost`: the reasons why others are not.
     """
     if cause is not None:
         return f"failed: {cause}"
-    if seen:
-        return SEEN
+    if held_out:
+        return HELD_OUT
     if contentless:
         return CONTENTLESS
     if cut_off:
@@ -46,13 +46,12 @@ def never_kept(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sample's record stands."""
+    """Where a sample's record is on disk; `offset` is in bytes."""
 
     file: Path
     offset: int
 
     def read(self) -> SessionRecord:
-        """The record."""
         with self.file.open("rb") as file:
             file.seek(self.offset)
             return SessionRecord.from_line(file.readline(), f"{self.file}: the line at byte {self.offset:,}")
@@ -63,14 +62,14 @@ class ExpertSample:
     """One sample.
 
     Attributes:
-        task: what the report counts by: the name of the launch, or the data_source of a trace.
-        data_source: the task.
-        row: the fingerprint of the record: rows with equal records are one row.
-        number: the row's place in its file; `sample`: number of the sample among those of its row and source.
-        reward: None where there is no verdict.
-        problem: why it can never be kept, in a word or two; None: it can.
-        bar: the reward that it has to beat (a trace's draft); None: the mean of its row.
-        seats: the conversations that can be trained; `lost`: how many cannot, by reason.
+        task: the name that reports count by: TASK of `TASK=EXPERT`, or the data_source of a trace.
+        data_source: the name of the task class.
+        row: the fingerprint of the record; rows with equal records count as one row.
+        number: the row's place in its file; `sample`: the sample's number within its row and source.
+        reward: None if there is no verdict.
+        problem: why it can never be kept (`never_kept`); None if it can.
+        bar: the reward to beat, that of a trace's draft; None for the mean of its row.
+        seats: fingerprints of the trainable conversations; `lost`: the number of the others by reason.
     """
 
     source: Source
@@ -88,19 +87,20 @@ class ExpertSample:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Names the sample: for orders and draws that do not depend on which was finished first."""
+        """Identifies the sample, for orders and draws that do not depend on which one finished first."""
         return self.task, self.row, self.source.name, f"{self.number:09}", f"{self.sample:09}", self.place.file.name
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a conversation comes from; with `ExpertSample` what its SFT row says of it.
+    """Where a conversation comes from; its SFT row holds this and the fields of `ExpertSample`.
 
     Attributes:
-        expert: who answered, as named; `fingerprint`: what that was: of a checkpoint's files, or model and address.
-        judge: the judge's model; None where the verdict is by rule, or where the source does not say.
+        expert: the model that answered, as the user wrote it.
+        fingerprint: hash of the checkpoint's files, or model and address, or model version of a trace.
+        judge: the judge's model; None if the verdict is by rule or the source does not know it.
         prompts: the judge prompts of the task, with their versions.
-        context: "feedback" where the messages hold a critique.
+        context: "feedback" if the messages contain a critique.
     """
 
     expert: str
@@ -113,7 +113,7 @@ class Provenance:
 
 
 class Source(Protocol):
-    """A journal of an expert, or the traces of a run."""
+    """An expert's journal, or the traces of a run."""
 
     @property
     def name(self) -> str: ...
@@ -121,12 +121,12 @@ class Source(Protocol):
     @property
     def origin(self) -> Origin: ...
 
-    def samples(self, unseen: Unseen) -> list[ExpertSample]:
-        """All that is there, in an order of its own."""
+    def samples(self, held_out: HeldOut) -> list[ExpertSample]:
+        """All existing samples, in the order of the source."""
         ...
 
     def conversations(self, record: SessionRecord) -> Conversations:
-        """Seat -> messages of a record, before what cannot be trained is taken away."""
+        """Seat -> messages of a record, including those that cannot be trained."""
         ...
 
     def provenance(self, sample: ExpertSample, record: SessionRecord) -> Provenance:

@@ -1,15 +1,16 @@
-"""k samples of every training row, by an expert: played and scored by the driver of evaluation, without feedback.
+"""Let experts answer every training row k times. The evaluation engine plays and scores the samples, without feedback.
 
-Each expert has a run folder under DIR/samples, as an evaluation has (`soul.evaluate.run.run_folder`): the same command
-goes on where it stopped, and nothing is asked twice. Beside its journal:
+Each expert has a run folder under DIR/samples, like an evaluation (`soul.evaluate.run.run_folder`). A repeated command
+continues where it stopped and requests nothing twice. Besides the journals, this module writes:
 
-    row_groups.json  of every row that was looked at: digests of its record and groups, before anything was shortened
+    row_groups.json  in each run folder: digests of the record and groups of every row, before it was shortened
     DIR/sources.json the experts of the last command, for a selection without sampling
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sft.distill.experts import SAMPLED, Expert
-from sft.distill.heldout import Unseen, fingerprints
+from sft.distill.heldout import HeldOut, fingerprints
 from soul.errors import BadSettings
 from soul.evaluate import local
 from soul.evaluate.run import preflight
@@ -37,6 +38,7 @@ from soul.judge.cli_overrides import sections_of
 from soul.judge.roles import policy_endpoint
 from soul.record import SessionRecord
 
+logger = logging.getLogger(__name__)
 SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
 
 
@@ -45,9 +47,10 @@ class SamplingSettings:
     """How the rows are sampled.
 
     Attributes:
-        words: section.key=value of the command line: judges, policy, tasks.
-        n: samples of each row; `limit` rows of each set, drawn by `seed`; None: all.
-        base: the model below a LoRA adapter that names none.
+        words: `section.key=value` from the command line, for judges, policy and tasks.
+        n: samples per row.
+        limit: rows per set, drawn with `seed`; None for all.
+        base: the base model of a LoRA adapter whose config does not name it.
     """
 
     words: Sequence[str]
@@ -65,7 +68,7 @@ class SamplingSettings:
 
 @dataclass(frozen=True)
 class _SamplingPlan:
-    """An expert, ready to be asked."""
+    """An expert with the evaluation that samples it."""
 
     expert: Expert
     settings: EvaluationSettings
@@ -73,27 +76,27 @@ class _SamplingPlan:
     served: AbstractContextManager[Prepare | None] | None
 
 
-Fingerprints = Mapping[tuple[str, int], Sequence[str]]  # set and number of a row -> its `fingerprints`
+RowFingerprints = Mapping[tuple[str, int], Sequence[str]]  # set and number of a row -> its `fingerprints`
 
 
-def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, unseen: Unseen) -> None:
-    """Take the samples of all experts that are not there yet, one expert after the other.
+def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, held_out: HeldOut) -> None:
+    """Take the missing samples of all experts, one expert after another.
 
     Before the first sample, every endpoint that is needed gets one small request. A dry run prints the plan; it takes
     no samples and writes nothing.
 
     Args:
-        unseen: rows of evaluations; they are not sampled.
+        held_out: rows of evaluations, which are not sampled.
 
     Raises:
-        SoulError: before anything is started where a checkpoint, a row or a setting is no good; later where an endpoint
-            is down or the budget is spent. The same command goes on.
-        NoVerdict: all verdicts failed.
+        SoulError: before anything starts, if a checkpoint, a row or a setting is invalid; later, if an endpoint is down
+            or the budget is spent. Repeat the command to continue.
+        NoVerdict: no sample has a verdict.
     """
     plans = [_plan(expert, settings, out) for expert in experts]
     if len({plan.folder for plan in plans}) < len(plans):
-        raise BadSettings("Two experts have the same name and files. Name each of them once.")
-    chosen = [_choose(items(plan.settings), unseen) for plan in plans]
+        raise BadSettings("Two experts have the same name and files. Name each expert once.")
+    chosen = [_choose(items(plan.settings), held_out) for plan in plans]
     for plan, (_, wanted) in zip(plans, chosen, strict=True):
         if settings.dry_run:
             dry_run(plan.settings, wanted, plan.folder, settings.taking, settings.thinking_tokens)
@@ -106,37 +109,38 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, uns
     with alone_in(out, *(plan.folder for plan in plans)):
         folders = [resolve_run_folder(plan.folder, wanted) for plan, (_, wanted) in zip(plans, chosen, strict=True)]
         entries = [
-            {"folder": str(folder.relative_to(out)), "expert": plan.expert.name, "sets": _texts(plan.expert.sets)}
+            {
+                "folder": str(folder.relative_to(out)),
+                "expert": plan.expert.name,
+                "sets": {name: str(path) for name, path in plan.expert.sets.items()},
+            }
             for plan, folder in zip(plans, folders, strict=True)
         ]
         write_whole(out / SOURCES, json.dumps({"experts": entries}, indent=1))
-        for plan, (known, wanted), folder in zip(plans, chosen, folders, strict=True):
-            failures.add(_take(plan, known, wanted, folder, settings.taking))
+        for number, (plan, (rows, wanted), folder) in enumerate(zip(plans, chosen, folders, strict=True), start=1):
+            logger.info("expert %d of %d: %s; samples go to %s", number, len(plans), plan.expert.name, folder)
+            failures.add(_take_missing(plan, rows, wanted, folder, settings.taking))
     failures.require_verdict()
     show_failures(failures)
 
 
-def _choose(found: Sequence[SampleRequest], unseen: Unseen) -> tuple[Fingerprints, list[SampleRequest]]:
+def _choose(requests: Sequence[SampleRequest], held_out: HeldOut) -> tuple[RowFingerprints, list[SampleRequest]]:
     """The fingerprints of all rows, and the samples of the rows that no evaluation holds out."""
-    known = {(item.set, item.row.number): fingerprints(item.row) for item in found if item.sample == 0}
-    return known, [item for item in found if not unseen.holds(known[item.set, item.row.number])]
+    rows = {(item.set, item.row.number): fingerprints(item.row) for item in requests if item.sample == 0}
+    return rows, [item for item in requests if not held_out.contains(rows[item.set, item.row.number])]
 
 
 @seldom_collected()
-def _take(
-    plan: _SamplingPlan, known: Fingerprints, wanted: Sequence[SampleRequest], folder: Path, taking: Taking
+def _take_missing(
+    plan: _SamplingPlan, rows: RowFingerprints, wanted: Sequence[SampleRequest], folder: Path, taking: Taking
 ) -> list[SessionRecord]:
-    """Take the samples that are missing.
-
-    Returns:
-        The records of all samples that are there.
-    """
+    """Take the missing samples of one expert, and return the records of all that exist then."""
     with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, plan.settings, wanted)
-        rows: dict[str, dict[int, Sequence[str]]] = {name: {} for name in plan.settings.sets}
-        for (name, number), of_row in known.items():
-            rows[name][number] = of_row
-        write_whole(folder / ROWS, json.dumps(rows))
+        by_set: dict[str, dict[int, Sequence[str]]] = {name: {} for name in plan.settings.sets}
+        for (name, number), digests in rows.items():
+            by_set[name][number] = digests
+        write_whole(folder / ROWS, json.dumps(by_set))
         run_missing(plan.settings, wanted, journal, folder, taking, plan.served)
         return [journal.samples[item.key] for item in wanted if item.key in journal.samples]
 
@@ -145,25 +149,24 @@ def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _SamplingPla
     """The evaluation that samples this expert.
 
     Raises:
-        BadSettings: a section or a setting is unknown. BadCheckpoint: the path is no model.
+        BadSettings: a section or a setting is unknown. BadCheckpoint: the path is not a model.
     """
     sections = sections_of(settings.words, ["tasks"])
     own = sections.pop("policy", {})
     if {"model", "base_url"} & own.keys():
-        raise BadSettings("Models and addresses stand in TASK=EXPERT: no policy.model and no policy.base_url here.")
+        raise BadSettings("TASK=EXPERT sets model and address: give no policy.model and no policy.base_url.")
     checkpoint = None if expert.is_endpoint else Checkpoint.find(expert.name, settings.base)
     served: dict[str, Any] | None = None
     if checkpoint is None:
         policy = expert.endpoint(own)
     else:
         address = {"model": checkpoint.name, "base_url": f"http://127.0.0.1:{free_port()}/v1"}
-        found = policy_endpoint({**SAMPLED, **local.PATIENT, **local.FREE, **own, **address})
-        assert found is not None  # it is named
-        policy = found
-        longest = local.prompt_tokens(settings.max_prompt_tokens, checkpoint)
+        endpoint = policy_endpoint({**SAMPLED, **local.PATIENT, **local.FREE, **own, **address})
+        assert endpoint is not None  # a model is named
+        policy = endpoint
         served = {
             "checkpoint": checkpoint.fingerprint,
-            "max_prompt_tokens": longest,
+            "max_prompt_tokens": local.prompt_tokens(settings.max_prompt_tokens, checkpoint),
             "arguments": settings.server.arguments,
         }
     evaluation = EvaluationSettings(
@@ -180,7 +183,3 @@ def _plan(expert: Expert, settings: SamplingSettings, out: Path) -> _SamplingPla
     folder = evaluation.folder(out / SAMPLES, "".join(c if c.isalnum() or c in "._-" else "-" for c in policy.model))
     server = local.served(evaluation, checkpoint, settings.server, folder) if checkpoint else None
     return _SamplingPlan(expert, evaluation, folder, server)
-
-
-def _texts(sets: Mapping[str, Path]) -> dict[str, str]:
-    return {name: str(path) for name, path in sets.items()}

@@ -1,7 +1,7 @@
-"""Forward distillation: the refined answers of DITTO runs that are better than their drafts, as SFT rows.
+"""Forward distillation: turn refined answers of DITTO runs that beat their drafts into SFT rows.
 
-A refined answer was sampled with feedback in its prompt. It is trained in the base context, which is the same without
-the feedback; the trace holds both. A trace of version 1 does not hold the base context, so its answers are not used.
+A refined answer was sampled with feedback in its prompt. It is trained in the base context, which is the same prompt
+without the feedback. The trace holds both. A trace of version 1 lacks the base context, so its answers are not used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from sft.distill.heldout import Unseen, fingerprints
+from sft.distill.heldout import HeldOut, fingerprints
 from sft.distill.journals import usable
 from sft.distill.sample import ExpertSample, Origin, Place, Provenance, never_kept
 from soul.errors import SoulError
@@ -24,7 +24,7 @@ NO_BASE = "no base context"
 
 
 class BadTraces(SoulError):
-    """A folder has no traces, or they cannot be used as asked."""
+    """A folder has no traces, or the traces cannot be used with these options."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class RunTraces:
     """The traces of a run.
 
     Attributes:
-        with_feedback: the messages are those of the refined episode as they are, feedback included.
+        with_feedback: use the messages of the refined episode unchanged, including the feedback.
     """
 
     run: Path
@@ -45,50 +45,50 @@ class RunTraces:
 
     @cached_property
     def files(self) -> list[Path]:
-        """The traces of its training steps.
+        """The traces of the training steps.
 
         Raises:
-            BadTraces: there are none.
+            BadTraces: there are no traces.
         """
-        found = sorted((self.run / "traces").glob("step_*.jsonl"))
-        if not found:
+        files = sorted((self.run / "traces").glob("step_*.jsonl"))
+        if not files:
             raise BadTraces(
                 f"{self.run} has no traces/step_*.jsonl: name the folder of a run (OUTPUT_DIR/EXPERIMENT_NAME)."
             )
-        return found
+        return files
 
-    def samples(self, unseen: Unseen) -> list[ExpertSample]:
-        """The sessions with a refined episode, in the order of steps.
+    def samples(self, held_out: HeldOut) -> list[ExpertSample]:
+        """The sessions with a refined episode, in the order of the steps.
 
         Raises:
-            BadTraces: rows are to be held against evaluations, and their file is not there any more.
+            BadTraces: rows must be compared with evaluations, but their file is gone.
         """
-        known: dict[str, Sequence[tuple[str, ...]]] = {}  # file of rows -> their fingerprints
+        task_files: dict[str, Sequence[tuple[str, ...]]] = {}  # task file -> fingerprints of its rows
         counts: Counter[str] = Counter()
-        found = []
+        samples = []
         for file in self.files:
             for start, _, record in read_records(file):
                 if record.refined is None:
                     continue
-                row = self._row(record, known, unseen)
+                row = self._row(record, task_files, held_out)
                 place = Place(file, start)
-                found.append(self._sample(place, record, record.refined, row, counts[row[0]], unseen))
+                samples.append(self._sample(place, record, record.refined, row, counts[row[0]], held_out))
                 counts[row[0]] += 1
-        return found
+        return samples
 
     def _row(
-        self, record: SessionRecord, known: dict[str, Sequence[tuple[str, ...]]], unseen: Unseen
+        self, record: SessionRecord, task_files: dict[str, Sequence[tuple[str, ...]]], held_out: HeldOut
     ) -> tuple[str, ...]:
-        """The fingerprints of a session's row; of the record that was played alone where its file has gone."""
+        """The fingerprints of a session's row; if its file is gone, only the hash of the record that was played."""
         file = record.file
-        if file not in known:  # the file has the row as it was before the training shortened it, as journals count it
-            known[file] = [fingerprints(row) for row in read_rows([file])] if Path(file).is_file() else ()
-        if known[file]:
-            return known[file][record.number]
-        if unseen:
+        if file not in task_files:  # the file holds the row before training shortened it, as journals fingerprint it
+            task_files[file] = [fingerprints(row) for row in read_rows([file])] if Path(file).is_file() else ()
+        if task_files[file]:
+            return task_files[file][record.number]
+        if held_out:
             raise BadTraces(
-                f"{self.run}: its rows are those of {file}, which is not there, so --not-in cannot be checked. "
-                "Bring the file back, or leave --not-in away."
+                f"{self.run}: its rows come from {file}, which does not exist, so --not-in cannot be checked. "
+                "Restore the file, or omit --not-in."
             )
         return (record.record_hash or digest([record.task, file, record.number]),)  # version 1 has no hash
 
@@ -99,7 +99,7 @@ class RunTraces:
         refined: AttemptRecord,
         row: Sequence[str],
         number: int,
-        unseen: Unseen,
+        held_out: HeldOut,
     ) -> ExpertSample:
         draft = record.draft
         both = draft.valid and refined.valid
@@ -109,7 +109,7 @@ class RunTraces:
             draft.cause or refined.cause,
             seats,
             +lost,
-            seen=unseen.holds(row),
+            held_out=held_out.contains(row),
             contentless=refined.contentless,
             cut_off=bool(record.out_of_tokens.get("refined")),
         )

@@ -1,10 +1,10 @@
-"""Compare finished evaluations row by row. `python -m soul.compare --help`
+"""Compare finished evaluations row by row: `soul compare --help`.
 
-pairs.py        the rows that two runs share, and what could not be paired
-protocol.py     where scores are not comparable: other judges, partners, judge prompts or task options
+pairs.py        the rows that two runs share, and counts of those that cannot be paired
+protocol.py     why scores are not comparable: other judges, partners, judge prompts or task options
 comparison.py   the numbers: differences with paired intervals, wins and losses, the macro average
 report.py       tables for the terminal and in Markdown, and JSON
-page/           every paired row on an HTML page, with both texts
-table.py        several runs in one table, a column each: `python -m soul.compare.table RUN RUN ...`
-naming.py       what the runs are called
+page/           an HTML page of every paired row, with both texts
+table.py        several runs in one table, one column per run: `soul compare table RUN RUN ...`
+run_names.py    labels for the runs
 """

@@ -1,9 +1,9 @@
-"""`soul compare RUN_A RUN_B [RUN_C ...]`: finished evaluations, row by row against the first.
+"""`soul compare RUN_A RUN_B [RUN_C ...]`: compare finished evaluations with the first one, row by row.
 
     soul compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out comparison.md
     soul compare outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --html comparison.html
 
-A run is the folder of an evaluation. Rows are paired: the same set, the same place in its file, the same record.
+A run is the folder of an evaluation. Two rows are a pair if set, place in the file and record are the same.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from soul.compare.page import write_comparison
 from soul.compare.run_names import distinct, labels
 from soul.evaluate.run.run_folder import EvaluationRun
 
-ROWS = 2  # that gained, and as many that lost
+ROWS = 2  # rows per set to show that gained most, and as many that lost most
 
 
 def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
-    """Every run against the first.
+    """Compare every run with the first.
 
     Raises:
-        SoulError: a folder is not that of an evaluation, or there is nothing to compare.
+        SoulError: a folder is not an evaluation, or there is nothing to compare.
     """
     base, *others = runs = [EvaluationRun.load(folder) for folder in distinct(folders)]
     first, *names = labels(runs)
@@ -39,33 +39,31 @@ def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
 
 
 def html_file(wanted: Path, one: Comparison, *, several: bool) -> Path:
-    """The file of a comparison's page; where there are several, the name of the compared run is part of it."""
+    """The file for a comparison's page. If there are several, add the name of the compared run's folder."""
     return wanted.with_name(f"{wanted.stem}-{one.other.folder.resolve().name}{wanted.suffix}") if several else wanted
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compare, print the tables, and write what was asked for."""
+    """Run the command."""
     parser = Parser(prog="soul compare", description=__doc__)
-    parser.add_argument("baseline", type=existing_folder, help="folder of the run that the others are held against")
-    parser.add_argument("runs", type=existing_folder, nargs="+", help="folders of other runs")
-    parser.add_argument("--out", type=output_file, metavar="F.md", help="write it as Markdown too")
-    parser.add_argument(
-        "--html", type=output_file, metavar="F.html", help="write a page with every paired row, both texts"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON and no tables")
-    parser.add_argument(
-        "--rows", type=non_negative_int, default=ROWS, help=f"of a set to show, gained and lost (default {ROWS})"
-    )
-    parser.add_argument("--seed", type=non_negative_int, default=0, help="of the bootstrap")
+    parser.add_argument("baseline", type=existing_folder, help="folder of the run to compare with")
+    parser.add_argument("runs", type=existing_folder, nargs="+", help="folders of the runs to compare")
+    parser.add_argument("--out", type=output_file, metavar="F.md", help="also write the tables as Markdown")
+    parser.add_argument("--html", type=output_file, metavar="F.html", help="write a page of all paired rows")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    more = f"rows per set to show, gained and lost (default {ROWS})"
+    parser.add_argument("--rows", type=non_negative_int, default=ROWS, help=more)
+    parser.add_argument("--seed", type=non_negative_int, default=0, help="seed of the bootstrap")
     show(parser.parse_args(arguments))
 
 
 def show(given: argparse.Namespace) -> None:
-    """Compare, print the tables, and write what was asked for.
+    """Compare the runs, print the tables, and write the requested files.
 
     Raises:
-        SoulError: as `compared`. OSError: a file cannot be written.
+        SoulError: as `compared`.
+        OSError: a file cannot be written.
     """
     comparisons = compared([given.baseline, *given.runs], given.seed)
     rows: int = given.rows

@@ -1,10 +1,10 @@
 """The numbers of a comparison: one run against a baseline, set by set, and the macro average of the differences.
 
-Rows are resampled as pairs: both scores of a row together, which is the bootstrap of the rows' differences. What makes
-a row hard is in both scores and falls out, so the interval is narrower than two intervals side by side suggest. Sets
-are averaged as sets, never pooled, and only those whose scores are comparable. If a task scores a set as a whole
-(`Task.set_headline`), both runs' scores are computed from the same drawn rows. Wins and losses still count the rewards
-of single rows.
+The bootstrap resamples rows as pairs, that is, it resamples the differences between the two scores of a row. A row's
+difficulty affects both scores and cancels out, so the interval is narrower than two separate intervals suggest. The
+macro average is over sets, never over pooled rows, and only over sets whose scores are comparable. If a task scores a
+set as a whole (`Task.set_headline`), both runs' scores are computed from the same drawn rows; wins and losses still
+count the rewards of single rows.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from soul.metrics.set_metrics import SetScore
 from soul.record import SessionRecord
 from soul.task import Metric, Task
 
-_EQUAL = 1e-12  # means of equal rewards may differ by less
+_EQUAL = 1e-12  # two means of equal rewards may differ by rounding
 
 
 class NothingToCompare(SoulError):
-    """The runs share no set, or no row that both have a score for."""
+    """The runs share no set, or no row that has a score in both."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ class SetComparison:
 
     Attributes:
         paired: the rows; all numbers are over its pairs.
-        deviations: in what the runs differ besides the model under test.
-        joint: each run's score of the paired rows as a set; None where the score is the mean of the rewards.
+        deviations: how the runs differ besides the model under test.
+        seed: of the bootstrap.
+        joint: each run's score of the paired rows as a set; None if the score is the mean of the rewards.
     """
 
     name: str
@@ -68,7 +69,7 @@ class SetComparison:
 
     @property
     def means(self) -> tuple[float, float] | None:
-        """Of the baseline and of the other run, over the paired rows."""
+        """Scores of the baseline and of the other run, over the paired rows."""
         if not self.rows:
             return None
         if self.joint is not None:
@@ -79,14 +80,14 @@ class SetComparison:
 
     @cached_property
     def difference(self) -> float | None:
-        """The other run's score less the baseline's, over the paired rows."""
+        """The other run's score minus the baseline's, over the paired rows."""
         if self.joint is not None:
             return None if self.means is None else self.means[1] - self.means[0]
         return statistics.fmean(pair.difference for pair in self.paired.pairs) if self.rows else None
 
     @cached_property
     def resampled(self) -> Any:
-        """The bootstrap's differences; None with fewer than two pairs."""
+        """The bootstrap's differences, one for each resample; None with fewer than two pairs."""
         if self.rows < 2 or self.difference is None:
             return None
         if self.joint is not None:
@@ -98,32 +99,32 @@ class SetComparison:
 
     @property
     def interval(self) -> Interval | None:
-        """The 95% bootstrap interval of the difference."""
+        """95 % bootstrap interval of the difference."""
         return None if self.resampled is None else percentile_interval(self.resampled)
 
     def gain(self, pair: Pair) -> float:
-        """How much better the other run is in a row: 0 where they are equal."""
+        """How much better the other run is in a row; negative if it is worse."""
         gain = pair.difference if self.headline.higher_is_better else -pair.difference
         return 0.0 if math.isclose(gain, 0, abs_tol=_EQUAL) else gain
 
     @cached_property
     def tally(self) -> tuple[int, int, int]:
-        """In how many rows the other run wins, ties and loses."""
+        """Number of rows that the other run wins, ties and loses."""
         gains = [self.gain(pair) for pair in self.paired.pairs]
         wins, losses = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
         return wins, len(gains) - wins - losses, losses
 
     @property
     def p_value(self) -> float | None:
-        """Of the exact two-sided sign test: were wins and losses equally likely, how often they would be so uneven.
+        """p-value of the exact two-sided sign test: the chance of a split this uneven if both are equally likely.
 
-        It asks who wins more rows, not by how much. None where every row is a tie.
+        It compares the numbers of wins and losses, not their sizes. None if every row is a tie.
         """
         wins, _, losses = self.tally
         return float(binomtest(wins, wins + losses).pvalue) if wins + losses else None
 
     def changed_most(self, count: int) -> tuple[list[Pair], list[Pair]]:
-        """The rows that the other run gained most in, and those that it lost most in; at most `count` each."""
+        """The rows where the other run gained most, and those where it lost most; at most `count` each."""
         by_gain = sorted(self.paired.pairs, key=lambda pair: (-self.gain(pair), pair.number))
         by_loss = sorted(self.paired.pairs, key=lambda pair: (self.gain(pair), pair.number))
         return (
@@ -137,8 +138,8 @@ class Macro:
     """The mean of the sets' differences.
 
     Attributes:
-        sets: how many sets are in it: comparable ones with a pair. `of`: how many both runs have.
-        interval: 95%, each set's rows resampled on their own; None where a set in it has no interval.
+        sets: number of averaged sets, which are comparable and have a pair; `of`: number of sets in both runs.
+        interval: 95 % interval, with the rows of each set resampled separately; None if one of the sets has none.
     """
 
     difference: float | None
@@ -152,9 +153,9 @@ class Comparison:
     """One run against the baseline.
 
     Attributes:
-        labels: what the two are called: their models, or their folders where that would be the same.
-        sets: in the card's order.
-        only_base, only_other: sets that one of the runs has alone.
+        labels: names of the two runs: their models, or their folders if the models are the same.
+        sets: in the order of the model card.
+        only_base, only_other: sets that only one of the runs has.
     """
 
     base: EvaluationRun
@@ -166,13 +167,13 @@ class Comparison:
 
     @property
     def macro(self) -> Macro:
-        """Over the sets whose scores are comparable."""
-        chosen = [found for found in self.sets.values() if found.comparable and found.difference is not None]
-        drawn = [found.resampled for found in chosen]
-        known = bool(drawn) and all(draw is not None for draw in drawn)
+        """The average over the sets whose scores are comparable."""
+        chosen = [one for one in self.sets.values() if one.comparable and one.difference is not None]
+        draws = [one.resampled for one in chosen]
+        complete = bool(draws) and all(draw is not None for draw in draws)
         return Macro(
-            difference=statistics.fmean(float(found.difference or 0.0) for found in chosen) if chosen else None,
-            interval=percentile_interval(np.mean(drawn, axis=0)) if known else None,
+            difference=statistics.fmean(float(one.difference or 0.0) for one in chosen) if chosen else None,
+            interval=percentile_interval(np.mean(draws, axis=0)) if complete else None,
             sets=len(chosen),
             of=len(self.sets),
         )
@@ -182,7 +183,7 @@ def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], 
     """Compare one run with the baseline.
 
     Raises:
-        NothingToCompare: they share no set, or no row with a score in both.
+        NothingToCompare: the runs share no set, or no row with a score in both.
     """
     common = [name for name in base.sets if name in other.sets]
     if not common:
@@ -190,11 +191,11 @@ def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], 
             f"{base.folder} and {other.folder} have no set in common: {', '.join(base.sets)}; and "
             f"{', '.join(other.sets)}. Evaluate both on the same sets (TASKS=...)."
         )
-    sets = {name: _of_set(base, other, name, seed) for name in ordered(common)}
-    if not any(found.rows for found in sets.values()):
+    sets = {name: _compare_set(base, other, name, seed) for name in ordered(common)}
+    if not any(one.rows for one in sets.values()):
         raise NothingToCompare(
-            f"{base.folder} and {other.folder} share no row that both have a score for. Of {', '.join(common)}: "
-            f"{_why(list(sets.values()))}. Evaluate both with the same files, LIMIT and --seed."
+            f"{base.folder} and {other.folder} share no row that has a score in both. In {', '.join(common)}: "
+            f"{_unpaired(list(sets.values()))}. Evaluate both with the same files, LIMIT and --seed."
         )
     return Comparison(
         base,
@@ -206,9 +207,9 @@ def compare(base: EvaluationRun, other: EvaluationRun, labels: tuple[str, str], 
     )
 
 
-def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> SetComparison:
+def _compare_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> SetComparison:
     left, right = ([sample for sample in run.samples if sample.set == name] for run in (base, other))
-    if not left or not right:  # asked for, and nothing has come yet
+    if not left or not right:  # requested, but no sample is finished yet
         return SetComparison(name, Metric("unknown"), pair_up(left, right), (), seed)
     paired = pair_up(left, right)
     task = tasks.load(left[0].task)
@@ -217,23 +218,23 @@ def _of_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int) -> 
         return SetComparison(name, task.headline, paired, differences, seed)
     joint = _joint(task, [pair.base for pair in paired.pairs]), _joint(task, [pair.other for pair in paired.pairs])
     both = joint[0].parts.keys() & joint[1].parts.keys()
-    if alone := (joint[0].parts.keys() | joint[1].parts.keys()) - both:
+    if alone := joint[0].parts.keys() ^ joint[1].parts.keys():
         differences.append(
-            Deviation(f"{', '.join(sorted(alone))}: defined in only one of the runs, so in neither score", False)
+            Deviation(f"{', '.join(sorted(alone))}: defined in only one of the runs, so left out of both scores", False)
         )
     return SetComparison(name, task.set_headline, paired, differences, seed, (joint[0].only(both), joint[1].only(both)))
 
 
 def _joint(task: Task[Any], rows: Sequence[Sequence[SessionRecord]]) -> SetScore:
-    """The score of one run's rows as a set."""
+    """Score one run's rows as a set."""
     return score_of(task, [[ScoredSample.from_record(sample) for sample in samples] for samples in rows])
 
 
-def _why(sets: Sequence[SetComparison]) -> str:
+def _unpaired(sets: Sequence[SetComparison]) -> str:
     counts = {
-        "rows only in the first": sum(found.paired.only_base for found in sets),
-        "rows only in the second": sum(found.paired.only_other for found in sets),
-        "rows whose records differ": sum(found.paired.changed for found in sets),
-        "rows without a verdict in one of them": sum(found.paired.unscored for found in sets),
+        "rows only in the first": sum(one.paired.only_base for one in sets),
+        "rows only in the second": sum(one.paired.only_other for one in sets),
+        "rows whose records differ": sum(one.paired.changed for one in sets),
+        "rows without a verdict in one of them": sum(one.paired.unscored for one in sets),
     }
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "no row is finished"

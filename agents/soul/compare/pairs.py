@@ -1,8 +1,8 @@
 """The rows that two runs of one set share.
 
-Two rows are a pair where set, place in the file and record agree; the judge prompts may differ (`protocol.py` says so).
-A row's score is the mean reward of its valid samples, so runs with different N can be paired. What cannot be paired is
-counted by the reason and never filled in.
+Two rows are a pair if set, place in the file and record agree. Their judge prompts may differ; `protocol.py` reports
+that. A row's score is the mean reward of its valid samples, so runs with different numbers of samples per row can be
+paired. Rows that cannot be paired are counted by reason and never filled in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from soul.answers.thinking import without_thinking
 from soul.record import SessionRecord
 
-SHOWN_CHARS = 160  # of an answer
+SHOWN_CHARS = 160  # length of a shown answer
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Pair:
     """One row in both runs.
 
     Attributes:
-        number: the row's place in the set's file; `row` is the index that the record itself carries.
+        number: the row's place in the set's file; `row`: the index in the record itself.
         base, other: the valid samples of each run, at least one.
     """
 
@@ -38,28 +38,27 @@ class Pair:
 
     @property
     def difference(self) -> float:
-        """The other run's score less the baseline's."""
+        """The other run's score minus the baseline's."""
         base, other = self.scores
         return other - base
 
     def shown(self) -> tuple[SessionRecord, SessionRecord]:
-        """Of each run the sample that tells most of the difference: where it rose, the lowest and the highest."""
-        rose = self.difference > 0
-        lowest, highest = (min, max) if rose else (max, min)
-        return lowest(self.base, key=_reward), highest(self.other, key=_reward)
+        """The sample of each run that explains most of the difference: lowest and highest reward if the score rose."""
+        of_base, of_other = (min, max) if self.difference > 0 else (max, min)
+        return of_base(self.base, key=_reward), of_other(self.other, key=_reward)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """The pairs of one set, in the file's order, and the rows that make none.
+    """The pairs of one set, in the order of its file, and counts of the other rows.
 
     Attributes:
-        only_base, only_other: rows that the other run has not, or not yet.
-        changed: rows whose records differ, so that they are not the same row.
-        invalid_base, invalid_other: rows without a single verdict in that run; a row may be in both counts.
-        unscored: rows that are left out because of that, each once.
-        shortened: pairs of which a run saw a shortened record, so that it fitted into the model's context.
-        failed: samples without a verdict in rows that are paired.
+        only_base, only_other: rows that the other run does not have (yet).
+        changed: rows whose records differ, so they are not the same row.
+        invalid_base, invalid_other: rows without any verdict in that run; a row can be in both counts.
+        unscored: rows in at least one of these two counts.
+        shortened: pairs whose record was shortened in a run to fit the model's context.
+        failed: samples without a verdict in paired rows.
     """
 
     pairs: tuple[Pair, ...]
@@ -74,7 +73,7 @@ class Paired:
 
 
 def pair_up(base: Sequence[SessionRecord], other: Sequence[SessionRecord]) -> Paired:
-    """The pairs of one set, from each run's samples of it, in any order."""
+    """Pair the rows of one set, given each run's samples of it in any order."""
     left, right = _by_row(base), _by_row(other)
     both = sorted(left.keys() & right.keys())
     same = [number for number in both if same_record(left[number][0], right[number][0])]
@@ -86,8 +85,8 @@ def pair_up(base: Sequence[SessionRecord], other: Sequence[SessionRecord]) -> Pa
         only_base=len(left) - len(both),
         only_other=len(right) - len(both),
         changed=len(both) - len(same),
-        invalid_base=sum(not of_base for of_base, _ in valid.values()),
-        invalid_other=sum(not of_other for _, of_other in valid.values()),
+        invalid_base=sum(not samples for samples, _ in valid.values()),
+        invalid_other=sum(not samples for _, samples in valid.values()),
         unscored=len(same) - len(pairs),
         shortened=sum(any(sample.shortened for sample in (*pair.base, *pair.other)) for pair in pairs),
         failed=sum(not sample.draft.valid for sample in paired),
@@ -97,7 +96,7 @@ def pair_up(base: Sequence[SessionRecord], other: Sequence[SessionRecord]) -> Pa
 def same_record(one: SessionRecord, other: SessionRecord) -> bool:
     """Whether two samples are of the same row.
 
-    Fields that one of them was shortened in do not count, nor those that only one version of the task knows.
+    Fields that were shortened in one of them, or that only one version of the task has, are not compared.
     """
     cut = {*one.shortened, *other.shortened}
     left, right = one.record, other.record
@@ -105,11 +104,11 @@ def same_record(one: SessionRecord, other: SessionRecord) -> bool:
 
 
 def last_turn(sample: SessionRecord, most: int = SHOWN_CHARS) -> str:
-    """What the policy said last, on one line; the middle of a long turn is left out. Of several seats the first one."""
+    """The policy's last turn in its first seat, on one line, without thinking; a long turn loses its middle."""
     messages = next(iter((sample.draft.seats or {}).values()), [])
-    said = next((message["content"] for message in reversed(messages) if message["role"] == "assistant"), "")
-    text = " ".join(without_thinking(said).split())
-    text = "".join(sign if sign.isprintable() else "\ufffd" for sign in text)  # half a surrogate, a terminal's escape
+    turn = next((message["content"] for message in reversed(messages) if message["role"] == "assistant"), "")
+    text = " ".join(without_thinking(turn).split())
+    text = "".join(sign if sign.isprintable() else "\ufffd" for sign in text)  # lone surrogates, terminal escapes
     if len(text) <= most:
         return text or "(nothing)"
     return f"{text[: most // 2 - 2]} ... {text[-(most // 2 - 3) :]}"

@@ -1,7 +1,7 @@
-"""Where the scores of two runs are not comparable: other judges, other partners, other judge prompts, other options.
+"""Find out why two runs' scores of a set are not comparable: other judges, partners, judge prompts or task options.
 
-Only what a set's samples were in touch with counts: a task that scores by rule asks no judge, so two runs of it are
-comparable whoever their judges were. The same model at another address is taken for the same model, and said.
+Only the models that a set's samples used count. A task that scores by rule uses no judge, so two runs of it are
+comparable whatever their judges are. The same model at another address counts as the same model, with a note.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Deviation(NamedTuple):
     """One way in which the runs differ for a set.
 
     Attributes:
-        matters: whether their scores are not comparable for it.
+        matters: whether it makes the scores incomparable.
     """
 
     text: str
@@ -25,28 +25,28 @@ class Deviation(NamedTuple):
 
 
 def deviations(
-    base: EvaluationRun, other: EvaluationRun, of_base: Sequence[SessionRecord], of_other: Sequence[SessionRecord]
+    base: EvaluationRun, other: EvaluationRun, left: Sequence[SessionRecord], right: Sequence[SessionRecord]
 ) -> list[Deviation]:
-    """How the runs differ for one set, from its samples in each: all but the model under test."""
-    found: list[Deviation] = []
-    samples = [*of_base, *of_other]
+    """All differences between the runs for one set besides the model under test; `left` and `right` are its samples."""
+    differences: list[Deviation] = []
+    samples = [*left, *right]
     task = samples[0].task
     roles = sorted({role for sample in samples for role in sample.usage} - {"policy", "feedback"})
     for role in roles:
-        found += _endpoints(role, _asked(base.settings, role, task), _asked(other.settings, role, task))
+        differences += _endpoints(role, _asked(base.settings, role, task), _asked(other.settings, role, task))
     if "judge" in roles:
-        prompts = _prompts(of_base), _prompts(of_other)
+        prompts = _prompts(left), _prompts(right)
         if prompts[0] != prompts[1]:
             differing = (", ".join(sorted(one - two)) or "none" for one, two in (prompts, prompts[::-1]))
-            found.append(Deviation(f"judge prompts: {' and '.join(differing)}", True))
+            differences.append(Deviation(f"judge prompts: {' and '.join(differing)}", True))
     options = [(run.settings.get("tasks") or {}).get(task) or {} for run in (base, other)]
     if options[0] != options[1]:
-        found.append(Deviation(f"task options: {options[0]} and {options[1]}", True))
-    return found
+        differences.append(Deviation(f"task options: {options[0]} and {options[1]}", True))
+    return differences
 
 
 def _asked(settings: Mapping[str, Any], role: str, task: str) -> list[Mapping[str, Any]]:
-    """The endpoints that have this role for a task; a jury's with the way in which their rewards become one."""
+    """The endpoints that play this role for a task; those of a jury also name how it combines rewards."""
     asked = endpoints_asked(settings, role, task)
     is_jury = role == "judge" and settings["jury"] and task not in settings["by_task"]
     return [{**member, "jury reward": settings["jury_reward"]} for member in asked] if is_jury else asked
@@ -55,16 +55,16 @@ def _asked(settings: Mapping[str, Any], role: str, task: str) -> list[Mapping[st
 def _endpoints(role: str, base: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> list[Deviation]:
     if len(base) != len(other) or _models(base) != _models(other):
         return [Deviation(f"{role}: {_models(base)} and {_models(other)}", True)]
-    found = []
+    differences = []
     for one, two in zip(base, other, strict=True):
         keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
         settings = [f"{key} {one.get(key)} and {two.get(key)}" for key in keys if key != "base_url"]
         if settings:
-            found.append(Deviation(f"{role} {one['model']}: {', '.join(settings)}", True))
+            differences.append(Deviation(f"{role} {one['model']}: {', '.join(settings)}", True))
         elif keys:
-            text = f"{role} {one['model']} stood at two addresses, {one['base_url']} and {two['base_url']}"
-            found.append(Deviation(f"{text}; it is taken for the same model", False))
-    return found
+            text = f"{role} {one['model']} has two addresses, {one['base_url']} and {two['base_url']}"
+            differences.append(Deviation(f"{text}; it counts as the same model", False))
+    return differences
 
 
 def _models(endpoints: Iterable[Mapping[str, Any]]) -> str:

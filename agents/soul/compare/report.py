@@ -1,6 +1,6 @@
-"""A comparison as tables for the terminal, as Markdown and as JSON; all three say the same.
+"""Render a comparison for the terminal, as Markdown and as JSON, all with the same content.
 
-Scores and differences are on the card's scale: the headline times 100.
+The tables show headline scores times 100, as the model card does; JSON keeps the metrics' own ranges.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from soul.compare.pairs import Pair, Paired, last_turn
 from soul.evaluate.numbers.set_result import Interval
 
 NONE = "-"
-MARK = " (!)"  # behind a set whose scores are not comparable
+MARK = " (!)"  # follows the name of a set whose scores are not comparable
 
 
 def titles(comparison: Comparison) -> tuple[str, ...]:
-    """What stands above the columns."""
+    """The column titles."""
     return ("set", "rows", *comparison.labels, "difference [95 %]", "won / tied / lost", "p (sign test)", "not paired")
 
 
 def lines(comparison: Comparison) -> list[tuple[str, ...]]:
-    """The lines of the table: the sets in the card's order, then the macro average."""
+    """The table's lines: the sets in the order of the model card, then the macro average."""
     body = [_line(one) for one in comparison.sets.values()]
     if len(comparison.sets) > 1:
         macro = comparison.macro
@@ -36,55 +36,55 @@ def lines(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def warnings(comparison: Comparison) -> list[str]:
-    """What makes scores not comparable, each with the sets that it is about."""
+    """The reasons why scores are not comparable, each with its sets."""
     return [
-        f"NOT COMPARABLE in {', '.join(names)}: {text}. These differences are not of the models alone, and they are in "
-        "no average."
+        f"NOT COMPARABLE in {', '.join(names)}: {text}. These differences are not due to the models alone, and no "
+        "average includes them."
         for text, names in _deviations(comparison, matters=True)
     ]
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What else one should know."""
-    said = [f"In {', '.join(names)}: {text}." for text, names in _deviations(comparison, matters=False)]
+    """Further remarks about the runs and their rows."""
+    texts = [f"In {', '.join(names)}: {text}." for text, names in _deviations(comparison, matters=False)]
     for label, only in zip(comparison.labels, (comparison.only_base, comparison.only_other), strict=True):
         if only:
-            said.append(f"Only {label} has {', '.join(only)}.")
+            texts.append(f"Only {label} has {', '.join(only)}.")
     n = [run.n for run in (comparison.base, comparison.other)]
     if n[0] != n[1]:
-        said.append(f"Samples of each row: {n[0]} and {n[1]}; a row's score is their mean.")
+        texts.append(f"Samples per row: {n[0]} and {n[1]}; a row's score is their mean.")
     for one in comparison.sets.values():
         if one.paired.shortened:
-            said.append(f"{one.name}: {one.paired.shortened:,} paired rows were shortened to fit a model's context.")
+            texts.append(f"{one.name}: {one.paired.shortened:,} paired rows were shortened to fit a model's context.")
         if one.paired.failed:
-            said.append(f"{one.name}: {one.paired.failed:,} samples of paired rows have no verdict, and are left out.")
-    return said
+            texts.append(f"{one.name}: {one.paired.failed:,} samples of paired rows have no verdict and are left out.")
+    return texts
 
 
 def rich_view(comparison: Comparison, rows: int) -> Group:
-    """The comparison for the terminal; `rows` that gained and as many that lost are shown of each set."""
+    """The comparison for the terminal, with the `rows` of each set that gained most, and as many that lost most."""
     base, other = comparison.labels
     view = Table(title=Text(f"{other} against {base}"), title_justify="left")
     for name in titles(comparison):
-        left, whole = name in ("set", "not paired"), name.startswith("difference")  # a broken interval reads badly
+        left, whole = name in ("set", "not paired"), name.startswith("difference")  # never wrap an interval
         view.add_column(Text(name), justify="left" if left else "right", overflow="fold", no_wrap=whole)
     body = lines(comparison)
     for place, cells in enumerate(body, start=1):
         view.add_row(*map(Text, cells), end_section=len(comparison.sets) == place)  # names, not markup
     parts: list[Any] = [Text(text, style="bold red") for text in warnings(comparison)]
     parts += [view, *map(Text, notes(comparison))]
-    for title, pairs, one in _changed(comparison, rows):
+    changed = list(_changed(comparison, rows))
+    for title, pairs in changed:
         parts.append(Text(f"\n{title}", style="bold"))
         for pair in pairs:
-            parts.append(Text(_where(pair, one)))
-            parts += [Text(f"  {who}: {said}") for who, said in _answers(pair, comparison.labels)]
-    if any(one.changed_most(rows) != ([], []) for one in comparison.sets.values()):
+            parts.append(Text(_where(pair)))
+            parts += [Text(f"  {name}: {turn}") for name, turn in _answers(pair, comparison.labels)]
+    if changed:
         parts.append(Text(f"\n{_find_them(comparison)}"))
     return Group(*parts)
 
 
 def markdown(comparison: Comparison, rows: int) -> str:
-    """The comparison as Markdown."""
     base, other = comparison.labels
     head = [
         f"## {other} against {base}",
@@ -96,19 +96,20 @@ def markdown(comparison: Comparison, rows: int) -> str:
         f"| {' | '.join(map(_plain, cells))} |\n" for cells in (titles(comparison), rules, *lines(comparison))
     )
     parts = [*head, table.rstrip(), *map(_plain, notes(comparison))]
-    for title, pairs, one in _changed(comparison, rows):
+    changed = list(_changed(comparison, rows))
+    for title, pairs in changed:
         parts.append(f"### {title}")
         parts += [
-            "\n".join([f"- {_where(pair, one)}", *(f"  - {_plain(who)}: {_code(said)}" for who, said in answers)])
+            "\n".join([f"- {_where(pair)}", *(f"  - {_plain(name)}: {_code(turn)}" for name, turn in answers)])
             for pair, answers in ((pair, _answers(pair, comparison.labels)) for pair in pairs)
         ]
-    if any(one.changed_most(rows) != ([], []) for one in comparison.sets.values()):
+    if changed:
         parts.append(_plain(_find_them(comparison)))
     return "\n\n".join(parts) + "\n"
 
 
 def to_json(comparison: Comparison, rows: int) -> dict[str, Any]:
-    """The comparison as JSON, in the metrics' own ranges."""
+    """The comparison for `--json`, in the metrics' own ranges."""
     return {
         "baseline": {"folder": str(comparison.base.folder), "label": comparison.labels[0]},
         "compared": {"folder": str(comparison.other.folder), "label": comparison.labels[1]},
@@ -160,7 +161,7 @@ def _line(one: SetComparison) -> tuple[str, ...]:
     name = one.name if one.comparable else one.name + MARK
     p = NONE if one.p_value is None else f"{one.p_value:.3f}" if one.p_value >= 0.001 else "< 0.001"
     difference = _difference(one.difference, one.interval)
-    return (name, f"{one.rows:,}", base, other, difference, tally, p, _left_out(one.paired))
+    return (name, f"{one.rows:,}", base, other, difference, tally, p, _not_paired(one.paired))
 
 
 def _difference(difference: float | None, interval: Interval | None) -> str:
@@ -169,7 +170,7 @@ def _difference(difference: float | None, interval: Interval | None) -> str:
     return f"{100 * difference:+.1f}" + (f" [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]" if interval else "")
 
 
-def _left_out(paired: Paired) -> str:
+def _not_paired(paired: Paired) -> str:
     counts = {
         "only in baseline": paired.only_base,
         "only in other": paired.only_other,
@@ -193,37 +194,37 @@ def _deviations(comparison: Comparison, *, matters: bool) -> list[tuple[str, lis
     return list(by_text.items())
 
 
-def _changed(comparison: Comparison, rows: int) -> Iterator[tuple[str, Sequence[Pair], SetComparison]]:
+def _changed(comparison: Comparison, rows: int) -> Iterator[tuple[str, Sequence[Pair]]]:
     for name, one in comparison.sets.items():
         gained, lost = one.changed_most(rows)
         for what, pairs in (("gained", gained), ("lost", lost)):
             if pairs:
-                yield f"{name}: where {comparison.labels[1]} {what} most", pairs, one
+                yield f"{name}: where {comparison.labels[1]} {what} most", pairs
 
 
-def _where(pair: Pair, one: SetComparison) -> str:
+def _where(pair: Pair) -> str:
     base, other = pair.scores
     return f"row number {pair.number} (index {pair.row}): {100 * base:.1f} -> {100 * other:.1f}"
 
 
 def _answers(pair: Pair, labels: tuple[str, str]) -> list[tuple[str, str]]:
-    """Who said what last, of the baseline and of the other run."""
+    """The last turn in the baseline and in the other run, each with its label and sample."""
     shown = zip(labels, pair.shown(), strict=True)
     return [(f"{label}, sample {sample.sample}", last_turn(sample)) for label, sample in shown]
 
 
 def _find_them(comparison: Comparison) -> str:
     return (
-        'A row in full: its lines in samples.jsonl of both folders, as by jq \'select(.set == "SET" and .number == '
-        f"NUMBER)' {comparison.base.folder / 'samples.jsonl'}"
+        "To see a row in full, read its lines in samples.jsonl of both folders: "
+        f"jq 'select(.set == \"SET\" and .number == NUMBER)' {comparison.base.folder / 'samples.jsonl'}"
     )
 
 
 def _plain(text: str) -> str:
-    """Text that ends no cell of a table and opens no tag."""
+    """Escape the characters that would end a table cell or open a tag."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _code(text: str) -> str:
-    """What a model said, which Markdown must not read."""
+    """A model's text as inline code, so that its Markdown has no effect."""
     return f"`{text.replace('`', chr(39))}`"

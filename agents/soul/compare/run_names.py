@@ -1,4 +1,4 @@
-"""Names for the runs of a comparison."""
+"""Labels for the runs of a comparison."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from soul.evaluate.run.run_folder import EvaluationRun
 
 
 class SameRun(SoulError):
-    """A run is to be compared with itself."""
+    """A run would be compared with itself."""
 
 
 def distinct(folders: Sequence[Path]) -> Sequence[Path]:
-    """The folders, each of another run.
+    """Return the folders, after a check that no two are the same.
 
     Raises:
         SameRun: two of them are the same folder.
@@ -27,7 +27,7 @@ def distinct(folders: Sequence[Path]) -> Sequence[Path]:
 
 
 def labels(runs: Sequence[EvaluationRun]) -> list[str]:
-    """A name for each run: its model's; if two are equal, its folder's; if two of these are equal, its path."""
+    """A label for each run: the model's name; if two are equal, the folder's name; if these are too, the path."""
     paths = [run.folder.resolve() for run in runs]
     for names in ([run.name for run in runs], [path.name for path in paths]):
         if len(set(names)) == len(names):

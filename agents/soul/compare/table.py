@@ -1,9 +1,9 @@
-"""`soul compare table RUN RUN [RUN ...]`: finished evaluations in one table, a column each.
+"""`soul compare table RUN RUN [RUN ...]`: put finished evaluations into one table, one column per run.
 
     soul compare table outputs/eval-base-1a2b3c4d outputs/eval-trained-5e6f7a8b --out models.md
 
 A run is the folder of an evaluation. A score that is not comparable with the first run's has a mark, and a note below
-the table says why: another judge, other rows, other options, or a run that is not finished.
+the table gives the reason: another judge, other rows, other options, or an unfinished run.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def remarks(models: Mapping[str, EvaluationRun]) -> dict[str, dict[str, list[str
     by_label: dict[str, dict[str, list[str]]] = {}
     for label, run in models.items():
         for name in run.sets:
-            said = list(_unfinished(run, name))
+            texts = list(_unfinished(run, name))
             if label != first:
-                said += _against(base, run, name, first)
-            for text in said:
+                texts += _against(base, run, name, first)
+            for text in texts:
                 by_label.setdefault(label, {}).setdefault(text, []).append(name)
     return by_label
 
@@ -54,19 +54,19 @@ def numbered(remarks: Remarks) -> tuple[side_by_side.Marks, list[str]]:
 
 
 def _unfinished(run: EvaluationRun, name: str) -> Iterator[str]:
-    there = len(_samples(run, name))
-    if there < run.wanted[name]:
-        yield f"not finished, {there:,} of {run.wanted[name]:,} samples"
+    count = len(_samples(run, name))
+    if count < run.wanted[name]:
+        yield f"not finished, {count:,} of {run.wanted[name]:,} samples"
 
 
 def _against(base: EvaluationRun, run: EvaluationRun, name: str, first: str) -> Iterator[str]:
-    of_base, of_run = _samples(base, name), _samples(run, name)
-    if not of_base or not of_run:
+    left, right = _samples(base, name), _samples(run, name)
+    if not left or not right:
         return
-    for deviation in deviations(base, run, of_base, of_run):
+    for deviation in deviations(base, run, left, right):
         if deviation.matters:
             yield f"not comparable with {first}: {deviation.text}"
-    paired = pair_up(of_base, of_run)
+    paired = pair_up(left, right)
     differing = {
         f"not in {first}": paired.only_other,
         f"only in {first}": paired.only_base,
@@ -83,10 +83,10 @@ def _samples(run: EvaluationRun, name: str) -> list[SessionRecord]:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table, and write it where that was asked for."""
+    """Run the command."""
     parser = Parser(prog="soul compare table", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="the folder of an evaluation")
-    parser.add_argument("--out", type=output_file, metavar="F.md", help="write it as Markdown too")
+    parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="folder of an evaluation")
+    parser.add_argument("--out", type=output_file, metavar="F.md", help="also write the table as Markdown")
     given = parser.parse_args(arguments)
     runs = [EvaluationRun.load(folder) for folder in distinct(given.runs)]
     models = dict(zip(labels(runs), runs, strict=True))

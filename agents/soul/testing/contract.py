@@ -287,7 +287,7 @@ def _text(messages: Sequence[Message]) -> str:
 
 
 def _steady(example: Example[Any], row: Row, style: Style) -> Player:
-    """A player that plays draft and refined episode alike: it starts afresh with each first turn."""
+    """A player that plays draft and refined episode alike: it starts again at each first turn."""
     current: dict[str, Player] = {}
 
     def say(messages: Sequence[Message]) -> str:

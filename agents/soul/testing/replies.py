@@ -187,7 +187,7 @@ class Json(Reply):
 
 @dataclass(frozen=True)
 class RateLimit(Fault):
-    """429, with Retry-After (seconds, or an HTTP date) where given."""
+    """429, with Retry-After (seconds or an HTTP date) if given."""
 
     retry_after: float | str | None = None
 
@@ -243,7 +243,7 @@ class NotFound(Fault):
 
 @dataclass(frozen=True)
 class Hang(Fault):
-    """Silence for this long, then an empty JSON object. A client with a shorter timeout gets a read timeout."""
+    """Silence for `seconds`, then an empty JSON object. A client with a shorter timeout gets a read timeout."""
 
     seconds: float
 
@@ -253,9 +253,9 @@ class Hang(Fault):
 
 @dataclass(frozen=True)
 class SlowStream(Fault):
-    """Another reply, whose body trickles in over `seconds`.
+    """Another reply, whose body arrives over `seconds`, in pieces.
 
-    A piece arrives every `STEP_S` seconds (a very short body: one byte at a time, less often), so that no read times
+    A piece arrives every `STEP_S` seconds (for a very short body: one byte at a time, less often), so no read times
     out. Only a deadline for the whole call ends it sooner.
     """
 

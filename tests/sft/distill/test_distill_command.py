@@ -261,7 +261,7 @@ def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
         (["hitom:FILE=a/b", "policy.model=x"], "no policy.model"),
         (["hitom:FILE=a/b", "--not-in", "nothing*.parquet"], "no such file, and no evaluation set"),
         (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
-        (["--margin", "much"], "--margin much: 'much' is no number"),
+        (["--margin", "much"], "--margin much: 'much' is not a number"),
         ([], "there is no sample"),
     ],
 )

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sft.distill.conversation import Unusable, digest, normalised, seat_fingerprints, trainable
-from sft.distill.heldout import Unseen, fingerprints
+from sft.distill.heldout import HeldOut, fingerprints
 from soul import examples
 from soul.rows.task_files import parse_row
 
@@ -35,7 +35,7 @@ def test_who_says_what_matters():
     swapped = [{**HEARD, "role": "assistant"}, {**SAID, "role": "user"}, SAID]
     others = [[HEARD, SAID], [HEARD, HEARD, SAID], swapped, [{**HEARD, "content": "Stay."}, SAID]]
     assert len({seat_fingerprints("a", messages).whole for messages in others}) == 4
-    assert seat_fingerprints("a", others[0]).said == seat_fingerprints("a", others[3]).said
+    assert seat_fingerprints("a", others[0]).trained == seat_fingerprints("a", others[3]).trained
 
 
 def test_what_counts_as_the_same_text():
@@ -52,8 +52,8 @@ def test_rows_of_evaluations_are_known_by_their_groups():
     def row(index, **changes):
         return parse_row("hitom", {"index": index, **examples.load("hitom").record(0), **changes})
 
-    unseen = Unseen([row(0)])
-    assert unseen.holds(fingerprints(row(7))), "the place in the file tells nothing"
-    assert unseen.holds(fingerprints(row(7, question="Where is Ann?"))), "another question about the story"
-    assert not unseen.holds(fingerprints(row(0, story="Ann sat down."))) and not Unseen()
+    held_out = HeldOut([row(0)])
+    assert held_out.contains(fingerprints(row(7))), "the place in the file tells nothing"
+    assert held_out.contains(fingerprints(row(7, question="Where is Ann?"))), "another question about the story"
+    assert not held_out.contains(fingerprints(row(0, story="Ann sat down."))) and not HeldOut()
     assert fingerprints(row(0))[0] == fingerprints(row(7))[0] != fingerprints(row(0, question="Where is Ann?"))[0]

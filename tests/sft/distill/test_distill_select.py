@@ -92,13 +92,13 @@ def test_against_a_plain_selection(samples, rule, lot):
         if able:  # the best of them is among the kept, and none better was passed over for a worse one but duplicates
             assert max(worth) in [s.reward if s.task == "up" else -s.reward for s, _ in kept]
         assert rule.per_row is None or len(kept) <= rule.per_row
-        texts = [(p.seat, p.said) for _, seats in kept for p in seats]
+        texts = [(p.seat, p.trained) for _, seats in kept for p in seats]
         assert len(texts) == len(set(texts)), "two kept conversations say the same to the same row"
         said = set(texts)
         for s in able:
             if fate[s.sample] == "duplicate":
-                assert {(p.seat, p.said) for p in s.seats} <= said
-            elif fate[s.sample] == "more of its row":
+                assert {(p.seat, p.trained) for p in s.seats} <= said
+            elif fate[s.sample] == "surplus of its row":
                 assert len(kept) == rule.per_row
                 assert all((s.reward <= k.reward) if s.task == "up" else (s.reward >= k.reward) for k, _ in kept)
             else:

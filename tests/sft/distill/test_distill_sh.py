@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "recipe" / "ditto" / "distill.sh"
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "recipe" / "ditto" / "distill.sh"
 SAYS = (
     'echo "$0 $*" >>"$LOG"\n'
     'env | grep -E "^(DATA_DIR|TRAIN_FILES|VAL_FILES|ACTOR_MODEL_PATH|TASKS|LIMIT)=" | sort >>"$LOG"\n'

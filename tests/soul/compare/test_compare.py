@@ -202,7 +202,7 @@ def test_the_same_judge_at_another_address_is_a_note(tmp_path):
     moved = {**JUDGE, "base_url": "http://127.0.0.1:2/v1"}
     found = two(tmp_path, judged([0.1, 0.2]), judged([0.2, 0.3]), roles={**ROLES, "judge": moved})
     assert found.sets["sotopia"].comparable
-    assert "In sotopia: judge judge-1 stood at two addresses" in said(found) and "NOT COMPARABLE" not in said(found)
+    assert "In sotopia: judge judge-1 has two addresses" in said(found) and "NOT COMPARABLE" not in said(found)
 
 
 def test_the_macro_average_is_of_sets_and_never_pooled(tmp_path):

@@ -1,9 +1,10 @@
-"""A comparison as one HTML file that fetches nothing: `python -m soul.compare A B --html F.html`.
+"""Write a comparison as one HTML file that loads nothing: `soul compare A B --html F.html`.
 
 overview.py     the head, the warnings, and the table of sets
-entries.py      the paired rows as the page carries them: an index, and their texts in parts
-results.html    the view that is shown first, with page.css; pairs.js shows the rows. Everything else comes from the
-                report (agents/soul/evaluate/report)
+entries.py      the paired rows as stored in the page: an index, and their texts in parts
+results.html    the first view, styled by page.css; pairs.js shows the rows
+
+Everything else comes from the report of an evaluation (agents/soul/evaluate/report).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _HERE = Path(__file__).parent
 
 
 def write_comparison(comparison: Comparison, file: Path) -> None:
-    """Write the page. Its links lead to the two reports, relative to the folder of `file`."""
+    """Write the page. Its links to the two reports are relative to the folder of `file`."""
     write_page(file, _pieces(comparison, file.parent))
 
 
@@ -56,7 +57,7 @@ def _pieces(comparison: Comparison, folder: Path) -> Iterator[str]:
 
 
 def _report(run: Path, folder: Path) -> str | None:
-    """The address of a run's report, from this folder; None where it has none."""
+    """The relative URL of a run's report from this folder; None if the run has no report."""
     file = run / FILE
     if not file.is_file():
         return None

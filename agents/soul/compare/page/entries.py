@@ -1,4 +1,4 @@
-"""The paired rows in the page: an index for the list, and both texts of each row, which are read when it is opened."""
+"""The paired rows as stored in the page: an index for the list, and both texts of each row, unpacked when opened."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from soul.record import AttemptRecord, Conversations, SessionRecord
 
 
 class PairedRow(NamedTuple):
-    """A row that both runs have a score for.
+    """A row that has a score in both runs.
 
     Attributes:
         shown: the sample of each run that explains most of the difference.
-        answers: of these two samples.
-        gain: how much better the other run is; below 0 where it is worse.
+        answers: question and answers of these two samples.
+        gain: how much better the other run is; negative if it is worse.
     """
 
     set: str
@@ -30,7 +30,7 @@ class PairedRow(NamedTuple):
 
 
 def paired_rows(comparison: Comparison) -> list[PairedRow]:
-    """All paired rows of a comparison, in the order of its sets and of their files."""
+    """All paired rows of a comparison, in the order of the sets and of their files."""
     rows = []
     for name, one in comparison.sets.items():
         for pair in one.paired.pairs:
@@ -44,15 +44,15 @@ def index(rows: Sequence[PairedRow], sets: Sequence[str], starts: Sequence[int])
     """The columns that the list shows, sorts by and filters by.
 
     Args:
-        sets: a row names its set by the place in it.
-        starts: at which row each part begins.
+        sets: all names of sets; a row stores its set's place in them.
+        starts: the row with which each part begins.
     """
     places = {name: place for place, name in enumerate(sets)}
 
     def short(text: str | None) -> str | None:
         return start_of(text, SHOWN_OF_ANSWERS)
 
-    found: dict[str, Any] = plain(
+    columns: dict[str, Any] = plain(
         {
             "starts": list(starts),
             "set": [places[row.set] for row in rows],
@@ -66,11 +66,11 @@ def index(rows: Sequence[PairedRow], sets: Sequence[str], starts: Sequence[int])
             "groups": [row.pair.base[0].groups for row in rows],
         }
     )
-    return found
+    return columns
 
 
 def row_line(row: PairedRow) -> dict[str, Any]:
-    """A row with both texts. Messages that both models were shown are in it once."""
+    """A row with both texts. Messages that both models saw are stored once."""
     common = _common([sample.draft.seats or {} for sample in row.shown])
     return {
         "set": row.set,
@@ -96,23 +96,23 @@ def row_line(row: PairedRow) -> dict[str, Any]:
 
 
 def _common(seats: Sequence[Conversations]) -> list[Message]:
-    """The messages with which both conversations begin, if each has a single seat."""
-    if any(len(of_side) != 1 for of_side in seats):
+    """The messages that both conversations begin with, if each has a single seat."""
+    if any(len(side) != 1 for side in seats):
         return []
-    base, other = (next(iter(of_side.values())) for of_side in seats)
-    found = []
+    base, other = (next(iter(side.values())) for side in seats)
+    messages = []
     for one, two in zip(base, other, strict=False):
         if one != two or one["role"] == "assistant":
             break
-        found.append(one)
-    return found
+        messages.append(one)
+    return messages
 
 
 def _draft(draft: AttemptRecord, common: int) -> dict[str, Any]:
     """The part of a draft that the page shows.
 
-    In a scene (`lines`, `acts`) every seat's messages repeat the turns of all others. The page keeps each seat's own
-    turns only; the reports have the rest.
+    In a scene (`lines`, `acts`), every seat's messages repeat the turns of all others, so the page keeps only each
+    seat's own turns. The reports have the rest.
     """
     scene: dict[str, Any] = {key: draft.episode[key] for key in ("lines", "acts") if key in draft.episode}
     kept = {

@@ -1,4 +1,4 @@
-"""The head of the page (the two runs, warnings and notes) and the table of sets."""
+"""The head of the page (the two runs, warnings and notes), and the table of sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TALLY = "won / tied / lost"
 def overview(comparison: Comparison) -> Markup:
     """Names and folders of the two runs, warnings and notes."""
     base, other = comparison.labels
-    facts = (("Baseline", base, comparison.base), ("Compared with it", other, comparison.other))
+    facts = (("Baseline", base, comparison.base), ("Compared run", other, comparison.other))
     listed = [
         element("div", element("dt", title), element("dd", element("b", label), f" {run.folder}"))
         for title, label, run in facts
@@ -30,7 +30,7 @@ def overview(comparison: Comparison) -> Markup:
 
 
 def sets_table(comparison: Comparison) -> Markup:
-    """The table of sets, as in the terminal; a set's name and its counts link to the rows."""
+    """The same table as in the terminal; a set's name and its counts link to the rows."""
     titles = report.titles(comparison)
     ones = list(comparison.sets.values())
     rows = []

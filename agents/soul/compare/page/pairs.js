@@ -11,8 +11,8 @@ class PairStore extends Store {
   }
 
   texts({ record, prompt, sides }) {
-    const said = [...prompt, ...sides.flatMap(({ draft }) => Object.values(draft.seats).flat())].map(({ content }) => content);
-    return [...said, ...sides.flatMap(({ draft }) => [draft.critique ?? "", ...leaves(draft.lines ?? draft.acts ?? [])]), ...leaves(record)];
+    const texts = [...prompt, ...sides.flatMap(({ draft }) => Object.values(draft.seats).flat())].map(({ content }) => content);
+    return [...texts, ...sides.flatMap(({ draft }) => [draft.critique ?? "", ...leaves(draft.lines ?? draft.acts ?? [])]), ...leaves(record)];
   }
 }
 
@@ -43,7 +43,7 @@ class PairList extends List {
     const difference = 100 * this.store.index.difference[i];
     if (state === "different" && this.outcome(i) === "tied") return false;
     if (state in OUTCOME_SIGNS && this.outcome(i) !== state) return false;
-    // Half of the last digit shown: a difference that reads 50.0 is not below 50.
+    // Allow half of the last digit shown: a difference displayed as 50.0 is not below 50.
     return !(low !== "" && difference < Number(low) - 0.05) && !(high !== "" && difference > Number(high) + 0.05);
   }
 
@@ -93,7 +93,7 @@ class PairBrowser extends Browser {
       line.target === null ? null : answersOf(line.target, given),
     );
     const prompt = line.prompt.length
-      ? [h("details", { className: "seat-view" }, h("summary", {}, "What both were shown"), turnsOf(line.prompt))]
+      ? [h("details", { className: "seat-view" }, h("summary", {}, "Messages that both models saw"), turnsOf(line.prompt))]
       : [];
     const sides = h("div", { className: "sides" }, line.sides.map((side, k) => this.side(side, k, line)));
     const record = h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(line.record));
@@ -105,9 +105,9 @@ class PairBrowser extends Browser {
     const seats = Object.entries(draft.seats);
     const facts = [`ended: ${words(draft.ended ?? "not known")}`];
     if (of > 1) facts.push(`sample ${sample}, one of ${of}`, `row's mean ${scoreText(score)}`);
-    if (draft.contentless) facts.push("said nothing: scored the worst");
+    if (draft.contentless) facts.push("no content: worst score");
     const link = `${encodeURIComponent(line.set)}/${line.number}/${sample}`;
-    const open = known.reports[k] === null ? "its run has no report" : h("a", { href: `${known.reports[k]}#${link}` }, "open in its report");
+    const open = known.reports[k] === null ? "this run has no report" : h("a", { href: `${known.reports[k]}#${link}` }, "open in its report");
     return h(
       "section",
       { ariaLabel: known.labels[k] },

@@ -1,9 +1,10 @@
-"""The results of a run in the forms that other tools read: `python -m soul.evaluate.export RUN --to lm-eval,wandb`
+"""Export the results of a run to other tools: `soul export RUN --to lm-eval,wandb`
 
 scalars.py          the numbers of a run under flat names, on the table's scale
-lm_eval.py          results_<date>.json and samples_<set>_<date>.jsonl as lm-evaluation-harness writes them
-tensorboard_log.py  an event file
-wandb_log.py        a run of Weights & Biases
+targets.py          the right answer of a row, and the answers that were read
+lm_eval.py          results_<date>.json and samples_<set>_<date>.jsonl in the format of lm-evaluation-harness
+tensorboard_log.py  an event file for TensorBoard
+wandb_log.py        a run in Weights & Biases
 
 An evaluation calls `check` before its first sample and `export` after its last.
 """
@@ -22,13 +23,13 @@ from soul.evaluate.run.run_folder import EvaluationRun
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What the targets can be told.
+    """Options of the exports.
 
     Attributes:
-        out: the folder for files; None: one in the run's folder.
-        step: of the checkpoint that was evaluated: the x axis of curves.
-        project: of Weights & Biases, where WANDB_PROJECT names none.
-        samples: so many samples in the table of Weights & Biases.
+        out: the folder for files; None for one in the run's folder.
+        step: training step of the evaluated checkpoint, for the x axis of curves.
+        project: of Weights & Biases, unless WANDB_PROJECT names one.
+        samples: the most samples to put into the table of Weights & Biases.
     """
 
     out: Path | None = None
@@ -39,11 +40,11 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class Target:
-    """A tool.
+    """A tool to export to.
 
     Attributes:
-        package: that must be installed to write for it; None: none.
-        write: writes, and says where to find it.
+        package: the package that the export needs; None if it needs none.
+        write: write the export, and return where it is.
     """
 
     package: str | None
@@ -76,18 +77,18 @@ TARGETS: Mapping[str, Target] = {
 }
 
 
-def check(words: str) -> list[str]:
-    """The targets that `lm-eval,wandb` names, each once.
+def check(targets: str) -> list[str]:
+    """Parse `lm-eval,wandb`, and check that each target can be written.
 
     Raises:
         BadSettings: there is no such target, or its package is not installed.
     """
-    names = list(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
-    if words and not names:
-        raise BadSettings(f"--export {words!r} names no target. There are: {', '.join(TARGETS)}.")
+    names = list(dict.fromkeys(name.strip() for name in targets.split(",") if name.strip()))
+    if targets and not names:
+        raise BadSettings(f"--export {targets!r} names no target. The targets are: {', '.join(TARGETS)}.")
     for name in names:
         if name not in TARGETS:
-            raise BadSettings(f"--export {name!r}: there is no such target. There are: {', '.join(TARGETS)}.")
+            raise BadSettings(f"--export {name!r}: there is no such target. The targets are: {', '.join(TARGETS)}.")
         package = TARGETS[name].package
         if package is not None and importlib.util.find_spec(package) is None:
             raise BadSettings(f"--export {name} needs the package {package}: pip install {package}")
@@ -95,9 +96,5 @@ def check(words: str) -> list[str]:
 
 
 def export(run: EvaluationRun, results: Results, names: list[str], options: ExportOptions | None = None) -> list[str]:
-    """Write a run's results for these targets.
-
-    Returns:
-        For each where to find it.
-    """
+    """Write a run's results for these targets, and return where each of them is."""
     return [TARGETS[name].write(run, results, options or ExportOptions()) for name in names]

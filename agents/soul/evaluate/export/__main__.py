@@ -1,4 +1,4 @@
-"""`soul export RUN... --to lm-eval,wandb`: results in the forms that other tools read.
+"""`soul export RUN... --to lm-eval,wandb`: export results to other tools.
 
 soul export outputs/eval-base-1a2b3c4d --to lm-eval
 """
@@ -17,16 +17,14 @@ from soul.evaluate.run.run_folder import EvaluationRun
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write them."""
+    """Run the command."""
     parser = Parser(prog="soul export", description=(__doc__ or "").strip())
     parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="folders of evaluations")
-    parser.add_argument("--to", required=True, help=f"of {', '.join(TARGETS)}; several with commas")
+    parser.add_argument("--to", required=True, help=f"one or more of {', '.join(TARGETS)}, comma-separated")
     parser.add_argument("--out", type=output_folder, help="folder for the files; default: in the run's folder")
-    parser.add_argument("--step", type=non_negative_int, help="of the checkpoint: the x axis of curves")
+    parser.add_argument("--step", type=non_negative_int, help="of the checkpoint, for the x axis of curves")
     parser.add_argument("--project", default="soul", help="of Weights & Biases, unless WANDB_PROJECT names one")
-    parser.add_argument(
-        "--samples", type=non_negative_int, default=1000, help="samples in the table of Weights & Biases"
-    )
+    parser.add_argument("--samples", type=non_negative_int, default=1000, help="most samples in the table of W&B")
     given = parser.parse_args(arguments)
     options = ExportOptions(given.out, given.step, given.project, given.samples)
     names = check(given.to or ",")

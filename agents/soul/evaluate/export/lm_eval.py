@@ -1,11 +1,11 @@
-"""A run's results in the files that lm-evaluation-harness writes, for tools that read those.
+"""Write a run's results in the file format of lm-evaluation-harness, for tools that read it.
 
-`results_<date>.json` and, a set, `samples_<set>_<date>.jsonl`, with the harness's keys (its 0.4.x). A set is a task
-there, a row a document, a row's samples its repeats. Values are in the metric's own range; `<metric>_stderr` is the
-usual standard error of the mean over rows (standard deviation over the square root of their number), as the harness's
-own of a mean. Rows without a verdict are in no value: `n-samples` counts them out of `effective`, the metrics
-`invalid`, `worst_case` and `best_case` show their share and effect, and `soul` says why. `target` is the right answer,
-or what a person answered where no single one is right (targets.py); `given` is the answer read from each sample.
+`results_<date>.json`, and `samples_<set>_<date>.jsonl` for each set, have the keys of the harness, version 0.4.x. A set
+becomes a task, a row a document, and a row's samples its repeats. Values are in the metric's own range.
+`<metric>_stderr` is the standard error of the mean over rows (standard deviation over the square root of their number),
+as in the harness. No value includes rows without a verdict: `effective` in `n-samples` leaves them out, the metrics
+`invalid`, `worst_case` and `best_case` show their share and effect, and `soul` has the causes. `target` is the right
+answer, or a person's answer if no single answer is right (targets.py); `given` is the answer read from each sample.
 """
 
 from __future__ import annotations
@@ -31,16 +31,12 @@ from soul.message import Message
 from soul.record import SessionRecord, opening
 
 GROUP = "soul"
-NOT_KNOWN = "N/A"  # the harness's word for a standard error that nobody computed
+NOT_KNOWN = "N/A"  # the harness's entry for a missing standard error
 _SAMPLING = ("temperature", "top_p", "max_output_tokens", "reasoning_effort")
 
 
 def write(run: EvaluationRun, results: Results, folder: Path) -> Path:
-    """Write the files. The date in their names is that of the last sample: the same run, the same files.
-
-    Returns:
-        The results file.
-    """
+    """Write the files, and return the results file. Their date is that of the last sample, so repeating overwrites."""
     ended = datetime.fromtimestamp((run.folder / FILE).stat().st_mtime, UTC).replace(tzinfo=None)
     date = ended.isoformat(timespec="microseconds").replace(":", "-")
     folder = folder / _sanitized(run.name)
@@ -52,14 +48,14 @@ def write(run: EvaluationRun, results: Results, folder: Path) -> Path:
         path = folder / f"samples_{re.sub(r'[^0-9A-Za-z_-]', '_', name)}_{date}.jsonl"
         path.write_bytes(text.encode("utf-8", "backslashreplace"))
         hashes[name] = _hash("".join(d["doc_hash"] + d["prompt_hash"] + d["target_hash"] for d in documents))
-    found = {**results_json(run, results), "date": ended.replace(tzinfo=UTC).timestamp(), "task_hashes": hashes}
+    content = {**results_json(run, results), "date": ended.replace(tzinfo=UTC).timestamp(), "task_hashes": hashes}
     path = folder / f"results_{date}.json"
-    path.write_text(json.dumps(found, indent=2, ensure_ascii=False), encoding="utf-8")
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
     return path
 
 
 def results_json(run: EvaluationRun, results: Results) -> dict[str, Any]:
-    """The results file, but for the date and the hashes of the samples."""
+    """The content of the results file, without the date and the hashes of the samples."""
     sets = results.sets
     policy = run.settings["policy"]
     sampling = {key: policy[key] for key in _SAMPLING if policy.get(key) is not None}
@@ -73,7 +69,10 @@ def results_json(run: EvaluationRun, results: Results) -> dict[str, Any]:
         "n-shot": {name: 0 for name in sets},
         "higher_is_better": {name: _directions(result) for name, result in sets.items()},
         "n-samples": {
-            name: {"original": _asked(run, name), "effective": sum(bool(row.rewards) for row in result.per_row)}
+            name: {
+                "original": math.ceil(run.wanted[name] / run.n),
+                "effective": sum(bool(row.rewards) for row in result.per_row),
+            }
             for name, result in sets.items()
         },
         "config": {
@@ -102,7 +101,7 @@ def results_json(run: EvaluationRun, results: Results) -> dict[str, Any]:
 
 
 def standard_error(result: SetResult) -> float | None:
-    """Of the score, over rows; None with fewer than two rows that have a valid sample."""
+    """Standard error of the score over rows; None with fewer than two rows that have a valid sample."""
     if result.joint is not None:
         return None if result.resampled is None else float(result.resampled.std(ddof=1))
     means = [row.mean for row in result.per_row if row.mean is not None]
@@ -110,28 +109,28 @@ def standard_error(result: SetResult) -> float | None:
 
 
 def _metrics(result: SetResult) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": result.name, "alias": result.name, "sample_len": result.rows}
+    metrics: dict[str, Any] = {"name": result.name, "alias": result.name, "sample_len": result.rows}
     if result.mean is not None:
         error = standard_error(result)
-        found[f"{result.headline.name},none"] = result.mean
-        found[f"{result.headline.name}_stderr,none"] = NOT_KNOWN if error is None else error
+        metrics[f"{result.headline.name},none"] = result.mean
+        metrics[f"{result.headline.name}_stderr,none"] = NOT_KNOWN if error is None else error
     if result.samples:
-        found["invalid,none"] = result.invalid / result.samples
+        metrics["invalid,none"] = result.invalid / result.samples
     if result.bounds is not None and result.invalid:
-        found["worst_case,none"], found["best_case,none"] = result.bounds
-    return found | {f"{name},none": value for name, value in result.metrics.items()}
+        metrics["worst_case,none"], metrics["best_case,none"] = result.bounds
+    return metrics | {f"{name},none": value for name, value in result.metrics.items()}
 
 
 def _group(results: Results) -> dict[str, Any]:
-    """The macro average: a plain mean of set means, whatever their sizes."""
+    """The macro average: the unweighted mean of the sets' means."""
     macro = results.macro
-    found: dict[str, Any] = {"name": GROUP, "alias": f"{GROUP}, {macro.sets} of {macro.of} sets"}
+    group: dict[str, Any] = {"name": GROUP, "alias": f"{GROUP}, {macro.sets} of {macro.of} sets"}
     if macro.mean is not None:
         errors = [standard_error(result) for result in results.sets.values() if result.mean is not None]
         known = [error for error in errors if error is not None]
         whole = math.sqrt(sum(error**2 for error in known)) / len(errors) if len(known) == len(errors) else NOT_KNOWN
-        found["macro_average,none"], found["macro_average_stderr,none"] = macro.mean, whole
-    return found
+        group["macro_average,none"], group["macro_average_stderr,none"] = macro.mean, whole
+    return group
 
 
 def _config(result: SetResult, n: int, sampling: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,19 +159,15 @@ def _directions(result: SetResult) -> dict[str, bool | None]:
         metric.name: metric.higher_is_better,
         "invalid": False,
         **dict.fromkeys(("worst_case", "best_case"), metric.higher_is_better),
-        **dict.fromkeys(result.metrics, None),  # a task does not say it of its other metrics
+        **dict.fromkeys(result.metrics, None),  # tasks define no direction for their other metrics
     }
 
 
 def _version(result: SetResult) -> str | None:
-    """The judge prompts' versions: what makes two results of a task comparable."""
+    """The versions of the judge prompts: results of a task are comparable only if these are equal."""
     if result.task not in tasks.names():
         return None
     return ", ".join(prompt.id.rpartition("/")[2] for prompt in tasks.load(result.task).prompts) or None
-
-
-def _asked(run: EvaluationRun, name: str) -> int:
-    return math.ceil(run.wanted[name] / run.n)
 
 
 def _failures(result: SetResult) -> dict[str, Any]:
@@ -187,7 +182,7 @@ def _failures(result: SetResult) -> dict[str, Any]:
 
 
 def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dict[str, Any]]:
-    """One line for each row: its record, prompt, target, replies, the answers that were read, and the mean reward."""
+    """One line per row: its record, prompt, target, replies, the answers that were read, and the mean reward."""
     by_row: dict[int, list[SessionRecord]] = {}
     for sample in run.samples:
         if sample.set == name:
@@ -196,15 +191,15 @@ def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dic
     for number, samples in by_row.items():
         prompt = json.dumps(_prompt(samples[0]), ensure_ascii=False)
         target, given = expected_and_given(samples)
-        said = [_said(sample) for sample in samples]
+        replies = [_reply(sample) for sample in samples]
         record = samples[0].record
         yield {
             "doc_id": number,
             "doc": record,
             "target": target,
             "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}},
-            "resps": [said],
-            "filtered_resps": said,
+            "resps": [replies],
+            "filtered_resps": replies,
             "filter": "none",
             "metrics": [result.reward.name],
             "doc_hash": _hash(json.dumps(record, indent=2, ensure_ascii=False)),
@@ -219,18 +214,18 @@ def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dic
 
 
 def _prompt(sample: SessionRecord) -> list[Message]:
-    """What the first seat saw before it spoke; nothing where the play failed."""
+    """The messages that the first seat saw before its first turn; empty if the play failed."""
     return opening(next(iter((sample.draft.seats or {}).values()), []))
 
 
-def _said(sample: SessionRecord) -> str:
-    """The answer; of a conversation all that came after the prompt, as JSON, by seat."""
+def _reply(sample: SessionRecord) -> str:
+    """The only turn of the policy; for a longer conversation, all messages after the prompt by seat, as JSON."""
     seats = sample.draft.seats or {}
-    turns = [one["content"] for said in seats.values() for one in said if one["role"] == "assistant"]
+    turns = [m["content"] for messages in seats.values() for m in messages if m["role"] == "assistant"]
     if len(turns) <= 1:
         return "".join(turns)
     first = len(_prompt(sample))
-    shown = {name: list(said)[first if place == 0 else 0 :] for place, (name, said) in enumerate(seats.items())}
+    shown = {name: list(messages)[first if place == 0 else 0 :] for place, (name, messages) in enumerate(seats.items())}
     return json.dumps(shown, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""The target of a sample in the files of other tools."""
+"""The target of a sample in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from soul.task import Row, Task
 
 
 def expected(task: Task[Any], row: Row) -> str:
-    """The right answer; where no single one is right, what a person answered (`Task.human_answer`); else ""."""
+    """The right answer; if no single answer is right, a person's answer (`Task.human_answer`); otherwise ""."""
     return task.target(row) or task.human_answer(row) or ""
 
 
@@ -19,10 +19,10 @@ def expected_and_given(samples: list[SessionRecord]) -> tuple[str, list[str | No
     """The target of a row, and the answer that was read from each of its samples.
 
     Args:
-        samples: all of one row.
+        samples: all samples of one row.
 
     Returns:
-        "" and a None for each sample where the task is not installed here, or no longer accepts the record.
+        If the task is not installed, or no longer accepts the record: "", and None for each sample.
     """
     task = tasks.load(samples[0].task) if samples[0].task in tasks.names() else None
     row = saved_row(task, samples[0]) if task else None

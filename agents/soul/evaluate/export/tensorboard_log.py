@@ -1,6 +1,6 @@
-"""A run's results as an event file of TensorBoard: scalars by set, and the table as text.
+"""Write a run's results as a TensorBoard event file: scalars by set, and the table as text.
 
-It uses TensorBoard's own writer, which needs neither torch nor TensorFlow.
+This uses TensorBoard's own writer, which needs neither torch nor TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,11 +17,7 @@ PREFIX = "soul"
 
 
 def write(results: Results, folder: Path, step: int | None = None) -> Path:
-    """Add the results to the logs in `folder`; each call writes a file of its own, at this step.
-
-    Returns:
-        The folder.
-    """
+    """Add the results at this step to the logs in `folder`, in a new file. Returns the folder."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.plugins.scalar.summary_v2 import scalar_pb
     from tensorboard.plugins.text.summary_v2 import text_pb

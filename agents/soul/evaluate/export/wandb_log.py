@@ -1,8 +1,8 @@
-"""A run's results in Weights & Biases: numbers by set, the table, and samples to look through.
+"""Log a run's results to Weights & Biases: numbers by set, the table, and a table of samples.
 
-Where it goes is the client's own matter: WANDB_MODE=offline, WANDB_PROJECT, WANDB_ENTITY, and its key in the
-environment or its own login. Several checkpoints share one run, and so one curve, with WANDB_RUN_ID and
-WANDB_RESUME=allow; the checkpoint's step is the x axis.
+The client decides where the run goes: WANDB_MODE=offline, WANDB_PROJECT, WANDB_ENTITY, and its key from the environment
+or its login. With WANDB_RUN_ID and WANDB_RESUME=allow, several checkpoints share one run and one curve, whose x axis is
+the checkpoint's step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SAMPLE_COLUMNS = ("set", "row", "sample", "valid", "reward", "failure", "ended",
 
 
 class NotLogged(SoulError):
-    """Weights & Biases does not take the run."""
+    """Weights & Biases cannot start the run."""
 
 
 def write(
@@ -35,11 +35,11 @@ def write(
     """Log the results as one run.
 
     Args:
-        folder: where the client keeps its files (its own `wandb/` inside).
-        samples: so many at most, spread over the sets; how many there are is logged beside it.
+        folder: where the client creates its folder `wandb/`.
+        samples: the most samples to log, spread over the sets; the total is logged too.
 
     Returns:
-        The address of the run, or the folder of an offline one.
+        The URL of the run, or the folder of an offline run.
 
     Raises:
         NotLogged: the client cannot start the run.
@@ -79,7 +79,7 @@ def write(
 
 
 def spread(run: EvaluationRun, most: int) -> list[SessionRecord]:
-    """So many of a run's samples, from all sets alike: the first of each set, then the second of each, ..."""
+    """At most `most` of a run's samples, from all sets alike: the first of each set, then the second of each, ..."""
     place: dict[str, int] = {}
     ranked: list[tuple[int, int, SessionRecord]] = []
     for sample in run.samples:
@@ -105,5 +105,5 @@ def _cells(sample: SessionRecord) -> list[Any]:
 
 
 def _whole(text: str) -> str:
-    """Half of a surrogate pair, which no file of the client can hold, becomes its escape."""
+    """Replace lone surrogates by escapes, because the client cannot write them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

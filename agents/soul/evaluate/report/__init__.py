@@ -1,17 +1,17 @@
-"""A run as one HTML file that needs nothing else: `write_html`, or `python -m soul.evaluate.report RUN`.
+"""Write a run as one self-contained HTML file: `write_html`, or `soul report RUN`.
 
 overview.py        the head: model, judges, settings, first numbers, warnings
-results_table.py   the table, with set_detail.py (what a line shows when opened), interval_bar.py, costs.py
-answers.py         question, right answer and given answer of a sample; group_names.py: groups in words
-packing.py         the samples, as the page carries them
+results_table.py   the table, with set_detail.py (the details of a set), interval_bar.py and costs.py
+answers.py         question, right answer and given answer of a sample; group_names.py: readable names of groups
+packing.py         the samples, compressed for the page
 page.html          the skeleton of the page, with results.html and report.css; page_parts.py assembles it, markup.py
-                   writes the values
-script/            store.js (unpacks the samples), elements.js, link.js (filters and order in the address), results.js
-                   (the table), browser.js and list.js (samples), sample.js (one), scene.js (who said what in order),
-                   page.js (links and keys)
+                   escapes the values
+script/            store.js (unpacks the samples), elements.js, link.js (filters and order in the URL), results.js (the
+                   table), list.js and browser.js (any list), samples.js (the list of samples), sample.js (one sample),
+                   scene.js (scenes of several speakers), page.js (navigation and keys)
 
-The page fetches nothing and its policy (CSP) lets it fetch nothing. Its script and its style are allowed by their
-hashes, so that nothing a model wrote could ever run, and texts reach the page as text alone (Trusted Types).
+The page loads nothing, and its content security policy forbids it to. The policy allows script and style by their
+hashes, so text from a model can never run, and Trusted Types ensure that texts are inserted only as text.
 """
 
 from __future__ import annotations
@@ -40,28 +40,24 @@ SCRIPTS = ("store", "elements", "link", "results", "list", "browser", "scene", "
 
 
 def html(run: EvaluationRun, results: Results, groups: Breakdowns) -> str:
-    """The report.
+    """The report as one string.
 
     Args:
-        results: the run's (`results.summarise(run.samples, run.sets)`).
+        results: the run's results (`results.summarise(run.samples, run.sets)`).
         groups: their `breakdowns`.
     """
     return "".join(_pieces(run, results, groups))
 
 
 def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path:
-    """Write the report into the run's folder.
-
-    Returns:
-        The file.
-    """
+    """Write the report into the run's folder, and return the file."""
     file = run.folder / FILE
     write_page(file, _pieces(run, results, groups))
     return file
 
 
 def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterator[str]:
-    """The page in pieces; its samples are most of it."""
+    """The page in pieces, because the samples make it large."""
     by_set: defaultdict[str, list[SessionRecord]] = defaultdict(list)
     for sample in run.samples:
         by_set[sample.set].append(sample)

@@ -1,4 +1,4 @@
-"""`soul report RUN [RUN ...]`: write the report, tables and samples of finished runs again.
+"""`soul report RUN [RUN ...]`: write the report, tables and samples of runs again.
 
 soul report outputs/eval-base-1a2b3c4d
 """
@@ -17,9 +17,9 @@ from soul.evaluate.run.run_folder import EvaluationRun
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write them."""
+    """Run the command."""
     parser = Parser(prog="soul report", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="the folder of an evaluation")
+    parser.add_argument("runs", nargs="+", type=existing_folder, metavar="RUN", help="folder of an evaluation")
     for folder in parser.parse_args(arguments).runs:
         run = EvaluationRun.load(folder)
         write_outputs(run)

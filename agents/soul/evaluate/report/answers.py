@@ -1,7 +1,7 @@
 """The question of a sample, the right answer, and the answer that was given.
 
-The report shows them side by side in the list of samples and above the conversation. The answers come from the task
-itself (`Task.target`, `Task.given`), so that the report reads an answer exactly as the score does.
+The report shows them in the list of samples and above the conversation. The answers come from the task itself
+(`Task.target`, `Task.given`), so the report reads an answer exactly as the scoring does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from soul import tasks
 from soul.record import SessionRecord
 from soul.task import Row, Task
 
-# Fields of records that may hold the question; the first one that has text is taken.
+# Fields of records that may hold the question; the first one with text counts.
 QUESTION_FIELDS = (
     *("question", "problem", "topic", "intent", "task_description", "current_context", "anchor_post"),
     *("raw_prompt", "prompt_text", "prompt", "scenario", "history"),
@@ -25,7 +25,7 @@ _LABELLED = re.compile(r"^\s*question:\s*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 class Answers(NamedTuple):
-    """Of a sample: its question ("" where the record has none), the right answer and the given one (None: none)."""
+    """The question of a sample ("" if the record has none), the right answer and the given one (None if absent)."""
 
     question: str
     target: str | None
@@ -38,7 +38,7 @@ def answers_of(samples: Iterable[SessionRecord]) -> list[Answers]:
 
 
 def question_of(record: Mapping[str, Any]) -> str:
-    """What a record asks, on one line: the line after "Question:", or else the first line of the field."""
+    """The question in a record, on one line: the text after "Question:", or else the first line of the field."""
     texts = (record.get(name) for name in QUESTION_FIELDS)
     text = next((text for text in texts if isinstance(text, str) and text.strip()), "")
     if labelled := _LABELLED.search(text):
@@ -47,7 +47,7 @@ def question_of(record: Mapping[str, Any]) -> str:
 
 
 def saved_row(task: Task[Any], sample: SessionRecord) -> Row | None:
-    """The row of a sample; None where this version of the task no longer accepts the record."""
+    """The row of a sample; None if this version of the task does not accept the record."""
     try:
         return task.row_type.model_validate(sample.record)
     except ValidationError:
@@ -55,7 +55,7 @@ def saved_row(task: Task[Any], sample: SessionRecord) -> Row | None:
 
 
 def given_answer(task: Task[Any], row: Row, sample: SessionRecord) -> str | None:
-    """The answer that was read from a sample; None where none could be read, or the play failed."""
+    """The answer that was read from a sample; None if none could be read or the play failed."""
     return task.given(row, task.saved_episode(sample.draft)) if sample.draft.seats else None
 
 

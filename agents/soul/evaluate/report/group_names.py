@@ -1,11 +1,11 @@
-"""Kinds and values of groups in words: records hold codes such as "ood" or "first_order_no_tom"."""
+"""Readable names for kinds and values of groups: records hold codes such as "ood" or "first_order_no_tom"."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 KINDS = {
-    "access": "what the person asked about heard",  # FANToM
+    "access": "what the person in question heard",  # FANToM
     "books": "book of the scene",  # CoSER
     "chapters": "chapters of the story",  # Hi-ToM
     "deception": "characters lie to each other",
@@ -16,13 +16,13 @@ KINDS = {
     "question": "kind of question",  # FANToM, ParaToMi
     "relationship": "relationship of the two",  # Sotopia
     "turn of prism": "turn of the PRISM conversation",  # UserLLM
-    "user known by": "what is known of the user",  # AlignX
+    "user known by": "what is known about the user",  # AlignX
 }
 VALUES: Mapping[str, Mapping[str, str]] = {
     "access": {"accessible": "all of it", "inaccessible": "missed a part"},
     "books": {"id": "also in the training data (id)", "ood": "not in the training data (ood)"},
     "dimension": {"1": "social (1)", "2": "interpersonal (2)", "3": "narrative (3)"},  # TwinVoice
-    "position": {"agent1": "the one who begins (agent1)", "agent2": "the other one (agent2)"},
+    "position": {"agent1": "speaks first (agent1)", "agent2": "speaks second (agent2)"},
     "question": {
         "belief multiple-choice": "belief, multiple choice",
         "belief binary": "belief, yes or no",
@@ -42,20 +42,20 @@ VALUES: Mapping[str, Mapping[str, str]] = {
 
 
 def kind_name(kind: str) -> str:
-    """A kind of groups, for people."""
+    """The name of a kind of groups."""
     return KINDS.get(kind, kind)
 
 
 def value_name(kind: str, value: str) -> str:
-    """A value of a kind, for people; without an entry in VALUES it is the value itself, without underscores."""
+    """The name of a value; without an entry in VALUES, the value itself with spaces for underscores."""
     return VALUES.get(kind, {}).get(value) or value.replace("_", " ")
 
 
 def names_of(groups: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, dict[str, str]]]:
     """For the page's script: kind -> its name, and the names of all its values in these groups."""
-    found: dict[str, tuple[str, dict[str, str]]] = {}
-    for of_sample in groups:
-        for kind, value in of_sample.items():
-            _, values = found.setdefault(kind, (kind_name(kind), {}))
+    names: dict[str, tuple[str, dict[str, str]]] = {}
+    for sample_groups in groups:
+        for kind, value in sample_groups.items():
+            _, values = names.setdefault(kind, (kind_name(kind), {}))
             values[value] = value_name(kind, value)
-    return found
+    return names

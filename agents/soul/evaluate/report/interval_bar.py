@@ -1,8 +1,7 @@
-"""A score and its interval as a small drawing on the range of its metric.
+"""Draw a score and its interval on the range of its metric.
 
-A line from end to end of the 95 % interval, a dot for the mean; where samples failed, a dashed line below for the
-bounds. Most ranges are 0 to 100; in another range (Sotopia: -43 to 57) a longer
-tick marks the 0. What lies beyond the range ends at its edge.
+A line shows the 95 % interval and a dot the mean. If samples failed, a dashed line below shows the bounds. In ranges
+other than 0 to 100 (Sotopia: -43 to 57), a longer tick marks 0. Values beyond the range are drawn at its edge.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from soul.evaluate.numbers.set_result import Interval
 from soul.evaluate.report.markup import Markup, element
 
 WIDTH, HEIGHT, MARGIN = 116, 14, 4
-AT = {"bounds": 11, "interval": 7}  # so that neither hides the other
+AT = {"bounds": 11, "interval": 7}  # at different heights, so that neither hides the other
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the range
 USUAL: Interval = (0.0, 1.0)
 
@@ -19,10 +18,10 @@ USUAL: Interval = (0.0, 1.0)
 def interval_bar(
     mean: float | None, interval: Interval | None, bounds: Interval | None = None, range_: Interval = USUAL
 ) -> Markup:
-    """The drawing; an empty scale where there is no mean.
+    """An SVG image; an empty scale if there is no mean.
 
     Args:
-        range_: the lowest and the highest value of the metric. All values are in it; 1 is 100 on the scale.
+        range_: lowest and highest value of the metric. Like all values, in units of the metric: 1 is 100 on the scale.
     """
 
     def x(value: float) -> str:
@@ -38,8 +37,8 @@ def interval_bar(
             drawn.append(element("line", class_=kind, x1=x(ends[0]), x2=x(ends[1]), y1=AT[kind], y2=AT[kind]))
     if mean is not None:
         drawn.append(element("circle", class_="mean", cx=x(mean), cy=AT["interval"], r="3.2"))
-    said = f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}" if interval else "no interval"
-    label = f"95 % interval: {said}; the scale is {scale(range_)}"
+    ends_text = f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}" if interval else "no interval"
+    label = f"95 % interval: {ends_text}; the scale is {scale(range_)}"
     return element("svg", *drawn, class_="bar", width=WIDTH, height=HEIGHT, role="img", aria_label=label)
 
 

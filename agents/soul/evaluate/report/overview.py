@@ -23,15 +23,15 @@ _SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "s
 def overview(run: EvaluationRun, results: Results) -> Markup:
     """The head of the report."""
     policy = run.settings["policy"]
-    asked, there = sum(run.wanted.values()), len(run.samples)
+    wanted, finished = sum(run.wanted.values()), len(run.samples)
     rows = "all rows" if run.limit is None else f"{run.limit:,} rows"
-    of_row = f", {run.n} samples of each row" if run.n > 1 else ""
+    repeats = f", {run.n} samples per row" if run.n > 1 else ""
     facts = [
         ("Endpoint", _address(policy)),
         ("Sampling", _sampling(policy)),
         *notes.models_by_role(run, results).items(),
-        ("Rows", f"{rows} of each set, seed {run.seed}{of_row}"),
-        ("Samples", f"{there:,}" if there == asked else f"{there:,} of {asked:,}: not finished"),
+        ("Rows", f"{rows} of each set, seed {run.seed}{repeats}"),
+        ("Samples", f"{finished:,}" if finished == wanted else f"{finished:,} of {wanted:,}: not finished"),
         ("Last sample", _date(run)),
         *([("Episodes of", run.settings["episodes_of"])] if "episodes_of" in run.settings else []),
     ]
@@ -51,8 +51,8 @@ def _first_numbers(results: Results) -> Markup:
     macro, sets = results.macro, list(results.sets.values())
     samples, invalid = sum(s.samples for s in sets), sum(s.invalid for s in sets)
     score, _, interval = table.score(macro.mean, macro.interval).partition(" ")
-    of = f"{macro.sets}" if macro.sets == macro.of else f"{macro.sets} of {macro.of}"
-    name = f"macro average of {of} sets" if macro.of > 1 else next(iter(results.sets), "no set")
+    sets_text = f"{macro.sets}" if macro.sets == macro.of else f"{macro.sets} of {macro.of}"
+    name = f"macro average of {sets_text} sets" if macro.of > 1 else next(iter(results.sets), "no set")
     cost = money(total(count for s in sets for count in s.usage.values()))
     share = table.invalid_share(invalid, samples, None)
     shown = ((score, f"{name} {interval}".strip()), (share, "without a verdict"), (cost, "policy and judges"))
@@ -61,7 +61,7 @@ def _first_numbers(results: Results) -> Markup:
 
 
 def _warnings(results: Results) -> Markup | None:
-    """Reasons to doubt a score, with links to the samples to look at."""
+    """Reasons to doubt a score, with links to the samples to check."""
     ordered = {name: results.sets[name] for name in table.ordered(list(results.sets))}
     lines = []
     for warning, by_set in grouped(ordered).items():
@@ -95,11 +95,11 @@ def _endpoints(settings: Mapping[str, Any]) -> list[tuple[str, Sequence[str]]]:
         *(("jury", endpoint) for endpoint in settings["jury"]),
         *((f"judge of {task}", endpoint) for task, endpoint in settings["by_task"].items()),
     ]
-    return [(name, (of["model"], _address(of), _sampling(of))) for name, of in named]
+    return [(name, (model["model"], _address(model), _sampling(model))) for name, model in named]
 
 
 def _address(endpoint: Mapping[str, Any]) -> str:
-    """Where the model was; for one that the run itself served, what it served."""
+    """The address of the model, or what was served if the run served it itself."""
     known = {"model", "base_url", *_SAMPLING}
     served = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in endpoint.items() if key not in known)
     return endpoint["base_url"] or f"served for this run: {served or endpoint['model']}"
@@ -107,7 +107,7 @@ def _address(endpoint: Mapping[str, Any]) -> str:
 
 def _sampling(endpoint: Mapping[str, Any]) -> str:
     chosen = [f"{key.replace('_', ' ')} {endpoint[key]}" for key in _SAMPLING if endpoint.get(key) is not None]
-    return ", ".join(chosen) or "the endpoint's own"
+    return ", ".join(chosen) or "the endpoint's defaults"
 
 
 def _date(run: EvaluationRun) -> str:

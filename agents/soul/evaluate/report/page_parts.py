@@ -1,4 +1,4 @@
-"""Builds a page that holds all it needs: its script, its style, and the policy (CSP) that allows only these two."""
+"""Assemble a self-contained page: script, style, and the content security policy that allows only these two."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _HERE = Path(__file__).parent
 
 
 def write_page(file: Path, pieces: Iterable[str]) -> None:
-    """Write a page piece by piece. Readers see the whole new page, or the one that was there before."""
+    """Write a page piece by piece. Readers see either the whole new page or the previous one."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, pieces)
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of results and of entries to browse; page.html is its skeleton.
+    """A page with results and a list of entries; page.html is its skeleton.
 
     Attributes:
-        kind: class of its body.
-        title: markup, as `results` is.
-        results: the view that is shown first.
-        entry, entries: the words for its entries: "sample", "samples".
+        kind: CSS class of the body.
+        title: markup, like `results`.
+        results: the first view.
+        entry, entries: the words for an entry and for several: "sample", "samples".
         state, number: labels of the two filters that depend on the kind of entries.
-        count: of the entries.
+        count: number of entries.
     """
 
     kind: str
@@ -53,9 +53,9 @@ class Page:
         """The page in pieces.
 
         Args:
-            lines: the entries as JSON, most of the page.
-            known: what the script knows of the whole page.
-            index: makes the list's columns from the numbers of the entries with which the parts of `lines` begin.
+            lines: the entries as JSON.
+            known: values for the script about the whole page.
+            index: function from the entries with which the parts of `lines` begin to the columns of the list.
         """
         head, tail = read("page.html").split("$parts\n")
         words = {"entry": self.entry, "entries": self.entries, "state": self.state, "number": self.number}
@@ -80,23 +80,23 @@ class Page:
 
 
 def script_of(names: Sequence[str]) -> str:
-    """The script of a page: these files of script/, in this order."""
+    """Join these files of script/, in this order."""
     return "\n".join(read(f"script/{name}.js") for name in names)
 
 
 def read(name: str) -> str:
-    """A file of this folder."""
+    """Read a file of this folder."""
     return (_HERE / name).read_text(encoding="utf-8")
 
 
 def filled(template: str, **values: str) -> str:
-    """An HTML template with its placeholders filled; the values must be markup already."""
+    """Fill the placeholders of an HTML template. The values must be markup."""
     text = Template(template).substitute(values)
-    return text.encode("utf-8", "replace").decode("utf-8")  # a name may hold half of a surrogate pair
+    return text.encode("utf-8", "replace").decode("utf-8")  # a name may contain a lone surrogate
 
 
 def policy(style: str, script: str) -> str:
-    """The page's content security policy: run this script, use this style, and nothing else."""
+    """The page's content security policy, which allows this script, this style and nothing else."""
 
     def digest(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"

@@ -1,7 +1,7 @@
-"""The table of results in the report: the lines of `soul.evaluate.tables.table`, for a browser to sort and to open.
+"""The table of results in the report: the lines of `soul.evaluate.tables.table`, which you can sort and open.
 
-It stands in the page as HTML: it can be read and printed without a script. All published columns are in it; those of
-the run's suite (`table.columns_of`) are visible until the reader chooses others.
+It is plain HTML, readable and printable without a script. It contains all published columns; those of the run's suite
+(`table.columns_of`) are visible until the reader chooses others.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ COLUMNS: tuple[Column, ...] = tuple(
     published.column(source, model) for source in ("card", "paper") for model in published.models(source)
 )
 MEANS = {
-    "invalid (bounds)": "Samples without a verdict; the score had all of them been the worst, and the best",
-    "cost": "Of the policy and of all judges",
-    "time": "Play and verdict of one sample, mean; samples run side by side",
+    "invalid (bounds)": "Samples without a verdict; the score if all of them were the worst, and the best",
+    "cost": "Policy and all judges",
+    "time": "Mean time for play and verdict of one sample; samples run in parallel",
 }
 Groups = Mapping[str, Mapping[str, Sequence[Group]]]  # set -> kind -> groups
 
@@ -38,14 +38,14 @@ def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> 
     """The table.
 
     Args:
-        groups: what each set is broken down by.
+        groups: the breakdowns of each set.
         shown: the published columns that are visible until the reader chooses others.
     """
     titles = _titles(results)
     lines = table.lines(results, COLUMNS)
     bodies = []
-    for dimension, of in groupby(lines, lambda line: line.dimension):
-        drawn = [row for line in of for row in _rows(line, results, groups, len(titles), shown)]
+    for dimension, members in groupby(lines, lambda line: line.dimension):
+        drawn = [row for line in members for row in _rows(line, results, groups, len(titles), shown)]
         name = element("tr", element("th", dimension or "other", scope="rowgroup", colspan=99), class_="dimension")
         average = dimension == "average"
         bodies.append(element("tbody", None if average else name, *drawn, class_="averages" if average else "sets"))
@@ -53,14 +53,14 @@ def results_table(results: Results, groups: Groups, shown: Sequence[Column]) -> 
 
 
 def _titles(results: Results) -> tuple[str, ...]:
-    """The run's own columns; without the cost where no price is known, as the head of the report says."""
+    """The run's own columns, without the cost if no price is known; the head of the report says so."""
     titles = table.titles(results)
     priced = any_known(usage for result in results.sets.values() for usage in result.usage.values())
     return titles if priced else titles[:-1]
 
 
 def chooser(shown: Sequence[Column]) -> Markup:
-    """The check boxes that choose the published columns; those of `shown` are checked at first."""
+    """Check boxes for the published columns; those of `shown` are checked at first."""
     boxes = []
     for source, title in (("card", "Model card of Ditto-8B"), ("paper", "Paper, its ten tasks")):
         of = [
@@ -113,28 +113,28 @@ def _title(key: str, text: str) -> Markup:
 
 
 def _rows(line: TableLine, results: Results, groups: Groups, columns: int, visible: Sequence[Column]) -> list[Markup]:
-    """A line of the table with the first `columns` of the run's own columns; for a set also its opened detail."""
+    """A line with the first `columns` of the run's own columns; for a set, also its (hidden) details."""
     name, shown, *others = line.cells[:columns]
-    found = _behind(line, results)
-    range_ = (found.headline.low, found.headline.high) if isinstance(found, SetResult) else USUAL
-    bar = interval_bar(found.mean, found.interval, found.bounds, range_)
+    result = _result_of(line, results)
+    range_ = (result.headline.low, result.headline.high) if isinstance(result, SetResult) else USUAL
+    bar = interval_bar(result.mean, result.interval, result.bounds, range_)
     cells = [
         _number("strong", shown),
         element(
             "td", bar, None if range_ == USUAL else element("small", scale(range_), class_="range"), class_="drawn"
         ),
         *(_number("span", cell(text)) for text in others),
-        element("td", _time(found, results)),
+        element("td", _time(result, results)),
         *(
             element("td", text, class_="published", data_column=place, hidden=COLUMNS[place] not in visible)
             for place, text in enumerate(line.published)
         ),
     ]
-    if not isinstance(found, SetResult):
+    if not isinstance(result, SetResult):
         return [element("tr", element("th", name, scope="row", class_="set"), *cells, class_="average")]
     opener = element("button", name, type="button", aria_expanded="false", class_="opener")
-    kind = "set-line warned" if warnings_of(found) else "set-line"
-    detail = element("td", set_detail(found, groups.get(name, {})), colspan=99)
+    kind = "set-line warned" if warnings_of(result) else "set-line"
+    detail = element("td", set_detail(result, groups.get(name, {})), colspan=99)
     return [
         element("tr", element("th", opener, scope="row", class_="set"), *cells, class_=kind, data_set=name),
         element("tr", detail, class_="detail", hidden=True),
@@ -142,13 +142,13 @@ def _rows(line: TableLine, results: Results, groups: Groups, columns: int, visib
 
 
 def _number(name: str, text: str) -> Markup:
-    """A cell: the number, and smaller what stands behind it in brackets."""
+    """A cell with the number, and the bracket after it in a smaller font."""
     number, bracket, behind = text.partition(" [" if name == "strong" else " (")
     return element("td", element(name, number), element("span", bracket + behind, class_="ends") if behind else None)
 
 
-def _behind(line: TableLine, results: Results) -> SetResult | Average:
-    """What a line is drawn from."""
+def _result_of(line: TableLine, results: Results) -> SetResult | Average:
+    """The set or average that a line shows."""
     name = line.cells[0]
     if line.dimension != "average":
         alignx = results.alignx
@@ -157,12 +157,12 @@ def _behind(line: TableLine, results: Results) -> SetResult | Average:
     return paper if paper is not None and name.endswith("paper's 10") else results.macro
 
 
-def _time(found: SetResult | Average, results: Results) -> str:
-    if isinstance(found, SetResult):
-        return _seconds(_mean_time(found)) if found.samples else table.NONE
-    if found.of != len(results.sets):  # of all sets alone: other averages do not say which sets they are of
+def _time(result: SetResult | Average, results: Results) -> str:
+    if isinstance(result, SetResult):
+        return _seconds(_mean_time(result)) if result.samples else table.NONE
+    if result.of != len(results.sets):  # other averages do not know which sets they contain
         return ""
-    means = [_mean_time(result) for result in results.sets.values() if result.samples]
+    means = [_mean_time(one) for one in results.sets.values() if one.samples]
     return _seconds(statistics.fmean(means)) if means else table.NONE
 
 
@@ -175,7 +175,7 @@ def _seconds(value: float) -> str:
 
 
 def notes(results: Results) -> Markup:
-    """What the reader should know of the numbers."""
+    """Notes on how to read the numbers."""
     costs = [line.cells[-1] for line in table.lines(results)]
     return join(
         element(
@@ -187,7 +187,7 @@ def notes(results: Results) -> Markup:
         element(
             "p",
             "Published numbers are the model card's and the paper's own. They come from other judges and other rows, "
-            "so they show the range to expect and are no strict comparison.",
+            "so they show what range to expect, and are not a strict comparison.",
         ),
         *(element("p", text) for text in table.explanations(results)),
         element("p", NOTE) if UNKNOWN in costs and set(costs) != {UNKNOWN} else None,

@@ -1,4 +1,4 @@
-"""What a line of the table shows when it is opened: one set's other metrics, its groups, its failures, what it took."""
+"""The details of a set, shown when its line is opened: groups, other metrics, failures, calls, cost and time."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ def set_detail(result: SetResult, groups: Mapping[str, Sequence[Group]]) -> Mark
     )
     warnings = [element("p", str(warning), class_="warning") for warning in warnings_of(result)]
     parts = [
-        *(_groups(result, kind, of_kind) for kind, of_kind in groups.items()),
+        *(_groups(result, kind, members) for kind, members in groups.items()),
         _metrics(result),
-        _several(result),
+        _repeats(result),
         _failures(result),
-        _took(result),
+        _calls_and_time(result),
     ]
     return element("div", head, *warnings, element("div", *parts, class_="parts"), class_="opened")
 
 
 def browse(text: str, set_: str, **filters: str) -> Markup:
-    """A button that shows the samples of a set; `filters` as the browser over samples knows them (browse.js)."""
+    """A button that lists the samples of a set; `filters` are those of the list (script/page.js reads them)."""
     return element("button", text, type="button", class_="link", data_browse=json.dumps({"set": set_, **filters}))
 
 
 def samples_link(set_: str) -> str:
-    """The address of the samples of a set, within the page (script/link.js)."""
+    """The link to the samples of a set within the page (script/link.js)."""
     return f"#samples?set={quote(set_, safe='', errors='replace')}"
 
 
 def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Markup | None:
-    """A small table: the first column names, the others hold numbers."""
+    """A small table: names in the first column, numbers in the others."""
     if not lines:
         return None
     head = element("tr", *(element("th", name, scope="col") for name in heads))
@@ -85,35 +85,35 @@ def _metrics(result: SetResult) -> Markup | None:
     return _table("Other metrics", ("metric", "value"), lines)
 
 
-def _several(result: SetResult) -> Markup | None:
+def _repeats(result: SetResult) -> Markup | None:
     several = (("best of", result.best), ("majority of", result.self_consistency))
     lines = [
         (f"{name} {k}", f"{100 * mean:.1f}", f"{rows:,}")
-        for name, found in several
-        for k, (mean, rows) in found.items()
+        for name, scores in several
+        for k, (mean, rows) in scores.items()
     ]
-    return _table("Several samples a row", ("", "score", "rows"), lines)
+    return _table("Several samples per row", ("", "score", "rows"), lines)
 
 
 def _failures(result: SetResult) -> Markup | None:
     lines = [(browse(cause, result.name, cause=cause), f"{count:,}") for cause, count in result.causes.items()]
     if result.contentless:
-        shown = browse("said nothing (scored the worst)", result.name, state="contentless")
+        shown = browse("no content (worst score)", result.name, state="contentless")
         lines.append((shown, f"{result.contentless:,}"))
     return _table("Failures by cause", ("cause", "samples"), lines)
 
 
-def _took(result: SetResult) -> Markup | None:
+def _calls_and_time(result: SetResult) -> Markup | None:
     if not result.samples:
         return None
     roles = {"policy": result.policy, **{role: use for role, use in result.usage.items() if role != "policy"}}
-    priced = any_known(roles.values())  # else there is no column for it
+    priced = any_known(roles.values())  # otherwise the column is left out
     heads = ("role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", *(("cost",) if priced else ()))
     lines = [_usage(role, usage)[: len(heads)] for role, usage in roles.items()]
     return join(
         _table("Calls and cost" if priced else "Calls", heads, lines),
         _table(
-            "Seconds a sample",
+            "Seconds per sample",
             ("stage", "mean"),
             [(stage, f"{seconds / result.samples:.2f}") for stage, seconds in result.seconds.items()],
         ),

@@ -63,7 +63,7 @@ def test_the_page_carries_short_answers_for_the_list_and_whole_ones_for_the_samp
     page = Page(report_of(run))
     index = json.loads(unpacked(page.scripts["index"]))
     assert index["target"] == [long[:SHOWN_OF_ANSWERS]] * 2 and index["given"] == ["B", None]
-    assert index["said"] == ["", "No idea."]  # where the answer is shown its turn is not needed
+    assert index["last_turn"] == ["", "No idea."]  # where the answer is shown its turn is not needed
     assert [line["target"] for line in carried(page)] == [long, long]
     (known,) = json.loads(page.scripts["known"])["sets"]
     assert known == {"name": TOM, "metric": "accuracy", "best": 1.0, "worst": 0.0}

@@ -49,7 +49,7 @@ def test_the_list_shows_question_expected_and_given_with_signs(opened):
     assert page.inner_text("#list th.given") == "given"
     page.select_option("[name=set]", "coser")
     found(page, "2 of 208 samples")
-    assert page.inner_text("#list th.given") == "said last" and not page.locator("#list th.target").is_visible()
+    assert page.inner_text("#list th.given") == "last turn" and not page.locator("#list th.target").is_visible()
 
 
 def test_a_sample_shows_the_expected_answer_beside_the_given_one(opened):

@@ -35,7 +35,7 @@ class Browser {
     return linkTo(this.store.link(i), query);
   }
 
-  // Puts the current view into the address, except while the page still follows an address.
+  // Writes the current view to the address, except while the page is following an address.
   remember() {
     document.getElementById("to-samples").href = this.address();
     if (!this.following && document.body.dataset.view === "samples") history.replaceState(null, "", this.address(this.list.open));
@@ -82,7 +82,7 @@ class Browser {
     this.soon = setTimeout(() => this.list.filter(), name === "text" ? 250 : 0);
   }
 
-  // Show what a query asks for, and nothing else (link.js).
+  // Shows exactly what a query asks for (link.js).
   show(query) {
     const { filters, order, page } = choiceOf(query);
     this.list.filters = filters;
@@ -124,7 +124,7 @@ class Browser {
 
   async open(i) {
     const opening = pane.hidden;
-    document.body.classList.add("open"); // first: it decides where the list scrolls
+    document.body.classList.add("open"); // must come first: it decides where the list scrolls
     pane.hidden = false;
     this.list.mark(i);
     const line = await this.store.line(i);
@@ -146,7 +146,7 @@ class Browser {
     if (getComputedStyle(pane).position === "fixed") pane.focus(); // it covers the list
   }
 
-  // To the sample before or after the open one; the browser's way back leads to where the walk began.
+  // Opens the sample before or after the open one, without a new step in the browser's history.
   move(step) {
     const i = this.list.neighbour(step);
     if (i === undefined) return;

@@ -1,6 +1,6 @@
-// Elements of the page, and values as people read them. Every text is set as text, whatever is in it.
+// Builds elements of the page and formats values. All text is inserted as text, never as HTML.
 
-// A new element with these properties and children.
+// Creates an element with these properties and children.
 function h(name, properties, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties ?? {})) {
@@ -48,11 +48,11 @@ function compare(a, b, descending) {
 const kindName = (kind) => known.names[kind]?.[0] ?? kind;
 const valueName = (kind, value) => known.names[kind]?.[1][value] ?? value;
 
-// ---- right and wrong: a sign and a word, because a colour alone is not readable for everybody
+// ---- right and wrong: a sign and a word, because not everybody can tell colours apart
 
 const SIGNS = { right: "✓", wrong: "✗", partly: "≈" };
 
-// What a score says of the answer: right, wrong or partly right; null where it was not scored.
+// Whether a score means right, wrong or partly right; null without a score.
 function rightness(reward, { best, worst }) {
   if (reward === null) return null;
   return reward === best ? "right" : reward === worst ? "wrong" : "partly";

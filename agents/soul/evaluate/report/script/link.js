@@ -14,7 +14,7 @@ function linkTo(place, query) {
   return `#${place}${text ? `?${text}` : ""}`;
 }
 
-// Filters, order and page as a query; what is not chosen is left out.
+// Filters, order and page as a query, without defaults.
 function queryOf({ filters, order, page }) {
   const query = new URLSearchParams();
   for (const name of FIELDS) if (filters[name]) query.set(name, filters[name]);
@@ -24,7 +24,7 @@ function queryOf({ filters, order, page }) {
   return query;
 }
 
-// The filters, order and page that a query asks for; what is not in the query is not chosen.
+// The filters, order and page in a query, with defaults for the rest.
 function choiceOf(query) {
   const filters = { groups: {} };
   for (const name of FIELDS) filters[name] = query.get(name) ?? "";

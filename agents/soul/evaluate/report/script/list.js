@@ -7,14 +7,14 @@ const form = document.getElementById("filters");
 const rowsOfList = document.querySelector("#list tbody");
 
 class List {
-  usual = { key: "", descending: false }; // the order where none is chosen: that of the store
+  usual = { key: "", descending: false }; // the default order: that of the store
 
   constructor(store, columns) {
     this.store = store;
     this.columns = columns;
     Object.assign(this, choiceOf(new URLSearchParams())); // filters, order, page
     this.shown = []; // entries that pass the filters, in their order
-    this.run = 0; // counts searches: an older one stops when a newer one has begun
+    this.run = 0; // counts searches: a search stops when a newer one begins
   }
 
   // Whether an entry is in the chosen set and groups.
@@ -27,19 +27,19 @@ class List {
   async filter(page = 0) {
     const run = ++this.run;
     this.page = page;
-    let found = Array.from({ length: this.store.size }, (_, i) => i).filter((i) => this.inGroups(i) && this.passes(i));
+    let matches = Array.from({ length: this.store.size }, (_, i) => i).filter((i) => this.inGroups(i) && this.passes(i));
     if (this.filters.text.trim()) {
-      const among = found;
-      found = [];
+      const among = matches;
+      matches = [];
       for await (const [share, hits] of this.store.search(this.filters.text.trim(), among)) {
         if (run !== this.run) return;
-        found.push(...hits);
-        if (share < 1) this.say(`Searching: ${Math.round(100 * share)} %, ${found.length.toLocaleString("en")} found`);
+        matches.push(...hits);
+        if (share < 1) this.say(`Searching: ${Math.round(100 * share)} %, ${matches.length.toLocaleString("en")} found`);
         await new Promise((resume) => setTimeout(resume)); // let the page breathe
       }
     }
     if (run !== this.run) return;
-    this.shown = found;
+    this.shown = matches;
     this.sort();
   }
 
@@ -100,7 +100,7 @@ class List {
     }
   }
 
-  // The entry `step` places from the open one in the list; the first where none of the list is open.
+  // The entry `step` places from the open one; the first one if no entry of the list is open.
   neighbour(step) {
     const place = this.shown.indexOf(this.open);
     return place < 0 ? this.shown[0] : this.shown[place + step];

@@ -1,4 +1,4 @@
-// The page: which view a link shows, and the keys.
+// Navigation: follows links to views and samples, and handles keys.
 
 const views = { results: document.getElementById("results-view"), samples: document.getElementById("samples-view") };
 const ready = openBrowser().then(async (browser) => {
@@ -6,7 +6,7 @@ const ready = openBrowser().then(async (browser) => {
   return browser;
 });
 ready.catch((error) => {
-  document.getElementById("found").textContent = `The samples cannot be unpacked (${error.message}): use a browser of 2023 or later.`;
+  document.getElementById("found").textContent = `The samples cannot be unpacked (${error.message}): use a browser from 2023 or later.`;
 });
 
 const scrolled = { results: 0, samples: 0 };
@@ -92,7 +92,7 @@ document.addEventListener("keydown", async (event) => {
     if (typing) event.target.blur();
     else if (!pane.hidden) (await ready).close();
   } else if (event.key in STEPS && !typing) {
-    // Up and down scroll the sample for those who read in it.
+    // Inside the open sample, up and down scroll it.
     if (pane.contains(event.target) && event.key.match(/Up|Down/)) return;
     event.preventDefault();
     (await ready).move(STEPS[event.key]);

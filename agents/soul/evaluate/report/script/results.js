@@ -5,13 +5,13 @@ const bodies = [...table.querySelectorAll("tbody.sets")];
 const original = bodies.map((body) => [...body.rows]); // the card's order
 const heads = [...table.tHead.rows[0].cells];
 
-// The first number in a cell's text; null where there is none. Sorting is by what the reader sees.
+// The first number in a cell's text; null if there is none. Rows are sorted by the displayed numbers.
 function numberIn(text) {
-  const found = text.replaceAll(",", "").match(/-?\d+(\.\d+)?/);
-  return found ? Number(found[0]) : null;
+  const match = text.replaceAll(",", "").match(/-?\d+(\.\d+)?/);
+  return match ? Number(match[0]) : null;
 }
 
-// Sorts by the column with this key; by the card's order where the key is "".
+// Sorts by the column with this key; by the card's order if the key is "".
 function sortResults({ key, descending }) {
   original.forEach((rows, place) => bodies[place].append(...rows)); // as it was
   const column = heads.findIndex((head) => head.dataset.key === key && key !== "");

@@ -1,9 +1,9 @@
-// One sample: what was asked, said and judged. Every text is set as text.
+// One sample: question, conversation and verdict. All text is inserted as text, never as HTML.
 
 const LONG = 1500; // characters of a message that are shown at first
 const SHOWN_OF_LONG = 1000;
 
-// The question stands above the answers. Where there is no answer to compare, the first turns of the conversation tell it.
+// The question is shown above the answers. Without an answer to compare, the first turns of the conversation contain it.
 function drawSample(line, question) {
   return [
     verdict(line, question),
@@ -32,7 +32,7 @@ function verdict(line, question) {
     "section",
     { className: "verdict" },
     head,
-    h("ul", { className: "tags" }, facts.map((fact) => h("li", {}, fact)), draft.contentless ? h("li", { className: "failed" }, "said nothing: scored the worst") : null),
+    h("ul", { className: "tags" }, facts.map((fact) => h("li", {}, fact)), draft.contentless ? h("li", { className: "failed" }, "no content: worst score") : null),
     line.target === null || !question ? null : h("p", { className: "asked", dir: "auto" }, question),
     line.target === null ? null : answersOf(line.target, [{ title: "Given", given: line.given, mark: rightness(draft.valid ? draft.reward : null, set) }]),
     draft.failure ? failureOf(draft.failure) : null,
@@ -42,7 +42,7 @@ function verdict(line, question) {
   );
 }
 
-// The right answer, and beside it the answers that were given.
+// The right answer, next to the given answers.
 function answersOf(target, answers) {
   const box = (title, mark, text) => h("div", {}, h("dt", {}, title), h("dd", { dir: "auto" }, mark, text));
   const given = answers.map(({ title, given, mark }) => box(title, markOf(mark), given ?? h("em", {}, "no answer could be read")));
@@ -108,11 +108,11 @@ function turnOf({ role, content }) {
   return turn;
 }
 
-// ---- what it took, and what it was about
+// ---- cost and time, and the record
 
 function took(line) {
   const uses = Object.entries(line.usage);
-  const priced = uses.some(([, use]) => !use.unpriced); // else there is no column for it
+  const priced = uses.some(([, use]) => !use.unpriced); // otherwise the column is left out
   const roles = uses.map(([role, use]) => [
     role,
     counted(use.calls),

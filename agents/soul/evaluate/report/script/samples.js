@@ -1,4 +1,4 @@
-// The report's own list and samples (list.js, browser.js).
+// The report's list of samples, and the pane that shows one (list.js, browser.js).
 
 const SAMPLE_COLUMNS = [
   { key: "set", title: "set" },
@@ -15,7 +15,7 @@ const SAMPLE_COLUMNS = [
 
 function stateText(index, i) {
   if (index.cause[i]) return words(index.cause[i]);
-  return index.contentless[i] ? "said nothing" : words(index.ended[i]);
+  return index.contentless[i] ? "no content" : words(index.ended[i]);
 }
 
 class SampleList extends List {
@@ -33,7 +33,7 @@ class SampleList extends List {
     if (state === "contentless" && !index.contentless[i]) return false;
     if (state.startsWith("cause:") && index.cause[i] !== state.slice(6)) return false;
     const score = index.reward[i] === null ? null : 100 * index.reward[i];
-    // Half of the last digit shown: a score that reads 50.0 is not below 50.
+    // Allow half of the last digit shown: a score displayed as 50.0 is not below 50.
     if (low !== "" && (score === null || score < Number(low) - 0.05)) return false;
     if (high !== "" && (score === null || score > Number(high) + 0.05)) return false;
     return true;
@@ -42,7 +42,7 @@ class SampleList extends List {
   value(key, i) {
     const { index } = this.store;
     if (key === "state") return stateText(index, i);
-    return key === "given" ? (index.given[i] ?? (index.said[i] || null)) : index[key][i];
+    return key === "given" ? (index.given[i] ?? (index.last_turn[i] || null)) : index[key][i];
   }
 
   draw() {
@@ -50,10 +50,10 @@ class SampleList extends List {
     super.draw();
   }
 
-  // The head "given" would be wrong above the last words of samples that have no single right answer.
+  // Samples without a single right answer show their last turn, so "given" would be the wrong column head.
   drawGivenHead() {
     const withTarget = this.shown.filter((i) => this.store.index.target[i] !== null).length;
-    const title = withTarget === 0 ? "said last" : withTarget === this.shown.length ? "given" : "given, or said last";
+    const title = withTarget === 0 ? "last turn" : withTarget === this.shown.length ? "given" : "given, or last turn";
     document.querySelector("#list thead th.given button").textContent = title;
     document.getElementById("list").classList.toggle("no-target", withTarget === 0);
   }
@@ -74,13 +74,13 @@ class SampleList extends List {
     };
   }
 
-  // The answer that was read, marked right or wrong; where none was read, the last words.
+  // The answer that was read, marked right or wrong; if none was read, the last turn.
   given(i) {
     const { index } = this.store;
-    const said = h("bdi", { className: "last" }, index.said[i]);
-    if (index.target[i] === null) return [said];
+    const last = h("bdi", { className: "last" }, index.last_turn[i]);
+    if (index.target[i] === null) return [last];
     const mark = markOf(rightness(index.reward[i], known.sets[index.set[i]]));
-    return [mark, index.given[i] === null ? [h("em", {}, "not readable: "), said] : h("bdi", {}, index.given[i])];
+    return [mark, index.given[i] === null ? [h("em", {}, "not readable: "), last] : h("bdi", {}, index.given[i])];
   }
 }
 
@@ -94,7 +94,7 @@ class SampleBrowser extends Browser {
     const counts = new Map();
     for (const cause of index.cause) if (cause) counts.set(cause, (counts.get(cause) ?? 0) + 1);
     const causes = [...counts].sort().map(([cause, n]) => [`cause:${cause}`, `failed: ${words(cause)} (${counted(n)})`]);
-    return [["", "all"], ["valid", "with a verdict"], ["failed", "failed"], ["contentless", "said nothing"], ...causes];
+    return [["", "all"], ["valid", "with a verdict"], ["failed", "failed"], ["contentless", "no content"], ...causes];
   }
 
   pane(line, i) {

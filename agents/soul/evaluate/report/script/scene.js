@@ -1,5 +1,5 @@
-// A scene of several people, in the order in which they spoke. The journal keeps what everybody heard (CoSER: `lines`,
-// Sotopia: `acts`) and each seat's own view. A character's thoughts are only in the turns of its own seat.
+// A scene of several people, in the order in which they spoke. The journal holds the public lines (CoSER: `lines`,
+// Sotopia: `acts`) and each seat's own view. Only the turns of a character's own seat contain its thoughts.
 
 // The scene of a draft as turns of {speaker, note, text, thought, reasoning, own}; null where the draft has no scene.
 function sceneOf(draft, record) {
@@ -9,7 +9,7 @@ function sceneOf(draft, record) {
   return draft.acts ? draft.acts.map((act) => sceneAct(act, turns, me)) : null;
 }
 
-// The turns that each seat spoke: `next(seat)` takes the next one, and gives "" after the last.
+// The turns of each seat: `next(seat)` returns the next one, and "" after the last.
 function ownTurns(seats) {
   const turns = new Map();
   for (const [seat, messages] of Object.entries(seats ?? {})) {

@@ -1,5 +1,5 @@
-// The samples in the page. The index is unpacked at once, the texts part by part when they are needed; the last few
-// parts stay unpacked.
+// The samples in the page. The index is unpacked at once, the texts part by part when needed; the last few parts stay
+// unpacked.
 
 const PARTS_KEPT = 4;
 const known = JSON.parse(document.getElementById("known").textContent);
@@ -26,7 +26,7 @@ class Store {
     return store;
   }
 
-  // What stands behind the # of a link to a sample.
+  // The part of a link to a sample after "#".
   link(i) {
     const { set, number, sample } = this.index;
     return `${encodeURIComponent(known.sets[set[i]].name)}/${number[i]}/${sample[i]}`;
@@ -36,7 +36,7 @@ class Store {
     return known.sets[this.index.set[i]].name;
   }
 
-  // The sample that a link names; undefined where there is none.
+  // The place of the sample that a link names; undefined if there is none.
   find(link) {
     return this.places.get(link);
   }
@@ -55,11 +55,11 @@ class Store {
 
   // The lines (JSON) of a part.
   lines(part) {
-    const found = kept.get(part) ?? unpack(`part-${part}`).then((text) => text.split("\n"));
+    const lines = kept.get(part) ?? unpack(`part-${part}`).then((text) => text.split("\n"));
     kept.delete(part);
-    kept.set(part, found);
+    kept.set(part, lines);
     if (kept.size > PARTS_KEPT) kept.delete(kept.keys().next().value);
-    return found;
+    return lines;
   }
 
   async line(i) {
@@ -67,7 +67,7 @@ class Store {
     return JSON.parse((await this.lines(part))[i - this.index.starts[part]]);
   }
 
-  // Which of these samples hold the text, part by part: yields [share that is read, those found in the part].
+  // Searches these samples part by part. Yields [share of parts that are searched, matching samples of this part].
   async *search(text, among) {
     const wanted = text.toLowerCase();
     const escaped = JSON.stringify(text).slice(1, -1).toLowerCase();
@@ -89,11 +89,11 @@ class Store {
     }
   }
 
-  // What of a sample can be searched: what was said, what was judged, why it failed, and its record.
+  // The searchable texts of a sample: its conversation, critique, failure and record.
   texts({ draft, record }) {
     const { seats, critique, failure } = draft;
-    const said = Object.values(seats ?? {}).flatMap((messages) => messages.map((message) => message.content));
-    return [...said, critique ?? "", failure?.detail ?? "", ...leaves(record)];
+    const turns = Object.values(seats ?? {}).flatMap((messages) => messages.map((message) => message.content));
+    return [...turns, critique ?? "", failure?.detail ?? "", ...leaves(record)];
   }
 }
 
