@@ -73,9 +73,9 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
         result = results.sets[name]
         several = _of_several(results, [name])
         own = (name, score(result.mean, result.interval), *several, *_counts([result], result.bounds))
-        found.append(TableLine(soul_v1.DIMENSIONS.get(name, ""), own, tuple(_number(c.of(name)) for c in columns)))
+        found.append(TableLine(soul_v1.DIMENSIONS.get(name, ""), own, tuple(_number(c.score(name)) for c in columns)))
         if alignx is not None and name == ordered(soul_v1.ALIGNX)[-1]:
-            published = [c.of("alignx") for c in columns]
+            published = [c.score("alignx") for c in columns]
             found.append(
                 _averaged(
                     soul_v1.DIMENSIONS[name],

@@ -84,7 +84,7 @@ def test_what_is_missing_is_said(data, tmp_path):
     done = run()
     assert done.returncode == 2 and "say 'api'" in done.stderr
     done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="papers")
-    assert done.returncode == 2 and "There are: paper, soul_v1, all" in done.stderr
+    assert done.returncode == 2 and "Choose from paper, soul_v1, all" in done.stderr
     done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="paper", TASKS="hitom")
     assert done.returncode == 2 and "not both" in done.stderr
 

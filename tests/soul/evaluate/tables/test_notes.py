@@ -89,5 +89,5 @@ def test_a_suite_is_frozen_and_of_sets_that_there_are():
         and len(soul_v1.SETS) == 27
     )
     assert columns_of(None) == SUITES["soul_v1"].columns
-    with pytest.raises(BadSettings, match="no suite 'papers'. There are: paper, soul_v1, all, card"):
+    with pytest.raises(BadSettings, match="no suite 'papers'. Choose from paper, soul_v1, all, card"):
         suite("papers")
