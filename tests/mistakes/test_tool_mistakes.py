@@ -91,8 +91,8 @@ LOCAL = [
             (["--model", "{list_config}"], "is not a JSON object"),
             (["--model", "{short_header}"], "ends within its header"),
             (["--model", "{short_weights}"], "has 65 bytes and should have 4,056"),
-            (["--model", "{lost_shard}"], "model-00001-of-00002.safetensors of the weights is not there"),
-            (["--model", "{lost_checkpoint}"], "names global_step_50, which is not there"),
+            (["--model", "{lost_shard}"], "model-00001-of-00002.safetensors of the weights is missing"),
+            (["--model", "{lost_checkpoint}"], "names global_step_50, which does not exist"),
             (["--model", "{adapter_without_base}"], "names no base model"),
             (["--model", "{adapter_without_rank}"], "the rank r=None"),
             (["--model", "{adapter_without_weights}"], "no weights (*.safetensors)"),
@@ -245,7 +245,10 @@ DISTILL = each(
         (["--from-traces", "{file}"], "is a file; name a folder"),
         (["--not-in", "nosuch"], "nosuch"),
         *(([f"--out={{{name}}}"], "damaged") for name in ("distilled_text", "distilled_object", "distilled_entry")),
-        *((["--from-traces", f"{{{name}}}"], "line 1 is not a session record") for name in ("traced_text", "traced_number")),
+        *(
+            (["--from-traces", f"{{{name}}}"], "line 1 is not a session record")
+            for name in ("traced_text", "traced_number")
+        ),
         (["--dry-run"], "name TASK=EXPERT"),
         (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
         (["--out", "{file}"], "{file} is a file"),
