@@ -1,8 +1,8 @@
-"""Turn-taking: one participant's view of a dialogue, and the part of a turn that the other side gets.
+"""Turn-taking: one participant's view of a dialogue, and the part of a turn that the others hear.
 
-A view is append-only, and its roles alternate after the system message, because chat templates require both. It is kept
-in two versions, with the feedback and without. `hear` and `spoke` add the same messages to both, so everything after
-the instructions is the same.
+A view is append-only, and its roles alternate after the system message, because chat templates require both. It keeps
+two versions, with and without the feedback. `hear` and `spoke` add the same messages to both, so the versions differ
+only in their instructions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from soul.judge.call.untrusted import neutral
 from soul.message import Message
 from soul.policy import Seat
 
-# Generous limits for one turn of a conversation between people. A longer turn is cut in the prompts of the others.
+# Generous limits for one turn of a conversation. Longer turns are truncated in the other participants' prompts.
 HEARD_WORDS = 200
 HEARD_CHARS = 2000
 CUT = " [...]"
@@ -26,7 +26,7 @@ class View:
 
     Attributes:
         messages: the conversation as the participant sees it.
-        base: the same conversation after instructions without feedback.
+        base: the same conversation, with instructions that do not contain the feedback.
     """
 
     def __init__(self, opening: Sequence[Message], base: Sequence[Message] | None = None) -> None:
@@ -34,13 +34,12 @@ class View:
         self.base: list[Message] = list(opening if base is None else base)
 
     def hear(self, text: str) -> None:
-        """Add what somebody else said or did. Everything between two own turns becomes one message."""
+        """Add what somebody else said or did. Everything between two turns of the participant becomes one message."""
         for conversation in (self.messages, self.base):
-            if conversation and conversation[-1]["role"] == "user":  # not sent yet, or an own turn would follow it
-                text_so_far = conversation.pop()["content"]
-                conversation.append({"role": "user", "content": f"{text_so_far}\n\n{text}"})
-            else:
-                conversation.append({"role": "user", "content": text})
+            content = text
+            if conversation and conversation[-1]["role"] == "user":  # not sent yet: no turn of the participant follows
+                content = f"{conversation.pop()['content']}\n\n{text}"
+            conversation.append({"role": "user", "content": content})
 
     def spoke(self, text: str) -> None:
         """Add the participant's own turn, as it was sampled."""
@@ -48,7 +47,7 @@ class View:
             conversation.append({"role": "assistant", "content": text})
 
     async def take_seat(self, seat: Seat) -> str:
-        """Let the policy take this side's turn.
+        """Let the policy take this participant's turn.
 
         Raises:
             PolicyFailure: the policy gave no usable turn.
@@ -58,7 +57,7 @@ class View:
         return text
 
     async def take_model(self, model: ChatModel) -> str:
-        """Let another model take this side's turn. It gets `base`, so it never sees the feedback.
+        """Let another model take this participant's turn. It gets `base`, so it never sees the feedback.
 
         Raises:
             JudgeFailure: the model gave no usable turn.
@@ -69,9 +68,9 @@ class View:
 
 
 def audible(text: str) -> str:
-    """The part of a turn that the other participants get: without thoughts and control tokens, shortened, on one line.
+    """The part of a turn that the others hear: on one line, truncated, without thoughts and control tokens.
 
-    It is one line, so that a participant cannot write a line that looks like another participant's turn.
+    One line, so that nobody can write a line that looks like another participant's turn.
     """
     words = neutral(without_thinking(text)).split()
     line = " ".join(words[:HEARD_WORDS])

@@ -1,13 +1,13 @@
 """The record of a session: one JSON line in the traces of a training run or in the journal of an evaluation.
 
-`SessionRecord.to_line` is the only writer of such a line and `SessionRecord.from_line` the only reader; `read_records`
-reads a whole file. Every line carries the version of its format, `schema_version`:
+Only `SessionRecord.to_line` writes such a line, and only `SessionRecord.from_line` reads one; `read_records` reads a
+whole file. Every line carries the version of its format, `schema_version`:
 
-    1   lines without `schema_version`. A trace names file and row in one text (`where`), the fields that a task's
-        episode adds stand beside `seats`, and the base context is not kept. `from_line` still reads them.
+    1   lines without `schema_version`. A trace names file and row in one text (`where`), the fields of the task's own
+        episode class are beside `seats`, and there is no base context. `from_line` still reads them.
     2   the models below.
 
-Raise SCHEMA_VERSION when a field changes its meaning or goes; a new field with a default does not need it.
+Raise SCHEMA_VERSION when you remove a field or change its meaning. A new field with a default does not need that.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Conversations = dict[str, list[Message]]  # seat of the policy -> what it saw an
 
 
 class BadRecord(SoulError):
-    """A line of a trace or journal is no session record, or one of a version that this release does not read."""
+    """A line of a trace or journal is not a session record, or has a version that this release cannot read."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong, and where: masked and counted, never a score."""
+    """What went wrong, and at which stage. A failed attempt is masked and counted, never scored."""
 
     stage: Stage
     cause: Cause
@@ -46,7 +46,7 @@ class Failure:
 
 
 class OpinionRecord(BaseModel):
-    """What one member of a jury said: reward and metrics, or the cause why there are none."""
+    """The opinion of one jury member: reward and metrics, or why there are none."""
 
     judge: str
     failure: Cause | None = None
@@ -55,7 +55,7 @@ class OpinionRecord(BaseModel):
 
     @classmethod
     def from_opinion(cls, opinion: Opinion) -> OpinionRecord:
-        """The opinion without its critique, which is part of the jury's."""
+        """The opinion without its critique, which the jury's critique contains."""
         if opinion.verdict is None:
             return cls(judge=opinion.judge, failure=opinion.failure)
         return cls(judge=opinion.judge, reward=opinion.verdict.reward, metrics=dict(opinion.verdict.metrics))
@@ -65,12 +65,12 @@ class AttemptRecord(BaseModel):
     """One episode and its verdict: the draft or the refined one.
 
     Attributes:
-        seats: None where the play failed.
-        base: seat -> the messages before its first turn without the feedback, where that differs from `seats`: the
-            context in which a refined answer is trained. None in records of version 1, which did not keep it.
-        ended: why the play ended ("answered", "turn_limit", ...); None where it failed.
-        episode: what the task's episode holds beside `seats` and `ended` (Sotopia's acts, CoSER's lines).
-        reward: in the task's own range; None where there is no verdict.
+        seats: None if the play failed.
+        base: seat -> the messages before its first turn, without the feedback, for the seats where that differs from
+            `seats`. Refined answers are trained in this context. None in records of version 1, which lack it.
+        ended: why the play ended ("answered", "turn_limit", ...); None if it failed.
+        episode: the other fields of the task's episode class (Sotopia's acts, CoSER's lines).
+        reward: in the task's own range; None if there is no verdict.
         contentless: the policy said nothing that could be judged; the reward is the task's worst.
         seconds: by stage.
     """
@@ -95,18 +95,18 @@ class AttemptRecord(BaseModel):
 
     @property
     def verdict(self) -> Verdict | None:
-        """Reward, metrics and critique; None where there is no verdict."""
+        """Reward, metrics and critique; None if there is no verdict."""
         return None if self.reward is None else Verdict(self.reward, self.metrics or {}, self.critique)
 
     @property
     def cause(self) -> str | None:
-        """Why there is no verdict; None where there is one."""
+        """Why there is no verdict; None if there is one."""
         if self.valid:
             return None
         return self.failure.cause if self.failure else "unknown"
 
     def in_base_context(self) -> Conversations | None:
-        """The conversations as they are trained, without the feedback; None in records that did not keep `base`."""
+        """The conversations without the feedback, as they are trained; None in records that lack `base`."""
         if self.base is None:
             return None
         return {
@@ -116,27 +116,27 @@ class AttemptRecord(BaseModel):
 
 
 class SessionRecord(BaseModel):
-    """One session: its row, draft, feedback and refined episode, and what they cost.
+    """One session: its row, draft, feedback, refined episode and cost.
 
     Attributes:
-        file, number: the task file and the row's place in it, from 0; `row` is the index that the record carries.
-        sample: number of the sample among those of its row (evaluation).
+        file, number: the task file, and the row's position in it, from 0; `row` is the record's own index.
+        sample: which of the row's samples this is, from 0 (evaluation).
         set: the evaluation set; "" in training.
         record: the row's fields, so that the sample can be shown and judged again without the file; {} in training.
         record_hash: `record_hash` of the row as it was played, shortened or not; "" in lines of version 1.
-        stamp: of an evaluation's sample: what it depends on (`evaluate.run.settings.stamp_of`).
-        shortened: fields of the record that were cut to fit the model's context.
+        stamp: a hash of what an evaluation's sample depends on (`evaluate.run.settings.stamp_of`).
+        shortened: fields of the record that were truncated to fit the model's context.
         groups: what the row belongs to (`Task.groups`).
         prompts: ids of the task's judge prompts, with their versions.
-        feedback_failure: why there is no feedback where the gate asked for it.
-        redactions: places of the feedback that were blanked.
-        full_marks: the reward of a right answer: the best of the task's headline.
-        usage: what each role's calls took; "policy" only where the policy is an endpoint.
+        feedback_failure: why there is no feedback although the gate asked for it.
+        redactions: how many passages of the feedback were blanked.
+        full_marks: the reward of a right answer: the best value of the task's headline.
+        usage: role -> calls, tokens and cost; "policy" only if the policy is an endpoint.
         step: the training step; 0 in an evaluation.
         session, prompt: ids of the session and of its prompt's group in training; "" in an evaluation.
-        model_version: training step of the weights that sampled last.
-        out_of_tokens: attempt -> sequences whose seat had no room for another turn.
-        advantages: kind of sequence -> advantage, of the sequences that were trained.
+        model_version: the training step of the weights that sampled the last turn.
+        out_of_tokens: attempt -> number of sequences whose seat had no room for another turn.
+        advantages: kind of sequence -> advantage, for the sequences that were trained.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -168,28 +168,28 @@ class SessionRecord(BaseModel):
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Which sample of an evaluation it is: set, row of the file, number of the sample."""
+        """Identifies a sample of an evaluation: set, position of the row, number of the sample."""
         return self.set, self.number, self.sample
 
     @property
     def attempts(self) -> list[AttemptRecord]:
-        """The draft, and the refined episode where there is one."""
+        """The draft, and the refined episode if there is one."""
         return [self.draft, *([self.refined] if self.refined else [])]
 
     def to_line(self, ascii_only: bool = False) -> str:
         """The record as one line of JSON."""
-        # Not `model_dump_json`: it refuses half a surrogate pair, which texts of a model may hold.
+        # Not `model_dump_json`: it raises on lone surrogates, which a model's text may contain.
         return json.dumps(self.model_dump(), ensure_ascii=ascii_only)
 
     @classmethod
     def from_line(cls, line: str | bytes, where: str) -> SessionRecord:
-        """Read `to_line` back, or a line of version 1.
+        """Parse a line of `to_line`, or one of version 1.
 
         Args:
-            where: file and line number, for the message of an error.
+            where: file and line number, for error messages.
 
         Raises:
-            BadRecord: the line is no record, or one of another version.
+            BadRecord: the line is not a record, or has an unknown version.
         """
         try:
             value = dict(json.loads(line))
@@ -198,7 +198,7 @@ class SessionRecord(BaseModel):
                 value = _from_version_1(value)
             elif version != SCHEMA_VERSION:
                 raise BadRecord(
-                    f"{where} has schema_version {version!r}, and this release reads 1 to {SCHEMA_VERSION}. Use the "
+                    f"{where} has schema_version {version!r}; this release reads 1 to {SCHEMA_VERSION}. Use the "
                     "release of soul that wrote the file, or move the file away and let the command write a new one."
                 )
             return cls.model_validate(value)
@@ -207,12 +207,12 @@ class SessionRecord(BaseModel):
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"
         raise BadRecord(
-            f"{where} is no sample ({reason}). Remove the line; a repeated evaluation takes the sample again."
+            f"{where} is not a session record ({reason}). Remove the line; an evaluation runs the sample again."
         )
 
 
 class RecordLine(NamedTuple):
-    """A line of a file: the bytes at which it begins and ends, and its record."""
+    """A line of a file: the byte offsets of its start and end, and its record."""
 
     start: int
     end: int
@@ -220,10 +220,10 @@ class RecordLine(NamedTuple):
 
 
 def read_records(file: Path) -> Iterator[RecordLine]:
-    """The records of a trace or journal, one at a time. A last line that a crash cut short is left out.
+    """The records of a trace or journal, one at a time. An incomplete last line, left by a crash, is skipped.
 
     Raises:
-        BadRecord: a whole line is no record, or one of another version.
+        BadRecord: a complete line is not a record, or has an unknown version.
     """
     end = 0
     with file.open("rb") as opened:
@@ -235,17 +235,17 @@ def read_records(file: Path) -> Iterator[RecordLine]:
 
 
 def opening(messages: Sequence[Message]) -> list[Message]:
-    """What a seat saw before its first turn."""
+    """The messages that a seat saw before its first turn."""
     return list(takewhile(_is_context, messages))
 
 
 def record_hash(row: Row) -> str:
-    """A hash of the row's fields without its index: rows with equal records are one row."""
+    """A hash of the row's fields without its index: equal for rows with equal records."""
     return digest(["record", row.model_dump(mode="json", exclude={"index"})])
 
 
 def digest(value: Any) -> str:
-    """32 hex digits of a JSON value."""
+    """A hash of a JSON value, 32 hex digits."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -255,7 +255,7 @@ def _is_context(message: Message) -> bool:
 
 
 def _from_version_1(value: dict[str, Any]) -> dict[str, Any]:
-    """A line of version 1 as one of version 2."""
+    """Convert a line of version 1 to version 2."""
     if "where" in value:
         file, _, number = value["where"].rpartition(", row ")
         value |= {"file": file, "number": int(number)}
@@ -268,7 +268,7 @@ def _from_version_1(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_problem(error: ValidationError) -> str:
-    """The first thing that is wrong with a line, in a few words."""
+    """The first problem of a line, in a few words."""
     problems = error.errors(include_url=False)
     missing = sorted(".".join(map(str, one["loc"])) for one in problems if one["type"] == "missing")
     if missing:

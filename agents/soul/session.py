@@ -1,15 +1,16 @@
-"""Draft -> verdict -> gate -> feedback -> refined -> verdict: the ONE driver, for every task.
+"""Draft -> verdict -> gate -> feedback -> refined -> verdict: one driver for every task.
 
-`run_session` is one coroutine per session. All sessions of all prompts run at the same time; none waits for the batch.
-Draft and refined episode go through the same `play` and the same `judge`. An error inside a session becomes a `Failure`
-with its stage and cause: it is masked and counted, never turned into a score, and stops no other session. An episode in
-which the policy said nothing that could be judged is no failure: it gets the task's lowest reward without a judge.
-`Session.to_record` gives what traces and journals keep (agents/soul/record.py).
+`run_session` is one coroutine per session. All sessions of all prompts run concurrently; none waits for the batch. The
+draft and the refined episode go through the same `play` and the same `judge`. An error inside a session becomes a
+`Failure` with its stage and cause: it is masked and counted, never scored, and other sessions go on. If the policy said
+nothing that can be judged, that is not a failure: the episode gets the task's lowest reward without a judge call.
+`Session.to_record` returns what traces and journals keep (agents/soul/record.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import re
 import time
@@ -29,6 +30,8 @@ from soul.record import AttemptRecord, Failure, OpinionRecord, SessionRecord, St
 from soul.rows.leaks import is_empty, redact
 from soul.task import Episode, Row, Task, Verdict
 
+logger = logging.getLogger(__name__)
+
 SAID_NOTHING = (
     "Nothing in what you said could be judged. Say something of substance, in the form that the task asks for."
 )
@@ -44,8 +47,8 @@ class RefineSettings(BaseModel):
     when: str = "always"  # always | failed | below:<reward>
     until_step: int | None = None  # no refinement after this training step
     max_feedback_chars: int = 3000
-    reveal_reference: bool = False  # ablation: let the gold answer into the feedback
-    episode_deadline_s: float | None = Field(default=None, gt=0)  # the play of one episode; None: no deadline
+    reveal_reference: bool = False  # ablation: keep the gold answer in the feedback
+    episode_deadline_s: float | None = Field(default=None, gt=0)  # seconds to play one episode; None: no limit
 
     @field_validator("when")
     @classmethod
@@ -55,24 +58,24 @@ class RefineSettings(BaseModel):
         raise ValueError(f"refine.when={when!r}: use always, failed or below:<reward>, e.g. below:0.4")
 
     def opens(self, verdict: Verdict, step: int, full_marks: float) -> bool:
-        """Whether the gate lets this draft through to a refined episode."""
+        """Whether this draft gets feedback and a refined episode."""
         if self.until_step is not None and step > self.until_step:
             return False
         if self.when == "always":
             return True
-        bar = full_marks if self.when == "failed" else float(self.when.removeprefix("below:"))
-        return verdict.reward < bar
+        threshold = full_marks if self.when == "failed" else float(self.when.removeprefix("below:"))
+        return verdict.reward < threshold
 
 
 @dataclass
 class Attempt:
-    """One episode and its verdict; either both are there, or `failure` says why not."""
+    """One episode and its verdict. If either is missing, `failure` says why."""
 
     players: Players
     episode: Episode | None = None
     verdict: Verdict | None = None
     failure: Failure | None = None
-    contentless: bool = False  # the policy said nothing; the verdict is the task's lowest reward
+    contentless: bool = False  # the policy said nothing; the verdict has the task's lowest reward
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -80,7 +83,7 @@ class Attempt:
         return self.verdict is not None
 
     def to_record(self) -> AttemptRecord:
-        """What traces and journals keep of the attempt."""
+        """The record of the attempt that traces and journals keep."""
         episode: dict[str, Any] = self.episode.to_json() if self.episode else {"seats": None, "ended": None}
         seats, ended, verdict = episode.pop("seats"), episode.pop("ended"), self.verdict
         bases = {seat: opening(base) for seat, base in self.players.bases.items()}
@@ -109,17 +112,17 @@ class Session:
     draft: Attempt
     feedback: str | None = None
     feedback_failure: Failure | None = None
-    redactions: int = 0  # places of the feedback that were blanked
-    full_marks: float = 1.0  # the reward of a right answer: the best of the task's headline
+    redactions: int = 0  # how many passages of the feedback were blanked
+    full_marks: float = 1.0  # the reward of a right answer: the best value of the task's headline
     refined: Attempt | None = None
     prompts: tuple[str, ...] = ()  # the judge prompts of the task, with their versions
     usage: dict[str, Usage] = field(default_factory=dict)  # by role
 
     def to_record(self, file: str = "<memory>", number: int = 0) -> SessionRecord:
-        """The session's record, but for what only an evaluation or a trainer knows.
+        """The session's record. Evaluation and trainer add the fields that only they know.
 
         Args:
-            file, number: where the row stands (`TaskRow`).
+            file, number: the task file, and the row's position in it (`TaskRow`).
         """
         return SessionRecord(
             task=self.task,
@@ -140,15 +143,15 @@ class Session:
 
 
 async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
-    """Run one stage; an exception of any kind becomes a failure of this session alone."""
+    """Run one stage. Any exception becomes a failure of this session alone."""
     try:
         return await work
     except Contentless:
-        raise  # no failure: the episode gets the task's lowest reward
+        raise  # not a failure: the episode gets the task's lowest reward
     except SessionError as error:
         return Failure(stage, error.cause, error.detail)
     except TimeoutError:
-        return Failure(stage, "deadline", "refine.episode_deadline_s is over")
+        return Failure(stage, "deadline", "the episode took longer than refine.episode_deadline_s")
     except Exception:  # noqa: BLE001 - a bug in one task's code must not end the run; the trace keeps its traceback
         return Failure(stage, "task_error", traceback.format_exc(limit=-8))
 
@@ -159,13 +162,17 @@ async def _attempt(
     attempt = await play(task, row, players, gateway, feedback, settings)
     if attempt.episode is not None:
         await score(attempt, task, row, gateway)
+    if failure := attempt.failure:
+        logger.debug(
+            "%s, row %d: %s failed: %s: %s", task.name, row.index, failure.stage, failure.cause, failure.detail
+        )
     return attempt
 
 
 async def play(
     task: Task[Any], row: Row, players: Players, gateway: Gateway, feedback: str | None, settings: RefineSettings
 ) -> Attempt:
-    """Play a row: an attempt with its episode, or why there is none; not judged yet (`score`)."""
+    """Play a row. The attempt holds the episode or the failure; `score` judges the episode."""
     attempt = Attempt(replace(players, gateway=gateway))
     start = time.perf_counter()
     playing = asyncio.wait_for(task.play(row, attempt.players, feedback), settings.episode_deadline_s)
@@ -179,7 +186,7 @@ async def play(
 
 
 async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -> None:
-    """Judge an attempt's episode: its verdict, or why there is none, is written into it."""
+    """Judge an attempt's episode and store the verdict or the failure in the attempt."""
     assert attempt.episode is not None
     start = time.perf_counter()
     try:
@@ -199,8 +206,8 @@ async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -
 async def _safe_feedback(
     task: Task[Any], row: Row, draft: Attempt, gateway: Gateway, settings: RefineSettings
 ) -> tuple[str, int] | None:
-    """The text that the refined episode sees: length-capped, without control tokens and without the gold answer; and
-    how much was blanked."""
+    """The feedback without control tokens and gold answer, truncated, and the number of passages blanked; None if the
+    task has no feedback on this draft."""
     assert draft.episode is not None and draft.verdict is not None
     redactions = 0
     try:
@@ -228,13 +235,13 @@ async def run_session(
     """Play one session of a row.
 
     Args:
-        new_players: makes the participants of one episode; "feedback" is the context of the refined one.
-        gateway: judge, feedback, partner and environment; the session counts its own calls on a scope of it.
+        new_players: creates the participants of one episode; the refined one gets the context "feedback".
+        gateway: judge, feedback, partner and environment; the session counts its calls in a scope of its own.
         step: the training step, for the gate.
-        refine: False at validation and test: no feedback is made and no refined episode is played.
+        refine: False in validation and test: no feedback and no refined episode.
 
     Returns:
-        The session. It never raises for what happens inside: see `Attempt.failure` and `feedback_failure`.
+        The session. Errors inside it do not raise; see `Attempt.failure` and `feedback_failure`.
     """
     scope = gateway.scope(task.name)
     draft = await _attempt(task, row, new_players("base"), scope, None, settings)
@@ -254,7 +261,7 @@ async def _refine(
     scope: Gateway,
     settings: RefineSettings,
 ) -> None:
-    """Feedback and the refined episode."""
+    """Get the feedback and play the refined episode."""
     start = time.perf_counter()
     feedback = await _guarded("feedback", _safe_feedback(task, row, session.draft, scope, settings))
     session.draft.seconds["feedback"] = time.perf_counter() - start

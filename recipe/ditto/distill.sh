@@ -22,7 +22,7 @@ show_usage "$@"
 fail() { echo "distill.sh: $*" >&2; exit 2; }
 [ -n "${EXPERTS:-}" ] || fail 'name the experts: EXPERTS="TASK=EXPERT ..."'
 for name in SAMPLES ROWS LIMIT TP DP; do # check now what is used hours later
-  [[ ${!name:-1} =~ ^[1-9][0-9]*$ ]] || fail "$name=${!name}: expected a whole number from 1 on"
+  [[ ${!name:-1} =~ ^[1-9][0-9]*$ ]] || fail "$name=${!name}: expected a whole number, 1 or more"
 done
 [ "${DRY_RUN:-}" != 0 ] || DRY_RUN=
 export PLATFORM=${PLATFORM:-$(detect_platform)}

@@ -13,7 +13,7 @@ import pytest
 from tests.mistakes.mistake import SECRET, Mistake, assert_one_paragraph, assert_refused, run_as_process
 
 POLICY = ["policy.model=m", "policy.base_url=http://127.0.0.1:1/v1", "policy.api_key_env=none"]
-NUMBER = "expected a whole number from 1 on"
+NUMBER = "expected a whole number, 1 or more"
 ABOVE_ZERO = "expected a number above 0"
 SECTIONS = "write section.key=value"
 KEY = "Extra inputs are not permitted"
@@ -87,12 +87,12 @@ LOCAL = [
         ["{hitom.parquet}", "--platform", "cpu", "--dry-run"],
         [
             (["--model", "{no_weights}"], "no weights (*.safetensors)"),
-            (["--model", "{bad_config}"], "not readable as JSON"),
-            (["--model", "{list_config}"], "holds no JSON object"),
+            (["--model", "{bad_config}"], "not valid JSON"),
+            (["--model", "{list_config}"], "is not a JSON object"),
             (["--model", "{short_header}"], "ends within its header"),
             (["--model", "{short_weights}"], "has 65 bytes and should have 4,056"),
-            (["--model", "{lost_shard}"], "model-00001-of-00002.safetensors of the weights is not there"),
-            (["--model", "{lost_checkpoint}"], "names global_step_50, which is not there"),
+            (["--model", "{lost_shard}"], "model-00001-of-00002.safetensors of the weights is missing"),
+            (["--model", "{lost_checkpoint}"], "names global_step_50, which does not exist"),
             (["--model", "{adapter_without_base}"], "names no base model"),
             (["--model", "{adapter_without_rank}"], "the rank r=None"),
             (["--model", "{adapter_without_weights}"], "no weights (*.safetensors)"),
@@ -117,11 +117,11 @@ LOCAL = [
 DAMAGED = {
     "run_without_chosen": "has no chosen.json",
     "run_with_empty_chosen": "chosen.json does not say which samples",
-    "run_with_a_list": "chosen.json: holds no JSON object",
-    "run_with_bytes": "chosen.json: not readable as JSON",
+    "run_with_a_list": "chosen.json is not a JSON object",
+    "run_with_bytes": "chosen.json is not valid JSON",
     "run_without_model": "settings.json names no model",
     "run_with_short_sample": "has no 'draft'",
-    "run_with_broken_sample": "samples.jsonl: line 1 is no sample",
+    "run_with_broken_sample": "samples.jsonl: line 1 is not a session record",
     "empty_folder": "has no settings.json",
     "file": "is a file; name a folder",
 }
@@ -131,7 +131,7 @@ COMPARE = [
     *each(
         ["{run}", "{other_run}"],
         [
-            (["--rows", "-1"], "--rows: -1: expected a whole number from 0 on"),
+            (["--rows", "-1"], "--rows: -1: expected a whole number, 0 or more"),
             (["--seed", "-1"], "--seed"),
             (["--out", "{file}/x.md"], "{file} is a file"),
             (["--out", "{empty_folder}"], "is a folder; name a file"),
@@ -235,8 +235,8 @@ DISTILL = each(
         (["--tp", "0"], "--tp"),
         (["--deadline", "-1"], ABOVE_ZERO),
         (["--per-row", "-1"], "--per-row"),
-        (["--val-share", "1"], "a share from 0 to below 1"),
-        (["--val-share", "nan"], "a share from 0 to below 1"),
+        (["--val-share", "1"], "a number from 0 to below 1"),
+        (["--val-share", "nan"], "a number from 0 to below 1"),
         (["--threshold", "x"], "'x' is no number"),
         (["--margin", "-1"], "use a number from 0 on"),
         (["--margin", "nan"], "use a number from 0 on"),
@@ -245,7 +245,10 @@ DISTILL = each(
         (["--from-traces", "{file}"], "is a file; name a folder"),
         (["--not-in", "nosuch"], "nosuch"),
         *(([f"--out={{{name}}}"], "damaged") for name in ("distilled_text", "distilled_object", "distilled_entry")),
-        *((["--from-traces", f"{{{name}}}"], "line 1 is no sample") for name in ("traced_text", "traced_number")),
+        *(
+            (["--from-traces", f"{{{name}}}"], "line 1 is not a session record")
+            for name in ("traced_text", "traced_number")
+        ),
         (["--dry-run"], "name TASK=EXPERT"),
         (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
         (["--out", "{file}"], "{file} is a file"),

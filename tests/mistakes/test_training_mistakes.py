@@ -238,7 +238,7 @@ def test_a_good_model_is_accepted(places: dict[str, str], tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("folder", OUTPUT)
 def test_a_folder_that_cannot_be_written_is_refused(folder: str, places: dict[str, str]) -> None:
-    with pytest.raises(NotWritable, match="run.dir=.*: nothing can be written there"):
+    with pytest.raises(NotWritable, match="run.dir=.*: cannot write there"):
         check_writable(folder.format(**places), "run.dir")
 
 

@@ -178,7 +178,7 @@ def test_a_damaged_line_is_named_with_its_remedy(line, reason, tmp_path):
     with pytest.raises(BadRecord) as refused:
         list(read_records(file))
     text = str(refused.value)
-    assert text.startswith(f"{file}: line 2 is no sample (") and reason in text and "Remove the line" in text
+    assert text.startswith(f"{file}: line 2 is not a session record (") and reason in text and "Remove the line" in text
 
 
 def test_a_last_line_that_a_kill_cut_short_is_left_out(tmp_path):

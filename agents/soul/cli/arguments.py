@@ -3,8 +3,8 @@
     parser.add_argument("--limit", type=positive_int)
     parser.add_argument("--out", type=output_folder)
 
-When a value is wrong, argparse prints the option's name and the message, and the command ends with exit code 2 before
-any work begins. String defaults (from an environment variable) are checked too.
+If a value is wrong, argparse prints the option's name and the message, and the command exits with code 2 before any
+work begins. String defaults, such as those from an environment variable, are checked too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Number = TypeVar("Number", int, float)
 
 def positive_int(text: str) -> int:
     """1, 2, 3, ..."""
-    return _number(int, text, lambda number: number >= 1, "a whole number from 1 on")
+    return _number(int, text, lambda number: number >= 1, "a whole number, 1 or more")
 
 
 def non_negative_int(text: str) -> int:
     """0, 1, 2, ..."""
-    return _number(int, text, lambda number: number >= 0, "a whole number from 0 on")
+    return _number(int, text, lambda number: number >= 0, "a whole number, 0 or more")
 
 
 def port(text: str) -> int:
@@ -42,17 +42,17 @@ def positive_float(text: str) -> float:
 
 def non_negative_float(text: str) -> float:
     """A finite number, 0 or above."""
-    return _number(float, text, lambda number: number >= 0, "a number from 0 on")
+    return _number(float, text, lambda number: number >= 0, "a number, 0 or more")
 
 
 def share(text: str) -> float:
     """A number from 0 to below 1."""
-    return _number(float, text, lambda number: 0 <= number < 1, "a share from 0 to below 1")
+    return _number(float, text, lambda number: 0 <= number < 1, "a number from 0 to below 1")
 
 
 def fraction(text: str) -> float:
     """A number above 0 and below 1."""
-    return _number(float, text, lambda number: 0 < number < 1, "a share between 0 and 1")
+    return _number(float, text, lambda number: 0 < number < 1, "a number above 0 and below 1")
 
 
 def probability(text: str) -> float:
@@ -61,7 +61,7 @@ def probability(text: str) -> float:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """One of these words. (`choices` of argparse would leave a default from the environment unchecked.)"""
+    """One of these words. (argparse's `choices` does not check a default from the environment.)"""
 
     def chosen(text: str) -> str:
         if text not in words:
@@ -92,7 +92,7 @@ def existing_folder(text: str) -> Path:
 
 
 def output_file(text: str) -> Path:
-    """A file that can be written; its folder need not exist yet. Nothing is created."""
+    """A file that you can write; its folder need not exist yet. Nothing is created."""
     path = _path(text)
     if path.is_dir():
         raise ArgumentTypeError(f"{path} is a folder; name a file")
@@ -107,7 +107,7 @@ def output_file(text: str) -> Path:
 
 
 def output_folder(text: str) -> Path:
-    """A folder that files can be written to; it need not exist yet. Nothing is created."""
+    """A folder that you can write to; it need not exist yet. Nothing is created."""
     path = _path(text)
     _check_writable(path)
     return path
@@ -133,4 +133,4 @@ def _check_writable(folder: Path) -> None:
     try:
         probe(folder)
     except OSError as error:
-        raise ArgumentTypeError(f"cannot write to {folder}: {error.strerror}; name another place") from None
+        raise ArgumentTypeError(f"cannot write to {folder}: {error.strerror}; name another folder") from None

@@ -6,10 +6,10 @@ import signal
 
 
 def end_silently() -> None:
-    """From here on Ctrl-C ends the process at once, without a traceback. Call it before the slow imports.
+    """Make Ctrl-C end the process at once, without a traceback. Call this before the slow imports.
 
-    A process that ignores Ctrl-C, such as one in the background of a shell, goes on ignoring it. Inside a command's
-    `run_command` Ctrl-C raises KeyboardInterrupt again.
+    A process that ignores Ctrl-C, such as a background job of a shell, keeps ignoring it. Inside `run_command`, Ctrl-C
+    raises KeyboardInterrupt again.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,11 +1,11 @@
 """What the user sees when a command fails, and its exit code.
 
-    0    it did what was asked
-    1    the run began and could not go on (disk full, all verdicts failed, a defect of ours)
+    0    success
+    1    the run started and could not continue (disk full, all verdicts failed, a bug of ours)
     2    the command or its input is wrong: one paragraph names file, row, field and remedy
     130  Ctrl-C        143  SIGTERM
 
-An unexpected exception is reported in one paragraph too; it names the file that holds the traceback.
+An unexpected exception is one paragraph too; it names the file with the traceback.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def run_command(main: Callable[[], int | None]) -> int:
         if error.exit_code == INTERRUPTED:
             return _interrupted(str(error))
         return _report(f"{type(error).__name__}: {error}", error.exit_code)
-    except SessionError as error:  # an endpoint failed that was asked outside of any session
+    except SessionError as error:  # a call to an endpoint failed outside any session
         return _report(f"{type(error).__name__}: {error}", USER_ERROR if error.cause in PERMANENT else FAILED)
     except KeyboardInterrupt:
         return _interrupted("run the same command to continue.")
-    except BrokenPipeError:  # whatever reads our output has ended (`... | head`)
+    except BrokenPipeError:  # the reader of our output has exited (`... | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
@@ -103,15 +103,15 @@ def run_command(main: Callable[[], int | None]) -> int:
         if error.filename is None:
             return _report(_unexpected(error), FAILED)
         return _report(f"{error.filename}: {error.strerror}.", USER_ERROR)
-    except Exception as error:  # noqa: BLE001 - the outermost handler: everything else is a defect, and is reported
+    except Exception as error:  # noqa: BLE001 - the outermost handler: anything else is a bug, and is reported
         return _report(_unexpected(error), FAILED)
 
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """In this block, both Ctrl-C and SIGTERM raise KeyboardInterrupt, so that files and connections are closed.
+    """Ctrl-C and SIGTERM both raise KeyboardInterrupt in this block, so that files and connections are closed.
 
-    If the process ignores a signal, as a shell's background processes do, it goes on ignoring it.
+    If the process ignores a signal, as background jobs of a shell do, it keeps ignoring it.
     """
     _Sigterm.arrived = False
     if threading.current_thread() is not threading.main_thread():
@@ -133,7 +133,7 @@ class _Sigterm:
 
 def _terminate(_number: int, frame: FrameType | None) -> None:
     _Sigterm.arrived = True
-    interrupt = signal.getsignal(signal.SIGINT)  # asyncio's own while a loop runs: it cancels the tasks first
+    interrupt = signal.getsignal(signal.SIGINT)  # asyncio's own handler while a loop runs: it cancels the tasks first
     if callable(interrupt):
         interrupt(signal.SIGINT, frame)
     else:  # this process ignores Ctrl-C, but not SIGTERM
@@ -154,8 +154,8 @@ def _report(text: str, code: int) -> int:
 def _unexpected(error: BaseException) -> str:
     text = " ".join(str(error).split())[:500]
     return (
-        f"Unexpected {type(error).__name__}: {text or 'no message'}. This is a defect, or a case that the program "
-        f"does not foresee. The traceback is in {keep_traceback(error)}; please send it with a report."
+        f"Unexpected {type(error).__name__}: {text or 'no message'}. This is a bug, or a case that the program "
+        f"does not handle. The traceback is in {keep_traceback(error)}; please attach it to your report."
     )
 
 
@@ -166,6 +166,6 @@ def keep_traceback(error: BaseException) -> str:
         with tempfile.NamedTemporaryFile("w", prefix="soul-error-", suffix=".txt", delete=False) as file:
             file.write(text)
         return file.name
-    except OSError:  # no file can be written, so print the traceback instead
+    except OSError:  # if no file can be written, print the traceback
         print(text, file=sys.stderr)
         return "the lines above"

@@ -1,11 +1,11 @@
-"""The log lines of our own packages: one handler and one format, on stderr.
+"""Logging of our own packages: one handler and one format, on stderr.
 
     2026-11-22 16:20:01 WARNING soul.judge.throttle.wait_notice: 4 calls wait for gpt-5-nano at https://...
 
 `SOUL_LOG=debug` (info, warning, error; default info) sets the level; `-v` on a command line is short for debug. The
 loggers of other libraries keep their levels and handlers. Keys are replaced by `***` in every line, tracebacks
-included. A command logs while `soul.cli.error_border.run_command` runs it; processes that others start for us (Ray
-workers, torchrun) call `set_up` themselves.
+included. `soul.cli.error_border.run_command` sets this up for a command; processes that Ray or torchrun start call
+`set_up` themselves.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PACKAGES = ("soul", "ditto", "sft")
 
 
 class _Redacted(logging.Formatter):
-    """Replaces keys in the finished line. A logging filter would not see the traceback, which is formatted last."""
+    """Redacts keys in the finished line. A logging filter would not see the traceback, which is formatted last."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
 
 
 class _Handler(logging.Handler):
-    """Writes to whatever `sys.stderr` is at that moment, or to the live display that covers the terminal."""
+    """Writes to the current `sys.stderr`, or above the live display that covers the terminal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class _Handler(logging.Handler):
             else:
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
-        except Exception:  # noqa: BLE001 - a line that cannot be written must not end the run (logging's own rule)
+        except Exception:  # noqa: BLE001 - as everywhere in logging: a line that cannot be written does not end the run
             self.handleError(record)
 
 
@@ -55,10 +55,10 @@ _handler = _Handler()
 
 
 def set_up() -> None:
-    """Log to stderr from here on. A second call changes the level only.
+    """Start to log to stderr. A second call changes only the level.
 
     Raises:
-        BadSettings: SOUL_LOG names no level.
+        BadSettings: SOUL_LOG is not a level.
     """
     level = os.environ.get(VARIABLE, "INFO").strip().upper() or "INFO"
     if level not in LEVELS:
@@ -66,22 +66,20 @@ def set_up() -> None:
     for name in _PACKAGES:
         logger = logging.getLogger(name)
         logger.setLevel(level)
-        logger.propagate = (
-            False  # verl gives the root logger a handler in some processes, which would print each line twice
-        )
+        logger.propagate = False  # where verl gives the root logger a handler, each line would be printed twice
         if _handler not in logger.handlers:
             logger.addHandler(_handler)
 
 
 def be_verbose() -> None:
-    """Log everything from here on, in the processes that this one starts too."""
+    """Start to log everything, in this process and in those that it starts."""
     os.environ[VARIABLE] = "debug"
     set_up()
 
 
 @contextmanager
 def to_stderr() -> Iterator[None]:
-    """Log to stderr inside this block. Afterwards the loggers are as before, so a library call leaves no trace.
+    """Log to stderr inside this block, and restore the loggers afterwards.
 
     Raises:
         BadSettings: as `set_up`.
@@ -99,7 +97,7 @@ def to_stderr() -> Iterator[None]:
 
 @contextmanager
 def above(display: Callable[[str], None]) -> Iterator[None]:
-    """Send lines to a live display inside this block; on stderr they would break the display.
+    """Print log lines above a live display inside this block; on stderr they would garble it.
 
     Args:
         display: prints one line.

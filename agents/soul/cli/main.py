@@ -1,6 +1,6 @@
-"""The console command `soul`: one name for the commands of the gym, each of which is a module (`python -m soul.judge`).
+"""The console command `soul`: one name for all commands of the gym, which are modules (`python -m soul.judge`).
 
-A command's module is imported when the command is called, so `soul --help` is instant.
+A command's module is imported only when you call the command, so `soul --help` is fast.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from soul.cli.early_ctrl_c import end_silently
 
-# Command -> its module, what it does, an example.
+# Command -> module, purpose, example.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "evaluate": (
         "soul.evaluate.__main__",
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: the command and its arguments; None: those of the process.
+        arguments: the command and its arguments; None: `sys.argv`.
 
     Returns:
         The exit code, as in `soul.cli.error_border`.

@@ -1,9 +1,9 @@
 """Replace keys by `***` in texts that leave the process: error messages, logs, tracebacks.
 
-An endpoint repeats a wrong key in its answer, an HTTP library logs whole URLs, and a traceback may show any text. A key
+Endpoints repeat a wrong key in their answer, HTTP libraries log whole URLs, and a traceback may contain any text. A key
 is the value of an environment variable with a name like OPENAI_API_KEY, or of one that `watch` names. Short values and
-placeholders (EMPTY) stay: blanking "a" would garble every text. (The gateway refuses such keys before it
-sends one: agents/soul/judge/keys.py.)
+placeholders (EMPTY) stay, because blanking "a" would garble every text; the gateway never sends such keys
+(agents/soul/judge/keys.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import os
 import re
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-SHORTEST = 8  # characters of the shortest value that is blanked
+SHORTEST = 8  # shorter values are not blanked
 BLANK = "***"
-# What people export for local servers, which need no key.
+# Values that people export for local servers, which need no key.
 PLACEHOLDERS = frozenset(
     "empty none null nil na n/a no-key nokey no_key not-needed not_needed unused dummy dummy-key fake fake-key test"
     " test-key local localhost x xx xxx xxxx - . 0 1 abc abc123 123 1234 123456 key api-key api_key apikey token"
@@ -30,14 +30,14 @@ _PARAMETER = (
 )
 _SECRET_PARAMETER = re.compile(_PARAMETER, re.IGNORECASE)
 _IN_URL = re.compile(rf"(?P<user>://)[^/\s@'\"]{{1,500}}@|(?P<name>[?&](?:{_PARAMETER})=)[^&#\s'\"<>]+", re.IGNORECASE)
-# The form of many endpoints' keys. In a command line, the value after the name of a secret is a key too.
+# The format of many endpoints' keys. On a command line, the value after the name of a secret is a key too.
 LIKE_A_KEY = re.compile(r"\bsk-[\w-]{6,}")
 _NAMED = re.compile(r"((?:key|token|secret|password)\s*=\s*['\"]?)[\w-]{8,}", re.IGNORECASE)
 _watched: set[str] = set()
 
 
 def watch(name: str) -> None:
-    """Blank the value of this environment variable too, whatever its name says."""
+    """Blank the value of this environment variable too, whatever its name is."""
     _watched.add(name)
 
 
@@ -55,18 +55,18 @@ def redact(text: str) -> str:
     """The text with every key of the environment, and every secret in a URL, replaced by `***`."""
     names = {name for name in os.environ if _SECRET_NAME.search(name)} | _watched
     keys = {os.environ.get(name, "").strip() for name in names}
-    for key in sorted(keys, key=len, reverse=True):  # a key may be the beginning of another
+    for key in sorted(keys, key=len, reverse=True):  # longest first: a key may be the beginning of another
         text = blank(text, key)
-    return _IN_URL.sub(lambda found: f"{found['user']}{BLANK}@" if found["user"] else f"{found['name']}{BLANK}", text)
+    return _IN_URL.sub(lambda match: f"{match['user']}{BLANK}@" if match["user"] else f"{match['name']}{BLANK}", text)
 
 
 def redact_guessing(text: str) -> str:
-    """As `redact`, and without anything that looks like a key: for texts that repeat what the user typed."""
+    """Like `redact`, and blank anything that looks like a key: for texts that repeat what the user typed."""
     return _NAMED.sub(rf"\g<1>{BLANK}", LIKE_A_KEY.sub(BLANK, redact(text)))
 
 
 def shown_url(url: str) -> str:
-    """A URL that is safe to show: without user and password, and with only the version parameters of its query."""
+    """A URL that is safe to show: no user, no password, and of its query only the version parameters."""
     parts: SplitResult = urlsplit(url)
     query = "&".join(_shown_parameter(part) for part in parts.query.split("&") if part)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query, fragment=""))
@@ -78,13 +78,13 @@ def _shown_parameter(part: str) -> str:
 
 
 def secret_parameter(url: str) -> str | None:
-    """The first parameter in a URL's query whose name says that it holds a key; None if there is none."""
+    """The first query parameter of a URL whose name suggests a key; None if there is none."""
     names = (part.partition("=")[0] for part in urlsplit(url).query.split("&"))
     return next((name for name in names if _SECRET_PARAMETER.fullmatch(name)), None)
 
 
 class RedactingFilter(logging.Filter):
-    """Redacts the lines of a library's logger: HTTP libraries log whole URLs."""
+    """Redacts the log lines of a library: HTTP libraries log whole URLs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = redact(record.getMessage()), ()

@@ -3,16 +3,21 @@
     soul evaluate --help          a model behind an API; --rescore: another judge over saved episodes
     soul evaluate local --help    checkpoints, served by vLLM
     soul report RUN               write the outputs again, from the journal
-    soul compare RUN_A RUN_B      compare two runs row by row
+    soul compare RUN_A RUN_B      compare two runs row by row; soul compare table: many runs in one table
+
+Files:
+    __main__.py, local.py         the two commands
+    outputs.py                    results.json, table.md, report.html and samples.parquet, from a run's journal
 
 Rooms:
-    run/        options.py (command line), settings.py (what tells two runs apart), runner.py (from options to outputs),
-                engine.py and schedule.py (the samples), rescore.py (saved episodes judged again), journal.py and
-                run_folder.py (what is on disk), plan.py and preflight.py (before the first sample), checkpoint.py and
-                vllm_server.py (models that we serve)
-    numbers/    from samples to numbers: results.py, with row_result.py, set_result.py and bootstrap.py: means,
-                intervals, failures as bounds, cost; breakdown.py: by groups of rows
-    tables/     the table for terminal and Markdown, several models side by side, samples.parquet
-    report/     report.html
-    export/     for lm-eval, Weights & Biases and TensorBoard
+    run/        options.py (command line), settings.py (what identifies a run), runner.py (from options to outputs);
+                before the first sample: drawing.py (which rows), plan.py, preflight.py;
+                samples: engine.py, schedule.py, progress.py, failures.py, ctrl_c.py, rescore.py (new verdicts);
+                on disk: journal.py, run_folder.py; our own models: checkpoint.py, weights.py, vllm_server.py
+    numbers/    results.py (a run), set_result.py, row_result.py, set_score.py (sets scored as a whole), bootstrap.py
+                (intervals), breakdown.py (groups of rows), set_warnings.py
+    tables/     table.py (one run), side_by_side.py (several), notes.py (the text around them), samples_table.py
+                (samples.parquet), short_names.py
+    report/     report.html: overview.py and set_detail.py (the page), packing.py (the samples in it)
+    export/     lm_eval.py, wandb_log.py, tensorboard_log.py
 """

@@ -4,9 +4,9 @@
     soul evaluate --suite paper --dry-run policy.model=gpt-5.4
     soul evaluate policy.model=mine policy.base_url=http://127.0.0.1:8000/v1 judge.model=gpt-5.4
 
-Without SETS and --suite, all 27 sets are evaluated. The policy is OPENAI_AGENT_MODEL (OPENAI_AGENT_BASE_URL,
+Without SETS and --suite, the command evaluates all 27 sets. The policy is OPENAI_AGENT_MODEL (OPENAI_AGENT_BASE_URL,
 OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT) or the section `policy`. The judges are those of training; `soul
-judge show` lists them. The same command resumes a run that was stopped. To evaluate a checkpoint of your own, use `soul
+judge show` lists them. The same command resumes a stopped run. To evaluate a checkpoint of your own, use `soul
 evaluate local`. To score a finished run with another judge: `soul evaluate --rescore RUN judge.model=...`.
 """
 
@@ -44,32 +44,32 @@ def settings_of(options: RunOptions) -> EvaluationSettings:
 
 
 def rescored(options: RunOptions, source: EvaluationRun) -> EvaluationSettings:
-    """The settings of a run that judges the episodes of another.
+    """The settings of a run that judges the episodes of `source` again.
 
     Raises:
-        BadSettings: an option is given that the other run decides.
+        BadSettings: an option is given that `source` determines.
     """
-    of_playing = (options.suite, options.limit, options.deadline_s, options.seed or None)
-    if options.sets or "policy" in options.sections or options.n != 1 or any(o is not None for o in of_playing):
+    fixed = (options.suite, options.limit, options.deadline_s, options.seed or None)
+    if options.sets or "policy" in options.sections or options.n != 1 or any(value is not None for value in fixed):
         raise BadSettings(
-            "--rescore judges the samples that the run has: no sets, policy, --suite, --limit, --n, --seed or "
-            "--deadline beside it."
+            "--rescore judges the samples of the run, so it takes no sets, policy, --suite, --limit, --n, --seed or "
+            "--deadline."
         )
     return rescore.settings_of(source, runner.gateway_of(options.sections), dict(options.sections.get("tasks", {})))
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Evaluate."""
-    options_of = parser("soul evaluate", __doc__)
-    options_of.add_argument(
+    """Run `soul evaluate`."""
+    command_line = parser("soul evaluate", __doc__)
+    command_line.add_argument(
         "--rescore", type=existing_folder, metavar="RUN", help="judge this run's episodes again; nothing is played"
     )
-    given = options_of.parse_intermixed_args(arguments)
+    given = command_line.parse_intermixed_args(arguments)
     options = RunOptions.from_arguments(given)
     if given.rescore is None:
         source, settings = None, settings_of(options)
-        runner.say_missing(settings)
+        runner.print_missing_sets(settings)
     else:
         source = EvaluationRun.load(given.rescore)
         settings = rescored(options, source)

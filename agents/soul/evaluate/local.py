@@ -4,7 +4,7 @@
     soul evaluate local --model Qwen/Qwen3-8B --model outputs/run/global_step_50/lora_adapter --tp 2
 
 A checkpoint is a hub id, a Hugging Face folder, a global_step_N or run folder, or a LoRA adapter. vLLM's OpenAI server
-serves each in turn, and the rest is as with a model behind an API. Several checkpoints end in one table.
+serves them one after another; the rest works as with a model behind an API. Several checkpoints share one table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from soul.task import Row, Task
 
 DEFAULT_MODEL = "sunweiwei/Ditto-8B"  # the released model
 PROMPT_TOKENS = 8192  # as in training
-# The server has all devices to itself, so many calls run at once, and a turn may wait for hundreds of others.
+# The server has all devices to itself: many calls run concurrently, and a turn may wait for hundreds of others.
 PATIENT = {"concurrency": 256, "timeout_s": 3600.0, "deadline_s": 7200.0, "api_key_env": "none"}
 FREE = {"price_in": 0.0, "price_out": 0.0}
 
@@ -50,27 +50,27 @@ FREE = {"price_in": 0.0, "price_out": 0.0}
 def settings_of(
     options: RunOptions, checkpoint: Checkpoint, server: ServerSettings, max_prompt_tokens: int | None = None
 ) -> EvaluationSettings:
-    """The settings of the evaluation of one checkpoint; the server's address is chosen here.
+    """The settings of the evaluation of one checkpoint, with an unused port for its server.
 
     Raises:
         BadSettings: a section, a set or a setting is unknown.
     """
-    own = options.sections.get("policy", {})
-    if {"model", "base_url"} & own.keys():
-        raise BadSettings("Name the model with --model (ACTOR_MODEL_PATH); its address is ours: no policy.model here.")
+    overrides = options.sections.get("policy", {})
+    if {"model", "base_url"} & overrides.keys():
+        raise BadSettings("Use --model (ACTOR_MODEL_PATH), not policy.model or policy.base_url: soul serves the model.")
     address = {"model": checkpoint.name, "base_url": f"http://127.0.0.1:{free_port()}/v1"}
-    policy = policy_endpoint({**PATIENT, **FREE, **own, **address})
+    policy = policy_endpoint({**PATIENT, **FREE, **overrides, **address})
     assert policy is not None  # `address` names the model
-    served = {
+    identity = {
         "checkpoint": checkpoint.fingerprint,
         "max_prompt_tokens": prompt_tokens(max_prompt_tokens, checkpoint),
         **({"arguments": server.arguments} if server.arguments else {}),
     }
-    return runner.settings_of(options, policy, served)
+    return runner.settings_of(options, policy, identity)
 
 
 def prompt_tokens(wanted: int | None, checkpoint: Checkpoint) -> int:
-    """How many tokens a prompt may have; half of a small model's context is left for its answer."""
+    """The most tokens of a prompt. Half of a small model's context is left for its answer."""
     return int(wanted or min(PROMPT_TOKENS, checkpoint.context // 2))
 
 
@@ -78,7 +78,7 @@ def prompt_tokens(wanted: int | None, checkpoint: Checkpoint) -> int:
 def served(
     settings: EvaluationSettings, checkpoint: Checkpoint, server: ServerSettings, folder: Path
 ) -> Iterator[runner.Prepare]:
-    """Serve a checkpoint; yields a function that shortens rows to fit its context."""
+    """Serve a checkpoint. Yields a function that truncates rows to fit its context."""
     port = int(settings.policy.url.rpartition(":")[2].partition("/")[0])
     with serving(checkpoint, server, port, folder / "server.log", runner.console):
         limit = int((settings.served or {})["max_prompt_tokens"])
@@ -88,35 +88,35 @@ def served(
 def shortened(
     todo: Sequence[SampleRequest], measure: Callable[[Task[Any], Row], int], limit: int
 ) -> list[SampleRequest]:
-    """The samples; rows whose prompt is longer than `limit` tokens are shortened as in training.
+    """The samples, with rows whose prompt is longer than `limit` tokens truncated as in training.
 
-    A row that cannot be shortened enough stays as it is: the server refuses it, and it counts as failed.
+    A row that cannot be truncated enough stays as it is: the server refuses it, and its samples fail.
     """
     rows: dict[tuple[str, int], SampleRequest] = {}
     cut: Counter[str] = Counter()
-    for item in todo:
-        key = item.set, item.row.number
+    for request in todo:
+        key = request.set, request.row.number
         if key in rows:
             continue
-        task, row = item.row.task, item.row.row
-        rows[key] = item
+        task, row = request.row.task, request.row.row
+        rows[key] = request
         if sum(len(message["content"].encode()) + 64 for message in task.prompt(row)) <= limit:
-            continue  # no need to tokenize: a token has at least one byte
+            continue  # no need to tokenize: a token is at least one byte
         fitting = truncate_row(task, row, partial(measure, task), limit)
         if fitting is None:
-            cut["longer than that in what cannot be shortened"] += 1
+            cut["too long even when truncated"] += 1
         elif fitting.fields:
-            rows[key] = replace(item, row=replace(item.row, row=fitting.row), shortened=fitting.fields)
-            cut[f"shortened in {', '.join(fitting.fields)}"] += 1
+            rows[key] = replace(request, row=replace(request.row, row=fitting.row), shortened=fitting.fields)
+            cut[f"truncated in {', '.join(fitting.fields)}"] += 1
     if cut:
-        words = "; ".join(f"{count:,} rows {what}" for what, count in cut.most_common())
-        runner.console.print(f"Prompts of at most {limit:,} tokens: {words}")
-    fitted = ((item, rows[item.set, item.row.number]) for item in todo)
-    return [replace(item, row=each.row, shortened=each.shortened) for item, each in fitted]
+        counts = "; ".join(f"{count:,} rows {what}" for what, count in cut.most_common())
+        runner.console.print(f"Prompts have at most {limit:,} tokens: {counts}")
+    fitted = ((request, rows[request.set, request.row.number]) for request in todo)
+    return [replace(request, row=fit.row, shortened=fit.shortened) for request, fit in fitted]
 
 
 def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
-    """The tokens of a row's prompt, by the server's own tokenizer and chat template."""
+    """The number of tokens of a row's prompt, by the server's tokenizer and chat template."""
     body = json.dumps({"model": model, "messages": task.prompt(row), "add_generation_prompt": True}).encode()
     address = url.removesuffix("/v1") + "/tokenize"
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
@@ -130,10 +130,10 @@ def evaluate(
     """Evaluate one checkpoint after another.
 
     Args:
-        max_prompt_tokens: longer rows are shortened; None: `prompt_tokens` decides.
+        max_prompt_tokens: longer rows are truncated; None: as `prompt_tokens`.
 
     Returns:
-        The results by the checkpoint's name, in the order given; empty for a dry run.
+        Checkpoint name -> results, in the given order; empty for a dry run.
 
     Raises:
         SoulError: as `runner.run`.
@@ -142,7 +142,7 @@ def evaluate(
     for checkpoint in checkpoints:
         settings = settings_of(options, checkpoint, server, max_prompt_tokens)
         if checkpoint is checkpoints[0]:
-            runner.say_missing(settings)
+            runner.print_missing_sets(settings)
         folder = runner.folder_of(settings, options, model=len(checkpoints) > 1)
         results = runner.run(settings, folder, options, served(settings, checkpoint, server, folder))
         if results is not None:
@@ -155,14 +155,14 @@ def evaluate(
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Evaluate checkpoints."""
+    """Run `soul evaluate local`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
-    options_of = parser("soul evaluate local", __doc__)
+    command_line = parser("soul evaluate local", __doc__)
     from_environment = os.environ.get("ACTOR_MODEL_PATH", "").split() or [DEFAULT_MODEL]
-    options_of.add_argument("--model", action="append", help="ACTOR_MODEL_PATH; several make one table")
-    add_server_options(options_of)
-    given = options_of.parse_intermixed_args(words[:at])
+    command_line.add_argument("--model", action="append", help="ACTOR_MODEL_PATH; several make one table")
+    add_server_options(command_line)
+    given = command_line.parse_intermixed_args(words[:at])
     options = RunOptions.from_arguments(given)
     server = ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform)
     checkpoints = Checkpoint.find_all(given.model or from_environment, given.base)

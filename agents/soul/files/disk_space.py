@@ -1,7 +1,7 @@
 """Tell a full disk from other failures, whichever library wrote the file.
 
-Python raises OSError with ENOSPC. torch and safetensors raise errors of their own, which hide the cause or name it only
-in their text.
+Python raises OSError with ENOSPC. torch and safetensors raise their own errors, which name the cause only in their text
+or not at all.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _PROBE_BYTES = 1 << 20
 
 @contextmanager
 def guarded_writes(folder: Path, needed_bytes: Callable[[], float] | None = None) -> Iterator[None]:
-    """Turn every failure that a full disk causes within the block into `OutOfSpace`.
+    """Turn every failure that a full disk causes in this block into `OutOfSpace`.
 
     Args:
         folder: what the block writes to; it must exist.
-        needed_bytes: computes what the block writes in all; called only when the disk is full.
+        needed_bytes: returns how many bytes the block writes in total; called only if the disk is full.
 
     Raises:
-        OutOfSpace: names the folder and the need.
+        OutOfSpace: names the folder and the bytes needed.
     """
     try:
         yield
@@ -42,23 +42,23 @@ def guarded_writes(folder: Path, needed_bytes: Callable[[], float] | None = None
 
 
 def require(folder: Path, needed_bytes: float) -> None:
-    """Check that this much fits, before the first byte is written.
+    """Check that this much fits, before you write the first byte.
 
     Args:
         folder: it must exist.
 
     Raises:
-        OutOfSpace: names the folder and the need.
+        OutOfSpace: names the folder and the bytes needed.
     """
     if shutil.disk_usage(folder).free < needed_bytes:
         raise out_of_space(folder, needed_bytes)
 
 
 def raise_if_full(error: BaseException, folders: Sequence[Path]) -> None:
-    """Raise `OutOfSpace` if a full disk caused an error, however it is wrapped; else return.
+    """Raise `OutOfSpace` if a full disk caused this error, however it is wrapped; otherwise return.
 
     Args:
-        folders: what the program writes to. The first one whose disk has no room is named.
+        folders: where the program writes. The error names the first one whose disk has no room.
     """
     present = [folder for folder in folders if folder.is_dir()]
     for cause in _causes(error):
@@ -70,11 +70,11 @@ def raise_if_full(error: BaseException, folders: Sequence[Path]) -> None:
 
 
 def out_of_space(folder: Path, needed_bytes: float | None = None) -> OutOfSpace:
-    """The error of a full disk, in the user's words.
+    """The error that reports a full disk.
 
     Args:
-        folder: what could not be written to.
-        needed_bytes: what the writer needs in all; None where that is unknown.
+        folder: where the write failed.
+        needed_bytes: how much the writer needs in total; None if unknown.
     """
     needs = "" if needed_bytes is None else f", needs about {max(0.1, needed_bytes / 1e9):.1f} GB"
     return OutOfSpace(
@@ -83,10 +83,10 @@ def out_of_space(folder: Path, needed_bytes: float | None = None) -> OutOfSpace:
 
 
 def is_full(error: BaseException, folder: Path | None = None) -> bool:
-    """Whether a write failed because the disk is full or a quota is spent.
+    """Whether a write failed because the disk is full or a quota is used up.
 
     Args:
-        folder: what was written to; None: only errors that name the cause count.
+        folder: where the write failed; None: only errors that name the cause count.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _FULL
@@ -109,7 +109,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _has_room(folder: Path) -> bool:
-    """Whether a small file still fits. Unlike the count of free blocks, this also respects quotas."""
+    """Whether a small file still fits. Unlike the number of free blocks, this respects quotas."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"\0" * _PROBE_BYTES)

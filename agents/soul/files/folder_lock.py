@@ -1,14 +1,14 @@
 """One writer per folder: a run that trains or evaluates holds the lock of its folder until it ends.
 
-The lock is the file `.lock`, which names its holder (host, process, command, since when). Two mechanisms guard it:
+The lock is the file `.lock`, which names its holder (host, process, command, start time). Two mechanisms guard it:
 
 - the kernel's lock on that file (flock) decides between processes of one machine. The kernel releases it when the
   process ends, even by SIGKILL;
-- file systems that machines share often lack such locks, or apply them within each machine only. So the holder also
-  renews the file's time every few seconds (heartbeat). A holder on another machine without a heartbeat has ended.
+- shared file systems often lack such locks, or apply them only within each machine. So the holder also touches the file
+  every few seconds (heartbeat). A holder on another machine without a heartbeat has ended.
 
-A holder whose heartbeat stalled (a suspended process, a file server that hung) may find that another process took the
-lock over. It then ends at once, because two writers would spoil the folder.
+If a holder's heartbeat stalls (a suspended process, a file server that hangs), another process may take the lock over.
+The holder then exits at once, because two writers would corrupt the folder.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ logger = logging.getLogger(__name__)
 FILE = ".lock"
 HEARTBEAT_S = 10.0
 SILENT_S = 90.0  # a holder on another machine without a heartbeat for this long has probably ended
-WATCH_S = 2.5 * HEARTBEAT_S  # then watch its file for this long, because the clocks of two machines may differ
+WATCH_S = 2.5 * HEARTBEAT_S  # then watch its file for this long: the clocks of two machines may differ
 SETTLE_S = 2.0  # then check whether another process took the lock at the same moment
-RECORD_BYTES = 512  # a single write of this size replaces the whole record, so no reader sees half of one
+RECORD_BYTES = 512  # one write of this size replaces the whole record, so a reader never sees half of one
 LOST_LOCK = 1  # exit code
 
 Holder = dict[str, str | int]
@@ -52,15 +52,15 @@ class FolderLock:
 
     Args:
         folder: created if it is missing.
-        work: what its holder does there, for the message to others: "training", "evaluation".
-        file: name of the lock's file; a folder may have several locks.
+        work: what the holder does there, for the message that other processes get: "training", "evaluation".
+        file: name of the lock file; a folder may have several locks.
         wait_s: seconds to wait for a holder that is about to end; 0: raise at once.
-        on_loss: called in another thread, with a message, when another process has taken over the lock. By default it
-            prints the message and ends this process at once, without any clean-up that would write to the folder.
+        on_loss: called in another thread, with a message, when another process has taken over the lock. The default
+            prints the message and exits at once, without any clean-up that would write to the folder.
 
     Raises:
         FolderInUse: another process holds it; the message names its host, process and start.
-        NotWritable: the folder cannot be made or written to.
+        NotWritable: the folder cannot be created or written to.
         OutOfSpace: its disk is full.
     """
 
@@ -107,7 +107,7 @@ class FolderLock:
         try:
             if _read(self.path).get("mark") == self._me["mark"]:
                 _write(self._descriptor, {})
-        except OSError as error:  # a full disk or a lost file server must not hide the error that ends the run
+        except OSError as error:  # must not hide the error that ends the run
             logger.warning("%s: the lock could not be released (%s)", self.path, error)
         self._close_file()
 
@@ -155,10 +155,10 @@ class FolderLock:
         return True
 
     def _check_holder(self, kernel_locks: bool) -> Holder:
-        """The holder that ended without releasing the lock; empty if the last one released it.
+        """The holder that ended without releasing the lock; empty if the lock was released.
 
         Raises:
-            FolderInUse: a holder on another machine is alive; the kernel's lock does not cover it.
+            FolderInUse: a holder on another machine is alive, which the kernel's lock does not cover.
         """
         holder = _read(self.path)
         if not holder or (kernel_locks and holder.get("machine") == self._me["machine"]):
@@ -166,12 +166,8 @@ class FolderLock:
         before = os.stat(self.path).st_mtime_ns
         if self._file_systems_now() - before / 1e9 < SILENT_S:
             raise FolderInUse(f"{self._in_use(holder)} If you know that it has ended, remove {self.path}.")
-        logger.warning(
-            "%s: the lock of %s seems to be left behind; watching it for %.0f s",
-            self.path.parent,
-            _name(holder),
-            WATCH_S,
-        )
+        stale = "%s: the lock of %s seems stale; watching it for %.0f s"
+        logger.warning(stale, self.path.parent, _name(holder), WATCH_S)
         time.sleep(WATCH_S)
         latest = _read(self.path)
         if latest != holder or os.stat(self.path).st_mtime_ns != before:
@@ -179,7 +175,7 @@ class FolderLock:
         return holder
 
     def _file_systems_now(self) -> float:
-        """The time by the clock that stamps files here; on most shared file systems it is the server's."""
+        """The time of the clock that stamps files here; on most shared file systems that is the server's."""
         probe = self.path.with_name(f"{self.path.name}.{self._me['mark']}")
         probe.touch()
         try:
@@ -196,7 +192,7 @@ class FolderLock:
                 os.utime(self._descriptor)
             except FolderInUse as error:
                 if not self._closed.is_set():
-                    self._on_loss(f"This run stops, because another one took its folder over: {error}")
+                    self._on_loss(f"This run stops because another process took over its folder: {error}")
                 return
             except OSError as error:
                 if not self._closed.is_set():
@@ -220,8 +216,7 @@ class FolderLock:
 
 
 def _read(path: Path) -> Holder:
-    """The record in the file; empty if nobody holds the lock. Reopening the file makes a file server show its latest
-    state."""
+    """The record in the file; empty if nobody holds the lock. Reopening the file gets a file server's latest state."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -240,7 +235,7 @@ def _write(descriptor: int, holder: Holder) -> None:
 
 
 def _machine() -> str:
-    """One name per running kernel: hosts and containers may share their names."""
+    """An id of the running kernel; host names are not unique across machines and containers."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -256,8 +251,8 @@ def _name(holder: Holder) -> str:
     )
 
 
-def _end_process(sentence: str) -> None:
-    print(f"\nFolderInUse: {sentence}\n", file=sys.stderr, flush=True)
+def _end_process(message: str) -> None:
+    print(f"\nFolderInUse: {message}\n", file=sys.stderr, flush=True)
     os._exit(LOST_LOCK)
 
 

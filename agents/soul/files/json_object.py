@@ -10,19 +10,19 @@ from soul.errors import SoulError
 
 
 def read_object(path: Path, kind: type[SoulError], remedy: str) -> dict[str, Any]:
-    """The object.
+    """Read the object.
 
     Args:
-        kind: of the error if the file holds something else.
-        remedy: what to do then, a sentence.
+        kind: the class of the error if the file holds anything else.
+        remedy: a sentence that tells the user what to do then.
 
     Raises:
-        SoulError: of that kind; it names the file. OSError: the file cannot be read.
+        SoulError: of class `kind`; it names the file. OSError: the file cannot be read.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise kind(f"{path}: not readable as JSON ({error}). {remedy}") from None
+        raise kind(f"{path} is not valid JSON ({error}). {remedy}") from None
     if not isinstance(value, dict):
-        raise kind(f"{path}: holds no JSON object. {remedy}")
+        raise kind(f"{path} is not a JSON object. {remedy}")
     return value

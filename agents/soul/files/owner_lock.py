@@ -1,7 +1,7 @@
-"""Find out at once whether another process, the owner of something, has ended.
+"""Find out at once whether another process, the owner of a resource, has ended.
 
 Each owner keeps an empty file locked (flock). The kernel releases the lock when the process ends, even by SIGKILL.
-Process ids are not compared, because an id can be used again and containers have ids of their own.
+Process ids would not do: they are reused, and each container has its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OwnerLock:
             mark = uuid.uuid4().hex
             self.name, self._path = f"{_HOST}/{mark}", folder / mark
             self._file = self._path.open("ab")
-            with suppress(OSError):  # a file system without locks; `is_gone` is False there
+            with suppress(OSError):  # the file system has no locks; `is_gone` is then False
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(self._file.fileno()).st_nlink:
                 return
@@ -47,7 +47,7 @@ class OwnerLock:
 
 
 def is_gone(folder: Path, name: str) -> bool:
-    """Whether an owner has ended. False where that is unknown: on another host, or on a file system without locks."""
+    """Whether an owner has ended. False if unknown: on another host, or on a file system without locks."""
     host, _, mark = name.rpartition("/")
     return host == _HOST and _is_free(folder / mark)
 
@@ -59,7 +59,7 @@ def remove_gone(folder: Path) -> None:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether nobody has the file locked; such a file is removed."""
+    """Whether nobody holds a lock on the file; if so, remove it."""
     try:
         with path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

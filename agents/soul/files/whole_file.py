@@ -1,4 +1,4 @@
-"""Write a file whole or not at all: a full disk or a kill leaves the old one."""
+"""Write a file atomically: after a full disk or a kill, the old file is still there."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
-    """Write a file beside its place; at the end of the block it moves there, once the disk has it.
+    """Write to a file beside `path`; at the end of the block it is synced and replaces `path`.
 
     Args:
         path: its folder must exist.
-        shared: several processes may write this file at once. Each then writes beside it under a name of its own, and
-            the last one wins.
+        shared: several processes may write this file at once. Each writes to its own file beside it; the last wins.
 
     Yields:
-        Where the block has to write. If the block raises, that file is removed and `path` stays as it was.
+        The path to write to. If the block raises, that file is removed and `path` stays as it was.
 
     Raises:
         OSError: the disk is full, or the folder cannot be written to.
@@ -32,17 +31,17 @@ def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(partial, path)
     finally:
-        partial.unlink(missing_ok=True)  # half a file on a full disk helps nobody
+        partial.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, text: str | Iterable[str]) -> None:
-    """Write a text file as `whole_file` does.
+    """Write a text file atomically, as `whole_file` does.
 
     Args:
-        text: all of it, or its parts; they are written one by one.
+        text: all of it, or an iterable of parts, which are written one by one.
 
     Raises:
-        OSError: the disk is full, or the folder cannot be written to. What was there before is still there.
+        OSError: as `whole_file`.
     """
     with whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         file.writelines([text] if isinstance(text, str) else text)

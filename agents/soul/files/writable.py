@@ -1,4 +1,4 @@
-"""Check that a command can write to its folders, before it starts anything."""
+"""Check that a command can write to its folders before it starts to work."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from soul.files.disk_space import is_full, out_of_space
 
 
 class NotWritable(SoulError):
-    """A folder cannot be made, or nothing can be written into it."""
+    """A folder cannot be created or written to."""
 
 
 def check_writable(folder: str | Path, setting: str) -> None:
-    """Check that files can be written to a folder. Nothing is left behind.
+    """Check that files can be written to a folder; none is left there.
 
     Args:
         folder: it need not exist yet.
-        setting: the name of the setting or variable that names the folder, for the message.
+        setting: the setting or variable that names the folder, for the error message.
 
     Raises:
         NotWritable: with the reason. OutOfSpace: the disk is full.
@@ -35,23 +35,21 @@ def unwritable(name: str, folder: Path, error: OSError) -> SoulError:
     """The error to raise for a folder that cannot be written to.
 
     Args:
-        name: what the message calls the folder.
-        error: what the attempt to write raised.
+        name: how the message refers to the folder.
+        error: the exception of the attempt to write.
     """
     if is_full(error):
         return out_of_space(folder)
-    return NotWritable(
-        f"{name}: nothing can be written there ({error.strerror or error}). Name a folder that you may write to."
-    )
+    return NotWritable(f"{name}: cannot write there ({error.strerror or error}). Name a folder that you can write to.")
 
 
 def probe(folder: Path) -> None:
     """Write a file to the folder, or to the nearest one above that exists, and remove it.
 
-    Permission bits are not enough: a file system may be mounted read-only, and root may write despite the bits.
+    Permission bits do not tell: a file system may be mounted read-only, and root may write despite the bits.
 
     Raises:
-        OSError: nothing can be written there, or a name in the path is too long.
+        OSError: the folder cannot be written to, or a name in the path is too long.
     """
     place = Path(os.path.abspath(folder))
     nearest = next(above for above in (place, *place.parents) if os.path.lexists(above))

@@ -1,4 +1,4 @@
-"""Suites: fixed choices of sets and rows, so that two people who name the same suite evaluate the same thing.
+"""Suites: named, fixed selections of sets and rows, so that two people who name one evaluate the same thing.
 
     SUITE=paper bash recipe/ditto/eval.sh api        soul evaluate --suite paper
     soul evaluate --suite hitom,sotopia              these sets, all rows
@@ -21,8 +21,8 @@ class Suite:
     """The sets and rows that are evaluated under one name.
 
     Attributes:
-        rows: of each set, drawn by the seed; None: all rows of the file.
-        columns: the published numbers to show beside it.
+        rows: number of rows of each set, drawn by the seed; None: all.
+        columns: the published numbers to show beside the results.
         source: where the protocol is described.
     """
 
@@ -53,17 +53,15 @@ ALIASES: Mapping[str, str] = {"all": "soul_v1", "card": "soul_v1"}
 
 
 def suite(name: str) -> Suite:
-    """The suite of that name.
+    """The suite with this name or alias.
 
     Raises:
-        BadSettings: there is none.
+        BadSettings: there is no such suite.
     """
     named = SUITES.get(ALIASES.get(name, name))
     if named is None:
         raise BadSettings(
-            f"There is no suite {name!r}. There are: {', '.join([*SUITES, *ALIASES])}; or name sets: {_EXAMPLE}."
+            f"There is no suite {name!r}. Choose from {', '.join([*SUITES, *ALIASES])}, or name sets: "
+            f"{','.join(soul_v1.PAPER[:2])}."
         )
     return named
-
-
-_EXAMPLE = ",".join(soul_v1.PAPER[:2])

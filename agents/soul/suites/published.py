@@ -1,7 +1,7 @@
-"""The numbers that the authors published, by evaluation set, to compare a run with.
+"""The numbers that the authors published for each evaluation set, to compare a run with.
 
 There are two tables: the model card of Ditto-8B (23 benchmarks) and the complete results of the paper (its ten tasks).
-They use different base models and different protocols, so a column always names its source. All numbers are on the
+Their base models and protocols differ, so a column always names its source. All numbers are on the
 card's scale, 0 to 100. The card has one number for AlignX, under the key "alignx"; AlignX's single sets have none.
 """
 
@@ -26,7 +26,7 @@ class PublishedRow:
     Attributes:
         key: the evaluation set or group of sets.
         name: its name in the source.
-        dimension: of the card (CONV, SS, COG, ROLE, EVAL); empty for the paper.
+        dimension: the card's (CONV, SS, COG, ROLE, EVAL); "" for the paper.
         sets: the evaluation sets that the row covers.
     """
 
@@ -38,11 +38,11 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class Column:
-    """One model of one source.
+    """The numbers of one model in one source.
 
     Attributes:
         scores: set or group -> score, 0 to 100.
-        average: over all rows, as the source prints it; None for the card, which prints none.
+        average: over all rows, as the source prints it; None for the card, which does not print one.
     """
 
     source: Source
@@ -54,15 +54,15 @@ class Column:
     def title(self) -> str:
         return f"{self.model} ({self.source})"
 
-    def of(self, key: str) -> float | None:
-        """The score of a set or group; None if the source has none."""
+    def score(self, key: str) -> float | None:
+        """The score of a set or group; None if the source has no number for it."""
         return self.scores.get(key)
 
     def macro(self, sets: Iterable[str]) -> float | None:
-        """The mean over these sets; None unless the source has a number for every one.
+        """The mean over these sets; None unless the source has a number for each of them.
 
-        A group's number counts once for each of its sets, if all of them are among these. For exactly the sets of the
-        source, it is the average that the source prints.
+        A group's number counts once for each of its sets, provided that all of them are among these. For exactly the
+        sets of the source, this is the average that the source prints.
         """
         wanted = set(sets)
         if self.average is not None and wanted == {name for row in rows(self.source) for name in row.sets}:
@@ -84,7 +84,7 @@ def _tables() -> Mapping[str, Any]:
 
 @cache
 def rows(source: Source) -> tuple[PublishedRow, ...]:
-    """The rows of a source's table, in its order."""
+    """The rows of a source's table, in their order."""
     return tuple(
         PublishedRow(row["set"], row["name"], row.get("dimension", ""), tuple(row.get("sets", [row["set"]])))
         for row in _tables()[source]["rows"]
@@ -92,7 +92,7 @@ def rows(source: Source) -> tuple[PublishedRow, ...]:
 
 
 def models(source: Source) -> tuple[str, ...]:
-    """The models of a source's table, in its order."""
+    """The models of a source's table, in their order."""
     return tuple(_tables()[source]["models"])
 
 

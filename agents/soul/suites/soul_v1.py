@@ -1,7 +1,7 @@
 """SOUL, version 1: the benchmark's 27 evaluation sets, the paper's ten, the order of the table, the published columns.
 
-This file is frozen: registering a task changes none of it, and a new set belongs to a new version. The published
-numbers lie in `published.json`; `soul.suites.published` reads them.
+This file is frozen: registering a task does not change it, and a new set belongs in a new version. The published
+numbers are in `published.json`; `soul.suites.published` reads them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PAPER = (
     *("fantom", "hitom", "paratomi", "coser", "lifechoices"),
     *("sotopia", "mistakes", "mirrorbench", "userllm", "twinvoice"),
 )
-PAPER_ROWS = 100  # that the paper evaluates of each of the ten, sampled
+PAPER_ROWS = 100  # rows that the paper samples from each of the ten for evaluation
 # The sets in the order of the table, which is that of the model card, each with the card's dimension.
 DIMENSIONS: Mapping[str, str] = MappingProxyType({name: row.dimension for row in rows("card") for name in row.sets})
 # The columns beside a run over all sets: the base and the trained model of both sources, and the card's strongest

@@ -101,7 +101,7 @@ def test_a_dry_run_prints_the_plan_and_neither_samples_nor_writes(tmp_path, caps
         assert {request.body["model"] for request in fake.requests} == {"expert-a", "gpt-5-nano"}
     assert not out.exists()
     printed = capsys.readouterr().out
-    assert "expert-a on 2 sets" in printed and "48 samples to take" in printed and "Time: about" in printed
+    assert "expert-a on 2 sets" in printed and "48 samples to run" in printed and "Time: about" in printed
 
 
 def test_a_judge_without_a_key_is_said_before_the_first_sample(tmp_path, capsys):
@@ -253,7 +253,7 @@ def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):
         (["hitom"], "write TASK=EXPERT"),
         (["hitomm=x/y"], "Did you mean 'hitom'"),
         (["hitom=nowhere/at/all"], "hitom_rl_train.parquet: there is no such file"),
-        (["hitom:FILE=nowhere/at/all"], "no such folder, and it is no hub id"),
+        (["hitom:FILE=nowhere/at/all"], "no such folder, and it is not a hub id"),
         (["hitom:FILE=endpoint:sk-secret"], "endpoint:MODEL@URL#VARIABLE"),
         (["hitom:FILE=endpoint:m@http://127.0.0.1:1/v1#sk-secret"], "is not the name of an environment variable"),
         (["sotopia:FILE=a/b"], "holds rows of hitom, not of sotopia"),
@@ -299,8 +299,8 @@ def test_a_sampling_without_any_verdict_says_the_cause_and_fails(tmp_path, capsy
     with FakeOpenAI(script) as fake:
         distil(tmp_path, *words(fake, "humanual-opinion"), "--n", "2", code=1)
         out, err = capsys.readouterr()
-        assert "NoVerdict: All 4 samples failed (server_error 4)" in err and "the same command takes them again" in err
+        assert "NoVerdict: All 4 samples failed (server_error 4)" in err and "the same command runs them again" in err
         assert "Distilled" not in out  # no table of nothing
         down = False
         distil(tmp_path, *words(fake, "humanual-opinion"), "--n", "2")
-    assert "0 samples are there, 4 to take" in capsys.readouterr().out
+    assert "0 samples are finished, 4 to run" in capsys.readouterr().out

@@ -177,8 +177,8 @@ def test_one_waits_for_a_holder_that_is_about_to_end(tmp_path: Path, clock: list
 @pytest.mark.parametrize(
     ("code", "kind", "text"),
     [
-        (errno.EROFS, NotWritable, "\\(OUTPUT_DIR\\): nothing can be written there \\(Read-only file system"),
-        (errno.EACCES, NotWritable, "nothing can be written there \\(Permission denied"),
+        (errno.EROFS, NotWritable, "\\(OUTPUT_DIR\\): cannot write there \\(Read-only file system"),
+        (errno.EACCES, NotWritable, "cannot write there \\(Permission denied"),
         (errno.ENOSPC, OutOfSpace, "no space left in"),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_folder_that_cannot_be_written_to(
 
 def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(NotWritable, match="nothing can be written there \\((Not a directory|File exists)"):
+    with pytest.raises(NotWritable, match="cannot write there \\((Not a directory|File exists)"):
         FolderLock(tmp_path / "file" / "run", "training")
 
 

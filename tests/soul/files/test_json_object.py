@@ -6,14 +6,14 @@ from soul.errors import BadSettings
 from soul.files.json_object import read_object
 
 
-@pytest.mark.parametrize("content, problem", [(b"{", "not readable as JSON"), (b"[1]", "holds no JSON object")])
+@pytest.mark.parametrize("content, problem", [(b"{", "is not valid JSON"), (b"[1]", "is not a JSON object")])
 def test_what_is_no_object_is_named(tmp_path, content, problem):
     file = tmp_path / "config.json"
     file.write_bytes(content)
-    with pytest.raises(BadSettings, match=rf"config.json: {problem}.*\. Download it again\.$"):
+    with pytest.raises(BadSettings, match=rf"config.json {problem}.*\. Download it again\.$"):
         read_object(file, BadSettings, "Download it again.")
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(BadSettings, match="not readable as JSON"):
+    with pytest.raises(BadSettings, match="is not valid JSON"):
         read_object(file, BadSettings, "Download it again.")
 
 

@@ -29,7 +29,7 @@ def test_the_card_says_so():
     printed = CARD_LINE.findall(text)
     assert [(row.dimension, row.name) for row in rows("card")] == [(dimension, name) for dimension, name, _ in printed]
     for row, (_, _, numbers) in zip(rows("card"), printed, strict=True):
-        assert [f"{column('card', model).of(row.key):.1f}" for model in models("card")] == numbers.split(), row
+        assert [f"{column('card', model).score(row.key):.1f}" for model in models("card")] == numbers.split(), row
 
 
 @sources
@@ -40,7 +40,7 @@ def test_the_paper_says_so():
     assert head[1:] == list(models("paper"))
     assert [line[0] for line in printed] == [*(row.name for row in rows("paper")), "Average"]
     for row, (_, *numbers) in zip(rows("paper"), printed[:-1], strict=True):
-        assert [f"{column('paper', model).of(row.key) / 100:.3f}" for model in models("paper")] == numbers, row
+        assert [f"{column('paper', model).score(row.key) / 100:.3f}" for model in models("paper")] == numbers, row
     averages = [column("paper", model).macro(soul_v1.PAPER) for model in models("paper")]
     assert [f"{average / 100:.3f}" for average in averages] == printed[-1][1:]
 
@@ -72,17 +72,17 @@ def test_alignx_is_one_number_for_five_sets():
     ditto = column("card", "Ditto-8B")
     (group,) = [row for row in rows("card") if len(row.sets) > 1]
     assert group.key == "alignx" and len(group.sets) == 5
-    assert ditto.of("alignx") is not None
-    assert all(ditto.of(name) is None for name in group.sets)
-    assert ditto.macro(group.sets) == pytest.approx(ditto.of("alignx"))
+    assert ditto.score("alignx") is not None
+    assert all(ditto.score(name) is None for name in group.sets)
+    assert ditto.macro(group.sets) == pytest.approx(ditto.score("alignx"))
     assert ditto.macro(group.sets[:4]) is None and ditto.macro([*group.sets[:4], "my_task"]) is None
 
 
 def test_an_average_stands_only_for_sets_that_all_have_a_number():
     ditto, paper = column("card", "Ditto-8B"), column("paper", "Ditto 8B")
-    alignx, singles = ditto.of("alignx"), [ditto.of(row.key) for row in rows("card") if row.key != "alignx"]
+    alignx, singles = ditto.score("alignx"), [ditto.score(row.key) for row in rows("card") if row.key != "alignx"]
     assert ditto.macro(soul_v1.SETS) == pytest.approx((sum(singles) + 5 * alignx) / 27)
-    assert ditto.macro(["hitom", "fantom"]) == pytest.approx((ditto.of("hitom") + ditto.of("fantom")) / 2)
+    assert ditto.macro(["hitom", "fantom"]) == pytest.approx((ditto.score("hitom") + ditto.score("fantom")) / 2)
     assert paper.macro(["hitom", "socsci210"]) is None
     assert ditto.macro([]) is None and ditto.macro(["my_task"]) is None
 

@@ -42,5 +42,5 @@ def test_the_table_lists_every_set_and_alignx_in_one_block():
 
 def test_other_names_of_a_suite():
     assert {suite(name).name for name in ALIASES} == {"soul_v1"}
-    with pytest.raises(BadSettings, match="no suite 'papers'.*paper, soul_v1, all, card; or name sets: fantom,hitom"):
+    with pytest.raises(BadSettings, match="no suite 'papers'.*paper, soul_v1, all, card, or name sets: fantom,hitom"):
         suite("papers")

@@ -1,7 +1,7 @@
-"""The numbers of a set by what its rows belong to: question type, order, source (`Task.groups`).
+"""The numbers of a set by groups of rows, such as question type, order or source (`Task.groups`).
 
-A group is averaged as a set is: rows as rows, failures counted in their group and shown as bounds, rows resampled for
-the interval. A row that has no value of a kind is in none of the kind's groups; nothing is filled in for it.
+A group is computed like a set: mean over rows, failures counted and shown as bounds, rows resampled for the interval. A
+row without a value of a kind is in none of that kind's groups.
 """
 
 from __future__ import annotations
@@ -28,11 +28,8 @@ class Group:
     """The numbers of the rows that share one value of a kind.
 
     Attributes:
-        value: what they share.
-        samples: all that are finished, valid or not; `invalid` of them gave no verdict.
-        mean: over rows of their valid samples' mean reward, or the task's score of a set; None where nothing is valid.
-        interval: the 95% bootstrap interval of the mean, over rows; None with fewer than two valid rows.
-        bounds: the mean if every invalid sample were the worst, and the best, of the headline's range.
+        samples: all finished samples; `invalid` of them have no verdict.
+        mean, interval, bounds: as in `SetResult`.
     """
 
     value: str
@@ -49,12 +46,11 @@ def breakdown(samples: Iterable[SessionRecord], headline: Metric, seed: int = 0)
 
     Args:
         samples: of one set, in any order.
-        headline: the task's.
+        headline: of the task.
         seed: of the bootstrap.
 
     Returns:
-        Kind -> its groups, values in natural order. Kinds stand as the task gives them. Empty where the task's records
-        tell nothing.
+        Kind -> its groups, sorted naturally by value; kinds in the task's order. Empty if the task has no groups.
     """
     ordered = sorted(samples, key=lambda sample: sample.key)
     rows: dict[str, dict[str, dict[int, list[ScoredSample]]]] = {}
@@ -72,16 +68,16 @@ def breakdown(samples: Iterable[SessionRecord], headline: Metric, seed: int = 0)
 
 
 def breakdowns(run: EvaluationRun, results: Results) -> Breakdowns:
-    """The groups of each set of a run, in the results' order."""
+    """The groups of each set of a run, in the order of the results."""
     by_set: dict[str, list[SessionRecord]] = {name: [] for name in results.sets}
     for sample in run.samples:
         by_set[sample.set].append(sample)
-    return {name: breakdown(of_set, results.sets[name].headline) for name, of_set in by_set.items()}
+    return {name: breakdown(samples, results.sets[name].headline) for name, samples in by_set.items()}
 
 
 def natural(text: str) -> list[tuple[bool, float, str]]:
     """A key that sorts "2" before "10" and "order 2" before "order 10"; numbers come before words."""
-    # What is split at numbers is text and number in turns; an empty text before a number at the start is nothing.
+    # The split alternates text and numbers; the text before a leading number is empty.
     return [
         (False, float(part), "") if _NUMBER.fullmatch(part) else (True, 0.0, part.casefold())
         for part in _NUMBER.split(text)
@@ -92,7 +88,7 @@ def natural(text: str) -> list[tuple[bool, float, str]]:
 def _group(
     sample: SessionRecord, kind: str, value: str, rows: Sequence[Sequence[ScoredSample]], headline: Metric, seed: int
 ) -> Group:
-    # A group is a small set; its name enters the bootstrap's seed, so that groups are drawn independently.
+    # The name is part of the bootstrap's seed, so that groups are resampled independently.
     name, joint = f"{sample.set}: {kind} {value}", set_scores(tasks.load(sample.task), rows)
-    of = SetResult(name, sample.task, headline, tuple(map(RowResult.from_samples, rows)), joint, seed=seed)
-    return Group(value, of.rows, of.samples, of.mean, of.interval, of.invalid, of.bounds)
+    result = SetResult(name, sample.task, headline, tuple(map(RowResult.from_samples, rows)), joint, seed=seed)
+    return Group(value, result.rows, result.samples, result.mean, result.interval, result.invalid, result.bounds)

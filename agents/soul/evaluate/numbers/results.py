@@ -1,7 +1,7 @@
-"""From the finished samples of a run to its numbers: one result a set, and the macro average over the sets.
+"""The numbers of a run from its finished samples: one result per set, and macro averages over sets.
 
-The sets are averaged as sets, never pooled: a set of 5,687 rows weighs no more than one of 100. How many sets are in an
-average is said with it.
+Sets are averaged, never pooled: a set of 5,687 rows weighs no more than one of 100. Every average comes with its number
+of sets.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from soul.task import Metric, Task
 
 @dataclass(frozen=True)
 class Average:
-    """A plain mean of set means.
+    """The plain mean of set means.
 
     Attributes:
-        sets: how many sets are in it: those with a valid sample. `of`: how many it was asked for.
-        interval: 95%, each set's rows resampled on their own; None where a set in it has no interval.
-        bounds: the mean if every invalid sample were the worst, and the best, over all sets with a sample.
+        sets: number of sets in the mean, which have a valid sample; `of`: number of sets requested.
+        interval: 95%, with each set's rows resampled separately; None if one of the sets has no interval.
+        bounds: over all sets with a sample, the mean if every invalid sample were the worst, and the best.
     """
 
     mean: float | None
@@ -43,7 +43,7 @@ class Average:
 
 @dataclass(frozen=True)
 class Results:
-    """The numbers of a run, by set, in the order in which the sets were asked for."""
+    """The numbers of a run, by set, in the order of the request."""
 
     sets: Mapping[str, SetResult]
 
@@ -67,7 +67,7 @@ class Results:
         )
 
     def whole(self, names: Sequence[str]) -> Average | None:
-        """The average over these sets; None unless every one of them has a number."""
+        """The average over these sets; None unless each of them has a number."""
         if all(name in self.sets and self.sets[name].mean is not None for name in names):
             return self.average(names)
         return None
@@ -79,52 +79,52 @@ class Results:
 
     @property
     def paper(self) -> Average | None:
-        """Over the paper's ten tasks, where all are there."""
+        """Over the paper's ten tasks; None unless each has a number."""
         return self.whole(soul_v1.PAPER)
 
     @property
     def alignx(self) -> Average | None:
-        """Over AlignX's five sets, where all are there."""
+        """Over AlignX's five sets; None unless each has a number."""
         return self.whole(soul_v1.ALIGNX)
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers that results.json keeps."""
+        """The content of results.json."""
         groups = {"macro": self.macro, "paper": self.paper, "alignx": self.alignx}
         averages = {name: vars(average) for name, average in groups.items() if average is not None}
-        return {"sets": {name: found.to_json() for name, found in self.sets.items()}, "averages": averages}
+        return {"sets": {name: result.to_json() for name, result in self.sets.items()}, "averages": averages}
 
 
 def summarise(samples: Iterable[SessionRecord], sets: Iterable[str], *, seed: int = 0) -> Results:
     """The numbers of a run.
 
     Args:
-        samples: each once, in any order.
-        sets: the names of the sets to report; one without samples is reported as empty.
+        samples: without duplicates, in any order.
+        sets: the sets to report; one without samples gets an empty result.
         seed: of the bootstrap.
 
     Raises:
-        ValueError: a sample of another set, a sample that is there twice, or a set whose samples name two tasks.
+        ValueError: a sample of another set, a duplicate sample, or a set whose samples name two tasks.
     """
-    found: dict[str, dict[tuple[int, int], SessionRecord]] = {name: {} for name in sets}
+    by_set: dict[str, dict[tuple[int, int], SessionRecord]] = {name: {} for name in sets}
     names: dict[str, str] = {}
     for sample in samples:
         name, key = sample.set, (sample.number, sample.sample)
-        if name not in found:
-            raise ValueError(f"a sample of the set {name!r}, which is not among those asked for: {', '.join(found)}")
-        if key in found[name]:
-            raise ValueError(f"{name}: row number {key[0]}, sample {key[1]} is there twice; pass its last line only")
+        if name not in by_set:
+            raise ValueError(f"a sample of the set {name!r}, which is not among the requested: {', '.join(by_set)}")
+        if key in by_set[name]:
+            raise ValueError(f"{name}: row number {key[0]}, sample {key[1]} occurs twice; pass only its last line")
         if names.setdefault(name, sample.task) != sample.task:
             raise ValueError(f"{name}: its samples name two tasks, {names[name]!r} and {sample.task!r}")
-        found[name][key] = sample
+        by_set[name][key] = sample
     return Results(
-        {name: _of_set(name, names.get(name), list(by_key.values()), seed) for name, by_key in found.items()}
+        {name: _set_result(name, names.get(name), list(by_key.values()), seed) for name, by_key in by_set.items()}
     )
 
 
-def _of_set(name: str, task: str | None, samples: Sequence[SessionRecord], seed: int) -> SetResult:
+def _set_result(name: str, task: str | None, samples: Sequence[SessionRecord], seed: int) -> SetResult:
     if task is None:  # no sample is finished
         task = soul_v1.SETS[name].task if name in soul_v1.SETS else name
-        if task not in tasks.names():  # a file of the user's own: its rows would have named the task
+        if task not in tasks.names():  # a file of your own: only its rows name the task
             return SetResult(name, "", Metric("unknown"))
     loaded = tasks.load(task)
     several = {number for number, count in Counter(sample.number for sample in samples).items() if count > 1}
@@ -136,7 +136,7 @@ def _of_set(name: str, task: str | None, samples: Sequence[SessionRecord], seed:
 
 
 def vote_of(task: Task[Any], sample: SessionRecord) -> str | None:
-    """The answer in a sample; None where it gave none, failed, or the task's answers cannot be counted."""
+    """The answer in a sample; None if it has none or failed, or if the task's answers cannot be counted."""
     if not isinstance(task, Voting) or not sample.draft.valid:
         return None
     return task.vote(task.row_type.model_validate(sample.record), task.saved_episode(sample.draft))

@@ -1,6 +1,6 @@
-"""One sample of a run and one row with its samples: what the numbers of a set are made of.
+"""One sample of a run, and one row with its samples: the parts of a set's numbers.
 
-A sample without a verdict stays in its row, as a count: it has no reward, and the row says how many it lacks.
+A sample without a verdict has no reward; its row counts it as invalid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from soul.task import Metric, Verdict
 
 
 class ScoredSample(NamedTuple):
-    """What the numbers need of one sample's record."""
+    """The parts of a sample's record that the numbers need."""
 
     number: int
     sample: int
@@ -34,21 +34,11 @@ class ScoredSample(NamedTuple):
 
     @classmethod
     def from_record(cls, sample: SessionRecord, vote: str | None = None) -> ScoredSample:
-        """Read a sample's record; `vote` is the answer in it (`soul.one_turn.Voting`)."""
+        """Read a record; `vote` is its answer (`soul.one_turn.Voting`)."""
         draft = sample.draft
-        return cls(
-            number=sample.number,
-            sample=sample.sample,
-            row=sample.row,
-            verdict=draft.verdict,
-            cause=draft.cause,
-            contentless=draft.contentless,
-            seconds=draft.seconds,
-            usage=sample.usage,
-            draft=draft,
-            record=sample.record,
-            vote=vote,
-        )
+        place = sample.number, sample.sample, sample.row
+        outcome = draft.verdict, draft.cause, draft.contentless, draft.seconds
+        return cls(*place, *outcome, sample.usage, draft, sample.record, vote)
 
 
 @dataclass(frozen=True)
@@ -56,10 +46,10 @@ class RowResult:
     """The samples of one row.
 
     Attributes:
-        number: the row's position in the set's file; `row` is the index that the record itself carries.
+        number: the row's position in the set's file; `row` is the record's own index.
         rewards: of the valid samples.
-        invalid: how many gave no verdict.
-        votes: the answers of the valid samples, None for one without; None where the task's answers cannot be counted.
+        invalid: number of samples without a verdict.
+        votes: the answers of the valid samples, None for one without; None if the task's answers cannot be counted.
     """
 
     number: int
@@ -70,18 +60,18 @@ class RowResult:
 
     @classmethod
     def from_samples(cls, samples: Sequence[ScoredSample], voting: bool = False) -> RowResult:
-        """The samples of one row, at least one; `voting` where their answers can be counted."""
+        """From the samples of one row, at least one; `voting`: their answers can be counted."""
         rewards = tuple(sample.verdict.reward for sample in samples if sample.verdict)
         votes = tuple(sample.vote for sample in samples if sample.verdict) if voting else None
         return cls(samples[0].number, samples[0].row, rewards, len(samples) - len(rewards), votes)
 
     @property
     def mean(self) -> float | None:
-        """Of the valid samples; None where there are none."""
+        """The mean reward of the valid samples; None if there are none."""
         return statistics.fmean(self.rewards) if self.rewards else None
 
     def filled(self, value: float) -> float:
-        """The mean had every invalid sample scored `value`."""
+        """The mean if every invalid sample had scored `value`."""
         return statistics.fmean([*self.rewards, *[value] * self.invalid])
 
     def best_at(self, k: int, metric: Metric) -> float:
@@ -89,14 +79,14 @@ class RowResult:
 
         For rewards of 0 and 1 this is pass@k, in its unbiased form (Chen et al., 2021).
         """
-        ranked = sorted(self.rewards, reverse=not metric.higher_is_better)  # the best comes last
+        ranked = sorted(self.rewards, reverse=not metric.higher_is_better)  # best last
         return sum(comb(i, k - 1) * reward for i, reward in enumerate(ranked)) / comb(len(ranked), k)
 
     def majority(self, metric: Metric) -> float:
-        """What the answer that most of the valid samples gave earns (self-consistency, Wang et al., 2023).
+        """The reward of the most frequent answer of the valid samples (self-consistency, Wang et al., 2023).
 
-        Of answers that tie, one is drawn in expectation: the mean of what each earns. A sample without an answer does
-        not vote; where none votes nothing was answered, which is the headline's worst.
+        If answers tie, this is the mean of their rewards. A sample without an answer does not vote; without any vote,
+        the reward is the headline's worst.
 
         Raises:
             ValueError: the task's answers cannot be counted.
@@ -107,10 +97,8 @@ class RowResult:
         if not counts:
             return metric.worst
         most = max(counts.values())
-        earned = {vote: self._earned(vote) for vote, count in counts.items() if count == most}
-        return statistics.fmean(earned.values())
-
-    def _earned(self, vote: str) -> float:
-        """Equal answers earn the same; a task that rates wording too has their mean."""
-        assert self.votes is not None
-        return statistics.fmean(r for r, v in zip(self.rewards, self.votes, strict=True) if v == vote)
+        by_vote: dict[str | None, list[float]] = {}
+        for vote, reward in zip(self.votes, self.rewards, strict=True):
+            by_vote.setdefault(vote, []).append(reward)
+        # Equal answers usually earn the same reward; a task that also rates the wording gets their mean.
+        return statistics.fmean(statistics.fmean(by_vote[vote]) for vote, count in counts.items() if count == most)

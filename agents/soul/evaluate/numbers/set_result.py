@@ -1,11 +1,10 @@
 """The numbers of one evaluation set, from its finished samples.
 
-A failed sample is never a number and never forgotten: it is counted by cause, and the bounds say what the mean would be
-had all failed samples been the worst or the best possible. Rows are averaged as rows: first a row's samples, then the
-rows, so that the mean and its interval, which resamples rows, speak of the same thing. With one sample a row this is
-the mean of the valid rewards. The order in which samples were finished changes nothing.
+A failed sample has no score. It is counted by cause, and the bounds give the mean if all failed samples were the worst
+or the best possible. The mean is over rows: first over a row's samples, then over the rows, as the interval resamples
+rows too. With one sample per row this is the mean of the valid rewards. The order of the samples has no effect.
 
-A task may score a set as a whole (`Task.set_headline`). Then mean, interval and bounds are those of that score, and the
+A task may score a set as a whole (`Task.set_headline`). Then mean, interval and bounds are those of that score, and
 rewards are still the scores of single episodes.
 """
 
@@ -35,19 +34,19 @@ class SetResult:
     """The numbers of one set.
 
     Attributes:
-        headline: the metric that `mean` is: the mean of the rewards, or the task's score of a set (`joint`).
-        samples: all that are finished, valid or not.
-        joint: the score of the set as a whole; None where it is the mean of the rewards.
-        causes: invalid samples by cause.
+        headline: the metric of `mean`: the mean of the rewards, or the task's score of a set (`joint`).
+        samples: all finished samples, valid or not.
+        joint: the score of the set as a whole; None if the score is the mean of the rewards.
+        causes: cause -> invalid samples.
         contentless: valid samples in which the policy said nothing; they score the headline's worst.
         metrics: the task's other set-level metrics, over all valid samples.
-        best: k -> (mean best@k, rows with at least k valid samples: it rests on them); for several samples a row. Where
-            rewards are 0 or 1 this is pass@k. Empty where the set is scored as a whole, because no sample of a row
-            is the best one then.
-        self_consistency: N -> (mean score of the majority's answer, rows with N valid samples), for several samples a
-            row of a task whose answers can be counted.
+        best: with several samples per row, k -> (mean best@k, number of rows with at least k valid samples, over which
+            it is the mean). For rewards of 0 or 1 this is pass@k. Empty if the set is scored as a whole, because a
+            row then has no best sample.
+        self_consistency: with several samples per row and answers that can be counted, N -> (mean reward of the
+            majority's answer, number of rows with N valid samples).
         usage: by role.
-        seconds: by stage, summed over samples that ran at the same time.
+        seconds: by stage, summed over concurrent samples.
     """
 
     name: str
@@ -81,12 +80,12 @@ class SetResult:
 
     @property
     def per_row_samples(self) -> int:
-        """The most samples that a row has (N)."""
+        """The largest number of samples of a row (N)."""
         return max((len(row.rewards) + row.invalid for row in self.per_row), default=0)
 
     @cached_property
     def mean(self) -> float | None:
-        """The mean over rows of their valid samples' mean reward, or the set's score; None where nothing is valid."""
+        """The mean over rows of their valid samples' mean reward, or the set's score; None if no sample is valid."""
         if self.joint is not None:
             return self.joint.valid.mean
         means = [row.mean for row in self.per_row if row.mean is not None]
@@ -94,7 +93,7 @@ class SetResult:
 
     @cached_property
     def resampled(self) -> Any:
-        """The bootstrap's means; None with fewer than two rows that have a valid sample."""
+        """The bootstrap's means; None if fewer than two rows have a valid sample."""
         if self.joint is not None:
             score = self.joint.valid
             known = score.rows > 1 and score.metrics
@@ -109,7 +108,7 @@ class SetResult:
 
     @cached_property
     def bounds(self) -> Interval | None:
-        """The mean if every invalid sample were the worst, and the best, of the headline's range."""
+        """The mean if every invalid sample had the headline's worst value, and its best."""
         if not self.per_row or not self.invalid:
             return None if self.mean is None else (self.mean, self.mean)
         if self.joint is not None:
@@ -125,31 +124,31 @@ class SetResult:
     @property
     def best(self) -> dict[int, tuple[float, int]]:
         most = self.per_row_samples
-        found = {}
+        best = {}
         for k in sorted({*(2**i for i in range(most.bit_length())), most}) if most > 1 and self.joint is None else ():
-            able = [row.best_at(k, self.headline) for row in self.per_row if len(row.rewards) >= k]
-            if able:
-                found[k] = (statistics.fmean(able), len(able))
-        return found
+            bests = [row.best_at(k, self.headline) for row in self.per_row if len(row.rewards) >= k]
+            if bests:
+                best[k] = (statistics.fmean(bests), len(bests))
+        return best
 
     @property
     def self_consistency(self) -> dict[int, tuple[float, int]]:
         n = self.per_row_samples
-        able = [row for row in self.per_row if row.votes is not None and len(row.rewards) == n]
-        return {n: (statistics.fmean(row.majority(self.headline) for row in able), len(able))} if n > 1 and able else {}
+        rows = [row for row in self.per_row if row.votes is not None and len(row.rewards) == n]
+        return {n: (statistics.fmean(row.majority(self.headline) for row in rows), len(rows))} if n > 1 and rows else {}
 
     @property
     def policy(self) -> Usage:
-        """What the model under test took."""
+        """The usage of the model under test."""
         return total(count for role, count in self.usage.items() if role == "policy")
 
     @property
     def judges(self) -> Usage:
-        """What all others took: judge, partner, environment."""
+        """The usage of all others: judge, partner, environment."""
         return total(count for role, count in self.usage.items() if role != "policy")
 
     def to_json(self) -> dict[str, Any]:
-        """What results.json says of the set, in the metric's own range."""
+        """The set's part of results.json, in the metric's own range."""
         metric = self.headline
         value: dict[str, Any] = {
             "task": self.task,
@@ -169,8 +168,8 @@ class SetResult:
         }
         if self.per_row_samples > 1:
             several = {"best": self.best, "self_consistency": self.self_consistency}
-            for name, found in several.items():
-                value[name] = {str(k): {"mean": mean, "rows": rows} for k, (mean, rows) in found.items()}
+            for name, by_k in several.items():
+                value[name] = {str(k): {"mean": mean, "rows": rows} for k, (mean, rows) in by_k.items()}
             value["per_row"] = [
                 {**vars(row), "mean": row.mean, "best": row.best_at(len(row.rewards), metric) if row.rewards else None}
                 for row in self.per_row
@@ -180,10 +179,10 @@ class SetResult:
 
 def total(counts: Iterable[Usage]) -> Usage:
     """The sum of several counts."""
-    found = Usage()
+    usage = Usage()
     for count in counts:
-        found.merge(count)
-    return found
+        usage.merge(count)
+    return usage
 
 
 def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[ScoredSample], seed: int = 0) -> SetResult:
@@ -207,10 +206,10 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sco
         task=task_name,
         headline=task.set_headline or task.headline,
         joint=joint,
-        per_row=tuple(RowResult.from_samples(of_row, isinstance(task, Voting)) for of_row in by_row.values()),
+        per_row=tuple(RowResult.from_samples(row, isinstance(task, Voting)) for row in by_row.values()),
         causes=dict(sorted(Counter(sample.cause for sample in ordered if sample.cause).items())),
         contentless=sum(sample.contentless for sample in ordered),
-        # The headline is the mean; a second value of it, over samples and not over rows, would only confuse.
+        # Without the headline: it is `mean`, and a second value, over samples rather than rows, would confuse.
         metrics={key: value for key, value in metrics.items() if key not in ("reward", task.headline.name)},
         usage=usage,
         seconds=seconds,

@@ -1,7 +1,7 @@
 """The score of a set by its task's set metrics (`Task.set_metrics`), from the samples of its rows.
 
 Only tasks with a `set_headline` have such a score; for all others it is the mean of the rewards. Samples without a
-verdict are left out of the score. For its bounds, the worst and the best possible sample take their place.
+verdict do not count. For the bounds, the worst and the best possible sample replace them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from soul.task import Task
 
 @dataclass(frozen=True)
 class SetScores:
-    """The score over the valid samples, and its bounds: with all other samples at their worst and at their best."""
+    """The score over the valid samples, and its bounds: with all other samples at worst and at best."""
 
     valid: SetScore
     worst: SetScore
@@ -35,7 +35,7 @@ def set_scores(task: Task[Any], by_row: Sequence[Sequence[ScoredSample]]) -> Set
 
 
 def score_of(task: Task[Any], by_row: Sequence[Sequence[ScoredSample]], missing: Edge | None = None) -> SetScore:
-    """The score over the rows with a valid sample; with `missing`, over all rows, invalid samples counted as that."""
+    """The score over the rows with a valid sample; with `missing`, over all rows, with invalid samples as that."""
     kept = [[sample for sample in samples if sample.verdict or missing] for samples in by_row]
     rows = [samples for samples in kept if samples]
     outcomes = [

@@ -1,7 +1,7 @@
-"""Warnings that a set's score may not show what the model can do: every row scores 0, or few answers could be read.
+"""Warnings that a set's score may be wrong for the model: every row scores 0, or few answers could be read.
 
-The usual causes are a cut-off answer, a wrong chat template, or an answer outside the tag. The report and the terminal
-show these warnings beside the table.
+The usual causes are a truncated answer, a wrong chat template, or an answer outside the tag. Report and terminal show
+these warnings beside the table.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from soul.evaluate.numbers.set_result import SetResult
 
-READABLE = 0.8  # a smaller share of readable answers is a warning
-FEWEST_ROWS = 5  # with fewer rows a score of 0 is not unusual
+READABLE = 0.8  # a smaller share of readable answers gets a warning
+FEWEST_ROWS = 5  # with fewer rows, a score of 0 is not unusual
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class SetWarning:
     """A warning about one set.
 
     Attributes:
-        title: what is wrong; the same text for every set.
-        advice: what to look at, one or two sentences.
+        title: the problem; the same text for every set.
+        advice: what to check, in one or two sentences.
         detail: the set's own number.
     """
 
@@ -35,14 +35,14 @@ class SetWarning:
 
 def warnings_of(result: SetResult) -> list[SetWarning]:
     """The warnings about one set."""
-    found = []
+    warnings = []
     means = [row.mean for row in result.per_row if row.mean is not None]
     if (
         len(means) >= FEWEST_ROWS
         and result.headline.higher_is_better
         and set(means) in ({0.0}, {result.headline.worst})
     ):
-        found.append(
+        warnings.append(
             SetWarning(
                 f"Every row scores exactly {100 * means[0]:.1f}".removesuffix(".0"),
                 "Open a few samples before you trust this. Is there an answer, is it complete, and does it have the "
@@ -52,7 +52,7 @@ def warnings_of(result: SetResult) -> list[SetWarning]:
         )
     readable = result.metrics.get("answered")
     if readable is not None and readable < READABLE:
-        found.append(
+        warnings.append(
             SetWarning(
                 "Few answers could be read, and the others score as wrong",
                 "Open samples without a given answer. Is the answer tag missing, or did the model stop before it "
@@ -60,20 +60,20 @@ def warnings_of(result: SetResult) -> list[SetWarning]:
                 f"{100 * readable:.0f} % read",
             )
         )
-    return found
+    return warnings
 
 
 def grouped(sets: Mapping[str, SetResult]) -> dict[SetWarning, dict[str, str]]:
-    """The warnings about several sets, in their order: warning without its detail -> set -> detail."""
-    found: dict[SetWarning, dict[str, str]] = {}
+    """The warnings about several sets, in the order of the sets: warning without detail -> set -> detail."""
+    groups: dict[SetWarning, dict[str, str]] = {}
     for name, result in sets.items():
         for warning in warnings_of(result):
-            found.setdefault(SetWarning(warning.title, warning.advice, ""), {})[name] = warning.detail
-    return found
+            groups.setdefault(SetWarning(warning.title, warning.advice, ""), {})[name] = warning.detail
+    return groups
 
 
 def warning_lines(sets: Mapping[str, SetResult]) -> list[str]:
-    """The warnings about several sets as text, a line for each warning."""
+    """The warnings about several sets, one line per warning."""
     return [
         f"{warning.title}: {', '.join(f'{name} ({detail})' for name, detail in by_set.items())}. {warning.advice}"
         for warning, by_set in grouped(sets).items()

@@ -1,7 +1,7 @@
 """What can be served for an evaluation: a hub id, a Hugging Face folder, a run's `global_step_N`, a LoRA adapter.
 
-A run folder stands for its last checkpoint. A checkpoint's identity is what is in its files, not its path: training
-writes another `global_step_50` to the same place, and its samples must not mix with those of the first.
+A run folder stands for its latest checkpoint. A checkpoint is identified by the content of its files, not by its path:
+training may write another `global_step_50` to the same place, and its samples must not mix with those of the first.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from soul.evaluate.run.weights import damage
 from soul.evaluate.tables.short_names import short_names
 from soul.files.json_object import read_object
 
-CONTEXT = 17_408  # tokens: prompts of 8,192, answers of 8,192, and room for the template (the original's max_model_len)
+CONTEXT = 17_408  # tokens: prompts of 8,192, answers of 8,192, and room for the template
 LARGEST_RANK = 512  # of a LoRA adapter that vLLM serves
-TRACKER = "latest_checkpointed_iteration.txt"  # names the last global_step_N of a run folder
-_ENDS = 1 << 20  # bytes of each end of a file that enter the fingerprint: any training step changes some of them
+TRACKER = "latest_checkpointed_iteration.txt"  # holds the N of the latest global_step_N
+_ENDS = 1 << 20  # bytes at each end of a file that are hashed: any training step changes some of them
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class BadCheckpoint(SoulError):
-    """A path is no model that can be served."""
+    """A path does not lead to a model that vLLM can serve."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Checkpoint:
     """A model to serve.
 
     Attributes:
-        name: what the model is called in requests, tables and folders.
-        model: folder or hub id that the server loads.
-        adapter: folder of a LoRA adapter on top of it.
-        fingerprint: of the files; of a hub id its name.
+        name: the model's name in requests, tables and folders.
+        model: the folder or hub id that the server loads.
+        adapter: the folder of a LoRA adapter for it.
+        fingerprint: a hash of the files, or the hub id.
     """
 
     name: str
@@ -49,22 +49,22 @@ class Checkpoint:
 
     @classmethod
     def find(cls, path: str, base: str | None = None) -> Checkpoint:
-        """The checkpoint that a path or hub id means.
+        """The checkpoint at a path, or with a hub id.
 
         Args:
-            base: the model below a LoRA adapter; None: what its adapter_config.json says.
+            base: the base model of a LoRA adapter; None: the one in its adapter_config.json.
 
         Raises:
-            BadCheckpoint: saying what is missing.
+            BadCheckpoint: a file is missing or damaged.
         """
         folder = Path(path).expanduser()
         if not folder.exists():
             if _HUB_ID.fullmatch(path):
                 return cls(path.replace("/", "--"), path, None, path)
-            raise BadCheckpoint(f"{path}: there is no such folder, and it is no hub id (owner/name) either.")
+            raise BadCheckpoint(f"{path}: there is no such folder, and it is not a hub id (owner/name) either.")
         folder = _latest(folder)
         parts = folder.resolve().parts[1:]
-        name = "-".join(parts[-_telling(parts) :])
+        name = "-".join(parts[-_least_parts(parts) :])
         if (folder / "adapter_config.json").is_file():
             below = base or _config(folder / "adapter_config.json").get("base_model_name_or_path")
             if not below:
@@ -75,8 +75,8 @@ class Checkpoint:
             return cls(name, model.model, folder, f"{_fingerprint(folder)} on {model.fingerprint}")
         if not (folder / "config.json").is_file():
             raise BadCheckpoint(
-                f"{folder}: no config.json, so it is no Hugging Face folder. A checkpoint of this project is one "
-                "(global_step_N); raw verl shards are turned into one by python -m verl.model_merger."
+                f"{folder}: no config.json, so it is not a Hugging Face folder. Name a global_step_N folder of this "
+                "project, or convert raw verl shards with python -m verl.model_merger."
             )
         _config(folder / "config.json")
         _check_weights(folder)
@@ -84,50 +84,50 @@ class Checkpoint:
 
     @classmethod
     def find_all(cls, paths: Sequence[str], base: str | None = None) -> list[Checkpoint]:
-        """The checkpoints of several paths, each once and with a name of its own: where two would share one, the
-        folders above are put before it (seed_1-run, seed_2-run).
+        """The checkpoints at several paths, without duplicates. If two would have the same name, the names of their
+        parent folders are added (seed_1-run, seed_2-run).
 
         Raises:
             BadCheckpoint: as `find`.
         """
         places = {Path(each.adapter or each.model).resolve(): each for each in (cls.find(path, base) for path in paths)}
-        # A hub id has no folders above: its name is as it is.
+        # A hub id has no parent folders.
         parts = [place.parts[1:] if place.exists() else (each.name,) for place, each in places.items()]
-        names = short_names(parts, [_telling(each) for each in parts])
+        names = short_names(parts, [_least_parts(each) for each in parts])
         return [replace(each, name=name) for each, name in zip(places.values(), names, strict=True)]
 
     @property
     def context(self) -> int:
-        """Tokens of prompt and answer together that are asked of the server: no more than the model can."""
+        """The most tokens of prompt and answer together; at most the model's own limit."""
         file = Path(self.model) / "config.json"
         config = _config(file) if file.is_file() else {}
-        most = config.get("text_config", config).get("max_position_embeddings") or CONTEXT
-        return min(CONTEXT, int(most))
+        limit = config.get("text_config", config).get("max_position_embeddings") or CONTEXT
+        return min(CONTEXT, int(limit))
 
     @property
     def lora_rank(self) -> int | None:
-        """The adapter's rank; None without one."""
+        """The adapter's rank; None without an adapter."""
         return int(_config(self.adapter / "adapter_config.json")["r"]) if self.adapter else None
 
 
 def _latest(folder: Path) -> Path:
-    """A run folder stands for the last checkpoint in it."""
+    """The latest checkpoint of a run folder; any other folder as it is."""
     tracker = folder / TRACKER
     if not tracker.is_file():
         return folder
     latest = folder / f"global_step_{tracker.read_text(errors='replace').strip()}"
     if not latest.is_dir():
-        raise BadCheckpoint(f"{tracker} names {latest.name}, which is not there. Name a checkpoint that is.")
+        raise BadCheckpoint(f"{tracker} names {latest.name}, which does not exist. Name another checkpoint.")
     return latest
 
 
-def _telling(parts: Sequence[str]) -> int:
-    """How many parts from the end say what a folder is: its name, and those above where it says nothing alone
+def _least_parts(parts: Sequence[str]) -> int:
+    """How many trailing parts of a path identify a folder: generic names need the folders above them
     (run-global_step_50-lora_adapter)."""
-    silent = itertools.takewhile(
+    generic = itertools.takewhile(
         re.compile(r"global_step_\d+|lora_adapter|huggingface|actor").fullmatch, reversed(parts)
     )
-    return min(len(list(silent)) + 1, len(parts))
+    return min(len(list(generic)) + 1, len(parts))
 
 
 def _config(file: Path) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _check_rank(folder: Path) -> None:
 
 
 def _fingerprint(folder: Path) -> str:
-    """A hash of names, sizes and both ends of the files that make the model."""
+    """A hash of the names, sizes and both ends of a model's files."""
     digest = hashlib.sha256()
     for file in sorted(_files(folder)):
         size = file.stat().st_size

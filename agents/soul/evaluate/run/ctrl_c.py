@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end an evaluation with one line that says what is kept (`soul.cli.error_border` has the codes)."""
+"""Ctrl-C and SIGTERM end an evaluation with one line that says what is kept; exit codes: `soul.cli.error_border`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 class Interrupted(SoulError):
-    """Ctrl-C or SIGTERM ended the run; the message says what is kept and how to go on."""
+    """Ctrl-C or SIGTERM ended the run; the message says what is kept and how to continue."""
 
     exit_code: ClassVar[int] = 128 + signal.SIGINT
 
 
 @contextmanager
 def interruptible(wanted: Sequence[SampleRequest], journal: Journal) -> Iterator[None]:
-    """Wrap the work on a run's folder in this.
+    """Report an interruption of the work in this block.
 
     Raises:
-        Interrupted: in place of KeyboardInterrupt.
+        Interrupted: instead of KeyboardInterrupt.
     """
     try:
         yield
     except KeyboardInterrupt:
-        kept = len({item.key for item in wanted} & journal.samples.keys())
+        kept = len({request.key for request in wanted} & journal.samples.keys())
         raise Interrupted(
             f"{kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; run the same command to continue."
         ) from None

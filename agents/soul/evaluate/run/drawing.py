@@ -1,6 +1,6 @@
-"""Which rows of a set are evaluated: drawn by the seed, in strata where the task names some.
+"""Which rows of a set are evaluated: drawn by the seed, stratified if the task asks for it (`Task.strata`).
 
-The order is one for all limits: the first 50 rows are among the first 100, and both are drawn as the strata ask.
+All limits use the same order: the first 50 rows are among the first 100, and both samples are stratified.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from soul.rows.task_files import TaskRow
 def drawing_order(rows: Sequence[TaskRow], seed: str) -> list[int]:
     """The positions of all rows in the order in which they are drawn.
 
-    Every start of the order holds the values of the task's strata in the shares of the whole, or each the same number
-    of times (`Strata.equal`) as long as its rows last; to within one row. Rows without a value are a stratum too.
+    To within one row, every prefix of the order has the strata in the proportions of the whole set, or in equal numbers
+    (`Strata.equal`) until a stratum runs out of rows. Rows without a value are a stratum too.
     """
     order = random.Random(seed).sample(range(len(rows)), len(rows))
     values = {position: _stratum(rows[position]) for position in order}

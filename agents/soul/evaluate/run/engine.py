@@ -1,7 +1,7 @@
-"""The evaluation itself: every sample is one session of the driver without feedback, as the trainer's validation is.
+"""Run the samples: each is one session without feedback, as in the trainer's validation.
 
-All sets run at the same time, those with long samples first (schedule.py). As many sessions are under way as keep the
-policy's endpoint busy while others wait for their judge; the caps of the endpoints hold below that
+All sets run concurrently, those with long samples first (schedule.py). Enough sessions run at once to keep the policy's
+endpoint busy while others wait for their judge; the endpoints' own limits apply on top of that
 (agents/soul/judge/throttle/shared_limits.py).
 """
 
@@ -23,15 +23,15 @@ from soul.policy import OpenAISeat, Players
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 
-SESSIONS_PER_SLOT = 2  # sessions under way for each request that the policy's endpoint takes
+SESSIONS_PER_SLOT = 2  # concurrent sessions for each concurrent request of the policy's endpoint
 Listener = Callable[[SessionRecord], None]
 
-# Causes that hit every further sample alike: the run stops, and what it has stays.
+# Causes that would fail every further sample too: the run stops and keeps its finished samples.
 STOPPING: frozenset[Cause] = SYSTEMIC | {"auth", "not_found"}
 
 
 class Stopped(SoulError):
-    """An endpoint is down, its key is refused or the budget is spent: no further sample can be taken."""
+    """An endpoint is down, its key is refused or the budget is spent: no further sample can run."""
 
     exit_code: ClassVar[int] = 1
 
@@ -44,20 +44,20 @@ async def evaluate(
     on_sample: Listener,
     on_schedule: Callable[[Schedule], None] = lambda schedule: None,
 ) -> None:
-    """Take the samples, and keep each as soon as it is there.
+    """Run the samples, and save each one as soon as it finishes.
 
     Args:
-        todo: what is still to be taken.
+        todo: the samples to run.
         on_sample: called with every finished sample, failed ones too.
-        on_schedule: given the schedule before the first sample; it estimates the time that is left.
+        on_schedule: called with the schedule before the first sample; it estimates the time left.
 
     Raises:
-        Stopped: an endpoint does not answer any more, or the budget is spent. The same command continues later.
+        Stopped: an endpoint no longer answers, or the budget is spent. The same command continues later.
     """
     policy = ChatModel.connect(settings.policy)
 
-    async def play(item: SampleRequest, gateway: Gateway) -> SessionRecord:
-        return await run_sample(item, settings, policy, gateway)
+    async def play(request: SampleRequest, gateway: Gateway) -> SessionRecord:
+        return await run_sample(request, settings, policy, gateway)
 
     try:
         at_once = SESSIONS_PER_SLOT * settings.policy.concurrency
@@ -69,31 +69,31 @@ async def evaluate(
 
 
 async def run_samples(
-    taken: Callable[[SampleRequest, Gateway], Awaitable[SessionRecord]],
+    run_one: Callable[[SampleRequest, Gateway], Awaitable[SessionRecord]],
     schedule: Schedule,
     settings: GatewaySettings,
     journal: Journal,
     folder: Path,
     on_sample: Listener,
 ) -> None:
-    """Make a record of every item of the schedule, with the judges of one gateway.
+    """Run every sample of the schedule, with the judges of one gateway.
 
     Raises:
         Stopped: as in `evaluate`.
         OutOfSpace: the disk is full.
     """
     spent = sum(journal_cost(sample) for sample in journal.samples.values())
-    limits = run_limits(settings, spent)  # a budget is for the run, not for each of its starts
+    limits = run_limits(settings, spent)  # the budget covers the whole run, not each start
     gateway = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
 
     async def work() -> None:
-        while (item := schedule.start()) is not None:
-            sample = await taken(item, gateway)
-            schedule.end(item, sample.usage)
+        while (request := schedule.start()) is not None:
+            sample = await run_one(request, gateway)
+            schedule.end(request, sample.usage)
             failure = sample.draft.failure
             if failure and failure.cause in STOPPING:
                 raise Stopped(
-                    f"{failure.detail} (the {failure.stage} of set {item.set}). Run the same command to continue."
+                    f"{failure.detail} (set {request.set}, stage {failure.stage}). Run the same command to continue."
                 )
             journal.add(sample)
             on_sample(sample)
@@ -103,37 +103,37 @@ async def run_samples(
             for _ in range(schedule.at_once):
                 group.create_task(work())
     except ExceptionGroup as group:
-        raise group.exceptions[0] from None  # the first to fail; the others were cancelled
+        raise group.exceptions[0] from None  # the first failure; it cancelled the other workers
     finally:
         await gateway.close()
 
 
 def journal_cost(sample: SessionRecord) -> float:
-    """What the judges, partners and environments of a sample cost; the policy is not part of judge.budget_usd."""
+    """US dollars for judges, partners and environments of a sample; judge.budget_usd does not cover the policy."""
     return float(sum(usage.cost_usd for role, usage in sample.usage.items() if role != "policy"))
 
 
 async def run_sample(
-    item: SampleRequest, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway
+    request: SampleRequest, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway
 ) -> SessionRecord:
-    """Take one sample.
+    """Run one sample.
 
     Returns:
-        Its record, with the row's fields in it, so that it can be shown and judged again without the data files.
+        Its record with the row's fields, so that it can be shown and judged again without the data files.
     """
-    asked = policy.scope()
+    own_policy = policy.scope()
     session = await run_session(
-        item.row.task,
-        item.row.row,
-        lambda context: Players(lambda seat: OpenAISeat(asked, item.seed(settings.policy.seed, seat))),
+        request.row.task,
+        request.row.row,
+        lambda context: Players(lambda seat: OpenAISeat(own_policy, request.seed(settings.policy.seed, seat))),
         gateway,
         RefineSettings(episode_deadline_s=settings.deadline_s),
         refine=False,
     )
-    sample = session.to_record(item.row.file, item.row.number)
-    sample.set, sample.sample, sample.stamp = item.set, item.sample, item.stamp
-    sample.groups = dict(item.row.task.groups(item.row.row))
-    sample.shortened = list(item.shortened)
-    sample.record = item.row.row.model_dump(mode="json")
-    sample.usage = {"policy": asked.usage, **sample.usage}
+    sample = session.to_record(request.row.file, request.row.number)
+    sample.set, sample.sample, sample.stamp = request.set, request.sample, request.stamp
+    sample.groups = dict(request.row.task.groups(request.row.row))
+    sample.shortened = list(request.shortened)
+    sample.record = request.row.row.model_dump(mode="json")
+    sample.usage = {"policy": own_policy.usage, **sample.usage}
     return sample

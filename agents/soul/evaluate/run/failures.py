@@ -1,6 +1,6 @@
-"""Samples without a verdict: how many there are, why, and what takes them again.
+"""Samples without a verdict: how many, why, and which command runs them again.
 
-A run whose verdicts all failed is no result: the command says the cause before its table and ends with exit code 1.
+If all verdicts of a run failed, there is no result: the command prints the cause above its table and exits with code 1.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from soul.evaluate.run.run_folder import EvaluationRun
 from soul.record import SessionRecord
 
 MANY = 0.5  # a larger share of failed samples gets a warning
-_TAKEN_AGAIN: frozenset[str] = INFRASTRUCTURE  # by the same command
-_SHOWN = 400  # characters of an endpoint's own words
+_RUN_AGAIN: frozenset[str] = INFRASTRUCTURE  # by the same command
+_SHOWN = 400  # characters shown of an endpoint's message
 
 
 class NoVerdict(SoulError):
-    """Not one verdict of a run succeeded."""
+    """All verdicts of a run failed."""
 
     exit_code: ClassVar[int] = 1
 
@@ -31,10 +31,10 @@ class Failures:
     """The failed samples of one or several runs.
 
     Attributes:
-        samples: all of them; `judged`: those of tasks that ask a judge.
-        judged_failed: the failed ones among `judged`.
-        causes: failed samples by cause; `last`: cause -> the words of its last failure.
-        unplayed: the failed ones that have no episode in the run whose episodes were judged again.
+        samples: number of all samples; `judged`: of those whose task has a judge.
+        judged_failed: failed samples among `judged`.
+        causes: cause -> failed samples; `last`: cause -> message of its last failure.
+        unplayed: in a rescored run, failed samples that have no episode in the original run.
     """
 
     samples: int = 0
@@ -50,9 +50,9 @@ class Failures:
         failures = cls()
         failures.add(run.samples)
         if "episodes_of" in run.settings:
-            silent = [str(sample.draft.cause) for sample in run.samples if sample.draft.seats is None]
-            failures.unplayed = len(silent)
-            failures.causes -= Counter(silent)
+            unplayed = [str(sample.draft.cause) for sample in run.samples if sample.draft.seats is None]
+            failures.unplayed = len(unplayed)
+            failures.causes -= Counter(unplayed)
         return failures
 
     def add(self, samples: Iterable[SessionRecord]) -> None:
@@ -81,44 +81,44 @@ class Failures:
         return 0 < self.samples == self.failed or 0 < self.judged == self.judged_failed
 
     def cause(self) -> str | None:
-        """Why everything failed, one line; None where something succeeded."""
+        """Why everything failed, in one line; None if something succeeded."""
         if not self.no_verdict:
             return None
         if not self.causes:
-            return f"All {self.samples:,} samples failed: the run whose episodes were to be judged has none."
+            return f"All {self.samples:,} samples failed: the original run has no episodes to judge."
         most = self.causes.most_common(1)[0][0]
         everything = self.samples == self.failed
         which = f"{self.samples:,} samples" if everything else f"{self.judged:,} samples that a judge scores"
         return f"All {which} failed ({_counts(self.causes)}). Last {most}: {self.last[most][:_SHOWN].rstrip('.')}."
 
     def lines(self) -> list[str]:
-        """What a run prints at its end: what takes the failed samples again, and a warning where they are many."""
+        """What a run prints at its end: how to run the failed samples again, and a warning if there are many."""
         if not self.failed:
             return []
         lines = [f"{self.failed:,} of {self.samples:,} samples failed. {self.remedy()}"]
         if self.failed > MANY * self.samples and not self.no_verdict:
             share = self.failed / self.samples
-            lines.append(f"WARNING: {share:.0%} of all samples have no verdict. The scores are those of the others.")
+            lines.append(f"WARNING: {share:.0%} of all samples have no verdict. The scores cover only the others.")
         return lines
 
     def remedy(self) -> str:
-        """What takes the failed samples again."""
-        again = Counter({cause: n for cause, n in self.causes.items() if cause in _TAKEN_AGAIN})
+        """How to run the failed samples again."""
+        again = Counter({cause: n for cause, n in self.causes.items() if cause in _RUN_AGAIN})
         kept = self.causes - again
         texts = []
         if again:
             texts.append(
-                f"{again.total():,} because of endpoints or limits ({_counts(again)}): the same command takes them "
+                f"{again.total():,} because of endpoints or limits ({_counts(again)}): the same command runs them "
                 "again."
             )
         if kept:
             texts.append(
                 f"{kept.total():,} because of an answer or a request ({_counts(kept)}): only the same command with "
-                "--retry-failed takes them again."
+                "--retry-failed runs them again."
             )
         if self.unplayed:
             texts.append(
-                f"{self.unplayed:,} have no episode: take them again in the run that played, then repeat this command."
+                f"{self.unplayed:,} have no episode: run them again in the original run, then repeat this command."
             )
         return " ".join(texts)
 

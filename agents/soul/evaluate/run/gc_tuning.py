@@ -1,4 +1,4 @@
-"""How often Python looks for garbage during an evaluation."""
+"""How often Python's garbage collector runs during an evaluation."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-YOUNG = 50_000  # objects made and not yet freed before the youngest are looked at; Python's own number is 700
-OLDER = 20  # such looks before one at the next older ones
+YOUNG = 50_000  # objects created and not freed before the youngest generation is collected; Python's default is 700
+OLDER = 20  # collections of a generation before the next older one is collected
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Look for garbage seldom, and not among what is there already; also a decorator.
+    """Collect garbage less often, and never among the objects that exist already; also a decorator.
 
-    A run keeps every sample. At Python's usual pace a fifth of its CPU goes into looking through all that was imported
-    and kept, again and again, for cycles that hardly anybody makes here.
+    A run keeps every sample. With Python's defaults, a fifth of its CPU time goes into scanning all imported and kept
+    objects again and again for reference cycles, which are rare here.
     """
     before = gc.get_threshold()
     gc.freeze()

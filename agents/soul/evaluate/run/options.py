@@ -1,10 +1,10 @@
-"""The command line of an evaluation: the parser that all modes share, and what it gives, as an object."""
+"""The command line of an evaluation: the parser that all modes share, and the options as an object."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Taking:
-    """Which samples a command takes.
+    """Which samples a command runs.
 
     Attributes:
-        retry_failed: also those that an answer or a request failed, not only those that endpoints or limits failed.
+        retry_failed: also those that failed because of an answer or a request, not only because of endpoints or limits.
         ask_first: send one small request to each endpoint before the first sample.
     """
 
@@ -33,32 +33,32 @@ class Taking:
 
     @classmethod
     def from_arguments(cls, given: argparse.Namespace) -> Taking:
-        """From the options of `add_taking_options`."""
+        """Read the options of `add_taking_options`."""
         return cls(given.retry_failed, not given.no_preflight)
 
 
-FIRST = Taking()  # a first start: nothing is taken again, and endpoints are asked
+FIRST = Taking()  # a first start
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a command line asks of an evaluation.
+    """The options of an evaluation.
 
     Attributes:
         sets: names of sets, or parquet files; empty: those of the suite, or all 27.
-        suite: None where none is named.
+        suite: None if none is named.
         sections: settings of judges, tasks and the policy: section -> key -> value.
-        data: the folder of the task files.
-        out: the folder of the run folders.
-        name: of the run; None: the model's.
+        data: the folder with the task files.
+        out: the parent of the run folder.
+        name: the run's name; None: the model's.
         limit: rows of each set; None: those of the suite, or all.
         n: samples of each row.
-        seed: which rows are drawn.
-        deadline_s: seconds that the play of one episode may take; None: no deadline.
-        thinking_tokens: tokens that a model thinks before each answer, for the plan.
-        dry_run: print the plan and take no sample.
+        seed: decides which rows are drawn.
+        deadline_s: seconds to play one episode; None: no limit.
+        thinking_tokens: expected tokens of thought before each answer, for the plan.
+        dry_run: print the plan and run no sample.
         export: names of export targets, comma-separated.
-        step: of the checkpoint, for what is exported.
+        step: the training step of the checkpoint, for exports.
     """
 
     sets: tuple[str, ...] = ()
@@ -79,19 +79,19 @@ class RunOptions:
 
     @classmethod
     def from_arguments(cls, given: argparse.Namespace) -> RunOptions:
-        """From the options of `parser`.
+        """Read the options of `parser`.
 
         Raises:
-            BadSettings: a word is neither a set nor a setting, or a suite is unknown or named beside sets.
+            BadSettings: a word is neither a set nor a setting, or a suite is unknown or combined with sets.
         """
-        names, words = split(given.words)
-        chosen, of_suite = _suite(given.suite) if given.suite else (None, [])
+        names = [word for word in given.words if "=" not in word]
+        chosen, listed = _suite(given.suite) if given.suite else (None, [])
         if names and given.suite:
             raise BadSettings(f"Name sets ({', '.join(names)}) or a suite ({given.suite}), not both (TASKS and SUITE).")
         return cls(
-            sets=(*names, *of_suite),
+            sets=(*names, *listed),
             suite=chosen,
-            sections=sections_of(words, ["tasks"]),
+            sections=sections_of([word for word in given.words if "=" in word], ["tasks"]),
             data=given.data,
             out=given.out,
             name=given.name,
@@ -108,7 +108,7 @@ class RunOptions:
 
 
 def _suite(text: str) -> tuple[Suite | None, list[str]]:
-    """A suite by its name; or sets, comma-separated, without one."""
+    """The suite of this name and no sets; or no suite and these comma-separated sets."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if len(names) > 1 or names[0:1] and names[0] in SETS:
         return None, names
@@ -116,33 +116,35 @@ def _suite(text: str) -> tuple[Suite | None, list[str]]:
 
 
 def parser(program: str, description: str | None) -> Parser:
-    """The options that all modes take."""
+    """The command line with the options that all modes share."""
     parser = Parser(prog=program, description=description)
     parser.add_argument("words", nargs="*", help="sets (or parquet files), and section.key=value")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DATA_DIR", "data")), help="DATA_DIR")
     parser.add_argument(
         "--out", type=output_folder, default=os.environ.get("OUTPUT_DIR") or "outputs", help="OUTPUT_DIR"
     )
-    parser.add_argument("--name", default=os.environ.get("EXPERIMENT_NAME"), help="of the run; default: the model's")
+    parser.add_argument(
+        "--name", default=os.environ.get("EXPERIMENT_NAME"), help="the run's name; default: the model's"
+    )
     suites = " | ".join([*SUITES, *ALIASES, "SET,SET,..."])
     parser.add_argument("--suite", metavar=suites, help="the sets and rows of a suite, or these sets")
     parser.add_argument("--limit", type=positive_int, help="rows of each set, drawn by the seed (the paper: 100)")
     parser.add_argument("--n", type=positive_int, default=1, help="samples of each row")
-    parser.add_argument("--seed", type=int, default=0, help="which rows")
+    parser.add_argument("--seed", type=int, default=0, help="decides which rows are drawn")
     add_taking_options(parser)
     parser.add_argument(
         "--export", default="", metavar="TO,...", help="lm-eval, wandb, tensorboard (soul.evaluate.export)"
     )
-    parser.add_argument("--step", type=non_negative_int, help="of the checkpoint: the x axis of what is exported")
+    parser.add_argument("--step", type=non_negative_int, help="the checkpoint's training step: the x axis of exports")
     return parser
 
 
 def add_server_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """The options of checkpoints that vLLM serves (`ServerSettings`, `Checkpoint.find`)."""
-    parser.add_argument("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the model below a LoRA adapter")
+    """Add the options for checkpoints that vLLM serves (`ServerSettings`, `Checkpoint.find`)."""
+    parser.add_argument("--base", default=os.environ.get("BASE_MODEL_PATH"), help="the base model of a LoRA adapter")
     parser.add_argument("--tp", type=positive_int, default=1, help="devices of one replica")
     parser.add_argument("--dp", type=positive_int, default=1, help="replicas")
-    parser.add_argument("--max-prompt-tokens", type=positive_int, help="longer rows are shortened as in training")
+    parser.add_argument("--max-prompt-tokens", type=positive_int, help="truncate longer rows as in training")
     parser.add_argument(
         "--platform",
         type=one_of("gpu", "cpu"),
@@ -152,23 +154,18 @@ def add_server_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup
 
 
 def add_taking_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """The options that `Taking.from_arguments` and the plan read."""
-    parser.add_argument("--deadline", type=positive_float, help="seconds that the play of one episode may take")
+    """Add the options that `Taking.from_arguments` and the plan read."""
+    parser.add_argument("--deadline", type=positive_float, help="seconds to play one episode")
     parser.add_argument("--no-preflight", action="store_true", help="skip the test call to each endpoint at the start")
     parser.add_argument(
         "--retry-failed",
         action="store_true",
-        help="take all failed samples again; without it only those that endpoints or limits failed",
+        help="run all failed samples again; default: only those that failed because of endpoints or limits",
     )
-    parser.add_argument("--dry-run", action="store_true", help="check everything, print the plan, take no sample")
+    parser.add_argument("--dry-run", action="store_true", help="check everything, print the plan, run no sample")
     parser.add_argument(
         "--thinking-tokens",
         type=non_negative_int,
         default=0,
-        help="tokens that a model thinks before each answer, for the plan (default 0)",
+        help="expected tokens of thought before each answer, for the plan (default 0)",
     )
-
-
-def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of a command line: names of sets, and settings."""
-    return [word for word in words if "=" not in word], [word for word in words if "=" in word]

@@ -1,7 +1,7 @@
-"""Estimates what an evaluation will ask for each set: calls by role, tokens, price and time.
+"""Estimate the calls by role, the tokens, the price and the time of an evaluation, set by set.
 
-Rows and calls are counted, and prompts are measured in characters. The length of answers and the time that they take
-are assumptions: they are the constants below, and the plan prints them.
+Rows and calls are counted, and prompts are measured in characters. Lengths and speeds of answers are assumptions: the
+constants below, which the plan prints.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from soul.judge.roles import BY_TASK
 from soul.task import Task
 
 CHARS_PER_TOKEN = 4
-ANSWER_TOKENS = 300  # in the answer of a one-turn task
-TURN_TOKENS = 80  # in one turn of a dialogue
-VERDICT_TOKENS = 150  # that a judge writes in one call
-SECONDS_TO_ANSWER = 1.0  # until an answer begins, where the preflight has not measured it
-TOKENS_PER_SECOND = 50.0  # that a model writes
+ANSWER_TOKENS = 300  # of an answer in a one-turn task
+TURN_TOKENS = 80  # of one turn of a dialogue
+VERDICT_TOKENS = 150  # of a judge's answer to one call
+SECONDS_TO_ANSWER = 1.0  # until an answer starts, if the preflight did not measure it
+TOKENS_PER_SECOND = 50.0  # written by a model
 POLICY = "policy"
 ASSUMED = (
     f"Assumptions: a token is {CHARS_PER_TOKEN} characters. The answer to a one-turn task has {ANSWER_TOKENS} tokens, "
@@ -35,12 +35,12 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class SetPlan:
-    """What one set will ask.
+    """The expected calls of one set.
 
     Attributes:
-        rows, samples: how many are still to be taken.
+        rows, samples: how many are still to run.
         asked: section -> its load. Sections are "policy", the roles, and `judge.by_task.<task>`.
-        cheaper: options of the task -> its loads under them.
+        cheaper: option of the task that saves calls -> the loads with that option.
     """
 
     name: str
@@ -59,17 +59,17 @@ class SetPlan:
 
     @property
     def seconds(self) -> float:
-        """Seconds of one sample, whose calls follow each other."""
+        """Seconds of one sample, whose calls run one after another."""
         return sum(load.calls * (load.latency_s or 0.0) for load in self.asked.values()) / self.samples
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """What an evaluation will ask.
+    """The expected calls of an evaluation.
 
     Attributes:
-        at_once: samples under way at the same time.
-        thinking_tokens: how many tokens every model is expected to think before each answer.
+        at_once: samples that run concurrently.
+        thinking_tokens: expected tokens of thought before each answer, for every model.
     """
 
     sets: Sequence[SetPlan]
@@ -78,22 +78,24 @@ class EvaluationPlan:
 
     @property
     def loads(self) -> list[Load]:
-        """By section and endpoint, over all sets."""
-        found: dict[tuple[str, Endpoint], list[Load]] = defaultdict(list)
+        """The loads of all sets, summed by section and endpoint."""
+        groups: dict[tuple[str, Endpoint], list[Load]] = defaultdict(list)
         for plan in self.sets:
             for load in plan.asked.values():
-                found[load.section, load.endpoint].append(load)
-        return [_together(section, endpoint, loads) for (section, endpoint), loads in found.items()]
+                groups[load.section, load.endpoint].append(load)
+        return [_together(section, endpoint, loads) for (section, endpoint), loads in groups.items()]
 
     def seconds(self) -> tuple[float, str]:
-        """How many seconds it takes, and what decides that: the tightest limit, or the longest sample."""
+        """The expected seconds, and what determines them: the tightest limit, or the longest sample."""
         by_endpoint: dict[Endpoint, list[Load]] = defaultdict(list)
         for load in self.loads:
             by_endpoint[load.endpoint].append(load)
         bounds: dict[str, float] = {}
-        for endpoint, loads in by_endpoint.items():  # sections with one endpoint share its limits
+        for endpoint, loads in by_endpoint.items():  # sections with the same endpoint share its limits
             bounds |= _together(loads[0].section, endpoint, loads).bounds()
-        bounds["the longest sample, whose calls follow each other"] = max((p.seconds for p in self.sets), default=0.0)
+        bounds["the longest sample, whose calls run one after another"] = max(
+            (p.seconds for p in self.sets), default=0.0
+        )
         work = sum(plan.samples * plan.seconds for plan in self.sets)
         bounds[f"{self.at_once} samples at a time"] = work / self.at_once
         reason, seconds = max(bounds.items(), key=lambda bound: bound[1])
@@ -106,32 +108,32 @@ def plan(
     latencies: Mapping[str, float | None],
     thinking_tokens: int = 0,
 ) -> EvaluationPlan:
-    """Estimate what these samples will ask.
+    """Estimate the calls of these samples.
 
     Args:
-        latencies: section -> seconds of a short request, as the preflight measured it.
-        thinking_tokens: how many tokens every model is expected to think before each answer.
+        latencies: section -> seconds of a short request, from the preflight.
+        thinking_tokens: expected tokens of thought before each answer, for every model.
     """
     by_set: dict[str, list[SampleRequest]] = defaultdict(list)
-    for item in todo:
-        by_set[item.set].append(item)
-    sets = [_set_plan(settings, name, items, latencies, thinking_tokens) for name, items in by_set.items()]
+    for request in todo:
+        by_set[request.set].append(request)
+    sets = [_set_plan(settings, name, requests, latencies, thinking_tokens) for name, requests in by_set.items()]
     at_once = max(1, min(len(todo), SESSIONS_PER_SLOT * settings.policy.concurrency))
     return EvaluationPlan(sets, at_once, thinking_tokens)
 
 
 def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, float]:
-    """Calls of one episode of a task by section, without the policy's; of a rescored run only the judge's."""
-    own = task.name in settings.gateway.by_task
+    """Section -> calls of one episode of a task, without the policy's; of a rescored run only the judge's."""
+    own_judge = task.name in settings.gateway.by_task
     return {
-        f"{BY_TASK}{task.name}" if role == "judge" and own else role: calls
+        f"{BY_TASK}{task.name}" if role == "judge" and own_judge else role: calls
         for role, calls in task.calls_per_episode.items()
         if calls and (settings.source is None or role == "judge")
     }
 
 
 def cost(loads: Sequence[Load]) -> float | None:
-    """US dollars; None where a price is not known."""
+    """US dollars; None if a price is unknown."""
     costs = [load.cost_usd for load in loads]
     return None if None in costs else sum(cost for cost in costs if cost is not None)
 
@@ -139,39 +141,39 @@ def cost(loads: Sequence[Load]) -> float | None:
 def _set_plan(
     settings: EvaluationSettings,
     name: str,
-    items: Sequence[SampleRequest],
+    requests: Sequence[SampleRequest],
     latencies: Mapping[str, float | None],
     thinking_tokens: int,
 ) -> SetPlan:
-    task = items[0].row.task
-    rows = {item.row.number: item.row for item in items}
+    task = requests[0].row.task
+    rows = {request.row.number: request.row for request in requests}
     prompts = [sum(len(message["content"]) for message in task.prompt(row.row)) for row in rows.values()]
-    estimate = _Estimate(task, statistics.fmean(prompts) / CHARS_PER_TOKEN, len(items), thinking_tokens)
+    estimate = _Estimate(task, statistics.fmean(prompts) / CHARS_PER_TOKEN, len(requests), thinking_tokens)
 
     def loads(calls: Mapping[str, float]) -> dict[str, Load]:
-        found: dict[str, Load] = {}
+        by_section: dict[str, Load] = {}
         if settings.source is None:
-            found[POLICY] = estimate.policy(settings.policy)
+            by_section[POLICY] = estimate.policy(settings.policy)
         for section, count in calls.items():
             endpoints = settings.gateway.asked(section)
             names = [section] if len(endpoints) == 1 else [f"jury {i}" for i in range(1, len(endpoints) + 1)]
-            found |= {name: estimate.role(name, of, count) for name, of in zip(names, endpoints, strict=True)}
-        return {section: _timed(load, latencies) for section, load in found.items()}
+            by_section |= {name: estimate.role(name, one, count) for name, one in zip(names, endpoints, strict=True)}
+        return {section: _timed(load, latencies) for section, load in by_section.items()}
 
     asked = sections_asked(settings, task)
     cheaper: dict[str, dict[str, Load]] = {}
     for option, fewer in task.cheaper.items():
         calls = {str(role): count for role, count in fewer.items()}
         cheaper[option] = loads({section: calls.get(_role(section), 0.0) for section in asked})
-    return SetPlan(name, len(rows), len(items), loads(asked), cheaper)
+    return SetPlan(name, len(rows), len(requests), loads(asked), cheaper)
 
 
 @dataclass(frozen=True)
 class _Estimate:
-    """The tokens of one set.
+    """Estimates the tokens of one set.
 
     Attributes:
-        prompt: tokens of the first prompt, on average.
+        prompt: mean tokens of the first prompt.
     """
 
     task: Task[Any]
@@ -184,23 +186,23 @@ class _Estimate:
         return self.task.policy_turns
 
     @property
-    def _turn(self) -> int:
+    def _turn_tokens(self) -> int:
         return TURN_TOKENS if self._turns > 1 else ANSWER_TOKENS
 
     @property
-    def _said(self) -> float:
+    def _episode_tokens(self) -> float:
         """Tokens of a finished episode. In a dialogue the other side speaks as often as the policy."""
-        return self._turns * self._turn * (2 if self._turns > 1 else 1)
+        return self._turns * self._turn_tokens * (2 if self._turns > 1 else 1)
 
     def policy(self, endpoint: Endpoint) -> Load:
-        # Each turn reads the prompt and all turns before it: on average half of the whole episode.
-        read = self._turns * (self.prompt + (self._said - 2 * self._turn) / 2 if self._turns > 1 else self.prompt)
-        return self._load(POLICY, endpoint, self._turns, read, self._turn)
+        # Each turn reads the prompt and all turns before it: on average, half of the episode.
+        read = self._turns * (self.prompt + (self._episode_tokens / 2 - self._turn_tokens if self._turns > 1 else 0.0))
+        return self._load(POLICY, endpoint, self._turns, read, self._turn_tokens)
 
     def role(self, section: str, endpoint: Endpoint, calls: float) -> Load:
         judging = _role(section) == "judge"
         instructions = statistics.fmean(map(len, self.task.prompts)) / CHARS_PER_TOKEN if self.task.prompts else 0.0
-        read = calls * (self.prompt + instructions + (self._said if judging else self._said / 2))
+        read = calls * (self.prompt + instructions + self._episode_tokens / (1 if judging else 2))
         return self._load(section, endpoint, calls, read, VERDICT_TOKENS if judging else TURN_TOKENS)
 
     def _load(self, section: str, endpoint: Endpoint, calls: float, read: float, answer: int) -> Load:
@@ -213,12 +215,13 @@ def _role(section: str) -> str:
 
 
 def _timed(load: Load, latencies: Mapping[str, float | None]) -> Load:
-    """The load with the seconds of a call: until the answer begins, and while it is written."""
-    begins = latencies.get("judge" if load.section.startswith("jury ") else load.section) or SECONDS_TO_ANSWER
-    return replace(load, latency_s=begins + load.tokens_out / max(load.calls, 1e-9) / TOKENS_PER_SECOND)
+    """The load with the seconds of a call: the wait for the first token, and the writing of the answer."""
+    first_token = latencies.get("judge" if load.section.startswith("jury ") else load.section) or SECONDS_TO_ANSWER
+    return replace(load, latency_s=first_token + load.tokens_out / max(load.calls, 1e-9) / TOKENS_PER_SECOND)
 
 
 def _together(section: str, endpoint: Endpoint, loads: Sequence[Load]) -> Load:
+    """The sum of several loads; the latency is the mean over their calls."""
     calls = sum(load.calls for load in loads)
     seconds = sum(load.calls * (load.latency_s or 0.0) for load in loads) / max(calls, 1e-9)
     tokens_in, tokens_out = sum(load.tokens_in for load in loads), sum(load.tokens_out for load in loads)

@@ -1,7 +1,7 @@
-"""Checks before the first sample: can every endpoint be asked that the chosen sets need?
+"""Checks before the first sample: does every endpoint answer that the chosen sets need?
 
-A missing key or an unknown model ends the run with one paragraph, before a server is started or an answer is paid for.
-With --dry-run the plan (plan.py) is printed too, and no sample is taken.
+A missing key or an unknown model ends the run with one paragraph, before a server starts and before you pay for an
+answer. --dry-run also prints the plan (plan.py), and runs no sample.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from soul.judge import preflight as judges
 from soul.judge.preflight import Load
 from soul.judge.roles import POLICY_KEY, require_prices
 
-POLICY_PATIENCE_S = 60.0  # seconds of one request to the model under test, which may think for long
+POLICY_PATIENCE_S = 60.0  # for one request to the model under test, which may think for a while
 
 
 class BadPolicy(SoulError):
-    """The model under test cannot be asked."""
+    """The model under test does not answer."""
 
 
 def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: bool = True) -> dict[str, float | None]:
     """Send one small request to every endpoint that these samples need: policy, judges, partners, environments.
 
-    A policy that we serve ourselves is left out: `runner.run_missing` asks it once its server has started.
+    A policy that we serve ourselves is not asked here, but by `runner.run_missing` once its server has started.
 
     Args:
-        ask: False looks only whether every key is set; nothing is sent.
+        ask: False: only check that every key is set, and send nothing.
 
     Returns:
         Section -> seconds of that request.
 
     Raises:
         MissingKey: the environment variable of a key is not set.
-        BadPolicy, BadJudge: an endpoint cannot be used.
+        BadPolicy, BadJudge: an endpoint does not answer.
         BadSettings: there is a budget, and a price is missing.
     """
     asks_policy = bool(todo) and settings.source is None and settings.served is None
@@ -59,7 +59,7 @@ def check(settings: EvaluationSettings, todo: Sequence[SampleRequest], *, ask: b
                     f"No key for {endpoint.name}, which is the {section} of {', '.join(names)}: the environment "
                     f"variable {endpoint.api_key_env} is not set. Export it (export {endpoint.api_key_env}=...), name "
                     f"another variable with {section}.api_key_env ({section}.api_key_env=none for a server that needs "
-                    "no key), or evaluate other sets (TASKS=...). No sample was taken."
+                    "no key), or evaluate other sets (TASKS=...). No sample was run."
                 )
     require_prices(settings.gateway, [endpoint for section in sets for endpoint in settings.gateway.asked(section)])
     if not ask:
@@ -77,14 +77,13 @@ def check_policy(endpoint: Endpoint) -> float:
 
     Raises:
         MissingKey: the environment variable of its key is not set.
-        BadPolicy: it cannot be asked.
+        BadPolicy: it does not answer.
     """
-
     _require_policy_key(endpoint)
 
     async def ask() -> float:
-        brisk = {"max_attempts": 2, "deadline_s": min(POLICY_PATIENCE_S, endpoint.deadline_s)}
-        model = ChatModel.connect(endpoint.model_copy(update=brisk))
+        impatient = {"max_attempts": 2, "deadline_s": min(POLICY_PATIENCE_S, endpoint.deadline_s)}
+        model = ChatModel.connect(endpoint.model_copy(update=impatient))
         start = time.perf_counter()
         try:
             await model.scope().say([{"role": "user", "content": "Say hello."}])
@@ -96,7 +95,7 @@ def check_policy(endpoint: Endpoint) -> float:
         return asyncio.run(ask())
     except JudgeFailure as failure:
         raise BadPolicy(
-            f"The model under test cannot be asked, {failure.cause}: {failure.detail}. Check its name, its address and "
+            f"The model under test does not answer, {failure.cause}: {failure.detail}. Check its name, its address and "
             "its key (OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY)."
         ) from failure
 
@@ -106,30 +105,29 @@ def _require_policy_key(endpoint: Endpoint) -> None:
         raise MissingKey(
             f"No key for {endpoint.name}, the model under test: the environment variable {endpoint.api_key_env} is not "
             f"set. Export {POLICY_KEY}, or name another variable with policy.api_key_env (policy.api_key_env=none "
-            "for a server that needs no key). No sample was taken."
+            "for a server that needs no key). No sample was run."
         )
 
 
 def show(console: Console, settings: EvaluationSettings, plan: EvaluationPlan) -> None:
     """Print the plan."""
-    samples = sum(of_set.samples for of_set in plan.sets)
+    samples = sum(one.samples for one in plan.sets)
     suite = f", suite {settings.suite}" if settings.suite else ""
     rows = f"{settings.limit} rows a set" if settings.limit else "all rows"
-    title = f"Plan: {settings.policy.model} on {len(plan.sets)} sets{suite}, {rows}, {samples:,} samples to take"
+    title = f"Plan: {settings.policy.model} on {len(plan.sets)} sets{suite}, {rows}, {samples:,} samples to run"
     console.print(_sets_table(plan, title))
     console.print(_endpoints_table(plan.loads))
-    for of_set in plan.sets:
-        for option, loads in of_set.cheaper.items():
-            there = _price(cost(list(of_set.asked.values())))
-            calls = f"{of_set.calls('judge'):,.0f} judge calls, {there} in all"
+    for one in plan.sets:
+        for option, loads in one.cheaper.items():
+            now = f"{one.calls('judge'):,.0f} judge calls, {_price(cost(list(one.asked.values())))} in all"
             fewer = sum(load.calls for section, load in loads.items() if section.startswith("judge"))
-            with_it = f"{fewer:,.0f} judge calls, {_price(cost(list(loads.values())))}"
-            _say(console, f"{of_set.name}: {calls}; with tasks.{of_set.name}.{option}: {with_it}.")
+            cheaper = f"{fewer:,.0f} judge calls, {_price(cost(list(loads.values())))}"
+            _print(console, f"{one.name}: {now}; with tasks.{one.name}.{option}: {cheaper}.")
     seconds, reason = plan.seconds()
-    _say(console, f"Price: {_whole_price(plan.loads)}. Time: about {duration(seconds)} ({reason}).")
-    _say(console, f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
+    _print(console, f"Price: {_whole_price(plan.loads)}. Time: about {duration(seconds)} ({reason}).")
+    _print(console, f"{ASSUMED} They think {plan.thinking_tokens:,} tokens before each answer (--thinking-tokens).")
     if settings.missing:
-        _say(console, f"Left out, because there is no file: {', '.join(settings.missing)}.")
+        _print(console, f"Skipped, because the file is missing: {', '.join(settings.missing)}.")
 
 
 def _sets_table(plan: EvaluationPlan, title: str) -> Table:
@@ -142,20 +140,20 @@ def _sets_table(plan: EvaluationPlan, title: str) -> Table:
         view.add_column(f"{name}\ncalls", justify="right")
     for name in ("tokens in", "tokens out", "price"):
         view.add_column(name, justify="right")
-    for of_set in plan.sets:
-        view.add_row(*map(Text, _cells(of_set)))
+    for one in plan.sets:
+        view.add_row(*map(Text, _cells(one)))
     return view
 
 
-def _cells(of_set: SetPlan) -> list[str]:
-    loads = list(of_set.asked.values())
+def _cells(one: SetPlan) -> list[str]:
+    loads = list(one.asked.values())
     roles = ("policy", "judge", "partner", "environment")
     return [
-        of_set.name,
-        f"{of_set.rows:,}",
-        f"{of_set.samples:,}",
-        of_set.models("judge") or "by rule",
-        *(f"{of_set.calls(role):,.0f}" if of_set.calls(role) else "" for role in roles),
+        one.name,
+        f"{one.rows:,}",
+        f"{one.samples:,}",
+        one.models("judge") or "by rule",
+        *(f"{one.calls(role):,.0f}" if one.calls(role) else "" for role in roles),
         f"{sum(load.tokens_in for load in loads):,.0f}",
         f"{sum(load.tokens_out for load in loads):,.0f}",
         _price(cost(loads)),
@@ -177,7 +175,7 @@ def _endpoints_table(loads: Sequence[Load]) -> Table:
     return view
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False)
 
 
@@ -186,20 +184,20 @@ def _price(dollars: float | None) -> str:
 
 
 def _whole_price(loads: Sequence[Load]) -> str:
-    """The price of all loads whose price is known, and the names of the others."""
+    """The sum of the known prices, and the sections without one."""
     known = sum(load.cost_usd or 0.0 for load in loads)
     unknown = [load.section for load in loads if not load.endpoint.priced]
-    return f"${known:,.2f}" + (f", plus that of {', '.join(unknown)}, whose prices are not set" if unknown else "")
+    return f"${known:,.2f}" + (f", plus {', '.join(unknown)}, which have no prices set" if unknown else "")
 
 
 def _sets_by_section(settings: EvaluationSettings, todo: Sequence[SampleRequest]) -> Mapping[str, list[str]]:
     """Section -> the sets that need it."""
-    tasks = {item.set: item.row.task for item in todo}
-    found: dict[str, list[str]] = defaultdict(list)
+    tasks = {request.set: request.row.task for request in todo}
+    sets: dict[str, list[str]] = defaultdict(list)
     for name, task in tasks.items():
         for section in sections_asked(settings, task):
-            found[section].append(name)
-    return found
+            sets[section].append(name)
+    return sets
 
 
 def _has_key(endpoint: Endpoint) -> bool:

@@ -1,7 +1,7 @@
 """Live progress of an evaluation: each set's count, running score and failures, and the cost so far.
 
-On a terminal a live table, elsewhere a plain line now and then. Log lines, such as what calls wait for, stand above the
-live table; without one they go to stderr as always (agents/soul/cli/logs.py).
+A live table on a terminal, elsewhere a plain line every ten seconds. Log lines, such as those of waiting calls, appear
+above the live table; without one they go to stderr (agents/soul/cli/logs.py).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PLAIN_EVERY_S = 10.0
 
 
 class Progress:
-    """Counts samples as they come in; a context manager around the run.
+    """Counts finished samples; a context manager around the run.
 
     Args:
-        wanted: set -> samples of the whole run.
-        known: samples that an earlier start took already.
+        wanted: set -> number of samples of the whole run.
+        known: samples that an earlier start finished.
     """
 
     def __init__(self, console: Console, wanted: Mapping[str, int], known: list[SessionRecord]) -> None:
@@ -44,7 +44,7 @@ class Progress:
         self._schedule: Schedule | None = None
         self._open = ExitStack()
         self._start = self._printed_at = time.monotonic()
-        # Where stderr goes to a file it keeps its lines; rich would take them to the terminal.
+        # If stderr goes to a file, its lines stay there; rich would redirect them to the terminal.
         self._covers_stderr = console.is_terminal and sys.stderr.isatty()
         self._live = (
             Live(console=console, refresh_per_second=4, get_renderable=self.table, redirect_stderr=self._covers_stderr)
@@ -55,7 +55,7 @@ class Progress:
             self._count(sample)
 
     def follow(self, schedule: Schedule) -> None:
-        """Show the time left that this schedule estimates."""
+        """Show this schedule's estimate of the time left."""
         self._schedule = schedule
 
     def __enter__(self) -> Progress:
@@ -66,7 +66,7 @@ class Progress:
         return self
 
     def _print_above(self, line: str) -> None:
-        self.console.print(Text(line), soft_wrap=True)  # rich breaks no line: it can be copied as one
+        self.console.print(Text(line), soft_wrap=True)  # rich does not wrap the line, so you can copy it as one
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._open.close()
@@ -74,7 +74,7 @@ class Progress:
             self.console.print(self.line())
 
     def add(self, sample: SessionRecord) -> None:
-        """A sample has been taken."""
+        """Count a finished sample."""
         self._count(sample)
         self._fresh += 1
         if self._live is None and time.monotonic() - self._printed_at > PLAIN_EVERY_S:
@@ -96,11 +96,11 @@ class Progress:
         return self.rewards[name] / valid if valid else None
 
     def rate(self) -> float:
-        """Samples a second, of this start."""
+        """Samples per second since this start."""
         return self._fresh / max(1e-9, time.monotonic() - self._start)
 
     def line(self) -> str:
-        """All in one line."""
+        """The progress in one line."""
         total, wanted = sum(self.done.values()), sum(self.wanted.values())
         seconds = self._schedule.seconds_left() if self._schedule and total < wanted else None
         left = f", {duration(seconds)} left" if seconds is not None else ""
@@ -122,7 +122,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """A time for people: "50 s", "12 min", "3.5 h"."""
+    """A readable duration: "50 s", "12 min", "3.5 h"."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,7 +1,7 @@
 """Judge the episodes of a finished run again, with another judge or a new prompt version, without playing them.
 
-The new run has a folder of its own and is resumed, reported and compared like any other. A sample whose play failed
-has no episode, and stays the failure it was. Costs are those of the new verdicts alone.
+The new run has its own folder, and you resume, report and compare it like any other. A sample whose play failed has no
+episode and stays failed. Costs include only the new verdicts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
     """The settings of a new run over the episodes of `run`, with these judges.
 
     Args:
-        options: of tasks; where there are none, those of the run.
+        options: task options; if empty, those of the run.
     """
     return EvaluationSettings(
-        policy=Endpoint(model=run.name, api_key_env=None),  # for its name; nobody asks it
+        policy=Endpoint(model=run.name, api_key_env=None),  # only for its name; it is never called
         gateway=gateway,
         sets={name: run.folder / FILE for name in run.sets},
         tasks=options or run.settings["tasks"],
@@ -38,7 +38,7 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
         n=run.n,
         seed=run.seed,
         deadline_s=run.settings["deadline_s"],
-        missing={name: run.folder / FILE for name in run.missing},  # as `sets`: no data file is needed here
+        missing={name: run.folder / FILE for name in run.missing},  # as in `sets`: no data file is needed
         suite=run.suite,
         source={
             "policy": run.settings["policy"],
@@ -53,7 +53,7 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
 
 
 def items(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleRequest]:
-    """The samples of the run as samples to be taken: the records are in the journal, the data files are not needed."""
+    """The samples to judge. Their rows come from the journal, so no data file is needed."""
     tasks.configure(settings.tasks)  # before the rows, which hold their tasks
     rescored = []
     for sample in run.samples:
@@ -63,7 +63,7 @@ def items(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleReques
 
 
 def without_episode(run: EvaluationRun) -> frozenset[Key]:
-    """The samples of a run whose play failed: no judge can score them."""
+    """The keys of the samples whose play failed: no judge can score them."""
     return frozenset(sample.key for sample in run.samples if sample.draft.seats is None)
 
 
@@ -76,33 +76,33 @@ async def rescore(
     on_sample: Listener,
     on_schedule: Callable[[Schedule], None] = lambda schedule: None,
 ) -> None:
-    """Judge the saved episodes again; the arguments are those of `engine.evaluate`.
+    """Judge the saved episodes again; arguments as of `engine.evaluate`.
 
     Raises:
-        Stopped: a judge does not answer any more, or the budget is spent.
+        Stopped: a judge no longer answers, or the budget is spent.
     """
     saved = {sample.key: sample for sample in run.samples}
 
-    async def judged(item: SampleRequest, gateway: Gateway) -> SessionRecord:
-        return await judge_again(item, saved[item.key], gateway)
+    async def judge(request: SampleRequest, gateway: Gateway) -> SessionRecord:
+        return await judge_again(request, saved[request.key], gateway)
 
     at_once = SESSIONS_PER_SLOT * settings.gateway.judge.concurrency
     schedule = Schedule(todo, at_once, Capacity(settings.gateway))
     on_schedule(schedule)
-    await run_samples(judged, schedule, settings.gateway, journal, folder, on_sample)
+    await run_samples(judge, schedule, settings.gateway, journal, folder, on_sample)
 
 
-async def judge_again(item: SampleRequest, saved: SessionRecord, gateway: Gateway) -> SessionRecord:
-    """The record with a new verdict of the same episode."""
-    task = item.row.task
+async def judge_again(request: SampleRequest, saved: SessionRecord, gateway: Gateway) -> SessionRecord:
+    """The record with a new verdict on the same episode."""
+    task = request.row.task
     prompts = [prompt.id for prompt in task.prompts]
-    fresh = saved.model_copy(update={"stamp": item.stamp, "prompts": prompts, "usage": {}})
+    fresh = saved.model_copy(update={"stamp": request.stamp, "prompts": prompts, "usage": {}})
     if saved.draft.seats is None:
         return fresh
     scope = gateway.scope(task.name)
     attempt = Attempt(Players(_nobody), task.saved_episode(saved.draft))
     attempt.seconds["play"] = saved.draft.seconds["play"]
-    await score(attempt, task, item.row.row, scope)
+    await score(attempt, task, request.row.row, scope)
     fresh.draft, fresh.usage = attempt.to_record(), scope.usage()
     return fresh
 

@@ -1,13 +1,14 @@
-"""The folder of an evaluation, for everything that reads it later: reports, comparisons, exports, another judge.
+"""The folder of an evaluation, which reports, comparisons, exports and rescoring read.
 
-settings.json    what determines answers and verdicts; the folder's hash is of it
-chosen.json      the samples that the last start asked for: sets, limit, seed, and the keys themselves
-samples.jsonl    the journal (journal.py); it may hold samples of earlier starts that asked for more
+settings.json    the settings that determine answers and verdicts; the folder's name ends with their hash
+chosen.json      the samples that the last start requested: sets, limit, seed and keys
+samples.jsonl    the journal (journal.py); it may hold more samples, from earlier starts
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,24 +24,26 @@ from soul.files.json_object import read_object
 from soul.files.whole_file import write_whole
 from soul.record import SessionRecord
 
+logger = logging.getLogger(__name__)
+
 _REMEDY = "The command that made the run writes the file again."
 
 
 class BadRun(SoulError):
-    """A folder is not that of an evaluation."""
+    """A folder is not the folder of an evaluation."""
 
 
 @dataclass(frozen=True)
 class EvaluationRun:
-    """An evaluation that is finished, or as far as it has come.
+    """A finished or partial evaluation.
 
     Attributes:
-        settings: of settings.json: policy, roles, jury, ... (`EvaluationSettings.identity`).
-        wanted: set -> how many samples were asked for, in the order in which the sets were asked for.
+        settings: settings.json: policy, roles, jury, ... (`EvaluationSettings.identity`).
+        wanted: set -> number of samples that the last start requested; sets in the order of the request.
         limit, n, seed: of the last start.
-        missing: names of sets that the last start asked for and that have no file.
+        missing: names of requested sets that have no file.
         suite: the suite that the last start named.
-        samples: the journal's records of these, in the order of sets, rows and samples; those that are there.
+        samples: the finished ones of the requested samples, ordered by set, row and sample.
     """
 
     folder: Path
@@ -55,7 +58,7 @@ class EvaluationRun:
 
     @property
     def name(self) -> str:
-        """Of the model under test."""
+        """The name of the model under test."""
         return str(self.settings["policy"]["model"])
 
     @property
@@ -67,23 +70,23 @@ class EvaluationRun:
         """Read a run's folder.
 
         Args:
-            samples: of its journal, where that is open; None: they are read.
+            samples: those of its journal, if it is open; None: read them.
 
         Raises:
-            BadRun: a file is missing or damaged. BadRecord: a line of the journal is.
+            BadRun: a file is missing or damaged. BadRecord: a line of the journal is damaged.
         """
         for name in ("settings.json", "chosen.json", FILE):
             if not (folder / name).is_file():
                 raise BadRun(
-                    f"{folder} has no {name}: it is not the folder of an evaluation. They are named NAME-HASH."
+                    f"{folder} has no {name}: it is not the folder of an evaluation. Such folders are called NAME-HASH."
                 )
         settings, chosen = _settings(folder / "settings.json"), _chosen(folder / "chosen.json")
         samples = read_samples(folder) if samples is None else samples
-        keys = [(name, number, k) for name, of_set in chosen["samples"].items() for number, k in of_set]
+        keys = [(name, number, k) for name, pairs in chosen["samples"].items() for number, k in pairs]
         return cls(
             folder=folder,
             settings=settings,
-            wanted={name: len(of_set) for name, of_set in chosen["samples"].items()},
+            wanted={name: len(pairs) for name, pairs in chosen["samples"].items()},
             limit=chosen["limit"],
             n=chosen["n"],
             seed=chosen["seed"],
@@ -94,10 +97,10 @@ class EvaluationRun:
 
 
 def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[Mapping[str, Any]]:
-    """The endpoints that have this role for a task in a run; several are a jury.
+    """The endpoints with this role for a task of a run; several are a jury.
 
     Args:
-        settings: of the run (`EvaluationRun.settings`).
+        settings: `EvaluationRun.settings`.
     """
     if role != "judge":
         return [settings["roles"].get(role, settings["roles"]["judge"])]
@@ -107,7 +110,7 @@ def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[M
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """What settings.json holds, of which everything reads at least the model's name."""
+    """Read settings.json; it must name the model."""
     settings = read_object(path, BadRun, _REMEDY)
     if not isinstance(settings.get("policy"), dict) or "model" not in settings["policy"]:
         raise BadRun(f"{path} names no model (policy.model). {_REMEDY}")
@@ -115,40 +118,42 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _chosen(path: Path) -> dict[str, Any]:
-    """What chosen.json holds."""
+    """Read chosen.json."""
     chosen = read_object(path, BadRun, _REMEDY)
     try:
-        {name: [(int(number), int(k)) for number, k in of_set] for name, of_set in chosen["samples"].items()}
+        {name: [(int(number), int(k)) for number, k in pairs] for name, pairs in chosen["samples"].items()}
         chosen["limit"], chosen["n"], chosen["seed"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise BadRun(f"{path} does not say which samples were asked for ({reason}). {_REMEDY}") from None
+        raise BadRun(f"{path} does not say which samples were requested ({reason}). {_REMEDY}") from None
     return chosen
 
 
 def resolve_run_folder(folder: Path, items: Sequence[SampleRequest]) -> Path:
-    """The folder in which these samples are to be taken: the latest of its kind (`NAME-HASH`, `NAME-HASH.2`, ...).
+    """The folder for these samples: the latest generation (`NAME-HASH`, `NAME-HASH.2`, ...).
 
-    Where a record, a prompt or a task's version changed since, a new one is begun and the older stays as it is. The
-    samples that are still valid are taken over: they are not asked for twice.
+    If a record, a prompt or a task's version has changed since, start a new generation, copy the samples that are still
+    valid, and leave the old folder as it is.
     """
     number, latest = _latest(folder)
     following = folder.with_name(f"{folder.name}.{number + 1}")
     known = read_samples(latest) if (latest / FILE).is_file() else {}
-    stamps = {item.key: item.stamp for item in items}
+    stamps = {request.key: request.stamp for request in items}
     if all(sample.stamp == stamps[key] for key, sample in known.items() if key in stamps):
         return latest
     partial = folder.with_name(f"{following.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     with closing(Journal(partial)) as journal:
         for key, sample in known.items():
-            if stamps.get(key, sample.stamp) == sample.stamp:  # of other sets too: a later start asks for them
+            if stamps.get(key, sample.stamp) == sample.stamp:  # other sets too: a later start may request them
                 journal.add(sample)
+        changed = "%s: records, prompts or tasks have changed; %d of %d samples continue in %s"
+        logger.info(changed, latest, len(journal.samples), len(known), following.name)
     return partial.rename(following)
 
 
 def samples_there(folder: Path) -> dict[Key, SessionRecord]:
-    """The samples in the latest generation of a run folder; nothing is written."""
+    """The finished samples of the latest generation of a run folder. Nothing is written."""
     _, latest = _latest(folder)
     return read_samples(latest) if (latest / FILE).is_file() else {}
 
@@ -162,11 +167,11 @@ def _latest(folder: Path) -> tuple[int, Path]:
 
 
 def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[SampleRequest]) -> None:
-    """Say what a run is and which samples this start asks for."""
+    """Write settings.json and chosen.json."""
     write_whole(folder / "settings.json", json.dumps(settings.identity(), indent=1))
     samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for item in items:
-        samples[item.set].append((item.row.number, item.sample))
+    for request in items:
+        samples[request.set].append((request.row.number, request.sample))
     chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
     chosen |= {"suite": settings.suite, "missing": list(settings.missing)}
     by_set = {name: sorted(samples[name]) for name in settings.sets}

@@ -1,4 +1,4 @@
-"""What the commands of evaluation share: a run, from its options to its report."""
+"""One evaluation, from its options to its report; all commands that evaluate share this."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def gateway_of(sections: Sections) -> GatewaySettings:
     """The settings of judges, partners and environments; other sections are ignored.
 
     Raises:
-        BadSettings: a key or a value is unknown, or `judge.by_task` names no task: that judge would be ignored.
+        BadSettings: a key or a value is unknown, or `judge.by_task` names an unknown task.
     """
     gateway = GatewaySettings.from_sections(sections)
     for task in gateway.by_task:
@@ -86,11 +86,14 @@ def gateway_of(sections: Sections) -> GatewaySettings:
     return gateway
 
 
-def say_missing(settings: EvaluationSettings) -> None:
+def print_missing_sets(settings: EvaluationSettings) -> None:
     """Print the requested sets that have no file, one line each."""
     if settings.missing:
         asked = len(settings.sets) + len(settings.missing)
-        lines = [f"{len(settings.missing)} of {asked} sets are left out:", *how_to_build(settings.missing)]
+        lines = [
+            f"{len(settings.missing)} of {asked} sets have no file and are skipped:",
+            *how_to_build(settings.missing),
+        ]
         print("\n".join(lines), flush=True)
 
 
@@ -112,16 +115,16 @@ def run(
 
     Args:
         source: the run whose episodes are judged again; nothing is played then.
-        served: whatever serves the model under test; entered only if there is a sample to run. It may yield a function
-            that prepares the samples.
+        served: a context that serves the model under test; entered only if there is a sample to run. It may yield a
+            function that prepares the samples.
 
     Returns:
         The results; None after a dry run.
 
     Raises:
-        SoulError: an endpoint cannot be asked (then nothing is written), or one went down during the run (then the
-            finished samples are kept and shown).
-        FolderInUse: another process writes samples there.
+        SoulError: an endpoint does not answer (then nothing is written), or it stops answering during the run (then
+            the finished samples are kept and shown).
+        FolderInUse: another process writes to the folder.
         NoVerdict: all verdicts failed; the results are written and shown.
         OutOfSpace: the disk is full; the finished samples are kept.
     """
@@ -138,10 +141,10 @@ def run(
             try:
                 run_missing(settings, wanted, journal, folder, taking, served, source)
             except OutOfSpace:
-                raise  # results would not fit either
+                raise  # the results would not fit either
             except Exception:
                 if journal.samples:
-                    results_of(folder, journal)  # write and show those of the finished samples
+                    results_of(folder, journal)  # the results of the finished samples
                 raise
             finished, results = results_of(folder, journal)
     Failures.from_run(finished).require_verdict()
@@ -153,10 +156,10 @@ def run(
 
 @contextmanager
 def alone_in(*folders: Path) -> Iterator[None]:
-    """Hold the locks of these run folders and of their later generations; name the folder if a disk is full.
+    """Lock these run folders and their later generations, and name the folder if the disk is full.
 
     Raises:
-        FolderInUse: another process holds one. OutOfSpace: the disk was full for a write inside the block.
+        FolderInUse: another process holds a lock. OutOfSpace: a write inside the block found the disk full.
     """
     with guarded_writes(folders[0]), ExitStack() as locks:
         for folder in folders:
@@ -175,7 +178,7 @@ def dry_run(
     """Print the plan for the samples that are missing. No sample is run and no file is written.
 
     Raises:
-        SoulError: after the plan is printed, if it needs an endpoint that cannot be asked.
+        SoulError: after the plan is printed, if an endpoint that it needs does not answer.
     """
     todo = still_to_take(wanted, samples_there(folder), taking, source)
     latencies: dict[str, float | None] = {}
@@ -185,7 +188,7 @@ def dry_run(
     except SoulError as error:
         problem = error
     preflight.show(console, settings, plan(settings, todo, latencies, thinking_tokens))
-    console.print(f"{len(wanted) - len(todo):,} samples are there already; run folder {folder}")
+    console.print(f"{len(wanted) - len(todo):,} samples are finished already; run folder {folder}")
     if problem is not None:
         raise problem
 
@@ -196,14 +199,14 @@ def still_to_take(
     taking: Taking = FIRST,
     source: EvaluationRun | None = None,
 ) -> list[SampleRequest]:
-    """The samples that are missing, and the failed ones that are to be run again (`holds`).
+    """The samples that are missing, and the failed ones that run again (`holds`).
 
     Args:
-        source: the run whose episodes are judged again. A sample without an episode is not retried.
+        source: the run whose episodes are judged again. Samples without an episode are not retried.
     """
-    silent = rescore.without_episode(source) if source else frozenset()
-    todo = [item for item in wanted if not holds(there, item.key, item.stamp, taking.retry_failed)]
-    return [item for item in todo if item.key not in silent or item.key not in there]
+    unplayed = rescore.without_episode(source) if source else frozenset()
+    todo = [request for request in wanted if not holds(there, request.key, request.stamp, taking.retry_failed)]
+    return [request for request in todo if request.key not in unplayed or request.key not in there]
 
 
 def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
@@ -216,9 +219,9 @@ def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
 
 
 def show(run: EvaluationRun, results: Results) -> None:
-    """Print the table of a run, with its judges above, and warnings and failures below.
+    """Print the table of a run, with its judges above it, and warnings and failures below.
 
-    If every sample failed, the cause comes first.
+    If every sample failed, print the cause first.
     """
     failures = Failures.from_run(run)
     if cause := failures.cause():
@@ -247,15 +250,15 @@ def run_missing(
 ) -> None:
     """Run the samples that the journal lacks; the arguments are those of `run`."""
     todo = still_to_take(wanted, journal.samples, taking, source)
-    keys = {item.key for item in wanted} - {item.key for item in todo}
+    keys = {request.key for request in wanted} - {request.key for request in todo}
     known = [journal.samples[key] for key in keys]
-    console.print(f"{settings.policy.model}: {len(known):,} samples are there, {len(todo):,} to take; {folder}")
+    console.print(f"{settings.policy.model}: {len(known):,} samples are finished, {len(todo):,} to run; {folder}")
     if not todo:
         return
-    counts = Counter(item.set for item in wanted)
+    counts = Counter(request.set for request in wanted)
     with served or nullcontext() as prepare:
         if served and taking.ask_first:
-            preflight.check_policy(settings.policy)  # only now: before, its server had not started
+            preflight.check_policy(settings.policy)  # not earlier: its server has just started
         chosen = prepare(todo) if prepare else todo
         with Progress(console, counts, known) as progress:
             if source:

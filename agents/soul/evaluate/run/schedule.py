@@ -1,10 +1,10 @@
-"""Decides which sample is taken next, and estimates how long the rest of a run takes.
+"""Decides which sample runs next, and estimates how long the rest of a run takes.
 
-Sets differ: a sample of one turn takes a second, a scene of twenty turns a minute. A long sample that starts last keeps
-the whole run waiting. So two samples of every set are taken first, to measure the set and to show a score, and then the
-sets with the longest samples (longest processing time first). The time left is estimated from the measured seconds of
-each set, the number of samples under way and the limits of the endpoints. Where no sample of a set has ended, the set
-with the most similar number of expected calls stands in for it.
+A sample of one turn takes a second, a scene of twenty turns a minute, and a long sample that starts last delays the end
+of the run. So two samples of every set run first, to measure the set and to show a score, and then the sets with the
+longest samples (longest processing time first). The estimate of the time left uses the measured seconds of each set,
+the number of concurrent samples and the limits of the endpoints. For a set without a finished sample, it uses the set
+with the most similar number of expected calls.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from dataclasses import dataclass, field
 from soul.evaluate.run.settings import SampleRequest
 from soul.judge import Endpoint, GatewaySettings, Usage
 
-FIRST = 2  # samples of each set that are taken before the longest sets go first
-ALMOST = 0.1  # a sample that takes longer than expected is expected to end after this share of its set's mean
-KEEP_S = 1.0  # an estimate is used again for this long
+FIRST = 2  # samples of each set that run before the sets are ordered by length
+ALMOST = 0.1  # an overdue sample is expected to end after this share of its set's mean
+KEEP_S = 1.0  # an estimate is reused for this long
 
 LimitUse = Mapping[str, float]  # limit -> how much of it a sample uses
 
 
-def expected_calls(item: SampleRequest) -> float:
-    """How many calls follow each other in a sample, as its task declares; it ranks sets that are not measured yet."""
-    calls = item.row.task.calls_per_episode
+def expected_calls(request: SampleRequest) -> float:
+    """How many successive calls a sample makes, by its task's declaration; ranks sets that are not measured yet."""
+    calls = request.row.task.calls_per_episode
     turns = calls.get("partner", 0.0) + calls.get("environment", 0.0)
     return 1.0 + 2.0 * turns + (calls.get("judge", 0.0) > 0)
 
 
 class Capacity:
-    """The limits of the endpoints of a run.
+    """The limits of a run's endpoints.
 
     Args:
         gateway: the endpoints of the roles; those with equal settings share their limits. Juries are ignored.
-        policy: the endpoint of the model under test, whose limits are its own; None where it is not asked.
+        policy: the endpoint of the model under test, which has its own limits; None if the run does not call it.
     """
 
     def __init__(self, gateway: GatewaySettings, policy: Endpoint | None = None) -> None:
         self._gateway, self._policy = gateway, policy
-        self._limits: dict[str, float] = {}  # limit -> how much of it there is in a second
+        self._limits: dict[str, float] = {}  # limit -> amount per second
         for endpoint in [*gateway.endpoints, *([policy] if policy else [])]:
             key = self._key(endpoint)
             self._limits[f"{key} in flight"] = endpoint.concurrency
@@ -67,19 +67,19 @@ class Capacity:
         """How much of each limit a sample used.
 
         Args:
-            usage: the counters of each role.
+            usage: role -> its counters.
         """
-        found: defaultdict[str, float] = defaultdict(float)
+        amounts: defaultdict[str, float] = defaultdict(float)
         for role, used in usage.items():
             if (endpoint := self._endpoint(role, task)) is not None:
                 key = self._key(endpoint)
-                found[f"{key} in flight"] += used.seconds
-                found[f"{key} requests"] += used.requests
-                found[f"{key} tokens"] += used.prompt_tokens + used.completion_tokens
-        return found
+                amounts[f"{key} in flight"] += used.seconds
+                amounts[f"{key} requests"] += used.requests
+                amounts[f"{key} tokens"] += used.prompt_tokens + used.completion_tokens
+        return amounts
 
     def least_seconds(self, load: LimitUse) -> float:
-        """The shortest time in which the limits allow this much."""
+        """The shortest time in which the limits allow this load."""
         return max((load.get(name, 0.0) / rate for name, rate in self._limits.items()), default=0.0)
 
 
@@ -88,16 +88,16 @@ class _Set:
     calls: float
     left: deque[SampleRequest] = field(default_factory=deque)
     started: int = 0
-    running: dict[object, float] = field(default_factory=dict)  # sample -> its start
+    running: dict[object, float] = field(default_factory=dict)  # sample -> when it started
     ended: int = 0
-    seconds: float = 0.0  # of the samples that ended, without waiting for limits
+    seconds: float = 0.0  # of the ended samples, without the time spent waiting for limits
     load: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def mean(self, now: float) -> float:
         """The measured seconds of a sample.
 
-        Samples that are still running count too if they have already taken longer than the mean: short samples end
-        first, and would otherwise pull the mean down.
+        Running samples count too if they have already taken longer than the mean. Otherwise the mean would be too low,
+        because short samples end first.
         """
         mean = self.seconds / self.ended
         longer = [now - start for start in self.running.values() if now - start > mean]
@@ -105,13 +105,13 @@ class _Set:
 
 
 class Schedule:
-    """The order of the samples of one start, and an estimate of the time that they take.
+    """The order of the samples of one start, and an estimate of how long they take.
 
     Args:
-        todo: the samples to take; within a set their order stays.
-        at_once: samples under way at the same time.
+        todo: the samples to run; within a set they keep their order.
+        at_once: samples that run concurrently.
         capacity: the limits of the endpoints.
-        clock: seconds, monotonic.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class Schedule:
     ) -> None:
         self.at_once, self._capacity, self._clock = at_once, capacity, clock
         self._sets: dict[str, _Set] = {}
-        self._estimate: tuple[float, float | None] | None = None  # when, and what
-        self._lock = threading.Lock()  # the live table asks for the time left from another thread
-        for item in todo:
-            self._sets.setdefault(item.set, _Set(expected_calls(item))).left.append(item)
+        self._estimate: tuple[float, float | None] | None = None  # when it was made, and the seconds
+        self._lock = threading.Lock()  # the live table calls `seconds_left` in another thread
+        for request in todo:
+            self._sets.setdefault(request.set, _Set(expected_calls(request))).left.append(request)
 
     def start(self) -> SampleRequest | None:
-        """The next sample, which starts now; None where none is left."""
+        """Start the next sample; None if none is left."""
         now = self._clock()
         waiting = [one for one in self._sets.values() if one.left]
         if not waiting:
@@ -140,29 +140,29 @@ class Schedule:
         else:
             chosen = max(waiting, key=lambda one: self._seconds(one, now))
         with self._lock:
-            item = chosen.left.popleft()
+            request = chosen.left.popleft()
             chosen.started += 1
-            chosen.running[item.key] = now
-        return item
+            chosen.running[request.key] = now
+        return request
 
-    def end(self, item: SampleRequest, usage: Mapping[str, Usage]) -> None:
-        """A sample has ended.
+    def end(self, request: SampleRequest, usage: Mapping[str, Usage]) -> None:
+        """Record that a sample has ended.
 
         Args:
-            usage: the counters of each role.
+            usage: role -> its counters.
         """
         queued = sum(used.queued_s for used in usage.values())
-        at_least = usage["policy"].seconds if "policy" in usage else 0.0  # its turns follow each other
-        one, load = self._sets[item.set], self._capacity.load(item.row.task.name, usage)
+        at_least = usage["policy"].seconds if "policy" in usage else 0.0  # its turns run one after another
+        one, load = self._sets[request.set], self._capacity.load(request.row.task.name, usage)
         with self._lock:
-            spent = self._clock() - one.running.pop(item.key)
+            spent = self._clock() - one.running.pop(request.key)
             one.seconds += max(spent - queued, min(at_least, spent))
             one.ended += 1
             for name, amount in load.items():
                 one.load[name] += amount
 
     def seconds_left(self) -> float | None:
-        """How long the rest takes; None before the first sample has ended."""
+        """Estimated seconds until the run ends; None before the first sample has ended."""
         now = self._clock()
         if self._estimate is None or now - self._estimate[0] >= KEEP_S:
             with self._lock:
@@ -174,18 +174,18 @@ class Schedule:
         if not any(one.ended for one in self._sets.values()):
             return None
         sets = [(one, self._seconds(one, now)) for one in self._sets.values()]
-        sets.sort(key=lambda pair: -pair[1])  # the order in which they will be taken
-        under_way, limited = [], 0.0
+        sets.sort(key=lambda pair: -pair[1])  # the order in which they will run
+        running, limited = [], 0.0
         for one, seconds in sets:
             rest = [max(seconds - (now - start), ALMOST * seconds) for start in one.running.values()]
-            under_way += rest
+            running += rest
             samples = len(one.left) + (sum(rest) / seconds if seconds else 0.0)
             limited += samples * max(seconds / self.at_once, self._capacity.least_seconds(self._load(one)))
-        return max(limited, self._last_end(under_way, sets))
+        return max(limited, self._last_end(running, sets))
 
-    def _last_end(self, under_way: Sequence[float], sets: Sequence[tuple[_Set, float]]) -> float:
-        """When the last sample ends if only the number of samples under way is limited."""
-        places = [*under_way, *[0.0] * (self.at_once - len(under_way))]
+    def _last_end(self, running: Sequence[float], sets: Sequence[tuple[_Set, float]]) -> float:
+        """When the last sample ends if the number of concurrent samples is the only limit."""
+        places = [*running, *[0.0] * (self.at_once - len(running))]
         heapq.heapify(places)
         for one, seconds in sets:
             for _ in one.left:
@@ -193,7 +193,7 @@ class Schedule:
         return max(places, default=0.0)
 
     def _seconds(self, one: _Set, now: float) -> float:
-        """The expected seconds of a sample of this set, without waiting for limits."""
+        """The expected seconds of a sample of this set, without the time spent waiting for limits."""
         if one.ended:
             return one.mean(now)
         like = self._most_similar(one)
@@ -201,13 +201,13 @@ class Schedule:
         return max([guess, *(now - start for start in one.running.values())]) if like else guess
 
     def _load(self, one: _Set) -> LimitUse:
-        """How much of each limit a sample of this set uses, on average."""
+        """The mean use of each limit by a sample of this set."""
         like = one if one.ended else self._most_similar(one)
         if like is None:
             return {}
         return {name: amount / like.ended * one.calls / like.calls for name, amount in like.load.items()}
 
     def _most_similar(self, one: _Set) -> _Set | None:
-        """The set with the most similar number of expected calls, of those of which a sample has ended."""
+        """Of the sets with an ended sample, the one with the most similar number of expected calls."""
         measured = [other for other in self._sets.values() if other.ended]
         return min(measured, key=lambda other: abs(math.log(other.calls / one.calls)), default=None)

@@ -1,7 +1,7 @@
-"""The settings of an evaluation: model, judges and rows; and which of them tell two runs apart.
+"""The settings of an evaluation: model, judges and rows; and which of them identify a run.
 
-A run folder is named after a hash of the settings that determine answers and verdicts. So a rerun resumes where it
-stopped, and samples of different models or judges never mix. The number of rows is not part of the hash: more rows
+The name of a run folder contains a hash of the settings that determine answers and verdicts. So a rerun resumes where
+it stopped, and samples of different models or judges never mix. The number of rows is not part of the hash: more rows
 extend the same run. Records, prompts and task versions are compared sample by sample (`SampleRequest.stamp`).
 """
 
@@ -34,16 +34,16 @@ class EvaluationSettings(BaseModel):
 
     Attributes:
         sets: name -> parquet file.
-        limit: rows of each set, drawn by the seed; the same for every model, and a smaller limit's rows are among a
-            larger one's. None: all.
+        limit: rows of each set, drawn by the seed; the same for every model. A smaller limit's rows are a subset of a
+            larger one's. None: all rows.
         n: samples of each row.
-        served: the checkpoint and its server's arguments, if we serve the policy ourselves (local.py). It replaces the
-            address in the identity, because the port changes with each start.
-        missing: requested sets without a file: name -> the missing file. They are in no average.
+        served: if we serve the policy ourselves (local.py), the checkpoint and its server's arguments. In the identity
+            they replace the address, because the port changes with each start.
+        missing: requested sets without a file: name -> the missing file. No average includes them.
         suite: the name of the requested suite; None if none was named.
         source: for a rescored run (rescore.py), the policy and the other models of the run whose episodes are judged
             again.
-        deadline_s: seconds that one episode may be played; None: no deadline.
+        deadline_s: seconds to play one episode; None: no limit.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,28 +62,28 @@ class EvaluationSettings(BaseModel):
     suite: str | None = None
 
     def identity(self) -> dict[str, Any]:
-        """The settings that determine answers and verdicts; no API key is among them, and no name of its variable."""
+        """The settings that determine answers and verdicts, without API keys and the names of their variables."""
 
-        def of(endpoint: Endpoint) -> dict[str, Any]:
+        def answers(endpoint: Endpoint) -> dict[str, Any]:
             return {**endpoint.model_dump(mode="json", include=_ANSWERS), "base_url": endpoint.address}
 
         gateway = self.gateway
-        policy = of(self.policy)
+        policy = answers(self.policy)
         if self.served is not None:
             policy = {**policy, "base_url": None, **self.served}
         source = self.source or {}
         return {
             **({"policy": policy} | source),
-            "roles": {role: of(endpoint) for role, endpoint in gateway.roles.items()} | source.get("roles", {}),
-            "jury": [of(endpoint) for endpoint in gateway.jury],
-            "by_task": {task: of(endpoint) for task, endpoint in gateway.by_task.items()},
+            "roles": {role: answers(endpoint) for role, endpoint in gateway.roles.items()} | source.get("roles", {}),
+            "jury": [answers(endpoint) for endpoint in gateway.jury],
+            "by_task": {task: answers(endpoint) for task, endpoint in gateway.by_task.items()},
             "jury_reward": gateway.policy.jury_reward,
             "tasks": self.tasks,
             "deadline_s": self.deadline_s,
         }
 
     def folder(self, out: Path, name: str) -> Path:
-        """The run's folder: `name`, and a hash of the identity."""
+        """The run's folder, called `name` and a hash of the identity."""
         text = json.dumps(self.identity(), sort_keys=True)
         return out / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
@@ -93,9 +93,9 @@ class SampleRequest:
     """One sample to run.
 
     Attributes:
-        stamp: hash of the record, the prompts and the task's version (`stamp_of`). A saved sample with another stamp is
-            out of date.
-        shortened: fields of the record that were cut to fit the model's context (local.py).
+        stamp: a hash of the record, the prompts and the task's version (`stamp_of`). A saved sample with another stamp
+            is out of date.
+        shortened: fields of the record that were truncated to fit the model's context (local.py).
     """
 
     set: str
@@ -106,7 +106,7 @@ class SampleRequest:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Identifies the sample: set, row in the file, number of the sample."""
+        """Identifies the sample: set, position of the row, number of the sample."""
         return self.set, self.row.number, self.sample
 
     def seed(self, base: int | None, seat: str) -> int | None:
@@ -115,30 +115,30 @@ class SampleRequest:
 
 
 def items(settings: EvaluationSettings) -> list[SampleRequest]:
-    """All samples of a run. The sets take turns, so that every set has results early.
+    """All samples of a run, interleaved so that every set has results early.
 
     Raises:
         BadRow: a file cannot be read, or a row is not valid.
         BadSettings: a file holds rows of several tasks.
     """
-    tasks.configure(settings.tasks)  # before the rows, which hold their tasks
-    of_set: list[list[SampleRequest]] = []
+    tasks.configure(settings.tasks)  # before reading the rows, which hold their tasks
+    by_set: list[list[SampleRequest]] = []
     for name, file in settings.sets.items():
         rows = read_rows([str(file)])
         if len({row.task.name for row in rows}) > 1:
-            raise BadSettings(f"{file} holds rows of several tasks: a set is of one task. Split the file.")
+            raise BadSettings(f"{file} holds rows of several tasks, but a set has one task. Split the file.")
         chosen = sorted(drawing_order(rows, f"{settings.seed}:{name}")[: settings.limit])
-        stamps = {i: stamp_of(rows[i]) for i in chosen}  # computed once a row: all samples of a row share it
-        of_set.append([SampleRequest(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
-    ranked = ((position / len(found), item) for found in of_set for position, item in enumerate(found))
-    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+        stamps = {i: stamp_of(rows[i]) for i in chosen}  # once per row: all samples of a row share it
+        by_set.append([SampleRequest(name, rows[i], k, stamps[i]) for i in chosen for k in range(settings.n)])
+    ranked = ((place / len(requests), request) for requests in by_set for place, request in enumerate(requests))
+    return [request for _, request in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def stamp_of(row: TaskRow) -> str:
     """A hash of everything that a sample of this row depends on, apart from the run's settings.
 
-    These are the record, the policy's first prompt, the texts of the judge prompts, and the task's version. What a task
-    renders later in a dialogue is unknown before it is played; raise `Task.version` when you change it.
+    These are the record, the policy's first prompt, the texts of the judge prompts, and the task's version. The prompts
+    that a task renders later in a dialogue are unknown before play; raise `Task.version` when you change them.
     """
     task = row.task
     prompts = [[prompt.id, str(prompt)] for prompt in task.prompts]
@@ -148,20 +148,20 @@ def stamp_of(row: TaskRow) -> str:
 
 
 class SetFiles(NamedTuple):
-    """The files of the requested sets: those that exist, and those that do not."""
+    """Set -> file, for the requested sets whose file exists, and for the others."""
 
     found: dict[str, Path]
     missing: dict[str, Path]
 
 
 def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
-    """The files of these sets; of all 27 if none is named.
+    """The files of these sets, or of all 27 if `names` is empty.
 
-    A parquet file is a set of your own, named after the file, and after the folders above it if two files have the same
-    name.
+    A parquet file is a set of your own, named after the file, or after file and parent folders if two files have the
+    same name.
 
     Raises:
-        BadSettings: there is no such set, a parquet file that was named does not exist, or no file exists at all.
+        BadSettings: a set is unknown, a named parquet file does not exist, or none of the files exists.
     """
     files: dict[Path, tuple[str, ...]] = {}
     for name in names or list(soul_v1.SETS):
@@ -189,10 +189,10 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
 
 
 def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
-    """Like `find_sets`, but every one of these sets must have a file.
+    """Like `find_sets`, but every set must have a file.
 
     Raises:
-        BadSettings: there is no such set, or a file is missing.
+        BadSettings: a set is unknown, or a file is missing.
     """
     found, missing = find_sets(names, data_dir)
     if missing:
@@ -201,14 +201,14 @@ def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
 
 
 def how_to_build(missing: Mapping[str, Path]) -> list[str]:
-    """One line for each set without a file: which file is missing, and how to build it."""
+    """For each set without a file, a line with the missing file and how to build it."""
     lines = []
     for name, file in missing.items():
         page = "alignx" if name.startswith("alignx_") else name
-        how = (
-            f"docs/tasks/{page}.md says how to build it"
+        guide = (
+            f"docs/tasks/{page}.md tells how to build it"
             if name in soul_v1.SETS
-            else "write it as docs/add_a_task.md says"
+            else "docs/add_a_task.md tells how to write it"
         )
-        lines.append(f"  {name}: no {file} ({how})")
+        lines.append(f"  {name}: no {file} ({guide})")
     return lines

@@ -1,13 +1,15 @@
-"""vLLM's OpenAI server as a context: started for one checkpoint, waited for, and always stopped.
+"""vLLM's OpenAI server as a context manager: starts it for one checkpoint, waits until it is ready, always stops it.
 
-It listens on 127.0.0.1 only. Its processes are a group of their own and get the stop as one; should this process be
-killed, the kernel sends the server its end (PR_SET_PDEATHSIG).
+It listens only on 127.0.0.1. Its processes are a process group and are stopped together. If this process is killed, the
+kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -24,25 +26,26 @@ from rich.console import Console
 from soul.errors import SoulError
 from soul.evaluate.run.checkpoint import Checkpoint
 
+logger = logging.getLogger(__name__)
+
 START_S = 3600.0  # a large model may have to be downloaded first
 STOP_S = 30.0
 POLL_S = 0.5
 _PR_SET_PDEATHSIG = 1
 
-# vLLM's CPU build: all processes share the cores, nothing is compiled for minutes, the cache stays small. Prompts are
-# taken whole: one taken in pieces ends the engine if its request has a seed (vLLM 0.28.0 wants to set back torch's
-# generator, which cannot be done on a CPU).
+# vLLM's CPU build: all processes share the cores, no compilation that takes minutes, a small cache. No chunked prefill:
+# with it, a request with a seed crashes the engine (vLLM 0.28.0 resets torch's generator, which fails on a CPU).
 CPU_ARGUMENTS = (
     *("--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", str(1 << 29)),
     "--no-enable-chunked-prefill",
 )
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
-# FlashInfer's sampler is compiled by nvcc when the server starts; vLLM's own needs no compiler.
+# FlashInfer's sampler would be compiled with nvcc at the start; vLLM's own sampler needs no compiler.
 GPU_VARIABLES = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 
 
 class ServerFailed(SoulError):
-    """The server ended before it could be asked, or did not answer in time."""
+    """The server exited before it was ready, or was not ready in time."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class ServerSettings:
     """How checkpoints are served.
 
     Attributes:
-        tensor_parallel, data_parallel: devices of one replica, and replicas.
-        arguments: further arguments of `vllm serve`; the last word on everything.
+        tensor_parallel, data_parallel: devices of one replica, and number of replicas.
+        arguments: further arguments of `vllm serve`, which override all others.
         platform: "gpu" or "cpu".
     """
 
@@ -76,16 +79,16 @@ class ServerSettings:
         return [*command, *(CPU_ARGUMENTS if self.platform == "cpu" else ()), *self.arguments]
 
     def environment(self) -> Mapping[str, str]:
-        """The server's environment: ours, without the keys of judges and agents."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-        return ours | CPU_VARIABLES if self.platform == "cpu" else GPU_VARIABLES | ours
+        """Our environment without the keys of judges and agents."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+        return inherited | CPU_VARIABLES if self.platform == "cpu" else GPU_VARIABLES | inherited
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """An unused port of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -95,10 +98,10 @@ def serving(
     """Serve a checkpoint for as long as the context is open.
 
     Args:
-        log: where the server's own words go.
+        log: the file for the server's output.
 
     Raises:
-        ServerFailed: with the log's last lines.
+        ServerFailed: the message has the last lines of the log.
     """
     command = settings.command(checkpoint, port)
     if not Path(command[0]).exists():
@@ -107,11 +110,12 @@ def serving(
             "soul evaluate."
         )
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as words:
+    logger.debug("starting %s", shlex.join(command))
+    with log.open("ab") as output:
         process = subprocess.Popen(
             command,
             env=settings.environment(),
-            stdout=words,
+            stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -130,13 +134,17 @@ def _end_with_parent() -> None:
 
 def _wait(process: subprocess.Popen[bytes], checkpoint: Checkpoint, port: int, log: Path, console: Console) -> None:
     start = time.monotonic()
-    with console.status(f"vLLM loads {checkpoint.name}; its log: {log}") as status:
+    with console.status(f"vLLM loads {checkpoint.name}; log: {log}") as status:
         while not _healthy(port):
             spent = time.monotonic() - start
             if process.poll() is not None or spent > START_S:
-                ended = f"exit code {process.returncode}" if process.returncode is not None else f"{spent:.0f} s over"
-                raise ServerFailed(f"vLLM does not serve {checkpoint.model} ({ended}). {log} ends with:\n{_tail(log)}")
-            status.update(f"vLLM loads {checkpoint.name}, {spent:.0f} s; its log: {log}")
+                reason = (
+                    f"not ready after {spent:.0f} s"
+                    if process.returncode is None
+                    else f"exit code {process.returncode}"
+                )
+                raise ServerFailed(f"vLLM does not serve {checkpoint.model} ({reason}). {log} ends with:\n{_tail(log)}")
+            status.update(f"vLLM loads {checkpoint.name}, {spent:.0f} s; log: {log}")
             time.sleep(POLL_S)
     console.print(f"vLLM serves {checkpoint.name} after {time.monotonic() - start:.0f} s")
 
@@ -148,20 +156,20 @@ def _healthy(port: int) -> bool:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server and everything that it started; a Ctrl-C meanwhile ends them at once."""
+    """Stop the server and all its processes; Ctrl-C in the meantime kills them at once."""
     try:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_S)
     finally:
-        with suppress(ProcessLookupError):  # the server, or what outlived it
+        with suppress(ProcessLookupError):  # whatever is left of the group
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(STOP_S)
 
 
 def _lora_rank(checkpoint: Checkpoint) -> int:
-    """The smallest rank that vLLM is built for and the adapter fits in."""
+    """The smallest rank that vLLM supports and that is at least the adapter's."""
     rank = checkpoint.lora_rank or 0
     return next(size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank)
 

@@ -18,10 +18,10 @@ _PLAYED_BY_MODELS: tuple[Role, ...] = ("environment", "partner")  # the paper's 
 
 
 def models_asked(settings: Mapping[str, Any], role: Role, task: str) -> tuple[str, ...]:
-    """The models that have this role for a task in a run: several are a jury; none means that the task asks nobody.
+    """The models with this role for a task of a run: several are a jury; none: the task does not use the role.
 
     Args:
-        settings: of the run (`EvaluationRun.settings`).
+        settings: `EvaluationRun.settings`.
     """
     if not tasks.load(task).calls_per_episode.get(role):
         return ()
@@ -43,7 +43,7 @@ def header(run: EvaluationRun, results: Results) -> list[str]:
 
 
 def _by_model(run: EvaluationRun, results: Results, roles: Sequence[Role]) -> dict[str, list[str]]:
-    """Model -> the sets for which it had one of these roles; a jury's models with "+" between them."""
+    """Model -> the sets for which it had one of these roles; a jury's models are joined by "+"."""
     sets_of: defaultdict[str, list[str]] = defaultdict(list)
     for name, task in _tasks(results).items():
         for model in dict.fromkeys(" + ".join(models_asked(run.settings, role, task)) for role in roles):
@@ -57,13 +57,13 @@ def _with_sets(by_model: Mapping[str, Sequence[str]]) -> str:
 
 
 def warnings(run: EvaluationRun, results: Results) -> list[str]:
-    """The lines below the table: what to know before you put these numbers beside others."""
+    """The lines below the table: what to know before you compare these numbers with others."""
     lines = []
     if run.missing:
         asked = len(run.missing) + len(results.sets)
         lines.append(
-            f"Not evaluated, and in no average, because there is no file: {', '.join(run.missing)} "
-            f"({len(run.missing)} of the {asked} sets that were asked for)."
+            f"Not evaluated, and in no average, because the file is missing: {', '.join(run.missing)} "
+            f"({len(run.missing)} of the {asked} requested sets)."
         )
     if run.suite and run.limit != suite(run.suite).rows:
         rows, suite_rows = (f"{rows:,} rows" if rows else "all rows" for rows in (run.limit, suite(run.suite).rows))
@@ -72,31 +72,29 @@ def warnings(run: EvaluationRun, results: Results) -> list[str]:
         f"{name} ({count // run.n:,})" for name, count in run.wanted.items() if count // run.n < (run.limit or 0)
     ]
     if run.suite and shorter:
-        lines.append(
-            f"These sets' files have fewer rows than the {run.limit:,} that were asked for: {', '.join(shorter)}."
-        )
+        lines.append(f"These sets have fewer than the requested {run.limit:,} rows: {', '.join(shorter)}.")
     columns = columns_of(run.suite)
     others = [
         f"{name}: {role} {' + '.join(models)}, not {wanted}"
         for name, task in _tasks(results).items()
-        if any(column.source == "paper" and column.of(name) is not None for column in columns)
+        if any(column.source == "paper" and column.score(name) is not None for column in columns)
         for role, models, wanted in _deviations(run.settings, task)
     ]
     if others:
         lines.append(f"Warning: the paper's numbers were scored by other models. {'; '.join(others)}.")
     judged = [name for name, task in _tasks(results).items() if models_asked(run.settings, "judge", task)]
-    if any(column.of(name) is not None for column in columns if column.source == "card" for name in judged):
+    if any(column.score(name) is not None for column in columns if column.source == "card" for name in judged):
         lines.append("The model card does not say who judged its numbers.")
     return lines
 
 
 def _tasks(results: Results) -> dict[str, str]:
-    """Set -> task, of the sets whose task is known, in the table's order."""
+    """Set -> task, for the sets whose task is known, in the order of the table."""
     return {name: results.sets[name].task for name in ordered(list(results.sets)) if results.sets[name].task}
 
 
 def _deviations(settings: Mapping[str, Any], task: str) -> list[tuple[str, Sequence[str], str]]:
-    """Roles of a task that are not played by the paper's model: role, models, the paper's model."""
+    """The roles of a task that another model than the paper's has: role, models, the paper's model."""
     wanted: dict[Role, str] = {"judge": paper_judge(task), **dict.fromkeys(_PLAYED_BY_MODELS, DEFAULT_MODEL)}
     asked = ((role, models_asked(settings, role, task), model) for role, model in wanted.items())
     return [(role, models, model) for role, models, model in asked if models and models != (model,)]

@@ -1,11 +1,11 @@
-"""samples.parquet: every sample of a run with all that is known of it, one row each, typed, for pandas and the like.
+"""samples.parquet: one typed row per sample of a run, with everything that is known of it, for pandas and the like.
 
-`model`, `set`, `number` and `sample` name a row, also where the files of several runs are put together. What differs
-from task to task is a map (`metrics`, `groups`) or JSON (`record`, `jury`), so that every run has the same columns. A
-failed sample has no reward: null, with its cause. The settings of the run stand in the file's metadata.
+`model`, `set`, `number` and `sample` identify a row, even if you concatenate the files of several runs. Columns whose
+content depends on the task are maps (`metrics`, `groups`) or JSON (`record`, `jury`), so that every run has the same
+columns. A failed sample has reward null and a cause. The file's metadata hold the settings of the run.
 
-Parquet's text is valid UTF-8, which half a surrogate pair cannot be: it becomes U+FFFD in the text columns. The
-sample's journal line as ASCII JSON is then in `original`, so that nothing is lost; in all other rows that is null.
+Parquet's text is valid UTF-8, so a lone surrogate becomes U+FFFD in the text columns. For such a sample `original` has
+the journal line as ASCII JSON, so that nothing is lost; otherwise it is null.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from soul.judge.call.usage import Usage
 from soul.record import Conversations, SessionRecord
 
 FILE = "samples.parquet"
-BATCH = 500  # samples in memory as a table: a few MB, tens for long dialogues
-_HALF = re.compile("[\ud800-\udfff]")
+BATCH = 500  # samples in memory at once: a few MB, tens of MB for long dialogues
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _COUNTS = (
     "calls",
     "requests",
@@ -52,8 +52,8 @@ _USAGE = pa.struct(
     ]
 )
 _MESSAGES = pa.list_(pa.struct([("seat", pa.string()), ("role", pa.string()), ("content", pa.string())]))
-_OF_SAMPLE = ("set", "task", "number", "row", "sample", "stamp", "prompts", "shortened")  # columns under the same name
-_OF_DRAFT = ("valid", "reward", "critique", "ended", "contentless")
+_SAMPLE_FIELDS = ("set", "task", "number", "row", "sample", "stamp", "prompts", "shortened")  # columns of the same name
+_DRAFT_FIELDS = ("valid", "reward", "critique", "ended", "contentless")
 _TOTALS = ("calls", "prompt_tokens", "completion_tokens")
 
 SCHEMA = pa.schema(
@@ -62,27 +62,27 @@ SCHEMA = pa.schema(
         ("set", pa.string()),
         ("task", pa.string()),
         ("number", pa.int64()),  # the row's position in the set's file
-        ("row", pa.int64()),  # the index that the record itself carries
+        ("row", pa.int64()),  # the record's own index
         ("sample", pa.int64()),
         ("valid", pa.bool_()),
         ("failure_stage", pa.string()),
         ("cause", pa.string()),
         ("failure_detail", pa.string()),
-        ("metric", pa.string()),  # the headline's name: what `reward` is
+        ("metric", pa.string()),  # the headline's name, of which `reward` is a value
         ("reward", pa.float64()),
         ("metrics", pa.map_(pa.string(), pa.float64())),
         ("critique", pa.string()),
-        ("target", pa.string()),  # the right answer, where the task has a single one
-        ("given", pa.string()),  # the answer that was read; null where none could be
+        ("target", pa.string()),  # the right answer, if the task has a single one
+        ("given", pa.string()),  # the answer that was read; null if none could be
         ("jury", pa.string()),  # JSON
         ("ended", pa.string()),
         ("contentless", pa.bool_()),
         ("groups", pa.map_(pa.string(), pa.string())),
-        ("messages", _MESSAGES),  # seat by seat; null where the play failed
-        ("episode", pa.string()),  # JSON: what the task's episode holds beside them (Sotopia's acts, CoSER's lines)
+        ("messages", _MESSAGES),  # seat by seat; null if the play failed
+        ("episode", pa.string()),  # JSON: the other fields of the task's episode (Sotopia's acts, CoSER's lines)
         ("usage", pa.list_(_USAGE)),
         *((f"policy_{name}", pa.int64()) for name in _TOTALS),
-        ("policy_cost_usd", pa.float64()),  # null where a request's price is not known, or another run played
+        ("policy_cost_usd", pa.float64()),  # null if a request's price is unknown, or if another run played
         *((f"judges_{name}", pa.int64()) for name in _TOTALS),
         ("judges_cost_usd", pa.float64()),
         ("seconds_play", pa.float64()),
@@ -90,28 +90,29 @@ SCHEMA = pa.schema(
         ("prompts", pa.list_(pa.string())),
         ("stamp", pa.string()),
         ("record", pa.string()),  # JSON
-        ("shortened", pa.list_(pa.string())),  # fields of the record that were cut to fit the model's context
-        ("original", pa.string()),  # the journal's line, where the columns cannot hold its text
+        ("shortened", pa.list_(pa.string())),  # fields of the record that were truncated to fit the model's context
+        ("original", pa.string()),  # the journal's line, if the columns cannot hold its text
     ]
 )
 
 
 def write_parquet(run: EvaluationRun, path: Path) -> None:
-    """Write the samples of a run, in the order of sets, rows and samples.
-
-    The file is there as a whole, or as it was before.
-    """
+    """Write the samples of a run atomically, ordered by set, row and sample."""
     schema = SCHEMA.with_metadata({"model": _valid(run.name), "settings": json.dumps(run.settings)})
     with whole_file(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for start in range(0, len(run.samples), BATCH):
             samples = run.samples[start : start + BATCH]
             try:
-                batch = _batch([_row(run.name, *of) for of in zip(samples, answers_of(samples), strict=True)], schema)
-            except UnicodeEncodeError:  # half of a surrogate pair somewhere
+                batch = _batch(
+                    [_row(run.name, *pair) for pair in zip(samples, answers_of(samples), strict=True)], schema
+                )
+            except UnicodeEncodeError:  # a lone surrogate somewhere
                 stored = [_storable(sample) for sample in samples]
                 answers = answers_of(sample for sample, _ in stored)
                 rows = zip(stored, answers, strict=True)
-                batch = _batch([_row(run.name, sample, of, original) for (sample, original), of in rows], schema)
+                batch = _batch(
+                    [_row(run.name, sample, answer, original) for (sample, original), answer in rows], schema
+                )
             writer.write_batch(batch)
 
 
@@ -127,8 +128,8 @@ def _row(model: str, sample: SessionRecord, answers: Answers, original: str | No
     judges = [count for role, count in usage.items() if role != "policy"]
     return {
         "model": _valid(model),
-        **{name: getattr(sample, name) for name in _OF_SAMPLE},
-        **{name: getattr(draft, name) for name in _OF_DRAFT},
+        **{name: getattr(sample, name) for name in _SAMPLE_FIELDS},
+        **{name: getattr(draft, name) for name in _DRAFT_FIELDS},
         "failure_stage": failure and failure.stage,
         "cause": failure and failure.cause,
         "failure_detail": failure and failure.detail,
@@ -151,15 +152,15 @@ def _row(model: str, sample: SessionRecord, answers: Answers, original: str | No
 
 
 def _storable(sample: SessionRecord) -> tuple[SessionRecord, str | None]:
-    """The sample with valid text alone; and its line as ASCII JSON where that changed it."""
-    whole = sample.to_line()
-    if whole.isascii() or _HALF.search(whole) is None:
+    """The sample with valid text only, and its line as ASCII JSON if that changed it."""
+    line = sample.to_line()
+    if line.isascii() or _LONE_SURROGATE.search(line) is None:
         return sample, None
-    return SessionRecord.from_line(_valid(whole), FILE), sample.to_line(ascii_only=True)
+    return SessionRecord.from_line(_valid(line), FILE), sample.to_line(ascii_only=True)
 
 
 def _valid(text: str) -> str:
-    return _HALF.sub("\ufffd", text)
+    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def _messages(seats: Conversations | None) -> list[dict[str, str]] | None:
@@ -173,14 +174,14 @@ def _messages(seats: Conversations | None) -> list[dict[str, str]] | None:
 
 
 def _counts(role: str, usage: Usage) -> dict[str, Any]:
-    found = {name: getattr(usage, name) for name in (*_COUNTS, "cost_usd", "seconds", "queued_s")}
-    return {"role": role, **found, "failures": list(usage.failures.items())}
+    counts = {name: getattr(usage, name) for name in (*_COUNTS, "cost_usd", "seconds", "queued_s")}
+    return {"role": role, **counts, "failures": list(usage.failures.items())}
 
 
-def _totals(of: str, counts: Sequence[Usage] | None) -> dict[str, Any]:
-    """The sums that people ask for first. A cost that is not known in full is no number, nor is what nobody counted."""
-    if counts is None:  # an episode that was played by another run, and judged again
-        return {f"{of}_{name}": None for name in (*_TOTALS, "cost_usd")}
+def _totals(who: str, counts: Sequence[Usage] | None) -> dict[str, Any]:
+    """The sums that readers want first; null if a cost is not fully known, or if nothing was counted."""
+    if counts is None:  # the episode was played by another run, and judged again
+        return {f"{who}_{name}": None for name in (*_TOTALS, "cost_usd")}
     usage = total(counts)
-    found: dict[str, Any] = {f"{of}_{name}": getattr(usage, name) for name in _TOTALS}
-    return {**found, f"{of}_cost_usd": None if usage.unpriced else usage.cost_usd}
+    sums: dict[str, Any] = {f"{who}_{name}": getattr(usage, name) for name in _TOTALS}
+    return {**sums, f"{who}_cost_usd": None if usage.unpriced else usage.cost_usd}

@@ -1,4 +1,4 @@
-"""Short names for sets and checkpoints: the last part of a path, and the folders above where two would share it."""
+"""Short names for sets and checkpoints: the last part of a path, with parent folders if two would share it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ def short_names(paths: Sequence[tuple[str, ...]], least: Sequence[int] | None = 
     """A name for each path: `run`; or `seed_1-run` and `seed_2-run`.
 
     Args:
-        paths: their parts, outermost first.
-        least: how many parts from the end each name has at least (1).
+        paths: the parts of each path, outermost first.
+        least: the least number of trailing parts in each name; None: 1.
 
     Returns:
-        The names in the same order. Two are equal only where one path ends another or both are the same.
+        The names, in the same order. Two are equal only if one path is a suffix of the other.
     """
     counts = list(least or [1] * len(paths))
     while True:

@@ -1,8 +1,8 @@
-"""Several runs in one table: sets as lines in the card's order, models as columns.
+"""Several runs in one table: sets as rows in the card's order, models as columns.
 
-An average is over the sets that every model has a number for, the same sets in every column, and says how many these
-are. This table is for comparing models by eye; `python -m soul.compare` says whether a difference is significant. The
-command for finished runs is `python -m soul.compare.table`.
+Averages are over the sets for which every model has a number, so that all columns have the same sets; their title says
+how many. This table is for comparing models by eye; `soul compare` tells whether a difference is significant. For
+finished runs, use `soul compare table`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class ComparisonLine:
 
     Attributes:
         dimension: the card's; "average" for the lines at the end, "" for a set that the card does not list.
-        n: samples; one number for each model where they differ.
-        scores: one a model: score, interval, and the share of samples without a verdict where there are any.
+        n: number of samples; one per model if they differ.
+        scores: one per model: score, interval, and the share of samples without a verdict if there are any.
     """
 
     dimension: str
@@ -45,18 +45,18 @@ class ComparisonLine:
 
 
 def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks | None = None) -> list[ComparisonLine]:
-    """The lines of the table: the sets that any model has, AlignX's mean after its sets, the averages.
+    """The lines of the table: all sets, AlignX's mean after its sets, the averages.
 
     Args:
-        models: name -> its results; the first one's sets come first where the card does not order them.
-        intervals: whether a score has its interval beside it.
-        marks: of scores that a note explains; an average has the marks of its sets.
+        models: name -> its results; sets that the card does not list come in the order of the first model.
+        intervals: whether to show intervals beside scores.
+        marks: marks of scores that a note explains; an average has the marks of its sets.
     """
 
     def marked(cells: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
         by_model = [(marks or {}).get(model, {}) for model in models]
-        found = [" ".join(sorted({of[name] for name in names if name in of}, key=natural)) for of in by_model]
-        return tuple(f"{cell} {mark}" if cell and mark else cell for cell, mark in zip(cells, found, strict=True))
+        shown = [" ".join(sorted({by_set[n] for n in names if n in by_set}, key=natural)) for by_set in by_model]
+        return tuple(f"{cell} {mark}" if cell and mark else cell for cell, mark in zip(cells, shown, strict=True))
 
     def line(dimension: str, title: str, results: Sequence[SetResult | None]) -> ComparisonLine:
         cells = ("" if r is None else _cell(r, r.invalid, r.samples, intervals) for r in results)
@@ -71,26 +71,23 @@ def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks
         return ComparisonLine(dimension, title, _counts(samples), marked(cells, names))
 
     names = ordered(list(dict.fromkeys(name for results in models.values() for name in results.sets)))
-    found: list[ComparisonLine] = []
+    table: list[ComparisonLine] = []
     for name in names:
-        found.append(
-            line(soul_v1.DIMENSIONS.get(name, ""), name, [results.sets.get(name) for results in models.values()])
-        )
+        of_models = [results.sets.get(name) for results in models.values()]
+        table.append(line(soul_v1.DIMENSIONS.get(name, ""), name, of_models))
         if name == ordered(soul_v1.ALIGNX)[-1] and set(soul_v1.ALIGNX) <= set(shared(models)):
-            found.append(averaged(soul_v1.DIMENSIONS[name], f"alignx, mean of {len(soul_v1.ALIGNX)}", soul_v1.ALIGNX))
+            table.append(averaged(soul_v1.DIMENSIONS[name], f"alignx, mean of {len(soul_v1.ALIGNX)}", soul_v1.ALIGNX))
     common = [name for name in names if name in shared(models)]
     if len(names) > 1 and common:
-        which = (
-            f"{len(names)} sets" if len(common) == len(names) else f"{len(common)} of {len(names)} sets, of all models"
-        )
-        found.append(averaged("average", f"macro average, {which}", common))
+        which = "sets" if len(common) == len(names) else f"of {len(names)} sets, of all models"
+        table.append(averaged("average", f"macro average, {len(common)} {which}", common))
     if set(soul_v1.PAPER) <= set(common) and len(common) > len(soul_v1.PAPER):
-        found.append(averaged("average", "macro average, paper's 10", soul_v1.PAPER))
-    return found
+        table.append(averaged("average", "macro average, paper's 10", soul_v1.PAPER))
+    return table
 
 
 def shared(models: Mapping[str, Results]) -> list[str]:
-    """The sets that every model has a number for."""
+    """The sets for which every model has a number."""
     first, *others = models.values()
     return [
         name
@@ -110,15 +107,15 @@ def rich_table(
     """The table for the terminal, with a rule between the card's dimensions.
 
     Args:
-        width: of the terminal. Where the table is wider, intervals go first, and the caption says so.
+        width: of the terminal. A wider table is shown without intervals, and the caption says so.
         marks: see `lines`.
-        notes: explain the marks below the table.
+        notes: lines below the table that explain the marks.
     """
     view = _drawn(models, lines(models, marks=marks), title)
     below = list(notes)
     if width is not None and Console(width=10_000).measure(view).maximum > width:
         view = _drawn(models, lines(models, intervals=False, marks=marks), title)
-        below.insert(0, "Too narrow for the 95 % intervals: they are in the Markdown table.")
+        below.insert(0, "Too narrow for the 95 % intervals; the Markdown table has them.")
     view.caption = Text("\n".join(below)) if below else None
     return view
 
@@ -128,31 +125,31 @@ def markdown(models: Mapping[str, Results], *, marks: Marks | None = None, notes
     head = (*TITLES, *(f"{name}: score [95 %]" for name in models))
     rules = ["---", *["---:"] * (len(head) - 1)]
     body = [line.cells for line in lines(models, marks=marks)]
-    table_ = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in (head, rules, *body)]
-    return "".join(f"{line}\n" for line in (*table_, *(f"\n{_escaped(note)}" for note in notes)))
+    rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in (head, rules, *body)]
+    return "".join(f"{line}\n" for line in (*rows, *(f"\n{_escaped(note)}" for note in notes)))
 
 
-def _drawn(models: Mapping[str, Results], found: Sequence[ComparisonLine], title: str) -> Table:
+def _drawn(models: Mapping[str, Results], table: Sequence[ComparisonLine], title: str) -> Table:
     view = Table(title=Text(title), title_justify="left", caption_justify="left")
     for name in (*TITLES, *models):
         view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold")
-    for place, line in enumerate(found, start=1):
-        last = place == len(found) or found[place].dimension != line.dimension
+    for place, line in enumerate(table, start=1):
+        last = place == len(table) or table[place].dimension != line.dimension
         view.add_row(*(Text(cell) for cell in line.cells), end_section=last)  # names, not markup
     return view
 
 
 def _escaped(text: str) -> str:
-    """Text in which Markdown finds no tag."""
+    """Text without HTML tags for Markdown."""
     return text.replace("<", "&lt;")
 
 
-def _cell(of: SetResult | Average, invalid: int, samples: int, intervals: bool) -> str:
+def _cell(result: SetResult | Average, invalid: int, samples: int, intervals: bool) -> str:
     failed = f", {invalid_share(invalid, samples, None)} invalid" if invalid else ""
-    return (score(of.mean, of.interval if intervals else None) if samples else NONE) + failed
+    return (score(result.mean, result.interval if intervals else None) if samples else NONE) + failed
 
 
 def _counts(counts: Sequence[int | None]) -> str:
-    """One number where the models agree, else one for each."""
+    """One number if the models agree, else one per model."""
     texts = [NONE if count is None else f"{count:,}" for count in counts]
     return texts[0] if len(set(texts)) == 1 else " / ".join(texts)

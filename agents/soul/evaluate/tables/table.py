@@ -1,8 +1,8 @@
-"""The table of a run, for the terminal and as Markdown: the model card's order and scale, published numbers beside it.
+"""The table of a run, for the terminal and as Markdown: in the model card's order and scale, with published numbers.
 
-Both are drawn from the same lines, so they cannot differ. A score is the headline times 100, which is the card's
-scale for every task (Sotopia: a tenth of the mean of the seven scores, 45.8 on the card). An average always says how
-many sets are in it. A published number stands in a line of averages only where it rests on the same sets.
+Both are made from the same lines, so they cannot differ. A score is the headline times 100, which is the card's scale
+for every task (Sotopia: a tenth of the mean of the seven scores, 45.8 on the card). The title of an average says how
+many sets it covers. A line of averages has a published number only if that covers the same sets.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class TableLine:
 
     Attributes:
         dimension: the card's; "average" for the lines at the end, "" for a set that the card does not list.
-        cells: under `titles`.
-        published: under the published columns; "" where a source has no such number.
+        cells: one per title of `titles`.
+        published: one per published column; "" if the source has no number.
     """
 
     dimension: str
@@ -48,16 +48,16 @@ def columns_of(name: str | None) -> tuple[Column, ...]:
 
 
 def ordered(names: Sequence[str]) -> list[str]:
-    """The sets in the card's order; those that it does not list come last, as they were given."""
+    """The sets in the card's order; those that it does not list come last, in the given order."""
     places = {name: place for place, name in enumerate(soul_v1.DIMENSIONS)}
     return sorted(names, key=lambda name: places.get(name, len(places)))
 
 
 def titles(results: Results) -> tuple[str, ...]:
-    """What stands above the run's own columns.
+    """The titles of the run's own columns.
 
-    Where rows have several samples there are the best of N (pass@N of a headline that is 0 or 1), and what the answer
-    of the majority of N earns, if any set has answers that can be counted.
+    If rows have several samples, they include the best of N (pass@N for a headline of 0 or 1), and the reward of the
+    majority's answer if any set has answers that can be counted.
     """
     n = max((result.per_row_samples for result in results.sets.values()), default=0)
     majority = (f"maj@{n}",) if any(n in result.self_consistency for result in results.sets.values()) else ()
@@ -66,38 +66,30 @@ def titles(results: Results) -> tuple[str, ...]:
 
 def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine]:
     """The lines of the table: the sets, AlignX's mean after its sets, the averages."""
-    found: list[TableLine] = []
+    table: list[TableLine] = []
     alignx = results.alignx
     names = ordered(list(results.sets))
     for name in names:
         result = results.sets[name]
-        several = _of_several(results, [name])
+        several = _several_cells(results, [name])
         own = (name, score(result.mean, result.interval), *several, *_counts([result], result.bounds))
-        found.append(TableLine(soul_v1.DIMENSIONS.get(name, ""), own, tuple(_number(c.of(name)) for c in columns)))
+        table.append(TableLine(soul_v1.DIMENSIONS.get(name, ""), own, tuple(_number(c.score(name)) for c in columns)))
         if alignx is not None and name == ordered(soul_v1.ALIGNX)[-1]:
-            published = [c.of("alignx") for c in columns]
-            found.append(
-                _averaged(
-                    soul_v1.DIMENSIONS[name],
-                    f"alignx, mean of {alignx.sets}",
-                    results,
-                    soul_v1.ALIGNX,
-                    alignx,
-                    published,
-                )
-            )
+            published = [c.score("alignx") for c in columns]
+            title = f"alignx, mean of {alignx.sets}"
+            table.append(_averaged(soul_v1.DIMENSIONS[name], title, results, soul_v1.ALIGNX, alignx, published))
     if len(names) > 1:
         macro = results.macro
-        # Published averages are of all these sets: beside an average of fewer they would mislead.
+        # Published averages cover all these sets; beside an average over fewer they would mislead.
         comparable = macro.sets == macro.of
         published = [c.macro(names) if comparable else None for c in columns]
         title = f"macro average, {macro.sets} {'sets' if comparable else f'of {macro.of} sets'}"
-        found.append(_averaged("average", title, results, names, macro, published))
+        table.append(_averaged("average", title, results, names, macro, published))
     if results.paper is not None and len(names) > len(soul_v1.PAPER):
         published = [c.macro(soul_v1.PAPER) for c in columns]
         title = "macro average, paper's 10"
-        found.append(_averaged("average", title, results, soul_v1.PAPER, results.paper, published))
-    return found
+        table.append(_averaged("average", title, results, soul_v1.PAPER, results.paper, published))
+    return table
 
 
 def rich_table(
@@ -106,7 +98,7 @@ def rich_table(
     """The table for the terminal, with a rule between the card's dimensions.
 
     Args:
-        width: of the terminal. Published columns that do not fit are left out, the last first; the caption says so.
+        width: of the terminal. Published columns that do not fit are dropped, the last first; the caption says so.
     """
     view = _drawn(results, columns, title)
     kept = len(columns)
@@ -123,13 +115,13 @@ def rich_table(
 def _drawn(results: Results, columns: Sequence[Column], title: str) -> Table:
     view = Table(title=Text(title), title_justify="left", caption_justify="left")
     for name in titles(results):
-        whole = name in OWN[:2]  # a broken name or interval reads badly; what is too narrow is broken elsewhere
+        whole = name in OWN[:2]  # never wrap names and intervals; other columns wrap if the terminal is narrow
         view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold", no_wrap=whole)
     for c in columns:
         view.add_column(Text(f"{c.model}\n{c.source}"), justify="right", overflow="fold")
-    found = lines(results, columns)
-    for place, line in enumerate(found, start=1):
-        last = place == len(found) or found[place].dimension != line.dimension
+    table = lines(results, columns)
+    for place, line in enumerate(table, start=1):
+        last = place == len(table) or table[place].dimension != line.dimension
         view.add_row(*(Text(cell) for cell in (*line.cells, *line.published)), end_section=last)  # names, not markup
     return view
 
@@ -139,15 +131,15 @@ def markdown(results: Results, columns: Sequence[Column] = SHOWN) -> str:
     head = [*titles(results), *(c.title for c in columns)]
     body = [[*line.cells, *line.published] for line in lines(results, columns)]
     rules = ["---", *["---:"] * (len(head) - 1)]
-    drawn = "".join(
+    table = "".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in (head, rules, *body)
     )
     notes = [*explanations(results), *(f"> {text}" for text in warning_lines(results.sets))]
-    return drawn + "".join(f"\n{note}\n" for note in notes)
+    return table + "".join(f"\n{note}\n" for note in notes)
 
 
 def explanations(results: Results) -> list[str]:
-    """One line for each set that is scored as a whole: the metrics that its score is the mean of."""
+    """For each set that is scored as a whole, a line with the metrics of which its score is the mean."""
     return [
         f"{name}: the score is {result.headline.name}, the mean of {', '.join(result.joint.valid.parts)}."
         for name, result in results.sets.items()
@@ -163,7 +155,7 @@ def score(mean: float | None, interval: Interval | None) -> str:
 
 
 def invalid_share(invalid: int, samples: int, bounds: Interval | None) -> str:
-    """The share of samples without a verdict, and the scores if all of them were the worst and the best."""
+    """The share of samples without a verdict, and the scores if all of them were the worst, and the best."""
     if not samples:
         return NONE
     if not invalid:
@@ -173,22 +165,21 @@ def invalid_share(invalid: int, samples: int, bounds: Interval | None) -> str:
 
 
 def _counts(results: Sequence[SetResult], bounds: Interval | None) -> tuple[str, str, str]:
-    samples, lines_ = sum(r.samples for r in results), sum(r.rows for r in results)
-    n = f"{samples:,}" if samples == lines_ else f"{samples:,} ({lines_:,} rows)"
+    samples, rows = sum(r.samples for r in results), sum(r.rows for r in results)
+    n = f"{samples:,}" if samples == rows else f"{samples:,} ({rows:,} rows)"
     cost = money(total(count for r in results for count in r.usage.values()))
     return n, invalid_share(sum(r.invalid for r in results), samples, bounds), cost
 
 
-def _of_several(results: Results, names: Sequence[str]) -> tuple[str, ...]:
-    """The cells under best@N and maj@N, as far as the table has them; an average needs the number of each of its
-    sets."""
+def _several_cells(results: Results, names: Sequence[str]) -> tuple[str, ...]:
+    """The cells of best@N and maj@N, if the table has them; an average needs a number of each of its sets."""
     n = max((result.per_row_samples for result in results.sets.values()), default=0)
     chosen = [results.sets[name] for name in names]
     cells = []
     for title in titles(results)[2 : 2 - len(OWN)]:
-        found = [(s.best if title.startswith("best") else s.self_consistency).get(n) for s in chosen]
-        values = [value[0] for value in found if value is not None]
-        cells.append(_number(100 * statistics.fmean(values)) if len(values) == len(found) else NONE)
+        pairs = [(s.best if title.startswith("best") else s.self_consistency).get(n) for s in chosen]
+        values = [pair[0] for pair in pairs if pair is not None]
+        cells.append(_number(100 * statistics.fmean(values)) if len(values) == len(pairs) else NONE)
     return tuple(cells)
 
 
@@ -201,7 +192,7 @@ def _averaged(
     published: Sequence[float | None],
 ) -> TableLine:
     counts = _counts([results.sets[name] for name in names], average.bounds)
-    own = (title, score(average.mean, average.interval), *_of_several(results, names), *counts)
+    own = (title, score(average.mean, average.interval), *_several_cells(results, names), *counts)
     return TableLine(dimension, own, tuple(map(_number, published)))
 
 

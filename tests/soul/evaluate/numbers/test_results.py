@@ -224,8 +224,8 @@ def test_a_file_of_ones_own_may_be_empty_too():
 @pytest.mark.parametrize(
     ("samples", "error"),
     [
-        (numbered([1.0], "coser"), "the set 'coser', which is not among those asked for: hitom"),
-        ([*numbered([1.0]), sample(None)], "hitom: row number 0, sample 0 is there twice"),
+        (numbered([1.0], "coser"), "the set 'coser', which is not among the requested: hitom"),
+        ([*numbered([1.0]), sample(None)], "hitom: row number 0, sample 0 occurs twice"),
         ([sample(1.0), sample(1.0, 1, task="fantom")], "hitom: its samples name two tasks, 'hitom' and 'fantom'"),
     ],
 )

@@ -84,7 +84,7 @@ def test_what_is_missing_is_said(data, tmp_path):
     done = run()
     assert done.returncode == 2 and "say 'api'" in done.stderr
     done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="papers")
-    assert done.returncode == 2 and "There are: paper, soul_v1, all" in done.stderr
+    assert done.returncode == 2 and "Choose from paper, soul_v1, all" in done.stderr
     done = run("api", DATA_DIR=str(data), OPENAI_AGENT_MODEL="x", SUITE="paper", TASKS="hitom")
     assert done.returncode == 2 and "not both" in done.stderr
 
@@ -102,12 +102,12 @@ def test_a_set_without_a_file_is_listed_and_the_others_are_evaluated(data, tmp_p
         by_suite = run("api", **variables, SUITE="hitom,coser")
     assert done.returncode == 0, done.stderr
     listed = [line for line in done.stdout.splitlines() if line.startswith("  ") and ": no " in line]
-    assert len(listed) == 25 and "25 of 27 sets are left out" in done.stdout
-    assert any(f"{own / 'coser_val.parquet'} (docs/tasks/coser.md says how to build it)" in line for line in listed)
+    assert len(listed) == 25 and "25 of 27 sets have no file and are skipped" in done.stdout
+    assert any(f"{own / 'coser_val.parquet'} (docs/tasks/coser.md tells how to build it)" in line for line in listed)
     assert "macro average, 2 sets" in done.stdout and "(25 of the 27" in " ".join(done.stdout.split())
-    assert by_suite.returncode == 0 and "1 of 2 sets are left out" in by_suite.stdout
-    assert "1 samples are there, 0 to take" in by_suite.stdout  # the same run
-    assert named.returncode == 0 and "1 of 2 sets are left out" in named.stdout
+    assert by_suite.returncode == 0 and "1 of 2 sets have no file and are skipped" in by_suite.stdout
+    assert "1 samples are finished, 0 to run" in by_suite.stdout  # the same run
+    assert named.returncode == 0 and "1 of 2 sets have no file and are skipped" in named.stdout
     assert "Not evaluated, and in no average, because there is no file: coser" in named.stdout
 
 
@@ -145,7 +145,7 @@ def test_a_dry_run_prints_the_plan_and_takes_no_sample(data, tmp_path):
     assert models_asked(fake) == set() and not list(tmp_path.iterdir())
     assert {r.body["model"] for r in fake.requests} == {"under-test", "gpt-5-nano", "gpt-5.4"}  # each once, to see it
     text = " ".join(done.stdout.split())
-    assert "Plan: under-test on 10 sets, suite paper, 100 rows a set, 20 samples to take" in text
+    assert "Plan: under-test on 10 sets, suite paper, 100 rows a set, 20 samples to run" in text
     assert "Price: $" in text and "Time: about" in text and "Assumptions: a token is 4 characters" in text
     assert all(name in done.stdout for name in soul_v1.PAPER) and "sk-sentinel" not in done.stdout
 

@@ -89,7 +89,7 @@ def test_a_command_on_a_full_disk_ends_with_one_paragraph(
         kept = [json.loads(line)["number"] for line in journal.open()]
         assert 0 < len(kept) < 6 and not (journal.parent / "results.json").exists()
         assert evaluate(fake.url) == 0
-        assert f"{len(kept)} samples are there, {6 - len(kept)} to take" in capsys.readouterr().out
+        assert f"{len(kept)} samples are finished, {6 - len(kept)} to run" in capsys.readouterr().out
 
 
 def test_a_file_that_does_not_fit_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_in_the_middle_of_the_samples(stories, tmp_path, sign, name):
     (folder,) = out.iterdir()
     kept_text = f"{len(kept)} of {ROWS} samples are kept in {folder}"
     assert err.strip() == f"{name}: {kept_text}; run the same command to continue."
-    assert again.returncode == 0 and f"{len(kept)} samples are there, {ROWS - len(kept)} to take" in again.stdout
+    assert again.returncode == 0 and f"{len(kept)} samples are finished, {ROWS - len(kept)} to run" in again.stdout
     assert len(played) == ROWS - len(kept) == len(set(played))
     assert sorted(sample["number"] for sample in samples(out)) == list(range(ROWS))
 

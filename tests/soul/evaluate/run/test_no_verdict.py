@@ -57,7 +57,7 @@ def test_a_run_without_any_verdict_says_the_cause_first_and_fails(evaluate: Eval
         code, out, err = evaluate(fake.url)
         assert code == 1 and out.index("All 6 samples failed (server_error 6)") < out.index("Results")
         assert "NoVerdict: All 6 samples failed (server_error 6). Last server_error: gpt-5-nano at" in err
-        assert "(server_error 6): the same command takes them again." in err
+        assert "(server_error 6): the same command runs them again." in err
         code, out, err = evaluate(fake.url, sets=("scenes", "stories"))
     assert code == 1 and "All 6 samples that a judge scores failed" in err  # whatever rules scored beside them
 
@@ -70,13 +70,15 @@ def test_the_same_command_takes_again_what_an_endpoint_failed_and_no_more(evalua
 
     with FakeOpenAI(played_and(failing)) as fake:
         code, out, _ = evaluate(fake.url, "judge.max_reasks=0", "judge.concurrency=1")
-        words = "4 of 6 samples failed. 2 because of endpoints or limits (server_error 2): the same command takes them "
+        words = "4 of 6 samples failed. 2 because of endpoints or limits (server_error 2): the same command runs them "
         words += "again. 2 because of an answer or a request (refusal 2): only the same command with --retry-failed"
         assert code == 0 and words in out and "WARNING: 67% of all samples have no verdict." in out
         code, out, _ = evaluate(fake.url, "judge.max_reasks=0", "judge.concurrency=1")
-        assert code == 0 and "4 samples are there, 2 to take" in out and "2 of 6 samples failed. 2 because of an" in out
+        assert (
+            code == 0 and "4 samples are finished, 2 to run" in out and "2 of 6 samples failed. 2 because of an" in out
+        )
         code, out, _ = evaluate(fake.url, "judge.max_reasks=0", "judge.concurrency=1", "--retry-failed")
-        assert code == 0 and "4 samples are there, 2 to take" in out and "failed." not in out
+        assert code == 0 and "4 samples are finished, 2 to run" in out and "failed." not in out
     assert len(samples(tmp_path / "out")) == ROWS + 2 + 2
 
 
@@ -85,7 +87,7 @@ def test_each_endpoint_is_asked_once_before_anything_is_written(evaluate: Evalua
 
     with FakeOpenAI(answer) as fake:
         code, _, err = evaluate(fake.url, policy_url=refused_url())
-        assert code == 2 and "BadPolicy: The model under test cannot be asked, connection" in err
+        assert code == 2 and "BadPolicy: The model under test does not answer, connection" in err
         assert fake.requests == [] and not (tmp_path / "out").exists()
     with FakeOpenAI(lambda request: ServerError(status=500)) as fake:
         code, _, err = evaluate(fake.url)

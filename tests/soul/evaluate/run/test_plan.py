@@ -137,8 +137,8 @@ def test_a_dry_run_counts_what_is_there_already(data, tmp_path, capsys):
         assert command_line.main(words(fake, data, tmp_path / "out", "hitom", "--dry-run")) == 0
         assert command_line.main(words(fake, data, tmp_path / "out", "hitom", "--dry-run", "--limit", "2")) == 0
     printed = capsys.readouterr().out
-    assert f"{ROWS - 2} samples to take" in printed and "2 samples are there already" in printed
-    assert "0 samples to take" in printed
+    assert f"{ROWS - 2} samples to run" in printed and "2 samples are finished already" in printed
+    assert "0 samples to run" in printed
     assert before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
 
 
@@ -159,7 +159,7 @@ def test_a_policy_that_refuses_the_key_is_said_with_the_plan(data, tmp_path, cap
         assert command_line.main(words(fake, data, tmp_path / "out", "hitom", "--dry-run")) == 2
         assert command_line.main(words(fake, data, tmp_path / "out", "hitom")) == 2
     told = capsys.readouterr()
-    assert told.err.count("The model under test cannot be asked, auth") == 2 and "Plan: m on 1 sets" in told.out
+    assert told.err.count("The model under test does not answer, auth") == 2 and "Plan: m on 1 sets" in told.out
     assert "macro average" not in told.out and "│ hitom │ -" not in told.out  # no table of dashes
 
 

@@ -66,16 +66,13 @@ def test_missing_sets_are_said_in_the_table_file(tmp_path):
     write_outputs(run)
     text = (tmp_path / "table.md").read_text()
     assert text.startswith("Judges: ") and "macro average, 2 sets" in text
-    assert (
-        "Not evaluated, and in no average, because there is no file: fantom (1 of the 3 sets that were asked for)."
-        in text
-    )
+    assert "Not evaluated, and in no average, because the file is missing: fantom (1 of the 3 requested sets)." in text
     assert "GRPO 8B (paper)" in text and "(card)" not in text  # the suite's columns
     assert "The suite paper takes" not in text
     (tmp_path / "chosen.json").write_text(json.dumps({**chosen, "limit": 5, "suite": "paper"}))
     warnings = noted(type(run).load(tmp_path))[1]
     assert "The suite paper takes 100 rows of each set; this run takes 5 rows." in warnings
-    assert "These sets' files have fewer rows than the 5 that were asked for: hitom (2), coser (2)." in warnings
+    assert "These sets have fewer than the requested 5 rows: hitom (2), coser (2)." in warnings
 
 
 def test_a_suite_is_frozen_and_of_sets_that_there_are():
@@ -89,5 +86,5 @@ def test_a_suite_is_frozen_and_of_sets_that_there_are():
         and len(soul_v1.SETS) == 27
     )
     assert columns_of(None) == SUITES["soul_v1"].columns
-    with pytest.raises(BadSettings, match="no suite 'papers'. There are: paper, soul_v1, all, card"):
+    with pytest.raises(BadSettings, match="no suite 'papers'. Choose from paper, soul_v1, all, card"):
         suite("papers")
