@@ -36,9 +36,19 @@ class ScoredSample(NamedTuple):
     def from_record(cls, sample: SessionRecord, vote: str | None = None) -> ScoredSample:
         """Read a record; `vote` is its answer (`soul.one_turn.Voting`)."""
         draft = sample.draft
-        place = sample.number, sample.sample, sample.row
-        outcome = draft.verdict, draft.cause, draft.contentless, draft.seconds
-        return cls(*place, *outcome, sample.usage, draft, sample.record, vote)
+        return cls(
+            number=sample.number,
+            sample=sample.sample,
+            row=sample.row,
+            verdict=draft.verdict,
+            cause=draft.cause,
+            contentless=draft.contentless,
+            seconds=draft.seconds,
+            usage=sample.usage,
+            draft=draft,
+            record=sample.record,
+            vote=vote,
+        )
 
 
 @dataclass(frozen=True)
