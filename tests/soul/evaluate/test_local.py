@@ -237,4 +237,4 @@ def test_long_rows_are_shortened_as_in_training_and_say_so(bin, tmp_path):
 def test_the_model_is_not_named_twice(bin, tmp_path, capsys):
     write(["hitom"], 2, tmp_path / "stories.parquet")
     assert evaluate(tmp_path, "--model", str(model(tmp_path / "model")), "policy.model=other") == 2
-    assert "no policy.model here" in capsys.readouterr().err
+    assert "not policy.model or policy.base_url" in capsys.readouterr().err
