@@ -121,7 +121,7 @@ def test_the_budget_ends_the_run_with_a_checkpoint_and_without_an_error(finished
     # What the next step costs is estimated from the steps before it: it may be off by a third of a step.
     step = spent / steps
     assert spent - step / 3 < 0.1 <= spent + 4 / 3 * step, "it ends when the next step would not fit"
-    assert "of judge.budget_usd=$0.10 are spent" in log and "What the judges cost" in log
+    assert "of judge.budget_usd=$0.10 is spent" in log and "What the judges cost" in log
 
 
 def test_the_cap_holds_over_all_agent_loop_workers(finished: Finished) -> None:
