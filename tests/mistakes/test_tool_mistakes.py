@@ -100,7 +100,7 @@ LOCAL = [
             (["--model", "{empty_folder}"], "no config.json"),
             (["--model", "{tmp}/nosuch"], "there is no such folder"),
             (["--model", ""], "no config.json"),
-            (["--model", "owner/model", "policy.model=x"], "no policy.model here"),
+            (["--model", "owner/model", "policy.model=x"], "not policy.model or policy.base_url"),
             (["--tp", "0"], f"--tp: 0: {NUMBER}"),
             (["--dp", "-1"], "--dp"),
             (["--max-prompt-tokens", "0"], "--max-prompt-tokens"),
@@ -226,7 +226,7 @@ ENDPOINT = each(
 DISTILL = each(
     ["--out", "{tmp}/distilled"],
     [
-        ([], "there is no sample. Name TASK=EXPERT"),
+        ([], "there is no sample. Add TASK=EXPERT"),
         (["hitom={tmp}/nosuch", "--data", "{empty_folder}"], "hitom"),
         (["nosuch=x"], "nosuch"),
         (["hitom"], "hitom"),
@@ -237,10 +237,10 @@ DISTILL = each(
         (["--per-row", "-1"], "--per-row"),
         (["--val-share", "1"], "a number from 0 to below 1"),
         (["--val-share", "nan"], "a number from 0 to below 1"),
-        (["--threshold", "x"], "'x' is no number"),
-        (["--margin", "-1"], "use a number from 0 on"),
-        (["--margin", "nan"], "use a number from 0 on"),
-        (["--rows-per-task", "0.5"], "'0.5' is no number"),
+        (["--threshold", "x"], "'x' is not a number"),
+        (["--margin", "-1"], "use a number that is at least 0"),
+        (["--margin", "nan"], "use a number that is at least 0"),
+        (["--rows-per-task", "0.5"], "'0.5' is not a number"),
         (["--from-traces", "{tmp}/nosuch"], "there is no folder"),
         (["--from-traces", "{file}"], "is a file; name a folder"),
         (["--not-in", "nosuch"], "nosuch"),
@@ -249,7 +249,7 @@ DISTILL = each(
             (["--from-traces", f"{{{name}}}"], "line 1 is not a session record")
             for name in ("traced_text", "traced_number")
         ),
-        (["--dry-run"], "name TASK=EXPERT"),
+        (["--dry-run"], "it needs TASK=EXPERT"),
         (["judge.model=x"], "nothing is sampled without TASK=EXPERT"),
         (["--out", "{file}"], "{file} is a file"),
     ],

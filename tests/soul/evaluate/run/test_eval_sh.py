@@ -108,7 +108,7 @@ def test_a_set_without_a_file_is_listed_and_the_others_are_evaluated(data, tmp_p
     assert by_suite.returncode == 0 and "1 of 2 sets have no file and are skipped" in by_suite.stdout
     assert "1 samples are finished, 0 to run" in by_suite.stdout  # the same run
     assert named.returncode == 0 and "1 of 2 sets have no file and are skipped" in named.stdout
-    assert "Not evaluated, and in no average, because there is no file: coser" in named.stdout
+    assert "Not evaluated, and in no average, because the file is missing: coser" in named.stdout
 
 
 def test_the_papers_suite_has_its_sets_rows_judges_and_columns(data, tmp_path):
@@ -163,7 +163,7 @@ def test_a_missing_key_of_the_judge_is_one_paragraph(data, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1  # the folder of the run by rule: the others wrote none
     plan = " ".join(planned.stdout.split())
     assert "OPENAI_API_KEY NOT SET" in plan and "Time: about" in plan
-    assert "Price: $0.00, plus that of policy, " in plan
+    assert "Price: $0.00, plus policy, " in plan
     assert by_rule.returncode == 0, by_rule.stderr  # rule-scored sets need no judge
 
 
