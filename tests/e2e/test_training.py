@@ -157,8 +157,11 @@ def _advantage(reward: float, group: list[float]) -> float:
 
 
 def test_actor_and_rollout_agree_on_what_was_sampled(run: Run) -> None:
-    differences = [m["training/rollout_logprob_diff_mean"] for step, m in run.metrics().items() if step > 0]
-    assert len(differences) == STEPS and max(differences) < 1e-2
+    # Compared as probabilities: at this learning rate the policy may become almost random, and then the log-probs of
+    # unlikely tokens differ by up to 0.012 on average. After a lost sync, probabilities differ by 0.2 and more.
+    steps = [numbers for step, numbers in run.metrics().items() if step > 0]
+    assert len(steps) == STEPS and max(m["training/rollout_probs_diff_mean"] for m in steps) < 2e-3
+    assert max(m["training/rollout_probs_diff_max"] for m in steps) < 0.05
 
 
 def test_generation_follows_the_trained_weights(run: Run) -> None:
