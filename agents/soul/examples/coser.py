@@ -155,7 +155,7 @@ def _spoken(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _next_speaker(data: Mapping[str, Any]) -> str:
-    """The character who has spoken least and is not silent; if all are silent, the scene ends as soon as it may."""
+    """The next speaker: the one with the fewest turns among those who may speak. The scene ends if all are silent."""
     lines, candidates = _spoken(data["conversation"]), data["candidates"]
     last, counts = dict(lines), Counter(name for name, _ in lines)
     characters = [name for name in candidates if name not in (ENVIRONMENT, END)]

@@ -35,7 +35,7 @@ _READERS = ("a postman of 52", "a student of 19", "a widow who reads at night", 
 
 
 class HumanLLMExample(Example[HumanLLMRow]):
-    """A user who has read three volumes; the candidates are the fourth and the first volumes of other series."""
+    """A user who has read three volumes. The candidates are the fourth volume and the first volumes of other series."""
 
     name = "humanllm"
     hidden = ("answer_text", "answer_index", "answer_letter")

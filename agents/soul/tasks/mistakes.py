@@ -59,7 +59,7 @@ class MistakesRow(Row):
 
 
 class Mistakes(LetterTask[MistakesRow]):
-    """Which answer does a student choose who adds before multiplying?"""
+    """A student adds before multiplying: which answer does this student choose?"""
 
     name = "mistakes"
     row_type = MistakesRow
