@@ -5,7 +5,7 @@
 # The paper's recipe, DITTO, is started in the same way: bash recipe/ditto/run_rl.sh TASK [KEY=VALUE ...]
 #
 # TASK is a name, several with commas, "paper" (its ten tasks) or "all"; without one it is $TASK, else sotopia.
-# List the tasks with `python -m soul.tasks` and the keys with `python train_ppo.py --cfg`.
+# List the tasks with `soul tasks` and the keys with `python train_ppo.py --cfg`.
 #
 # Environment variables:
 #   ACTOR_MODEL_PATH              hub id, folder or global_step_N to start from

@@ -36,6 +36,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from benchmarks.judge import console, new_table, print_load
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord
+from ditto.batch.step_parts import StepParts
 from ditto.launching.compose import load_config
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run.checkpoint_writer import CheckpointWriter
@@ -45,7 +46,7 @@ from ditto.trainer import DittoTrainerSync
 from soul import examples
 from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.evaluate.run.gc_tuning import seldom_collected
+from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.judge import Gateway, Judge
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
@@ -106,9 +107,10 @@ def sequences(sessions: int, turns: int, tokens: int, trace: SessionRecord) -> I
         prompt, place = f"prompt{number // N}", number % N
         session = f"{prompt}_{place}"
         for index, kind in enumerate(KINDS):
-            episode = f"{session}_{'draft' if kind == 'draft' else 'refined'}"
-            reward = ((7 * number + 3 * (index > 0)) % 11) / 10
-            record = SequenceRecord(kind, prompt, session, episode, reward, True, 2 * turns)
+            rewards = {
+                f"{name}_reward": ((7 * number + 3 * at) % 11) / 10 for at, name in enumerate(("draft", "refined"))
+            }
+            record = SequenceRecord(kind, prompt, session, True, 2 * turns, **rewards)
             extra: dict[str, Any] = {"ditto": asdict(record), "min_global_steps": 0, "max_global_steps": 0}
             if index == 0:
                 trace.session, trace.row, trace.number, trace.model_version = session, number // N, number // N, 0
@@ -230,7 +232,7 @@ class Trainer(DittoTrainerSync):
         self.global_steps, self.local_trigger_step, self.total_training_steps = 1, 0, 1
         self.use_critic = False
         self._asked_prompts = config.data.train_batch_size
-        self._step_batch, self._updated = None, False
+        self.parts = StepParts()
         self.checkpoints = CheckpointWriter(config, lambda _name: nullcontext())
         self.replay_buffer = self._build_replay_buffer()
 
@@ -257,6 +259,7 @@ def measured(sessions: int, turns: int, tokens: int, trace: SessionRecord) -> Cl
         with clock.stage("update"):
             batch = trainer._update_actor(batch, metrics)
         with clock.stage("metrics"):
+            metrics |= trainer._step_metrics(batch)
             seconds = {"step": STEP_S, "gen": STEP_S / 2, "old_log_prob": 1.0, "adv": 1.0, "update_actor": 1.0}
             trainer._compute_metrics(batch, metrics, seconds, global_steps=1, epoch=0)
         with clock.stage("clean up"):
@@ -294,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         tq.init(composed(Path("unused"), N).transfer_queue)
         measured(N, 2, 4, trace)  # imports and first uses
-        with seldom_collected():  # as the trainer's loop runs
+        with infrequent_gc():  # as the trainer's loop runs
             clocks = {n: measured(n, args.turns, args.tokens, trace) for n in args.sessions}
         show(clocks, args.turns, args.tokens)
         tq.close()

@@ -60,17 +60,17 @@ def engine(work: Work) -> int:
     """The command without its reports: rows, requests, journal, scores, intervals, table."""
     from soul.evaluate.numbers.results import summarise
     from soul.evaluate.run import engine as path
-    from soul.evaluate.run.gc_tuning import seldom_collected
+    from soul.evaluate.run.gc_tuning import infrequent_gc
     from soul.evaluate.run.journal import Journal
-    from soul.evaluate.run.settings import EvaluationSettings, items
+    from soul.evaluate.run.settings import EvaluationSettings, sample_requests
     from soul.evaluate.tables import table
     from soul.judge import Endpoint, GatewaySettings
 
     policy = Endpoint(model=MODEL, base_url=work.url, api_key_env=None, concurrency=work.concurrency)
     gateway = GatewaySettings.from_sections({"judge": {"base_url": work.url, "api_key_env": "none", "model": MODEL}})
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": work.rows}, limit=work.limit)
-    with seldom_collected(), closing(Journal(work.folder)) as journal:
-        asyncio.run(path.evaluate(settings, items(settings), journal, work.folder, lambda sample: None))
+    with infrequent_gc(), closing(Journal(work.folder)) as journal:
+        asyncio.run(path.evaluate(settings, sample_requests(settings), journal, work.folder, lambda sample: None))
         results = summarise(journal.samples.values(), ["hitom"])
         print(json.dumps(results.to_json()), table.markdown(results))
     return sum(one.samples - one.invalid for one in results.sets.values())

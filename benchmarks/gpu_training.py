@@ -26,7 +26,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from ditto.memory.read_model import shape_of
-from ditto.memory.training import Training, forward_peak, peak_bytes
+from ditto.memory.training import Training, forward_peak, update_peak
 from ditto.model import attention
 from ditto.model.chunked_models import with_chunked_head
 
@@ -152,7 +152,7 @@ def _measured(case: Case, device: str, lora_rank: int = 32) -> dict[str, Any]:
     shape = shape_of(model.config, case.model.name)
     settings = Training(devices=1, lora_rank=lora_rank)
     planned = {
-        "update": peak_bytes(shape, case.tokens, settings),
+        "update": update_peak(shape, case.tokens, settings).total,
         "log_prob": forward_peak(shape, case.tokens, settings, optimizer_on_gpu=True).total,
     }
     result: dict[str, Any] = {**asdict(case), "lora_rank": lora_rank}

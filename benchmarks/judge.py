@@ -48,9 +48,11 @@ from soul.cli.arguments import non_negative_float, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.judge import Gateway, GatewaySettings, Judge
 from soul.judge.call.structured import response_format
+from soul.message import Message
 from soul.policy import Players
 from soul.session import RefineSettings, run_session
-from soul.task import Episode, Message, Metric, Row, Task, Verdict
+from soul.task import Task
+from soul.task_types import Episode, Metric, Row, Verdict
 from soul.testing import scripted_players
 
 ANSWER = '{"score": 7, "critique": "The reply is kind, but it never says what to do next. Name one concrete step."}'
@@ -130,7 +132,7 @@ def data(number: int, words: int) -> dict[str, Any]:
 
 def plain(judge: Judge, concurrency: int, words: int) -> Ask:
     """The SDK and a semaphore, with the gateway's own HTTP client."""
-    client, gate = judge.client, asyncio.Semaphore(concurrency)
+    client, gate = judge.endpoint_client.client, asyncio.Semaphore(concurrency)
     form: Any = response_format(Scored, "json_schema")
 
     async def ask(number: int) -> Scored:
@@ -150,7 +152,7 @@ def gateway(judge: Judge, words: int) -> Ask:
 
     async def ask(number: int) -> Scored:
         question = data(number, words)
-        return await judge.scope().ask(Scored, INSTRUCTIONS, question, said=[question["reply"]], min_words=3)
+        return await judge.scope().ask(Scored, INSTRUCTIONS, question, policy_texts=[question["reply"]], min_words=3)
 
     return ask
 
@@ -300,7 +302,7 @@ class Helping(Task[Row]):
 
     async def judge(self, row: Row, episode: Episode, judge: Judge) -> Verdict:
         shown = {"row": row.index, "reply": episode.answer}
-        scored = await judge.ask(Scored, INSTRUCTIONS, shown, said=[episode.answer], min_words=3)
+        scored = await judge.ask(Scored, INSTRUCTIONS, shown, policy_texts=[episode.answer], min_words=3)
         return Verdict(scored.score, {"score": scored.score}, scored.critique)
 
     async def feedback(self, row: Row, episode: Episode, verdict: Verdict, judge: Judge) -> str:

@@ -58,7 +58,8 @@ from soul.judge import ANY_KEY, Gateway, Judge
 from soul.message import Message
 from soul.policy import Players
 from soul.session import RefineSettings, run_session
-from soul.task import Episode, Row, Task, Verdict
+from soul.task import Task
+from soul.task_types import Episode, Row, Verdict
 from soul.tasks.coser import CoSER
 from soul.tasks.sotopia import Sotopia
 from soul.testing import FakeOpenAI, Json, Text, scripted_players

@@ -34,7 +34,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.evaluate.run import engine
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.schedule import Capacity, Schedule
-from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, items
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, sample_requests
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge import Endpoint, GatewaySettings
@@ -146,7 +146,9 @@ def measured(sets: dict[str, Path], latency: float, concurrency: int, kind: type
             run.estimates.append((time.monotonic() - start, schedules[0].seconds_left()))
 
         with mock.patch.object(engine, "Schedule", kind):
-            asyncio.run(engine.evaluate(settings, items(settings), journal, Path(folder), ended, schedules.append))
+            asyncio.run(
+                engine.evaluate(settings, sample_requests(settings), journal, Path(folder), ended, schedules.append)
+            )
         journal.close()
     return run
 

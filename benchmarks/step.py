@@ -35,7 +35,7 @@ PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
 console = Console()
 
 
-def build_worker(model: Path, budget: int) -> Any:
+def build_worker(model: Path, budget: int) -> tuple[Any, dict[str, Any]]:
     """verl's TrainingWorker on one CPU process."""
     from verl.trainer.config import CheckpointConfig
     from verl.workers.config import (
@@ -47,6 +47,10 @@ def build_worker(model: Path, budget: int) -> Any:
     )
     from verl.workers.engine_workers import TrainingWorker
     from verl.workers.utils.losses import ppo_loss
+
+    from ditto.objectives import OBJECTIVES
+    from ditto.objectives.losses import objective_loss
+    from ditto.objectives.options import ObjectiveOptions
 
     worker = TrainingWorker(
         TrainingWorkerConfig(
@@ -82,13 +86,15 @@ def build_worker(model: Path, budget: int) -> Any:
         clip_ratio_high=0.28,
         clip_ratio_c=10.0,
     )
-    worker.set_loss_fn(partial(ppo_loss, config=actor))
-    return worker
+    ours = partial(objective_loss, config=actor, objective=OBJECTIVES["grpo"], options=ObjectiveOptions())
+    return worker, {"plain": partial(ppo_loss, config=actor), "ditto": ours}
 
 
 def columns(sequences: int, prompt: int, response: int, vocabulary: int) -> dict[str, list[Any]]:
     """Random sequences in the fields that verl's queue holds; lengths vary by a quarter around the means."""
     import torch
+
+    from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
 
     generator = torch.Generator().manual_seed(0)
 
@@ -109,7 +115,8 @@ def columns(sequences: int, prompt: int, response: int, vocabulary: int) -> dict
             "loss_mask": mask,
             "old_log_probs": torch.full((r,), -7.0),
             "advantages": torch.full((r,), float(torch.randn(1, generator=generator))),
-            "rollout_is_weights": torch.full((r,), 1.5),
+            LOSS_WEIGHTS: torch.full((r,), 1.5 / (sequences * response)),
+            ROWS: torch.tensor([0.0, 1.0 / (sequences * response), 1.0 / (sequences * response)], dtype=torch.float64),
         }
         for key, value in row.items():
             rows.setdefault(key, []).append(value)
@@ -149,17 +156,19 @@ def run_update(arguments: argparse.Namespace) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
+    from ditto.objectives.losses import LOSS_WEIGHTS, ROWS
     from recipe.demo import tiny_model
 
     with tempfile.TemporaryDirectory() as folder:
         tiny_model.build(Path(folder), ["a corpus of a few words"] * 10, seed=0)
-        worker = build_worker(Path(folder), arguments.budget)
+        worker, losses = build_worker(Path(folder), arguments.budget)
         ours = columns(arguments.sequences, arguments.prompt, arguments.response, vocabulary=300)
-        plain = {key: value for key, value in ours.items() if key != "rollout_is_weights"}
+        plain = {key: value for key, value in ours.items() if key not in (LOSS_WEIGHTS, ROWS)}
         tokens = sum(len(ids) for ids in ours["input_ids"])
         seconds: dict[str, list[float]] = {"plain": [], "ditto": []}
         for round_number in range(arguments.rounds + 1):
             for name, rows in (("plain", plain), ("ditto", ours))[:: 1 if round_number % 2 else -1]:
+                worker.set_loss_fn(losses[name])
                 took = one_update(worker, rows, arguments.updates)
                 if round_number:  # the first round warms up
                     seconds[name].append(took)

@@ -4,7 +4,8 @@ Run them from the repository root: `python -m data.hitom convert SRC.json --out 
 
     sets, sources           build the files of all evaluation sets whose sources you have
     check                   validate task files: schema, lengths, duplicates, overlap with evaluation files
-    built, rows, reading    what all builders share: the command line, the parquet file, reading source files
+    built, rows             what all builders share: the command line and the parquet file
+    reading, fields         the same for source files and the fields of their records
 
 Every other module is the builder of one task (alignx, coser, ..., userllm) or a part of one: hitom_stories, hitom_world
 and hitom_beliefs generate new Hi-ToM stories; fantom_json reads FANToM's official file; prism and intents serve

@@ -11,7 +11,6 @@ in plain words, and some responses repeat it. Blank responses and example pairs 
 and counted, and the field itself is never copied.
 """
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -19,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Cleaned, Rows, counted
-from data.reading import read_json
+from data.built import Builder, Rows, argument
+from data.reading import by_name, read_json
 from data.rows import Record
-from soul.rows.parsing import clean_text, to_prose
+from soul.row_fields import clean_text, to_prose
 from soul.tasks.alignx import AlignX, AlignXRow
 
 _DEMOGRAPHIC, _PAIRS, _COMMENTS = "Demographic Information", "Pair-wise Comparative Feedback", "User-Generated Content"
@@ -38,7 +37,7 @@ SETS: dict[str, tuple[tuple[str, ...], int]] = {
 }
 
 
-def convert(paths: Sequence[str | Path], name: str = "alignx") -> Cleaned:
+def convert(paths: Sequence[str | Path], name: str = "alignx") -> Rows:
     """The records of AlignX files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     Raises ValueError naming file, record (1 = first) and field.
@@ -46,7 +45,7 @@ def convert(paths: Sequence[str | Path], name: str = "alignx") -> Cleaned:
     records: list[Record] = []
     left_out: Counter[str] = Counter()
     removed: Counter[str] = Counter()
-    for path in sorted((Path(path) for path in paths), key=lambda path: path.name):
+    for path in by_name(paths):
         content = read_json(path)
         if not isinstance(content, list):
             raise ValueError(f"{path}: expected a list of records, got {type(content).__name__}")
@@ -59,7 +58,7 @@ def convert(paths: Sequence[str | Path], name: str = "alignx") -> Cleaned:
                 left_out["a blank response, or twice the same"] += 1
             else:
                 records.append({"index": len(records), **record, "source": f"{path.stem}:{number}"})
-    return Cleaned(records, left_out, removed)
+    return Rows(records, left_out, removed, task=name)
 
 
 def _record(where: str, raw: dict[str, Any], name: str, removed: Counter[str]) -> Record | None:
@@ -104,29 +103,16 @@ def _entries(
     return kept
 
 
-def _answer_position(record: Record) -> int:
-    row = AlignXRow.model_validate(record)
-    return "AB".index(AlignX().gold(row))
-
-
-def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")
-
-
-def _rows(args: argparse.Namespace) -> Rows:
-    cleaned = convert(args.sources, args.set)
-    return Rows(
-        args.set,
-        cleaned.records,
-        lambda record: str(record["question"]),
-        cleaned.left_out,
-        groups="posts",
-        answer_position=_answer_position,
-        notes=counted("removed", cleaned.removed),
-    )
-
-
-BUILDER = Builder("data.alignx", __doc__, _rows, sources="SRC.json", options=_options)
+BUILDER = Builder(
+    "data.alignx",
+    __doc__,
+    lambda args: convert(args.sources, args.set),
+    group="question",
+    groups="posts",
+    answer_letter=lambda record: AlignX().gold(AlignXRow.model_validate(record)),
+    sources="SRC.json",
+    options=[argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")],
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

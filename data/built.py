@@ -3,7 +3,7 @@
 A builder module says which sources it reads and how their records become rows; `Builder` adds the argument parser, the
 output options, the split into files, the report and the error border:
 
-    BUILDER = Builder("data.hitom", __doc__, _rows, sources="SRC.json")
+    BUILDER = Builder("data.coser", __doc__, _rows, group="plot_id", groups="plots", sources="SRC.json")
     build, main = BUILDER.build, BUILDER.main
 """
 
@@ -11,60 +11,44 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from data.rows import Record, split_groups, write_rows
+from data.rows import Record, divide, draw_groups, split_groups, write_rows
 from soul.cli.arguments import fraction, output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError, one_line
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
+Option: TypeAlias = Callable[[argparse.ArgumentParser], object]
 
 
 class BadSource(SoulError):
     """A source cannot be read, or the options ask for something that it does not hold."""
 
 
-class Converted(NamedTuple):
-    """The records of a source, and how many of its rows were left out, by reason."""
-
-    records: list[Record]
-    left_out: Counter[str]
-
-
-class Cleaned(NamedTuple):
-    """The records; how many rows were left out, by reason; and what was removed from the rows that stayed."""
-
-    records: list[Record]
-    left_out: Counter[str]
-    removed: Counter[str]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows that a command line asks for, and how to divide them into files.
+class Rows(NamedTuple):
+    """The rows that a command line asks for.
 
     Attributes:
-        data_source: names the task in every row.
-        group_of: the group (story, conversation) of a record; a split keeps the records of one group together.
         left_out: rows of the source that have no record, by reason.
-        groups: what the groups are called in the counts.
-        answer_position: place of the right answer among the options, to count letters; None if there are no letters.
-        drawn: the groups to keep in --out; in a split, the groups of the validation side (instead of --val-fraction).
+        removed: what was removed from the rows that stayed, by reason.
         notes: see `Built`.
+        task: names the task in every row; None: the builder's own name.
+        draw_groups, draw_rows: draw so many groups, or as many as fit into so many rows, for --out; in a split, for the
+            validation side (instead of --val-fraction).
     """
 
-    data_source: str
-    records: Sequence[Record]
-    group_of: Callable[[Record], str]
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    groups: str = "stories"
-    answer_position: Callable[[Record], int] | None = None
-    drawn: Set[str] | None = None
+    records: list[Record]
+    left_out: Mapping[str, int] = MappingProxyType({})
+    removed: Mapping[str, int] = MappingProxyType({})
     notes: Sequence[str] = ()
+    task: str | None = None
+    draw_groups: int | None = None
+    draw_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +99,17 @@ def counted(what: str, counts: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(f"{what}: {count:,} ({reason})" for reason, count in counts.items() if count)
 
 
+def argument(*names: str, **settings: Any) -> Option:
+    """An argument of `convert`, described as for `ArgumentParser.add_argument`."""
+    return lambda parser: parser.add_argument(*names, **settings)
+
+
+def draw_argument(name: str, drawn: str) -> Option:
+    """The number for `Rows.draw_groups` or `Rows.draw_rows`. `drawn` says what: "N whole conversations"."""
+    text = f"draw {drawn} for --out or --val-out; the others go to --train-out, if given"
+    return argument(name, type=positive_int, metavar="N", help=text)
+
+
 @dataclass(frozen=True)
 class Builder:
     """A builder's command line: `python -m NAME convert SOURCES OPTIONS --out FILE`.
@@ -124,16 +119,23 @@ class Builder:
         description: the module's docstring, which --help prints.
         rows: reads the sources of the parsed command line and returns their rows. It raises ValueError (with file,
             record and field) or OSError if it cannot read a source.
+        group: the group (story, conversation) of a record, or the field that names it; a split keeps the records of one
+            group together.
+        groups: what the groups are called in the counts.
+        answer_letter: the letter of a record's right answer, or the field that holds it; None if it has no letters.
         sources: how --help names the source files, which become `args.sources`; "" if `options` adds the arguments.
-        options: adds arguments to `convert`.
+        options: arguments of `convert`, each made by `argument` or a function that adds to the parser.
         more_commands: adds commands beside `convert`; `add_output_arguments` gives them their output options.
     """
 
     name: str
     description: str | None
     rows: Callable[[argparse.Namespace], Rows]
+    group: str | Callable[[Record], str]
+    groups: str = "stories"
+    answer_letter: str | Callable[[Record], str] | None = None
     sources: str = ""
-    options: Callable[[argparse.ArgumentParser], None] | None = None
+    options: Sequence[Option] = ()
     more_commands: Callable[[Commands], None] | None = None
 
     def build(self, arguments: Sequence[str] | None = None) -> Built:
@@ -148,8 +150,8 @@ class Builder:
         converting = commands.add_parser("convert", help="source files -> parquet")
         if self.sources:
             converting.add_argument("sources", type=Path, nargs="+", metavar=self.sources)
-        if self.options:
-            self.options(converting)
+        for add in self.options:
+            add(converting)
         add_output_arguments(converting)
         if self.more_commands:
             self.more_commands(commands)
@@ -161,7 +163,7 @@ class Builder:
             if not sources:  # no file was read: this is a defect
                 raise
             raise _unexpected_shape(sources, error) from error
-        return write_outputs(args, rows)
+        return self._write(args, rows)
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run the command line and print a line of counts for each file. Returns the exit code."""
@@ -174,6 +176,53 @@ class Builder:
             print("\n".join(built.lines()))
 
         return run_command(build_and_print)
+
+    def _write(self, args: argparse.Namespace, rows: Rows) -> Built:
+        """Write the files that `args` (see `add_output_arguments`) asks for.
+
+        Raises:
+            ValueError: a record does not fit the file, or the options name no file to write.
+        """
+        if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
+            raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
+        if args.train_out and args.train_out.resolve() == args.val_out.resolve():
+            raise ValueError(f"--train-out and --val-out both name {args.train_out}; give two files")
+        records, left_out = rows.records, Counter(rows.left_out)
+        names = [_text_of(self.group, record) for record in records]
+        drawn = None
+        if rows.draw_groups or rows.draw_rows:
+            drawn = draw_groups(names, args.seed, count=rows.draw_groups, rows=rows.draw_rows)
+        if args.limit is not None:
+            first = set(list(dict.fromkeys(names))[: args.limit])
+            records = [record for record, name in zip(records, names, strict=True) if name in first]
+            left_out[f"beyond the first {args.limit} {self.groups} (--limit)"] = len(names) - len(records)
+            names = [name for name in names if name in first]
+        if args.out:
+            chosen = [i for i, name in enumerate(names) if drawn is None or name in drawn]
+            parts = {args.out: chosen}
+            left_out[f"in {self.groups} that were not drawn"] += len(records) - len(chosen)
+        else:
+            train, val = divide(names, drawn) if drawn else split_groups(names, args.val_fraction, args.seed)
+            parts = {args.train_out: train, args.val_out: val}
+        task = rows.task or self.name.removeprefix("data.")
+        files = [self._write_file(path, task, records, names, places) for path, places in parts.items()]
+        return Built(tuple(files), +left_out, (*counted("removed", rows.removed), *rows.notes))
+
+    def _write_file(
+        self, path: Path, task: str, records: Sequence[Record], groups: Sequence[str], places: Sequence[int]
+    ) -> BuiltFile:
+        chosen = [records[i] for i in places]
+        write_rows(path, task, chosen)
+        details = f"{self.groups}={len({groups[i] for i in places})}"
+        if self.answer_letter is not None:
+            letters = Counter(_text_of(self.answer_letter, record) for record in chosen)
+            details += f" answers: {' '.join(f'{letter}={letters[letter]}' for letter in sorted(letters))}"
+        return BuiltFile(path, len(chosen), details)
+
+
+def _text_of(what: str | Callable[[Record], str], record: Record) -> str:
+    """A field of the record, or what the function makes of the record."""
+    return str(record[what]) if isinstance(what, str) else what(record)
 
 
 def _unexpected_shape(sources: Sequence[Path], error: Exception) -> ValueError:
@@ -195,55 +244,3 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (default 0)")
     parser.add_argument("--limit", type=positive_int, help="keep only the first N groups (stories, conversations)")
-
-
-def write_outputs(args: argparse.Namespace, rows: Rows) -> Built:
-    """Write the files that `args` (see `add_output_arguments`) asks for.
-
-    Raises:
-        ValueError: a record does not fit the file, or the options name no file to write.
-    """
-    if bool(args.train_out) != bool(args.val_out) or bool(args.out) == bool(args.train_out):
-        raise ValueError("give either --out FILE, or both --train-out FILE and --val-out FILE")
-    if args.train_out and args.train_out.resolve() == args.val_out.resolve():
-        raise ValueError(f"--train-out and --val-out both name {args.train_out}; give two files")
-    records, left_out = rows.records, Counter(rows.left_out)
-    names = [rows.group_of(record) for record in records]
-    if args.limit is not None:
-        first = set(list(dict.fromkeys(names))[: args.limit])
-        records = [record for record, name in zip(records, names, strict=True) if name in first]
-        left_out[f"beyond the first {args.limit} {rows.groups} (--limit)"] = len(names) - len(records)
-        names = [name for name in names if name in first]
-    parts: list[tuple[Path, list[int]]]
-    if args.out:
-        parts = [(args.out, [i for i, name in enumerate(names) if rows.drawn is None or name in rows.drawn])]
-        left_out[f"in {rows.groups} that were not drawn"] += len(records) - len(parts[0][1])
-    else:
-        train, val = _sides(names, rows.drawn) if rows.drawn else split_groups(names, args.val_fraction, args.seed)
-        parts = [(args.train_out, train), (args.val_out, val)]
-    files = []
-    for path, places in parts:
-        chosen = [records[i] for i in places]
-        write_rows(path, rows.data_source, chosen)
-        details = f"{rows.groups}={len({names[i] for i in places})}"
-        if rows.answer_position is not None:
-            letters = Counter(chr(ord("A") + rows.answer_position(record)) for record in chosen)
-            details += f" answers: {' '.join(f'{letter}={letters[letter]}' for letter in sorted(letters))}"
-        files.append(BuiltFile(path, len(chosen), details))
-    return Built(tuple(files), +left_out, tuple(rows.notes))
-
-
-def _sides(names: Sequence[str], drawn: Set[str]) -> tuple[list[int], list[int]]:
-    """The row numbers of the training side and of the validation side, which holds the drawn groups.
-
-    Raises:
-        ValueError: no group is left for training.
-    """
-    sides: tuple[list[int], list[int]] = ([], [])
-    for row, name in enumerate(names):
-        sides[name in drawn].append(row)
-    if not sides[0]:
-        raise ValueError(
-            f"all {len(set(names))} groups are drawn for --val-out, so --train-out would be empty; draw fewer"
-        )
-    return sides

@@ -11,7 +11,6 @@ from `split_plot_index` on are left out because the test set's scenes were drawn
 index, it is nine tenths of the plots, as in the source.
 """
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -21,7 +20,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from data.built import Builder, Converted, Rows
+from data.built import Builder, Rows
 from data.reading import read_json
 from data.rows import Record
 from soul.tasks.coser import CoSER
@@ -31,7 +30,7 @@ from soul.validation_errors import first_problem
 TRAIN_SHARE = 0.9  # of a book's plots, if the book has no split_plot_index
 
 
-def convert(paths: Sequence[str | Path]) -> Converted:
+def convert(paths: Sequence[str | Path]) -> Rows:
     """The scenes of the files as `extra_info` dicts, in order.
 
     Raises ValueError naming file, scene and field. Two kinds of conversations in a book are left out: those that
@@ -58,7 +57,7 @@ def convert(paths: Sequence[str | Path]) -> Converted:
             )
         else:
             raise ValueError(f"{path}: expected a list of scenes, or a book with 'plots'; give the files of the source")
-    return Converted(records, left_out)
+    return Rows(records, left_out)
 
 
 def _training_plots(book: Mapping[str, Any]) -> int:
@@ -126,12 +125,14 @@ def _circumstance(row: CoSERRow) -> dict[str, Any]:
     }
 
 
-def _rows(args: argparse.Namespace) -> Rows:
-    records, left_out = convert(args.sources)
-    return Rows("coser", records, lambda record: str(record["plot_id"]), left_out, groups="plots")
-
-
-BUILDER = Builder("data.coser", __doc__, _rows, sources="SRC.json")
+BUILDER = Builder(
+    "data.coser",
+    __doc__,
+    lambda args: convert(args.sources),
+    group="plot_id",
+    groups="plots",
+    sources="SRC.json",
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

@@ -16,20 +16,19 @@ could have heard the information. In these files the right answer is always the 
 """
 
 import argparse
-import ast
 import hashlib
 import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from data import fantom_json
-from data.built import Builder, Rows
-from data.reading import read_csv
-from data.rows import Record, draw_groups
-from soul.cli.arguments import positive_int
+from data.built import Builder, Rows, argument, draw_argument
+from data.fields import required_text, text_list
+from data.reading import by_name, read_csv
+from data.rows import Record
 from soul.tasks.fantom import TELLING_LINE
 
 _NAME = re.compile(r"tom[_:]belief[_:](accessible|inaccessible)_.*(first-order|second-order)\.csv$")
@@ -43,7 +42,7 @@ def convert(paths: Sequence[str | Path], seed: int = 0) -> list[Record]:
     files or on which other files are given. `set_id` names the conversation (see
     `conversation_ids`). Raises ValueError naming file, row (1 = first data row) and field.
     """
-    files = sorted((Path(path) for path in paths), key=lambda path: path.name)
+    files = by_name(paths)
     names = [path.name for path in files]
     if len(set(names)) < len(names):
         raise ValueError(f"the same file name is given twice: {names}; give each FanToM file once")
@@ -95,13 +94,9 @@ def _kind(accessibility: str, order: str) -> Record:
 
 def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
     for column in _COLUMNS:
-        if not (raw.get(column) or "").strip():
-            raise ValueError(f"{where}: field '{column}' is missing or empty; expected columns {', '.join(_COLUMNS)}")
-    try:
-        choices = ast.literal_eval(raw["answer_choices"])
-    except (ValueError, SyntaxError) as error:
-        raise ValueError(f"{where}: field 'answer_choices' is not a Python list of strings: {error}") from error
-    if not (isinstance(choices, list) and len(choices) == 2 and all(isinstance(c, str) for c in choices)):
+        required_text(where, raw, column, f"; expected columns {', '.join(_COLUMNS)}")
+    choices = text_list(where, raw, "answer_choices")
+    if len(choices) != 2:
         raise ValueError(f"{where}: field 'answer_choices' must be a list of two strings, got {choices!r:.100}")
     if choices.count(raw["gt_answer"]) != 1:
         raise ValueError(f"{where}: field 'gt_answer' must be one of answer_choices, got {raw['gt_answer']!r:.100}")
@@ -116,45 +111,17 @@ def _fields(where: str, raw: dict[str, str], rng: random.Random) -> Record:
     }
 
 
-def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument(
-        "--test-conversations",
-        type=positive_int,
-        metavar="N",
-        help="draw N whole conversations for --out or --val-out; the others go to --train-out, if given (paper: 18)",
-    )
-    convert.add_argument(
-        "--context", choices=("short", "full"), default="short", help="of the official file: the excerpt, or everything"
-    )
-
-
 def _rows(args: argparse.Namespace) -> Rows:
     official = [path for path in args.sources if path.suffix == ".json"]
     if official and len(args.sources) > 1:
         raise ValueError("give fantom_v1.json alone, or CSV files: the questions of the CSVs are all in the JSON file")
     if not official and args.context == "full":
         raise ValueError("--context is for fantom_v1.json; the CSV files of full contexts have it in their names")
-    left_out: Mapping[str, int] = {}
-    notes = []
     if official:
-        records, left_out = fantom_json.convert(official[0], args.seed, args.context)
+        rows = fantom_json.convert(official[0], args.seed, args.context)
     else:
-        records = convert(args.sources, args.seed)
-        notes = ["the CSV files hold questions about beliefs only"]
-    conversations = [_conversation(record) for record in records]
-    return Rows(
-        "fantom",
-        records,
-        _conversation,
-        left_out,
-        groups="conversations",
-        drawn=draw_groups(conversations, args.seed, count=args.test_conversations) if args.test_conversations else None,
-        notes=[_kinds(records), *notes],
-    )
-
-
-def _conversation(record: Record) -> str:
-    return fantom_json.conversation(str(record["set_id"]))
+        rows = Rows(convert(args.sources, args.seed), notes=["the CSV files hold questions about beliefs only"])
+    return rows._replace(notes=[_kinds(rows.records), *rows.notes], draw_groups=args.test_conversations)
 
 
 def _kinds(records: Sequence[Record]) -> str:
@@ -163,7 +130,23 @@ def _kinds(records: Sequence[Record]) -> str:
     return "questions read: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
 
 
-BUILDER = Builder("data.fantom", __doc__, _rows, sources="fantom_v1.json | SRC.csv", options=_options)
+BUILDER = Builder(
+    "data.fantom",
+    __doc__,
+    _rows,
+    group=lambda record: fantom_json.conversation(str(record["set_id"])),
+    groups="conversations",
+    sources="fantom_v1.json | SRC.csv",
+    options=[
+        draw_argument("--test-conversations", "N whole conversations (paper: 18)"),
+        argument(
+            "--context",
+            choices=("short", "full"),
+            default="short",
+            help="of the official file: the excerpt, or everything",
+        ),
+    ],
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

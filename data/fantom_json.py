@@ -25,10 +25,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from data.built import Converted
+from data.built import Rows
 from data.reading import read_json
-from data.rows import Record
-from soul.task import NotBlank
+from data.rows import Record, numbered
+from soul.task_types import NotBlank
 from soul.validation_errors import first_problem
 
 Context = Literal["short", "full"]
@@ -99,7 +99,7 @@ def conversation(set_id: str) -> str:
     return set_id.partition("-")[0]
 
 
-def convert(path: Path, seed: int = 0, context: Context = "short") -> Converted:
+def convert(path: Path, seed: int = 0, context: Context = "short") -> Rows:
     """All scored questions of the official file as `extra_info` dicts, in its order.
 
     The place of a right belief depends only on (seed, set id, number of the question).
@@ -117,12 +117,12 @@ def convert(path: Path, seed: int = 0, context: Context = "short") -> Converted:
             f"{path}: entry {entry}: field '{name}': {message}; is this FANToM's fantom_v1.json?"
         ) from error
     left_out: Counter[str] = Counter()
-    records = [
-        {"index": 0, "context": getattr(entry, f"{context}_context"), "set_id": entry.set_id, **record}
+    records = (
+        {"context": getattr(entry, f"{context}_context"), "set_id": entry.set_id, **record}
         for entry in entries
         for record in _questions(entry, seed, context, left_out)
-    ]
-    return Converted([{**record, "index": index} for index, record in enumerate(records)], left_out)
+    )
+    return Rows(numbered(records), left_out)
 
 
 def _questions(entry: _Entry, seed: int, context: Context, left_out: Counter[str]) -> Iterator[Record]:

@@ -11,11 +11,12 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
-from data.built import Builder, Commands, Converted, Rows, add_output_arguments
+from data.built import Builder, Commands, Rows, add_output_arguments, argument
 from data.hitom_stories import StoryConfig, generate_examples
 from data.reading import read_json
 from data.rows import Record
@@ -33,7 +34,7 @@ _KEYS = {
 }
 
 
-def convert(path: str | Path, orders: Sequence[int] | None = None) -> Converted:
+def convert(path: str | Path, orders: Sequence[int] | None = None) -> Rows:
     """The records of a Hi-ToM JSON file as `extra_info` dicts, in the file's order.
 
     The published file asks every question twice: with the prompting type CoTP, and with VP, where an instruction stands
@@ -60,7 +61,7 @@ def convert(path: str | Path, orders: Sequence[int] | None = None) -> Converted:
             records.append(record)
         else:
             left_out["question order not asked for (--orders)"] += 1
-    return Converted(records, left_out)
+    return Rows(records, left_out)
 
 
 def _record(where: str, index: int, item: Any, story_ids: dict[str, int]) -> Record:
@@ -95,15 +96,6 @@ def choice_texts(choices: str) -> list[str]:
     return [part.split(". ", 1)[-1].strip() for part in choices.split(", ")]
 
 
-def _answer_position(record: Record) -> int:
-    return choice_texts(record["choices"]).index(record["correct_answer"])
-
-
-def _convert_options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("source", type=Path, metavar="SRC.json")
-    _add_orders(convert)
-
-
 def _generate_command(commands: Commands) -> None:
     generate = commands.add_parser("generate", help="new stories -> parquet")
     generate.add_argument("--stories", type=positive_int, default=200, help="30 rows each by default (default 200)")
@@ -123,23 +115,28 @@ def _add_orders(command: argparse.ArgumentParser) -> None:
 
 
 def _rows(args: argparse.Namespace) -> Rows:
-    left_out: Mapping[str, int] = {}
     if args.command == "convert":
-        records, left_out = convert(args.source, args.orders)
-    else:
-        config = StoryConfig(
-            agents=args.agents,
-            options_fixed=args.options,
-            distractor_probability=args.distractors,
-            orders=args.orders or (0, 1, 2, 3, 4)[: args.agents + 1],
-            lengths=args.lengths,
-            deceptions={"yes": (True,), "no": (False,), "both": (False, True)}[args.deception],
-        )
-        records = generate_examples(args.stories, args.seed, config)
-    return Rows("hitom", records, lambda r: str(r["story_id"]), left_out, answer_position=_answer_position)
+        return convert(args.source, args.orders)
+    config = StoryConfig(
+        agents=args.agents,
+        options_fixed=args.options,
+        distractor_probability=args.distractors,
+        orders=args.orders or (0, 1, 2, 3, 4)[: args.agents + 1],
+        lengths=args.lengths,
+        deceptions={"yes": (True,), "no": (False,), "both": (False, True)}[args.deception],
+    )
+    return Rows(generate_examples(args.stories, args.seed, config))
 
 
-BUILDER = Builder("data.hitom", __doc__, _rows, options=_convert_options, more_commands=_generate_command)
+BUILDER = Builder(
+    "data.hitom",
+    __doc__,
+    _rows,
+    group="story_id",
+    answer_letter=lambda record: ascii_uppercase[choice_texts(record["choices"]).index(record["correct_answer"])],
+    options=[argument("source", type=Path, metavar="SRC.json"), _add_orders],
+    more_commands=_generate_command,
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Posts without answers, as in the user study of github.com/zou-group/humanlm (an 
 --replies FILE, a JSON object: id -> {"completion": text, "persona": text}.
 """
 
-import argparse
 import hashlib
 import json
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.built import Builder, Rows
+from data.built import Builder, Rows, argument
 from data.reading import read_json, read_json_lines
 from data.rows import Record
 from soul.errors import one_line
@@ -39,11 +38,12 @@ def convert(paths: Sequence[str | Path], dataset: str = "", replies: str | Path 
     answers = read_json(Path(replies)) if replies else {}
     if not isinstance(answers, dict):
         raise ValueError(f"{replies}: expected an object: id of a post -> completion and persona")
-    records: list[Record] = []
-    for path in map(Path, paths):
-        for number, raw in enumerate(_raw_records(path, answers)):
-            records.append(_record(f"{path}: record {number}", len(records), raw, dataset))
-    return records
+    raw_records = (
+        (f"{path}: record {number}", raw)
+        for path in map(Path, paths)
+        for number, raw in enumerate(_raw_records(path, answers))
+    )
+    return [_record(where, index, raw, dataset) for index, (where, raw) in enumerate(raw_records)]
 
 
 def _raw_records(path: Path, answers: Mapping[str, Any]) -> list[Any]:
@@ -119,21 +119,21 @@ def _with_speakers(raw: Mapping[str, Any]) -> Any:
     return messages
 
 
-def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")
-    convert.add_argument("--replies", type=Path, help="JSON: id of a post -> completion and persona")
-
-
-def _rows(args: argparse.Namespace) -> Rows:
-    return Rows(
-        f"humanual-{args.dataset}" if args.dataset else "humanual",
+BUILDER = Builder(
+    "data.humanual",
+    __doc__,
+    lambda args: Rows(
         convert(args.sources, args.dataset, args.replies),
-        lambda record: str(record["post"]),
-        groups="posts",
-    )
-
-
-BUILDER = Builder("data.humanual", __doc__, _rows, sources="SRC", options=_options)
+        task=f"humanual-{args.dataset}" if args.dataset else "humanual",
+    ),
+    group="post",
+    groups="posts",
+    sources="SRC",
+    options=[
+        argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is"),
+        argument("--replies", type=Path, help="JSON: id of a post -> completion and persona"),
+    ],
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

@@ -36,9 +36,9 @@ from soul.judge import Endpoint, Gateway, GatewaySettings, Judge
 from soul.judge.call.usage import Usage
 from soul.judge.cli_overrides import sections_of
 from soul.judge.ledger import money
+from soul.leaks.quotations import runs
 from soul.metrics.lexical import content_words, words
 from soul.prompts import load_prompt
-from soul.rows.quotations import runs
 
 PROMPT = load_prompt("userllm/intent")
 RUN = 5  # consecutive words that an intent may not share with a message

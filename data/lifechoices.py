@@ -13,17 +13,18 @@ and spaces are removed. A few characters' names are damaged in its JSON ("Wilhel
 questions are left out and counted.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from data.built import Builder, Converted, Rows
+from data.built import Builder, Rows
+from data.fields import options_and_gold
 from data.reading import read_json
-from data.rows import Record
-from soul.rows.parsing import gold_letter, option_texts, options_by_letter
+from data.rows import Record, numbered
+
+Shape = TypeVar("Shape", dict[Any, Any], list[Any])
 
 
 class _Question(NamedTuple):
@@ -34,7 +35,7 @@ class _Question(NamedTuple):
     choice: Mapping[str, Any]
 
 
-def convert(paths: Sequence[str | Path]) -> Converted:
+def convert(paths: Sequence[str | Path]) -> Rows:
     """The decisions in these files as `extra_info` dicts, in the files' order.
 
     Raises ValueError naming file, book and character, and field.
@@ -43,15 +44,10 @@ def convert(paths: Sequence[str | Path]) -> Converted:
     contents = [(Path(path), read_json(Path(path))) for path in paths]
     for path, content in contents:
         stories |= _summaries(path, content)
-    records: list[Record] = []
-    left_out: Counter[str] = Counter()
-    for path, content in contents:
-        for question in _questions(path, content, stories):
-            if not question.story.strip():
-                left_out["no story of the character"] += 1
-                continue
-            records.append({"index": len(records), **_record(question)})
-    return Converted(records, left_out)
+    questions = [question for path, content in contents for question in _questions(path, content, stories)]
+    with_story = [question for question in questions if question.story.strip()]
+    left_out = Counter({"no story of the character": len(questions) - len(with_story)})
+    return Rows(numbered(map(_record, with_story)), +left_out)
 
 
 def _summaries(path: Path, content: Any) -> dict[tuple[str, str], str]:
@@ -59,8 +55,10 @@ def _summaries(path: Path, content: Any) -> dict[tuple[str, str], str]:
     summaries = {}
     for number, book in enumerate(content if _holds_summaries(content) else [], start=1):
         where = f"{path}: entry {number}"
-        for name, persona in _object(where, _object(where, book).get("persona")).items():
-            summaries[str(book.get("title")), name] = str(_object(f"{where}, {name}", persona).get("summary") or "")
+        for name, persona in _checked(where, _checked(where, book, dict).get("persona"), dict).items():
+            summaries[str(book.get("title")), name] = str(
+                _checked(f"{where}, {name}", persona, dict).get("summary") or ""
+            )
     return summaries
 
 
@@ -71,8 +69,8 @@ def _holds_summaries(content: Any) -> bool:
 def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str]) -> Iterator[_Question]:
     if isinstance(content, dict):
         for book, characters in content.items():
-            for character, questions in _object(f"{path}: {book}", characters).items():
-                for number, question in enumerate(_listed(f"{path}: {book}, {character}", questions), start=1):
+            for character, questions in _checked(f"{path}: {book}", characters, dict).items():
+                for number, question in enumerate(_checked(f"{path}: {book}, {character}", questions, list), start=1):
                     where = f"{path}: {book}, {character}, question {number}"
                     yield _Question(
                         where, book, character, stories.get((book, character), ""), _choice(where, question)
@@ -82,26 +80,21 @@ def _questions(path: Path, content: Any, stories: Mapping[tuple[str, str], str])
     elif not _holds_summaries(content):
         for number, book in enumerate(content, start=1):
             for record in book if isinstance(book, list) else [book]:
-                name = _object(f"{path}: entry {number}", record).get("character_name")
+                name = _checked(f"{path}: entry {number}", record, dict).get("character_name")
                 where = f"{path}: entry {number}, {name}"
                 title, story = str(record.get("book") or ""), str(record.get("input_text") or "")
                 yield _Question(where, title, str(name or ""), story, _choice(where, record))
 
 
-def _object(where: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: expected an object, got {type(value).__name__}; is this a LifeChoices file?")
-    return value
-
-
-def _listed(where: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"{where}: expected a list, got {type(value).__name__}; is this a LifeChoices file?")
+def _checked(where: str, value: Any, kind: type[Shape]) -> Shape:
+    if not isinstance(value, kind):
+        expected = "an object" if kind is dict else "a list"
+        raise ValueError(f"{where}: expected {expected}, got {type(value).__name__}; is this a LifeChoices file?")
     return value
 
 
 def _choice(where: str, record: Any) -> Mapping[str, Any]:
-    choice = _object(where, record).get("Multiple Choice Question")
+    choice = _checked(where, record, dict).get("Multiple Choice Question")
     if not isinstance(choice, dict):
         raise ValueError(f"{where}: field 'Multiple Choice Question' is missing; is this a LifeChoices file?")
     return choice
@@ -112,11 +105,8 @@ def _record(question: _Question) -> Record:
     for field in ("Question", "Options", "Correct Answer"):
         if not choice.get(field):
             raise ValueError(f"{question.where}: field '{field}' is missing or empty")
-    try:
-        options = option_texts(choice["Options"])
-        gold = gold_letter(choice["Correct Answer"], options_by_letter(options))
-    except ValueError as error:
-        raise ValueError(f"{question.where}: fields 'Options' and 'Correct Answer': {error}") from error
+    fields = "fields 'Options' and 'Correct Answer'"
+    options, gold = options_and_gold(question.where, choice["Options"], choice["Correct Answer"], fields)
     return {
         "character_name": question.character,
         "book": question.book,
@@ -128,19 +118,15 @@ def _record(question: _Question) -> Record:
     }
 
 
-def _rows(args: argparse.Namespace) -> Rows:
-    records, left_out = convert(args.sources)
-    return Rows(
-        "lifechoices",
-        records,
-        lambda record: str(record["book"] or record["character_name"]),
-        left_out,
-        groups="books",
-        answer_position=lambda record: ord(record["correct_answer"]) - ord("A"),
-    )
-
-
-BUILDER = Builder("data.lifechoices", __doc__, _rows, sources="SRC.json")
+BUILDER = Builder(
+    "data.lifechoices",
+    __doc__,
+    lambda args: convert(args.sources),
+    group=lambda record: str(record["book"] or record["character_name"]),
+    groups="books",
+    answer_letter="correct_answer",
+    sources="SRC.json",
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ A row keeps the description of the user, and the roles and texts of the turns. T
 real user's words: its `few_shot_user_examples` are chosen by similarity to them, and some are equal.
 """
 
-import argparse
 import hashlib
 import json
 import sys
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from data.built import Builder, Rows
-from data.reading import read_json_lines
+from data.fields import required_text
+from data.reading import by_name, read_json_lines
 from data.rows import Record
 
 
@@ -29,10 +29,9 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
     `group` names what must not be on both sides of a split: the search topic, which Qulac and ClariQ share, or the
     opening message. Raises ValueError naming file, line and field.
     """
-    files = sorted((Path(path) for path in paths), key=lambda path: path.name)
     records: list[Record] = []
     seen: dict[tuple[str, str], str] = {}
-    for path in files:
+    for path in by_name(paths):
         for where, raw in read_json_lines(path):
             fields = _fields(where, raw)
             key = (fields["dataset"], fields["conversation_id"])
@@ -46,10 +45,7 @@ def convert(paths: Sequence[str | Path]) -> list[Record]:
 
 
 def _fields(where: str, raw: Mapping[str, Any]) -> Record:
-    texts = {name: raw.get(name) for name in ("task_description", "dataset", "conversation_id")}
-    for name, value in texts.items():
-        if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{where}: field '{name}' is missing or empty")
+    texts = {name: required_text(where, raw, name) for name in ("task_description", "dataset", "conversation_id")}
     turns = _turns(where, raw.get("turns"))
     return {
         "question": texts["task_description"],
@@ -80,11 +76,9 @@ def _group(metadata: Any, opening: str) -> str:
     return hashlib.sha256(" ".join(opening.lower().split()).encode()).hexdigest()[:12]
 
 
-def _rows(args: argparse.Namespace) -> Rows:
-    return Rows("mirrorbench", convert(args.sources), lambda record: str(record["group"]))
-
-
-BUILDER = Builder("data.mirrorbench", __doc__, _rows, sources="SRC_mirror.jsonl")
+BUILDER = Builder(
+    "data.mirrorbench", __doc__, lambda args: Rows(convert(args.sources)), group="group", sources="SRC_mirror.jsonl"
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ in the files; those that describe an image in words stay, and evaluation counts 
 source of misconceptions, has open answers and no options, so it cannot be asked this way.)
 """
 
-import argparse
 import re
 import sys
 from collections import Counter
@@ -22,17 +21,17 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from data.built import Builder, Converted, Rows
+from data.built import Builder, Rows, draw_argument
+from data.fields import required_text
 from data.reading import read_csv
-from data.rows import Record, draw_groups
-from soul.cli.arguments import positive_int
+from data.rows import Record, numbered
 from soul.tasks.mistakes import IMAGE
 
 LETTERS = "ABCD"
 _COLUMNS = ("QuestionId", "QuestionText", "CorrectAnswer", *(f"Answer{letter}Text" for letter in LETTERS))
 
 
-def convert(paths: Sequence[str | Path]) -> Converted:
+def convert(paths: Sequence[str | Path]) -> Rows:
     """The cases of Eedi question files as `extra_info` dicts; a file with names of misconceptions must be among them.
 
     Raises ValueError naming file, row (1 = first data row) and field.
@@ -46,7 +45,7 @@ def convert(paths: Sequence[str | Path]) -> Converted:
     }
     if not names:
         raise ValueError("no file has the column MisconceptionName; give misconception_mapping.csv as well")
-    records: list[Record] = []
+    cases: list[Record] = []
     left_out: Counter[str] = Counter()
     for where, row in chain.from_iterable(tables):
         if "MisconceptionName" in row:
@@ -55,9 +54,8 @@ def convert(paths: Sequence[str | Path]) -> Converted:
         if all(not IMAGE.sub("", row[f"Answer{letter}Text"]).strip() for letter in LETTERS):
             left_out["all options are images"] += sum(1 for _ in _labels(row))
             continue
-        for record in _cases(row, names, left_out):
-            records.append({"index": len(records), **record})
-    return Converted(records, left_out)
+        cases += _cases(row, names, left_out)
+    return Rows(numbered(cases), left_out, notes=_notes(cases))
 
 
 def _number(text: str) -> str:
@@ -67,8 +65,7 @@ def _number(text: str) -> str:
 
 def _check(where: str, row: dict[str, str]) -> None:
     for column in _COLUMNS:
-        if not (row.get(column) or "").strip():
-            raise ValueError(f"{where}: field '{column}' is missing or empty; is this Eedi's train.csv?")
+        required_text(where, row, column, "; is this Eedi's train.csv?")
     if row["CorrectAnswer"] not in LETTERS:
         raise ValueError(f"{where}: field 'CorrectAnswer' must be one of {', '.join(LETTERS)}")
 
@@ -102,30 +99,6 @@ def _labels(row: dict[str, str]) -> Iterator[tuple[str, str]]:
             yield letter, number
 
 
-def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument(
-        "--rows",
-        type=positive_int,
-        metavar="N",
-        help="draw whole questions of up to N rows for --out or --val-out; the others go to --train-out, if given",
-    )
-
-
-def _rows(args: argparse.Namespace) -> Rows:
-    records, left_out = convert(args.sources)
-    questions = [_question(record) for record in records]
-    return Rows(
-        "mistakes",
-        records,
-        _question,
-        left_out,
-        groups="questions",
-        answer_position=lambda record: LETTERS.index(record["TargetOption"]),
-        drawn=draw_groups(questions, args.seed, rows=args.rows) if args.rows else None,
-        notes=_notes(records),
-    )
-
-
 def _question(record: Record) -> str:
     # By its text, as `data.check` compares them: a few questions stand in Eedi's file under two numbers.
     return " ".join(str(record["question"]).casefold().split())
@@ -138,7 +111,16 @@ def _notes(records: Sequence[Record]) -> list[str]:
     return [f"rows read with several right options: {several}", f"rows read with the description of an image: {images}"]
 
 
-BUILDER = Builder("data.mistakes", __doc__, _rows, sources="SRC.csv", options=_options)
+BUILDER = Builder(
+    "data.mistakes",
+    __doc__,
+    lambda args: convert(args.sources)._replace(draw_rows=args.rows),
+    group=_question,
+    groups="questions",
+    answer_letter="TargetOption",
+    sources="SRC.csv",
+    options=[draw_argument("--rows", "whole questions of up to N rows")],
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

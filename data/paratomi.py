@@ -19,15 +19,15 @@ like, which are never answers. The derived candidates are shuffled, because the 
 reveal answers.
 """
 
-import argparse
-import ast
 import random
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from string import ascii_uppercase
 
-from data.built import Builder, Rows
+from data.built import Builder, Rows, argument
+from data.fields import text_list
 from data.reading import read_csv, read_text
 from data.rows import Record
 from soul.tasks.paratomi_story import places, story_key
@@ -76,7 +76,8 @@ def _question_types(path: Path, blocks: Sequence[Sequence[str]]) -> list[str]:
     """The type of each block's question: from the .trace file, or from the wording where there is none."""
     trace_path = path.with_suffix(".trace")
     if not trace_path.is_file():
-        return [_worded_type(sentences[-1].split("\t")[0]) for sentences in blocks]
+        questions = [sentences[-1].split("\t")[0] for sentences in blocks]
+        return [next((kind for words, kind in _WORDINGS.items() if words in asked), "") for asked in questions]
     traces = [line for line in read_text(trace_path).splitlines() if line.strip()]
     if len(traces) != len(blocks):
         raise ValueError(
@@ -85,13 +86,6 @@ def _question_types(path: Path, blocks: Sequence[Sequence[str]]) -> list[str]:
         )
     # A trace is "event,event,...,question type,story type".
     return [trace.split(",")[-2] if "," in trace else "" for trace in traces]
-
-
-def _worded_type(question: str) -> str:
-    for words, kind in _WORDINGS.items():
-        if words in question:
-            return kind
-    return ""
 
 
 def _blocks(path: Path) -> list[list[str]]:
@@ -118,20 +112,10 @@ def _blocks(path: Path) -> list[list[str]]:
 def _convert_csv(path: Path) -> list[Record]:
     records = []
     for index, (where, raw) in enumerate(read_csv(path)):
-        story, cands = (_literal_list(where, column, raw.get(column)) for column in ("story", "cands"))
+        story, cands = (text_list(where, raw, column) for column in ("story", "cands"))
         question, answer, raw_type = (raw.get(column) or "" for column in ("question", "answer", "qType"))
         records.append(_record(where, index, story, question, cands, answer, raw_type))
     return records
-
-
-def _literal_list(where: str, field: str, text: str | None) -> list[str]:
-    try:
-        value = ast.literal_eval(text or "")
-    except (ValueError, SyntaxError) as error:
-        raise ValueError(f"{where}: field '{field}' is not a Python list of strings: {error}") from error
-    if not (isinstance(value, list) and value and all(isinstance(item, str) for item in value)):
-        raise ValueError(f"{where}: field '{field}' must be a non-empty list of strings, got {text!r:.80}")
-    return value
 
 
 def _record(
@@ -153,20 +137,14 @@ def _record(
     }
 
 
-def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("source", type=Path, metavar="SRC.txt|SRC.csv")
-
-
-def _rows(args: argparse.Namespace) -> Rows:
-    return Rows(
-        "paratomi",
-        convert(args.source, args.seed),
-        lambda record: story_key(record["story"], record["question"]),
-        answer_position=lambda record: record["cands"].index(record["correct_answer"]),
-    )
-
-
-BUILDER = Builder("data.paratomi", __doc__, _rows, options=_options)
+BUILDER = Builder(
+    "data.paratomi",
+    __doc__,
+    lambda args: Rows(convert(args.source, args.seed)),
+    group=lambda record: story_key(record["story"], record["question"]),
+    answer_letter=lambda record: ascii_uppercase[record["cands"].index(record["correct_answer"])],
+    options=[argument("source", type=Path, metavar="SRC.txt|SRC.csv")],
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+
+def by_name(paths: Iterable[str | Path]) -> list[Path]:
+    """The files ordered by name, whatever the order of `paths`."""
+    return sorted(map(Path, paths), key=lambda path: path.name)
 
 
 def read_text(path: Path) -> str:

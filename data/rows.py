@@ -9,7 +9,7 @@ training run.
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +72,11 @@ def _check(path: Path, records: Sequence[Record]) -> dict[str, str]:
             kind = _kind(path, row, name, value)
             if kind != kinds[name]:
                 raise ValueError(f"{path}: row {row}: field '{name}' is {kind}, but {kinds[name]} in row 0")
-        if record["index"] in seen:
-            first = seen[record["index"]]
+        first = seen.setdefault(record["index"], row)
+        if first != row:
             raise ValueError(
                 f"{path}: row {row}: field 'index' repeats {record['index']} of row {first}; number the rows again"
             )
-        seen[record["index"]] = row
     return kinds
 
 
@@ -90,6 +89,11 @@ def _kind(path: Path, row: int, name: str, value: Any) -> str:
         f"{path}: row {row}: field '{name}' is {type(value).__name__} {str(value)[:60]!r}; allowed: str, int, float, "
         "bool, non-empty list of str (store anything richer as a JSON string)"
     )
+
+
+def numbered(records: Iterable[Record]) -> list[Record]:
+    """The records, each with its number as the field `index`."""
+    return [{"index": index, **record} for index, record in enumerate(records)]
 
 
 def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, rows: int | None = None) -> set[str]:
@@ -126,6 +130,20 @@ def split_groups(groups: Sequence[str], val_fraction: float, seed: int) -> tuple
     if len(ranked) < 2:
         raise ValueError(f"a split needs at least 2 stories or conversations, got {len(ranked)}; use --out instead")
     n_val = min(max(1, round(len(ranked) * val_fraction)), len(ranked) - 1)
-    held_out = set(ranked[:n_val])
-    rows = range(len(groups))
-    return [i for i in rows if groups[i] not in held_out], [i for i in rows if groups[i] in held_out]
+    return divide(groups, set(ranked[:n_val]))
+
+
+def divide(groups: Sequence[str], held_out: Set[str]) -> tuple[list[int], list[int]]:
+    """The row numbers of the training side, and of the validation side, which holds the groups `held_out`.
+
+    Raises:
+        ValueError: no group is left for training.
+    """
+    sides: tuple[list[int], list[int]] = ([], [])
+    for row, group in enumerate(groups):
+        sides[group in held_out].append(row)
+    if not sides[0]:
+        raise ValueError(
+            f"all {len(set(groups))} groups are drawn for --val-out, so --train-out would be empty; draw fewer"
+        )
+    return sides

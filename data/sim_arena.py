@@ -20,7 +20,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows
+from data.built import Builder, Rows, argument
+from data.fields import required_text
 from data.reading import read_json
 from data.rows import Record
 from soul.cli.arguments import existing_folder
@@ -114,7 +115,7 @@ def _record(source: Source, where: str, index: int, raw: Any) -> Record:
             "human_public_conversation": _json([{"role": role, "content": text} for role, text in turns]),
             "target_writing_style_features": _json(styles["writing_style"]),
             "target_interaction_style_features": _json(styles["interaction_style"]),
-            "person": _text(where, raw, "workerId"),
+            "person": required_text(where, raw, "workerId"),
         }
         (SimMathRow if source.kind == "math" else SimDocRow).model_validate(record)
     except (KeyError, TypeError, ValueError) as error:
@@ -141,7 +142,7 @@ def _turns(where: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _math(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str], Record]:
     keys = [repr((raw.get("problem_id"), raw.get(person), raw.get("model"))) for person in ("workerId", "user_id")]
     concepts = source.find("concepts", [str(raw.get("problem_id"))], {}).get("extracted_concepts", [])
-    topic = f"{_text(where, raw, 'type')}, {_text(where, raw, 'level')}"
+    topic = f"{required_text(where, raw, 'type')}, {required_text(where, raw, 'level')}"
     if concepts:
         topic += f". Concepts: {', '.join(concept['Concept Name'] for concept in concepts)}"
     problem = raw["question"].strip() if _is_text(raw.get("question")) else _problem(source, where, raw)
@@ -158,17 +159,17 @@ def _problem(source: Source, where: str, raw: Mapping[str, Any]) -> str:
     """The problem's text from the MATH data set; "" without that data set."""
     if source.math_root is None:
         return ""
-    path = source.math_root / _text(where, raw, "question_location")
+    path = source.math_root / required_text(where, raw, "question_location")
     if not path.resolve().is_relative_to(source.math_root.resolve()):
         raise ValueError(f"{where}: field 'question_location' leads out of {source.math_root}")
     content = read_json(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path}: expected an object with the field 'problem'")
-    return _text(str(path), content, "problem")
+    return required_text(str(path), content, "problem")
 
 
 def _doc(source: Source, where: str, raw: Mapping[str, Any]) -> tuple[list[str], Record]:
-    kind, intent = _text(where, raw, "document_type"), _text(where, raw, "intent")
+    kind, intent = required_text(where, raw, "document_type"), required_text(where, raw, "intent")
     keys = [f"{raw.get('model')}_{raw.get('workerId')}_{raw['document_type']}_{raw['intent']}"]
     wishes = source.find("preferences", keys, [])
     notes = [f"- {note['question']}\n  {note['answer']}" for note in source.find("notes", keys, [])]
@@ -208,23 +209,8 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _text(where: str, raw: Mapping[str, Any], field: str) -> str:
-    value = raw.get(field)
-    if not _is_text(value):
-        raise ValueError(f"{where}: field '{field}' is missing or empty")
-    return str(value).strip()
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("kind", choices=("math", "doc"))
-    convert.add_argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it")
-    convert.add_argument(
-        "--math-root", type=existing_folder, help="the MATH data set (default: MATH in the data folder)"
-    )
 
 
 def _rows(args: argparse.Namespace) -> Rows:
@@ -238,10 +224,21 @@ def _rows(args: argparse.Namespace) -> Rows:
             f"{without} of {len(records)} rows have no problem text, only a topic: give --math-root, or put the MATH "
             "data set beside the annotations, as the folder MATH"
         )
-    return Rows(f"sim_arena_{args.kind}", records, lambda record: str(record["person"]), groups="people", notes=notes)
+    return Rows(records, notes=notes, task=f"sim_arena_{args.kind}")
 
 
-BUILDER = Builder("data.sim_arena", __doc__, _rows, options=_options)
+BUILDER = Builder(
+    "data.sim_arena",
+    __doc__,
+    _rows,
+    group="person",
+    groups="people",
+    options=[
+        argument("kind", choices=("math", "doc")),
+        argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it"),
+        argument("--math-root", type=existing_folder, help="the MATH data set (default: MATH in the data folder)"),
+    ],
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

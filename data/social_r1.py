@@ -8,18 +8,18 @@ Every record is in English and in Chinese. Questions with two options have the b
 module reads, for the other two; a few options begin with a letter of their own, and an answer may read "A. ".
 """
 
-import argparse
 import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data.built import Builder, Rows
-from data.reading import read_json_lines
-from data.rows import Record
+from data.built import Builder, Rows, argument
+from data.fields import options_and_gold, required_text
+from data.reading import by_name, read_json_lines
+from data.rows import Record, numbered
 from soul.one_turn import letter_options
-from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter
+from soul.row_fields import clean_text, options_by_letter
 
 # language -> the keys of story, question and option, and the word that introduces the question
 LANGUAGES = {"en": ("STORY", "QUESTION", "OPTION-{}", "Question: "), "zh": ("故事", "问题", "选项{}", "问题：")}
@@ -31,23 +31,18 @@ def convert(paths: Sequence[str | Path], language: str = "en") -> list[Record]:
 
     Raises ValueError naming file, line and field.
     """
-    records: list[Record] = []
-    for path in sorted((Path(path) for path in paths), key=lambda path: path.name):
-        for where, raw in read_json_lines(path):
-            records.append({"index": len(records), **_record(where, raw, language), "subtask": path.stem})
-    return records
+    return numbered(
+        {**_record(where, raw, language), "subtask": path.stem}
+        for path in by_name(paths)
+        for where, raw in read_json_lines(path)
+    )
 
 
 def _record(where: str, raw: dict[str, Any], language: str) -> Record:
     story_key, question_key, option_key, introduction = LANGUAGES[language]
-    story, question = (clean_text(raw.get(key)) for key in (story_key, question_key))
-    if not story or not question:
-        raise ValueError(f"{where}: field '{question_key if story else story_key}' is missing or empty")
-    try:
-        options = option_texts([raw.get(option_key.format(letter)) for letter in "ABCD"])
-        gold = gold_letter(raw.get(_ANSWER), options_by_letter(options))
-    except ValueError as error:
-        raise ValueError(f"{where}: options or field {_ANSWER!r}: {error}") from error
+    story, question = required_text(where, raw, story_key), required_text(where, raw, question_key)
+    given = [raw.get(option_key.format(letter)) for letter in "ABCD"]
+    options, gold = options_and_gold(where, given, raw.get(_ANSWER), f"options or field {_ANSWER!r}")
     return {
         "question": question,
         "prompt_text": f"{story}\n\n{introduction}{question}\n{letter_options(options)}",
@@ -58,20 +53,15 @@ def _record(where: str, raw: dict[str, Any], language: str) -> Record:
     }
 
 
-def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")
-
-
-def _rows(args: argparse.Namespace) -> Rows:
-    return Rows(
-        "social_r1",
-        convert(args.sources, args.language),
-        lambda record: str(record["story_id"]),
-        answer_position=lambda record: ord(record["answer_letter"]) - ord("A"),
-    )
-
-
-BUILDER = Builder("data.social_r1", __doc__, _rows, sources="SRC.jsonl", options=_options)
+BUILDER = Builder(
+    "data.social_r1",
+    __doc__,
+    lambda args: Rows(convert(args.sources, args.language)),
+    group="story_id",
+    answer_letter="answer_letter",
+    sources="SRC.jsonl",
+    options=[argument("--language", choices=sorted(LANGUAGES), default="en", help="of the texts (default en)")],
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

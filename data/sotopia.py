@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data.built import Builder, Converted, Rows
+from data.built import Builder, Rows
 from data.reading import read_json, read_json_lines
 from data.rows import Record
 from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow
@@ -27,7 +27,7 @@ from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRo
 Part = Literal["all", "hard", "rest"]
 
 
-def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position] = POSITIONS) -> Converted:
+def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position] = POSITIONS) -> Rows:
     """The encounters of a folder as `extra_info` dicts, in the order of the combinations.
 
     Args:
@@ -53,7 +53,7 @@ def convert(folder: str | Path, part: Part = "all", positions: Sequence[Position
             row = SotopiaRow.model_validate(record)
             # The column `prompt` is for people who browse the file: it must not show what only the judge may read.
             records.append({**record, "question": row.shown(row.scenario, position)})
-    return Converted(records, left_out)
+    return Rows(records, left_out)
 
 
 def _encounter(
@@ -158,12 +158,18 @@ def _options(convert: argparse.ArgumentParser) -> None:
 
 def _rows(args: argparse.Namespace) -> Rows:
     positions: Sequence[Position] = POSITIONS if args.position == "both" else (args.position,)
-    records, left_out = convert(args.source, args.part or "all", positions)
+    return convert(args.source, args.part or "all", positions)
+
+
+BUILDER = Builder(
+    "data.sotopia",
+    __doc__,
+    _rows,
     # Variants of one situation (the same scene about other goods) share a codename: they stay on one side of a split.
-    return Rows("sotopia", records, lambda record: str(record["codename"]), left_out, groups="situations")
-
-
-BUILDER = Builder("data.sotopia", __doc__, _rows, options=_options)
+    group="codename",
+    groups="situations",
+    options=[_options],
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

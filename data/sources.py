@@ -19,12 +19,10 @@ class Form:
 
     Attributes:
         files: patterns below the folder; each must match at least one file.
-        options: command-line options of the builder for this form.
         stands_in: a remark for the user if these are not the rows that the paper evaluates; else "".
     """
 
     files: tuple[str, ...]
-    options: tuple[str, ...] = ()
     stands_in: str = ""
 
 
@@ -64,9 +62,10 @@ class Build:
 
     Attributes:
         builder: the module in data/.
-        folders: names that the folder below SOURCES may have.
-        forms: the forms of the source, the best one first.
         where: where to get the source, with its licence if known.
+        forms: the forms of the source, the best one first.
+        options: command-line options of the builder.
+        other_folders: names that the folder below SOURCES may have, if not that of the builder.
         first: arguments that go before the files.
         whole_folder: whether the builder takes the folder instead of its files.
         beside: patterns of optional files that the builder finds by itself.
@@ -74,13 +73,19 @@ class Build:
     """
 
     builder: str
-    folders: tuple[str, ...]
-    forms: tuple[Form, ...]
     where: str
+    forms: tuple[Form, ...]
+    options: tuple[str, ...] = ()
+    other_folders: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     whole_folder: bool = False
     beside: tuple[str, ...] = ()
     unused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names that the folder below SOURCES may have."""
+        return self.other_folders or (self.builder,)
 
     def find(self, root: Path) -> SourceMatch:
         """Match the files of SOURCES: the first complete form, or else the one with the most files."""
@@ -97,7 +102,7 @@ class Build:
         """The builder's command line; `match` must be complete."""
         assert match.form is not None, match
         sources = [match.folder] if self.whole_folder else match.files
-        return ["convert", *self.first, *map(str, sources), *match.form.options, "--out", str(out)]
+        return ["convert", *self.first, *map(str, sources), *self.options, "--out", str(out)]
 
     def why_unused(self, path: Path) -> str | None:
         """Why a file, named by its path below the folder, does not belong to this set; None if it may belong to it."""
@@ -118,16 +123,17 @@ def describe_files(patterns: Sequence[str]) -> str:
 ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 _SIM_ARENA = "github.com/microsoft/SimulatorArena, folder data (MIT)"
+_SOTOPIA = ("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl")
 _CORPORA = ("chatbot_arena", "clariq", "oasst1", "qulac")
 
 
 def _humanual(kind: str) -> Build:
-    options = ("--set", kind)
     return Build(
         "humanual",
-        (f"humanual_{kind}", f"humanual-{kind}"),
-        tuple(Form((pattern,), options) for pattern in ("**/*test*.parquet", "**/*.parquet", "**/*.jsonl")),
         f"huggingface.co/datasets/snap-stanford/humanual-{kind}; the texts belong to their sources",
+        tuple(Form((pattern,)) for pattern in ("**/*test*.parquet", "**/*.parquet", "**/*.jsonl")),
+        options=("--set", kind),
+        other_folders=(f"humanual_{kind}", f"humanual-{kind}"),
         unused={"*.json": "posts without answers, or not the published form"},
     )
 
@@ -136,27 +142,23 @@ def _alignx(name: str) -> Build:
     psoups = "P-Soups, AlignX's out-of-distribution benchmark, stands in for AlignX-test"
     return Build(
         "alignx",
-        ("alignx",),
-        (Form(("**/P-Soups/*.json",), ("--set", name), psoups), Form(("*.json",), ("--set", name))),
         "github.com/JinaLeejnl/AlignX, benchmark/P-Soups (no licence)",
+        (Form(("**/P-Soups/*.json",), psoups), Form(("*.json",))),
+        options=("--set", name),
     )
 
 
 def _userllm(prism: str, stands_in: str = "") -> Form:
-    files = ("**/*dev_rand_split.jsonl", "**/NQ-open.dev.jsonl", prism, "**/intents.jsonl")
-    return Form(files, ("--per-source", "600"), stands_in)
+    return Form(("**/*dev_rand_split.jsonl", "**/NQ-open.dev.jsonl", prism, "**/intents.jsonl"), stands_in)
 
 
 # Set -> its build. "alignx" is no evaluation set: it is here for training files.
 BUILDS: dict[str, Build] = {
-    "hitom": Build(
-        "hitom", ("hitom",), (Form(("**/Hi-ToM_data.json",)),), "github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0)"
-    ),
+    "hitom": Build("hitom", "github.com/ying-hui-he/Hi-ToM_dataset (Apache-2.0)", (Form(("**/Hi-ToM_data.json",)),)),
     "paratomi": Build(
         "paratomi",
-        ("paratomi",),
-        (Form(("**/Percept-ToMi.csv",)),),
         "github.com/chanijung/PercepToM, dataset/ (no licence)",
+        (Form(("**/Percept-ToMi.csv",)),),
         unused={
             "train.t*": "for training: python -m data.paratomi convert train.txt",
             "*test.t*": "paraphrases of the evaluation's stories: not for training",
@@ -164,109 +166,95 @@ BUILDS: dict[str, Build] = {
     ),
     "fantom": Build(
         "fantom",
-        ("fantom",),
+        "github.com/skywalker023/fantom, whose loader fetches the file (MIT; for evaluation only)",
         (
-            Form(("**/fantom_v1.json",), ("--test-conversations", "18")),
+            Form(("**/fantom_v1.json",)),
             Form(
                 ("**/FANToM_*_short_context_*.csv",),
-                ("--test-conversations", "18"),
                 "AutoToM's CSVs stand in for fantom_v1.json: 15 % of its questions",
             ),
         ),
-        "github.com/skywalker023/fantom, whose loader fetches the file (MIT; for evaluation only)",
+        options=("--test-conversations", "18"),
     ),
     "mistakes": Build(
         "mistakes",
-        ("mistakes", "eedi"),
-        (Form(("**/train.csv", "**/misconception_mapping.csv"), ("--rows", "600")),),
         "kaggle.com/competitions/eedi-mining-misconceptions-in-mathematics (the competition's terms)",
+        (Form(("**/train.csv", "**/misconception_mapping.csv")),),
+        options=("--rows", "600"),
+        other_folders=("mistakes", "eedi"),
         unused={"mae_data.json": "open answers, no options to choose from", "*.csv": "no labelled questions"},
     ),
     "twinvoice": Build(
         "twinvoice",
-        ("twinvoice",),
-        tuple(Form((pattern,)) for pattern in ("dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")),
         "github.com/TwinVoice/TwinBench, dataset/ (no licence)",
+        tuple(Form((pattern,)) for pattern in ("dataset/**/*.jsonl", "dimension_*/*.jsonl", "*.jsonl")),
     ),
     "social_r1": Build(
         "social_r1",
-        ("social_r1",),
-        tuple(Form((pattern,), (), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
         "github.com/zhchen18/ToMBench, data/ (MIT; for evaluation only)",
+        tuple(Form((pattern,), "ToMBench stands in for ToMBench-Hard") for pattern in ("data/*.jsonl", "*.jsonl")),
     ),
     "lifechoices": Build(
         "lifechoices",
-        ("lifechoices",),
+        "github.com/airaer1998/LifeChoice, data/ (Apache-2.0)",
         (
             Form(("**/data.json",)),
             Form(
                 ("**/motivation_dataset.json", "**/truth_persona_*.json"),
-                (),
                 "github.com/Joanna0123/character_profiling (MIT) stands in for LifeChoice",
             ),
         ),
-        "github.com/airaer1998/LifeChoice, data/ (Apache-2.0)",
     ),
     **{name: _alignx(name) for name in ALIGNX},
     **{f"humanual_{kind}": _humanual(kind) for kind in HUMANUAL},
     "userllm": Build(
         "userllm",
-        ("userllm",),
+        "CommonsenseQA (MIT), github.com/google-research-datasets/natural-questions nq_open/ (CC BY-SA 3.0), "
+        "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0); a model writes intents.jsonl: "
+        "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
         (
             _userllm("**/conversations.jsonl"),
             _userllm("**/*opening_prompt_cluster*.csv", "PRISM's table of openings stands in for its conversations"),
         ),
-        "CommonsenseQA (MIT), github.com/google-research-datasets/natural-questions nq_open/ (CC BY-SA 3.0), "
-        "github.com/HannahKirk/prism-alignment (people's texts CC BY 4.0); a model writes intents.jsonl: "
-        "python -m data.userllm intents conversations.jsonl --limit 400 --out intents.jsonl",
+        options=("--per-source", "600"),
         unused={"*no_answers*": "without answers", "*.train.*": "for training"},
     ),
     "mirrorbench": Build(
         "mirrorbench",
-        ("mirrorbench",),
-        (Form(tuple(f"**/{corpus}*_mirror.jsonl" for corpus in _CORPORA)),),
         "github.com/SAP/mirrorbench, scratch_pad/data/ (Apache-2.0; not for commercial use)",
+        (Form(tuple(f"**/{corpus}*_mirror.jsonl" for corpus in _CORPORA)),),
     ),
     "sim_math": Build(
         "sim_arena",
-        ("sim_math", "sim_arena"),
+        _SIM_ARENA,
         # The repository's own script restores the problems' texts and drops "redacted" from the name.
         tuple(
             Form((f"**/math_tutoring_annotations{redacted}_for_benchmarking.json",)) for redacted in ("", "_redacted")
         ),
-        _SIM_ARENA,
+        other_folders=("sim_math", "sim_arena"),
         first=("math",),
         beside=("**/*concepts.json", "**/math_tutoring/*.json", "*.json"),
     ),
     "sim_doc": Build(
         "sim_arena",
-        ("sim_doc", "sim_arena"),
-        (Form(("**/document_creation_annotations_for_benchmarking.json",)),),
         _SIM_ARENA,
+        (Form(("**/document_creation_annotations_for_benchmarking.json",)),),
+        other_folders=("sim_doc", "sim_arena"),
         first=("doc",),
         beside=("**/*background.json", "**/document_creation/*.json", "*.json"),
     ),
     "sotopia": Build(
         "sotopia",
-        ("sotopia",),
-        (
-            Form(
-                (
-                    *("environment_profiles.jsonl", "agent_profiles.jsonl", "relationship_profiles.jsonl"),
-                    *("env_agent_combo_storages.jsonl", "env_ids.json"),
-                ),
-                ("--hard",),
-            ),
-        ),
         "github.com/sotopia-lab/sotopia-space, profiles/, and for env_ids.json, which names the hard environments, "
         "github.com/sotopia-lab/sotopia-pi, llm_self_train/resources/ (CC BY-SA 4.0)",
+        (Form((*_SOTOPIA, "env_agent_combo_storages.jsonl", "env_ids.json")),),
+        options=("--hard",),
         whole_folder=True,
     ),
     "coser": Build(
         "coser",
-        ("coser",),
-        (Form(("**/test_set.json",)),),
         "github.com/Neph0s/CoSER, data/test/, or huggingface.co/datasets/Neph0s/CoSER (MIT; the texts are novels')",
+        (Form(("**/test_set.json",)),),
         unused={
             "held_out_plots.json": "plots without conversations",
             "final/*.json": "for training: python -m data.coser convert final/*.json",

@@ -13,20 +13,21 @@ sentences are blanked ("[...]"), such history lines are dropped, and both are co
 leaves nothing to reply to.
 """
 
-import argparse
 import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from data.built import Builder, Cleaned, Rows, counted
+from data.built import Builder, Rows
+from data.fields import options_and_gold, required_text
 from data.reading import read_json_lines, read_text
 from data.rows import Record
-from soul.rows.parsing import clean_text, gold_letter, option_texts, options_by_letter, to_prose
-from soul.rows.quotations import runs
+from soul.leaks.quotations import runs
+from soul.row_fields import clean_text, to_prose
 
 UTTERANCES = 12  # of a character's history, in the benchmark's own evaluation
 _RUN = 6  # consecutive words that two texts do not share by chance
@@ -42,7 +43,7 @@ class _Person(NamedTuple):
     history: list[tuple[int, str]]  # (place in the book, utterance), in order
 
 
-def convert(paths: Sequence[str | Path]) -> Cleaned:
+def convert(paths: Sequence[str | Path]) -> Rows:
     """The questions in these files as `extra_info` dicts, in the files' order.
 
     Raises ValueError naming file, line and field.
@@ -64,7 +65,7 @@ def convert(paths: Sequence[str | Path]) -> Cleaned:
             left_out["the occasion is the right reply itself"] += 1
         else:
             records.append({"index": len(records), **cleaned})
-    return Cleaned(records, left_out, removed)
+    return Rows(records, left_out, removed)
 
 
 def _people(text: str) -> dict[str, _Person]:
@@ -100,7 +101,8 @@ def _narrative(where: str, raw: dict[str, Any], people: Mapping[str, _Person]) -
         )
     # Later utterances of the character would reveal how the scene goes on.
     before = [words for place, words in person.history if place < _place(raw)]
-    options, gold = _options(where, raw["mcq"].get("options"), raw["mcq"].get("answer"))
+    mcq = raw["mcq"]
+    options, gold = options_and_gold(where, mcq.get("options"), mcq.get("answer"), "options or answer")
     return {
         **_occasion(where, raw, "context"),
         "dimension": "3",
@@ -108,7 +110,7 @@ def _narrative(where: str, raw: dict[str, Any], people: Mapping[str, _Person]) -
         "persona": person.persona,
         "conversation_history": json.dumps(before[-UTTERANCES:], ensure_ascii=False),
         "answer_choices": options,
-        "answer_idx": gold,
+        "answer_idx": ascii_uppercase.index(gold),
         "group": f"{clean_text(raw.get('source_novel'))}:{person.name}",
     }
 
@@ -119,7 +121,7 @@ def _social(where: str, raw: dict[str, Any]) -> Record:
     choices = raw.get("choices")
     if not isinstance(number, int) or not isinstance(choices, list) or not 0 <= number < len(choices):
         raise ValueError(f"{where}: fields 'choices' and 'answer_idx' must be a list and an index into it")
-    options, gold = _options(where, choices, "ABCDEFGHIJ"[number])
+    options, gold = options_and_gold(where, choices, ascii_uppercase[number], "options or answer")
     history = [text for text in (to_prose(line) for line in raw.get("history") or []) if text]
     return {
         **_occasion(where, raw, field),
@@ -128,23 +130,13 @@ def _social(where: str, raw: dict[str, Any]) -> Record:
         "persona": "",
         "conversation_history": json.dumps(history, ensure_ascii=False),
         "answer_choices": options,
-        "answer_idx": gold,
+        "answer_idx": ascii_uppercase.index(gold),
         "group": clean_text(raw.get("user_id")) or where,
     }
 
 
-def _options(where: str, value: Any, answer: Any) -> tuple[list[str], int]:
-    try:
-        options = option_texts(value)
-        return options, ord(gold_letter(answer, options_by_letter(options))) - ord("A")
-    except ValueError as error:
-        raise ValueError(f"{where}: options or answer: {error}") from error
-
-
 def _occasion(where: str, raw: dict[str, Any], field: str) -> Record:
-    occasion = clean_text(raw.get(field))
-    if not occasion:
-        raise ValueError(f"{where}: field '{field}' is missing or empty")
+    occasion = required_text(where, raw, field)
     return {"question": occasion, "anchor_post": occasion}
 
 
@@ -197,20 +189,15 @@ def _side(record: Record) -> str:
     return str(record["group"]).rpartition(":")[0] if record["dimension"] == "3" else str(record["group"])
 
 
-def _rows(args: argparse.Namespace) -> Rows:
-    cleaned = convert(args.sources)
-    return Rows(
-        "twinvoice",
-        cleaned.records,
-        _side,
-        cleaned.left_out,
-        groups="users and novels",
-        answer_position=lambda record: int(record["answer_idx"]),
-        notes=counted("removed", cleaned.removed),
-    )
-
-
-BUILDER = Builder("data.twinvoice", __doc__, _rows, sources="SRC.jsonl")
+BUILDER = Builder(
+    "data.twinvoice",
+    __doc__,
+    lambda args: convert(args.sources),
+    group=_side,
+    groups="users and novels",
+    answer_letter=lambda record: ascii_uppercase[record["answer_idx"]],
+    sources="SRC.jsonl",
+)
 build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":

@@ -39,10 +39,10 @@ from pathlib import Path
 from typing import Any
 
 from data import intents
-from data.built import Builder, Commands, Converted, Rows
+from data.built import Builder, Commands, Rows, argument
 from data.prism import ADDS_NOTHING, Conversation, is_conversation, read_conversation, read_openings
-from data.reading import read_json_lines
-from data.rows import Record
+from data.reading import by_name, read_json_lines
+from data.rows import Record, numbered
 from soul.cli.arguments import positive_int
 from soul.metrics.lexical import content_words
 from soul.tasks.userllm import choices_mentioned
@@ -79,14 +79,14 @@ PROPOSALS = (
 )
 
 
-def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: int = 0) -> Converted:
+def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: int = 0) -> Rows:
     """The rows of the files as `extra_info` dicts, ordered by file name whatever the order of `paths`.
 
     Args:
         per_source: keep this many rows of each source, drawn by `seed`; of PRISM, half first and half later turns.
         seed: also selects the assistant's wording, together with the record's own text.
     """
-    files = [path for path in sorted(map(Path, paths), key=lambda path: path.name) if path.name not in ADDS_NOTHING]
+    files = [path for path in by_name(paths) if path.name not in ADDS_NOTHING]
     written = intents.read(chain.from_iterable(read_json_lines(path) for path in files if path.suffix != ".csv"))
     left_out: Counter[str] = Counter()
     rows: dict[str, Record] = {}
@@ -98,7 +98,7 @@ def convert(paths: Sequence[str | Path], per_source: int | None = None, seed: in
     if per_source is not None:
         kept = _drawn(kept, per_source, seed)
         left_out[NOT_DRAWN.format(count=per_source)] = len(rows) - len(kept)
-    return Converted([{"index": index, **row} for index, row in enumerate(kept)], +left_out)
+    return Rows(numbered(kept), +left_out)
 
 
 def _drawn(rows: Sequence[Record], count: int, seed: int) -> list[Record]:
@@ -150,8 +150,8 @@ def _commonsense(where: str, raw: Mapping[str, Any], seed: int, left_out: Counte
         f"Find out the answer to this question: {question}",
         f"csqa-{concept}",
         question=question,
-        history=history,
-        choices=choices,
+        conversation_history=history,
+        choices=json.dumps(choices, ensure_ascii=False),
     )
 
 
@@ -164,7 +164,7 @@ def _natural(where: str, raw: Mapping[str, Any], seed: int) -> Record:
         f"Get an answer to this question: {question}",
         f"nq-{question.lower()}",
         question=question,
-        history=history,
+        conversation_history=history,
     )
 
 
@@ -185,35 +185,28 @@ def _prism(
                 "prism",
                 intent,
                 f"prism-{conversation.key}",
-                history=f"User: {conversation.user_turns[0]}\nAssistant: {conversation.reply}" if turn else "",
+                conversation_history=f"User: {conversation.user_turns[0]}\nAssistant: {conversation.reply}"
+                if turn
+                else "",
                 is_last_turn=conversation.complete and turns == turn + 1,
                 turn=turn,
                 user_id=conversation.user_id,
             )
 
 
-def _row(
-    source: str,
-    intent: str,
-    group: str,
-    *,
-    question: str = "",
-    history: str = "",
-    choices: Sequence[str] = (),
-    is_last_turn: bool = False,
-    turn: int = 0,
-    user_id: str = "",
-) -> Record:
+def _row(source: str, intent: str, group: str, **fields: Any) -> Record:
+    """A row of the first turn, with no question but the intent, no options and no user, unless `fields` say so."""
     return {
-        "question": question or intent,
+        "question": intent,
         "source": source,
         "intent": intent,
-        "conversation_history": history,
-        "choices": json.dumps(list(choices), ensure_ascii=False),
-        "is_last_turn": is_last_turn,
-        "turn": turn,
+        "conversation_history": "",
+        "choices": "[]",
+        "is_last_turn": False,
+        "turn": 0,
         "group": " ".join(group.split()),
-        "user_id": user_id,
+        "user_id": "",
+        **fields,
     }
 
 
@@ -229,29 +222,27 @@ def _pick(texts: Sequence[str], seed: int, key: str) -> str:
     return texts[int(hashlib.sha256(f"{seed}:{len(texts)}:{texts[0]}:{key}".encode()).hexdigest(), 16) % len(texts)]
 
 
-def _options(convert: argparse.ArgumentParser) -> None:
-    convert.add_argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)")
-
-
 def _intents_command(commands: Commands) -> None:
     commands.add_parser("intents", add_help=False, help="write PRISM's intents with a model (data/intents.py)")
 
 
 def _rows(args: argparse.Namespace) -> Rows:
-    records, left_out = convert(args.sources, args.per_source, args.seed)
-    if not records:
-        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in left_out.items())}")
-    # PRISM is split by user, the other sources by question.
-    return Rows(
-        "userllm",
-        records,
-        lambda record: str(record["user_id"] or record["group"]),
-        left_out,
-        groups="questions and users",
-    )
+    rows = convert(args.sources, args.per_source, args.seed)
+    if not rows.records:
+        raise ValueError(f"no row is left: {', '.join(f'{n:,} ({why})' for why, n in rows.left_out.items())}")
+    return rows
 
 
-BUILDER = Builder("data.userllm", __doc__, _rows, sources="SRC", options=_options, more_commands=_intents_command)
+BUILDER = Builder(
+    "data.userllm",
+    __doc__,
+    _rows,
+    group=lambda record: str(record["user_id"] or record["group"]),  # PRISM by user, the other sources by question
+    groups="questions and users",
+    sources="SRC",
+    options=[argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)")],
+    more_commands=_intents_command,
+)
 build = BUILDER.build
 
 

@@ -27,8 +27,9 @@ from ditto.config_checks.numbers import RL_NUMBERS, Number
 from ditto.config_checks.value_rules import RULES as RL_RULES
 from ditto.config_checks.value_types import TEXTS
 from ditto.launching.compose import compose_config
+from ditto.objectives.options import ErlOptions, ObjectiveOptions, SdpoOptions
 from ditto.rows.mixture import MixtureSettings
-from ditto.settings import RunSettings, Settings
+from ditto.settings import RunSettings
 from sft.config_checks import RULES as SFT_RULES
 from sft.config_checks import SFT_NUMBERS
 from soul import tasks
@@ -44,7 +45,9 @@ RL, SFT, RECIPE = ROOT / "verl/ditto/config", ROOT / "sft/config", ROOT / "recip
 MEANINGS = ROOT / "docs" / "config_meanings.yaml"
 # Sections that a pydantic model of ours validates.
 MODELS: Mapping[str, type[BaseModel]] = {
-    "algorithm": Settings,
+    "algorithm": ObjectiveOptions,
+    "algorithm.erl": ErlOptions,
+    "algorithm.sdpo": SdpoOptions,
     "refine": RefineSettings,
     "run": RunSettings,
     "data.mixture": MixtureSettings,
@@ -53,7 +56,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "role": Endpoint,
 }
 CHOICES = {"algorithm.objective": "name of an objective", "algorithm.agent_version": "`default`, `copy`, or null"}
-OPEN = ("tasks", "data.apply_chat_template_kwargs", "judge.by_task", "judge.jury")  # any key below them
+OPEN = ("tasks", "data.apply_chat_template_kwargs", "judge.by_task", "judge.canary", "judge.jury")  # any key below them
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,7 @@ def page() -> str:
         "a role inherits.",
         table(role, "rl", "role."),
         "### Options of the tasks",
-        "An option with a plus is not in the config yet, so Hydra wants the plus: `+tasks.hitom.strict_answers=true`.",
+        "An option with a plus is not in the config yet; write the plus too: `+tasks.hitom.strict_answers=true`.",
         task_options(),
         "### platform",
         "`PLATFORM=gpu` or `PLATFORM=cpu` (`platform=...` for Hydra) picks one of two sets of values.",
@@ -293,7 +296,9 @@ override wins over the launchers' variables, and these win over the config files
 `DRY_RUN=1` checks all values before anything starts. It refuses a key that no code reads, a value of the wrong type or
 outside its range, and values that do not work together. It then ends with exit code 2 and names the key to use instead.
 
-A list is written `[a,b]`, a section `{a: 1, b: 2}`; quote both for the shell. `null` means that no value is set."""
+A list is written `[a,b]`, a section `{a: 1, b: 2}`; quote both for the shell. Hydra wants a plus before a key that the
+config does not have yet, and before a section with such keys: `+data.mixture.weights={sotopia: 2}`. `null` means that
+no value is set."""
 
 
 @reports_errors

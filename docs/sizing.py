@@ -16,7 +16,7 @@ from ditto.launching.compose import load_config
 from ditto.memory import host, phases, rollout
 from ditto.memory.machine import ASSUMED_GIB, Machine
 from ditto.memory.model_shape import GIB, ModelShape
-from ditto.memory.phases import Computed, compute, training_of
+from ditto.memory.phases import Computed, compute
 from ditto.memory.plan import MemoryPlan
 from ditto.memory.read_model import shape_of
 from ditto.memory.remedy import Change, remedy
@@ -67,7 +67,7 @@ def recipe() -> Setup:
     """The paper's recipe on a GPU node."""
     words = ["--config-dir", str(ROOT / "recipe/ditto/config"), "--config-name", "ditto", "platform=gpu"]
     config = load_config([*words, "data.train_files=[train.parquet]", "data.val_files=[val.parquet]"])
-    return Setup.from_config(config, sequences=len(Settings.from_config(config).objective.kinds))
+    return Setup.from_config(config, Settings.from_config(config).objective)
 
 
 def computed(name: str, lora: bool, gpus: int, gib: float) -> tuple[Computed, Change | None]:
@@ -108,7 +108,7 @@ def models() -> Iterator[str]:
     """What the arithmetic starts from."""
     yield "| | weights | LoRA 32 | KiB a token and layer kept | KiB a token in one layer | cache, KiB a token |"
     yield "|---|---:|---:|---:|---:|---:|"
-    training = training_of(recipe())
+    training = recipe().training
     for name in MODELS:
         model = shape(name)
         layer = sum(layer_activations(model, training)) / 1024

@@ -24,12 +24,12 @@ from pydantic.fields import FieldInfo
 
 from soul import examples, tasks
 from soul.cli.error_border import Parser, reports_errors
+from soul.examples.contract import played
 from soul.examples.example import Example
 from soul.message import Message
 from soul.session import Attempt, Session
 from soul.suites import soul_v1
 from soul.task import Task
-from soul.testing.contract import played
 
 FOLDER = Path(__file__).parent / "tasks"
 SHOWN_CHARS = 1600  # of a message or a value; the middle of a longer text is left out
@@ -205,7 +205,7 @@ def _commands(name: str) -> str:
     known = (FOLDER.parents[1] / "data" / f"{builder}.py").exists()
     real = f"   # real data: python -m data.{builder} --help" if known else ""
     return (
-        f"```bash\npython -m soul.examples {task} --rows 64 --out rows.parquet{real}\n"
+        f"```bash\nsoul examples {task} --rows 64 --out rows.parquet{real}\n"
         "TRAIN_FILES=rows.parquet VAL_FILES=rows.parquet bash recipe/ditto/run_rl.sh "
         f"{name} data.allow_overlap=true   # one file for both, to try it out\n```"
     )

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.config_checks.fixed_keys import FIXED
+from ditto.config_checks.fixed_keys import FIXED, same
 from ditto.config_checks.keys import Reader, pattern_of, reader_of
 from ditto.config_checks.numbers import (
     COUNT,
     COUNT_OR_NULL,
-    DEVICES,
     ENGINE,
-    FREQUENCY,
     FROM_ZERO,
     LORA,
     NOT_NEGATIVE,
     OPTIMIZER,
+    POSITIVE_OR_NULL,
     SEED,
     TOKENS,
+    TRAINER,
     Number,
     below,
 )
-from ditto.config_checks.overrides import leaves
-from ditto.config_checks.rules import TRAINER_RULES, Rule, engine_rules, one_of, optimizer_rules, some_of
+from ditto.config_checks.overrides import leaves, unknown_key
+from ditto.config_checks.rules import (
+    TRAINER_RULES,
+    Rule,
+    Run,
+    engine_rules,
+    one_of,
+    optimizer_rules,
+    saved_parts,
+    some_of,
+)
 from ditto.config_checks.value_types import check_types
 from ditto.launching.compose import compose_config
 from ditto.settings import BadConfig
@@ -46,30 +53,17 @@ SFT_NUMBERS: dict[str, Number] = {
         {
             "train_batch_size": COUNT,
             "micro_batch_size_per_gpu": COUNT_OR_NULL,
-            "max_token_len_per_gpu": TOKENS,
-            "max_prompt_length": TOKENS,
-            "max_response_length": TOKENS,
-            "tokenizer_workers": FROM_ZERO,
-            "num_workers": FROM_ZERO,
+            "max_token_len_per_gpu max_prompt_length max_response_length": TOKENS,
+            "tokenizer_workers num_workers": FROM_ZERO,
             "seed": SEED,
         },
     ),
+    **below("trainer", TRAINER),
     **below(
         "trainer",
-        {
-            "nnodes": COUNT,
-            "n_gpus_per_node": DEVICES,
-            "total_training_steps": COUNT_OR_NULL,  # null: total_epochs passes over the rows
-            "total_epochs": COUNT,
-            "save_freq": FREQUENCY,
-            "test_freq": FREQUENCY,
-            "max_ckpt_to_keep": COUNT_OR_NULL,
-            "rl_test_freq": FROM_ZERO,
-            "rl_test_limit": COUNT,
-            "seed": SEED,
-        },
+        {"max_ckpt_to_keep": COUNT_OR_NULL, "rl_test_freq": FROM_ZERO, "rl_test_limit": COUNT, "seed": SEED},
     ),
-    "memory.gpu_gib": Number(above=0, null=True),
+    "memory.gpu_gib": POSITIVE_OR_NULL,
     "run.save_on_signal_s": NOT_NEGATIVE,
 }
 
@@ -87,13 +81,12 @@ _ROWS = "sft/corpus/row_encoder.py reads rows: a file has messages, extra_info.m
 UNREAD: dict[str, str] = {
     "data.max_length": "a sequence may have data.max_prompt_length + data.max_response_length tokens: set those.",
     "data.truncation": "data.overlong decides what happens to a long sequence: drop, truncate or error.",
-    "data.messages_key": _ROWS,
-    "data.tools_key": _ROWS,
-    "data.enable_thinking_key": _ROWS,
     "data.enable_thinking_default": "set data.apply_chat_template_kwargs.enable_thinking.",
-    "data.custom_cls.path": _ROWS,
-    "data.custom_cls.name": _ROWS,
-    "data.ignore_input_ids_mismatch": _ROWS,
+    **same(
+        _ROWS,
+        "data",
+        "messages_key tools_key enable_thinking_key custom_cls.path custom_cls.name ignore_input_ids_mismatch",
+    ),
     "data.train_max_samples": "give the files a ratio: TRAIN_FILES=chat.parquet:0.5 takes half of the rows per epoch.",
     "data.val_max_samples": "give the files a ratio in VAL_FILES, or name fewer files.",
     "data.balance_dp_token": "sft/corpus/batches.py balances the tokens of the ranks.",
@@ -103,45 +96,32 @@ UNREAD: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class SftRun:
-    """The view of a run that the rules check."""
-
-    config: DictConfig
-
-    @property
-    def devices(self) -> int:
-        """Number of devices, over all nodes."""
-        return int(self.config.trainer.nnodes * self.config.trainer.n_gpus_per_node)
+class SftRun(Run):
+    """A supervised training."""
 
     @property
     def longest(self) -> int:
         """Tokens of the longest sequence that the limits of `data` allow."""
-        return int(self.config.data.max_prompt_length + self.config.data.max_response_length)
+        return int(self.data.max_prompt_length + self.data.max_response_length)
 
 
 RULES: tuple[Rule, ...] = (
     *TRAINER_RULES,
     *optimizer_rules("optim"),
-    *engine_rules("engine", lambda run: run.devices),
+    *engine_rules("engine"),
     one_of("engine.strategy", "fsdp", "fsdp2"),
     one_of("data.pad_mode", "no_padding"),
     some_of("checkpoint.save_contents", *_PARTS),
     some_of("checkpoint.load_contents", *_PARTS),
-    Rule(
-        "checkpoint.save_contents",
-        lambda run: {"model", "hf_model"} - set(run.config.checkpoint.save_contents),
-        "a checkpoint is verl's state to resume from (model, optimizer, extra) and a model path (hf_model). Use "
-        "[model,optimizer,extra,hf_model].",
-    ),
+    saved_parts("checkpoint.save_contents"),
     Rule(
         "data.train_batch_size",
-        lambda run: run.config.data.train_batch_size % run.devices,
+        lambda run: run.data.train_batch_size % run.devices,
         lambda run: f"cannot be divided evenly among {run.devices} devices. Use a multiple.",
     ),
     Rule(
         "data.max_token_len_per_gpu",
-        lambda run: run.config.data.use_dynamic_bsz and run.config.data.max_token_len_per_gpu < run.longest,
+        lambda run: run.data.use_dynamic_bsz and run.data.max_token_len_per_gpu < run.longest,
         lambda run: (
             f"is less than one sequence may have ({run.longest} tokens). Raise it, or lower data.max_prompt_length or "
             "data.max_response_length."
@@ -149,7 +129,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "trainer.rl_test_freq",
-        lambda run: run.config.trainer.rl_test_freq and not run.config.trainer.rl_test_files,
+        lambda run: run.trainer.rl_test_freq and not run.trainer.rl_test_files,
         "asks for a generative test: name its files with trainer.rl_test_files.",
     ),
 )
@@ -176,11 +156,7 @@ def _refuse_unread(config: DictConfig, usual: Mapping[str, Any]) -> None:
             raise BadConfig(f"{key}={value!r}: {reason}")
         known = key in usual or reader_of(twin) is not None or key == "dry_run"
         if not known and not any(f"{key}.".startswith(f"{leaf}.") for leaf in usual):
-            near = difflib.get_close_matches(key, usual, n=2)
-            hint = f"Did you mean {' or '.join(near)}? " if near else ""
-            raise BadConfig(
-                f"{key}={value!r}: this training reads no such key. {hint}List all keys with: python train_sft.py --cfg"
-            )
+            raise BadConfig(f"{key}={value!r}: {unknown_key(key, usual, 'train_sft.py')}")
 
 
 def _twin(key: str) -> str:

@@ -8,10 +8,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from ditto.memory.machine import Machine
 from ditto.memory.model_shape import GIB, ModelShape
-from ditto.memory.phases import FRAGMENTS, TRAINER
-from ditto.memory.plan import adapted
-from ditto.memory.read_model import NotDense, read_shape
-from ditto.memory.setup import number_bytes
+from ditto.memory.phases import reserve
+from ditto.memory.read_model import read_shape
+from ditto.memory.setup import number_formats
 from ditto.memory.training import Memory, Training, update_peak
 from ditto.settings import BadConfig
 
@@ -27,10 +26,7 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
     Raises:
         BadConfig: the model does not fit; names the override that makes it fit.
     """
-    try:
-        shape = read_shape(str(config.model.path), adapted(config.model), bool(config.model.trust_remote_code))
-    except NotDense as error:
-        raise BadConfig(f"model.path: {error}.") from error
+    shape = read_shape(config.model, "model")
     machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
     training, tokens = _training(config), int(config.data.max_token_len_per_gpu)
     needed = _needed(shape, tokens, training)
@@ -50,18 +46,13 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
 
 def _training(config: DictConfig) -> Training:
     engine, model = config.engine, config.model
-    precision = engine.get("mixed_precision") or {}
     devices = config.trainer.n_gpus_per_node * config.trainer.nnodes
-    master = number_bytes(engine.get("model_dtype") or "fp32", "engine.model_dtype")
-    compute = number_bytes(precision.get("param_dtype", "bf16"), "engine.mixed_precision.param_dtype")
+    formats = number_formats(engine, "engine")
     return Training(
         devices=devices if engine.fsdp_size in (-1, 0) else min(engine.fsdp_size, devices),
         lora_rank=int(model.get("lora_rank") or 0),
-        master=master,
-        frozen=compute,  # ditto/model/engine.py
-        compute=compute,
-        reduce=number_bytes(precision.get("reduce_dtype", "fp32"), "engine.mixed_precision.reduce_dtype"),
-        optimizer=2 * master,
+        **formats,
+        optimizer=2 * formats["master"],
         checkpointing=bool(model.enable_gradient_checkpointing),
         reshard=bool(engine.reshard_after_forward),
         keep_gathered_gradients=bool(engine.get("use_no_sync_for_gradient_accumulation")),
@@ -73,7 +64,7 @@ def _training(config: DictConfig) -> Training:
 def _needed(shape: ModelShape, tokens: int, training: Training) -> tuple[Memory, int]:
     """The peak by part, and the total bytes with the reserve."""
     peak = update_peak(shape, tokens, training)
-    return peak, int(peak.total + TRAINER + FRAGMENTS * (peak.activations + peak.logits))
+    return peak, peak.total + reserve(peak)
 
 
 def _advice(shape: ModelShape, tokens: int, longest: int, training: Training, gpu_bytes: int) -> str:

@@ -85,7 +85,6 @@ class SupervisedTrainer(SFTTrainer):
         shown = tqdm(zip(steps, self._batches(done + 1), strict=True), total=len(steps), disable=not self._leads)
         stopping = self._stop_asked()
         for step, batch in shown if not stopping else ():
-            last = step == self.total_training_steps
             metrics = self._train_step(batch)
             if self._validates(step):
                 metrics |= self._validate()
@@ -94,7 +93,7 @@ class SupervisedTrainer(SFTTrainer):
             self._log(step, metrics)  # before the checkpoint: a published step must have its metrics
             stopping, tests = self._stop_asked(), self._tests(step)
             # Always save the last step, whatever save_freq is.
-            if tests or last or stopping or _due(step, trainer.save_freq, last):
+            if tests or stopping or step == self.total_training_steps or self._due(step, trainer.save_freq):
                 folder = self.checkpoints.save(step)
                 if tests and not stopping:
                     self._log(step, self._test(folder, step))
@@ -106,12 +105,13 @@ class SupervisedTrainer(SFTTrainer):
         return stopping
 
     def _validates(self, step: int) -> bool:
-        last = step == self.total_training_steps
-        return self.val_corpus is not None and _due(step, self.config.trainer.test_freq, last)
+        return self.val_corpus is not None and self._due(step, self.config.trainer.test_freq)
 
     def _tests(self, step: int) -> bool:
-        last = step == self.total_training_steps
-        return self.generative is not None and _due(step, self.config.trainer.rl_test_freq, last)
+        return self.generative is not None and self._due(step, self.config.trainer.rl_test_freq)
+
+    def _due(self, step: int, frequency: int) -> bool:
+        return frequency > 0 and (step == self.total_training_steps or step % frequency == 0)
 
     def _stop_asked(self) -> int:
         """The signal that stops all ranks at this point; 0: none. Every rank must call this."""
@@ -224,10 +224,6 @@ class SupervisedTrainer(SFTTrainer):
         if accelerated:
             self.engine.to(self.device_name)
         return numbers
-
-
-def _due(step: int, frequency: int, last: bool) -> bool:
-    return frequency > 0 and (last or step % frequency == 0)
 
 
 def train(config: DictConfig) -> int:

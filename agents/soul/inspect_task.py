@@ -6,8 +6,8 @@
     inspect view
 
 Inspect configures the model under test (`--model`, `--temperature`, ...). `soul.judge` configures judge, partner and
-environment, by arguments `-T judge.<key>=...`, `-T partner.<key>=...` or by their environment variables; API keys only
-by environment variables. For the same limit and seed, the rows are the same as with `soul evaluate`.
+environment, by arguments `-T judge.<key>=...`, `-T partner.<key>=...` or by their environment variables; API keys come
+only from environment variables. For the same limit and seed, the rows are the same as with `soul evaluate`.
 
 A sample without a verdict is unscored in Inspect: no mean includes it, and `scored_samples`, `unscored_samples` and the
 scorer `bounds` count it. A sample's target is the right answer, or what a person answered if no single answer is right.
@@ -28,7 +28,7 @@ from soul import tasks
 from soul.errors import BadSettings, SoulError
 from soul.evaluate.export.targets import expected
 from soul.evaluate.run.engine import STOPPING, Stopped
-from soul.evaluate.run.settings import EvaluationSettings, choose_sets, items
+from soul.evaluate.run.settings import EvaluationSettings, choose_sets, sample_requests
 from soul.judge import Endpoint, Gateway, GatewaySettings, Usage
 from soul.judge.cli_overrides import sections_of
 from soul.judge.ledger import numbers
@@ -37,7 +37,7 @@ from soul.policy import Players
 from soul.record import Failure, OpinionRecord
 from soul.rows.task_files import TaskRow, parse_row
 from soul.session import Attempt, RefineSettings, play, score
-from soul.task import Episode
+from soul.task_types import Episode
 
 try:
     from inspect_ai import Task, task
@@ -95,7 +95,7 @@ def soul(
         seed=seed,
         deadline_s=deadline,
     )
-    rows = [item.row for item in items(settings)]
+    rows = [item.row for item in sample_requests(settings)]
     (name,) = settings.sets
     return Task(
         name=f"soul_{name}",

@@ -15,10 +15,12 @@ from pydantic import BaseModel, Field
 
 from soul.answers.extraction import tagged_letter
 from soul.judge import Judge, Role
+from soul.leaks.quotations import Choices
+from soul.message import Message
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.quotations import Choices
-from soul.task import Episode, Message, RowT, Task, Verdict
+from soul.task import Task
+from soul.task_types import Direction, Episode, RowT, Verdict
 
 _OPTION = re.compile(r"(?:^|,\s*|\n\s*)([A-Z])[.)]\s+(.*?)\s*(?=(?:,\s*|\n\s*)[A-Z][.)]\s|\Z)", re.DOTALL)
 
@@ -93,7 +95,7 @@ class OneTurnTask(Task[RowT], Generic[RowT]):
             "attempt": episode.answer,
             "attempt_is_correct": verdict.reward >= self.headline.high,
         }
-        return (await judge.ask(Critique, self.critic, data, said=[episode.answer])).critique
+        return (await judge.ask(Critique, self.critic, data, policy_texts=[episode.answer])).critique
 
 
 @runtime_checkable
@@ -117,6 +119,7 @@ class AnswerTask(OneTurnTask[RowT], Generic[RowT]):
     """
 
     version: ClassVar[int] = 2
+    better: ClassVar[Mapping[str, Direction]] = {"answered": "higher", "answered_strict": "higher"}
 
     def __init__(self, strict_answers: bool = False) -> None:
         if not isinstance(strict_answers, bool):

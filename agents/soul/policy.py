@@ -1,8 +1,8 @@
 """The model under training or test, as a participant in a conversation.
 
 A `Seat` is a place in an episode that the policy plays. Its conversation is append-only: every call of `say` gets the
-whole conversation so far, which extends the previous one. Training uses a seat that keeps the sampled
-token ids (`ditto.rollout.agent_loop`); evaluation uses `OpenAISeat`.
+whole conversation so far, which extends the previous one. Training uses a seat that keeps the sampled token ids
+(`ditto.rollout.agent_loop`); evaluation uses `OpenAISeat`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ class Seat(Protocol):
         ...
 
 
+# Seat and messages -> the messages that the policy reads.
+Reveal = Callable[[str, Sequence[Message]], list[Message]]
+
+
 @dataclass
 class Players:
     """The participants of one episode: the policy's seats, created on first use, and the models around them."""
@@ -44,12 +48,13 @@ class Players:
     seats: dict[str, Seat] = field(default_factory=dict)
     gateway: Gateway | None = None  # set by the driver
     bases: dict[str, list[Message]] = field(default_factory=dict)  # seat -> the last `base` that its `say` got
+    reveal: Reveal | None = None  # completes the messages of a seat; set by the driver
 
     def policy(self, seat: str = "policy") -> Seat:
         """The policy in the seat with this name."""
         if seat not in self.seats:
             self.seats[seat] = self.new_seat(seat)
-        return _BaseKeeper(self.seats[seat], seat, self.bases)
+        return _DriversSeat(self.seats[seat], seat, self.bases, self.reveal)
 
     @property
     def partner(self) -> ChatModel:
@@ -68,17 +73,18 @@ class Players:
 
 
 @dataclass(frozen=True)
-class _BaseKeeper:
-    """A seat that remembers its base context, for the session's record."""
+class _DriversSeat:
+    """A seat that remembers its base context for the session's record, and completes its messages."""
 
     seat: Seat
     name: str
     bases: dict[str, list[Message]]
+    reveal: Reveal | None
 
     async def say(self, messages: Sequence[Message], base: Sequence[Message] | None = None) -> str:
         if base is not None:
             self.bases[self.name] = list(base)
-        return await self.seat.say(messages, base)
+        return await self.seat.say(self.reveal(self.name, messages) if self.reveal else messages, base)
 
 
 @dataclass

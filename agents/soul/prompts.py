@@ -1,7 +1,7 @@
 """Load judge prompts: text files beside the tasks, with a version in the file name that the trace of a verdict records.
 
-`soul/tasks/prompts/sotopia/judge.v1.txt` is `load_prompt("sotopia/judge", 1)`. A prompt whose meaning changes gets a
-new version. The text is part of the judge cache's key, so that no answer to an older version is used.
+`soul/tasks/prompts/sotopia/judge.v2.txt` is `load_prompt("sotopia/judge", 2)`. A changed text gets a new version, and
+the old file is deleted. The text is part of the judge cache's key, so that no answer to an older version is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Prompt(str):
     """The text of a prompt, with its id.
 
     Attributes:
-        id: name and version, as in "sotopia/judge.v1".
+        id: name and version, as in "sotopia/judge.v2".
     """
 
     id: str

@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field, ValidationError, computed_field
 from soul.errors import Cause, SoulError
 from soul.judge.call.usage import Usage
 from soul.message import Message
-from soul.task import Opinion, Row, Verdict
+from soul.task_types import Opinion, Row, Verdict
 
 SCHEMA_VERSION = 2
 Stage = Literal["play", "judge", "feedback"]
@@ -46,7 +46,7 @@ class Failure:
 
 
 class OpinionRecord(BaseModel):
-    """The opinion of one jury member: reward and metrics, or why there are none."""
+    """The opinion of a jury member or of the canary: reward and metrics, or why there are none."""
 
     judge: str
     failure: Cause | None = None
@@ -71,6 +71,7 @@ class AttemptRecord(BaseModel):
         ended: why the play ended ("answered", "turn_limit", ...); None if it failed.
         episode: the other fields of the task's episode class (Sotopia's acts, CoSER's lines).
         reward: in the task's own range; None if there is no verdict.
+        canary: the opinion of a second judge, whose score never reaches the reward; None if it was not asked.
         contentless: the policy said nothing that could be judged; the reward is the task's worst.
         seconds: by stage.
     """
@@ -83,6 +84,7 @@ class AttemptRecord(BaseModel):
     metrics: dict[str, float] | None = None
     critique: str | None = None
     jury: list[OpinionRecord] = Field(default_factory=list)
+    canary: OpinionRecord | None = None
     contentless: bool = False
     failure: Failure | None = None
     seconds: dict[str, float] = Field(default_factory=dict)
@@ -137,6 +139,7 @@ class SessionRecord(BaseModel):
         model_version: the training step of the weights that sampled the last turn.
         out_of_tokens: attempt -> number of sequences whose seat had no room for another turn.
         advantages: kind of sequence -> advantage, for the sequences that were trained.
+        dropped: the session's group was replaced, because the objective learns nothing from it.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -165,6 +168,7 @@ class SessionRecord(BaseModel):
     model_version: int | None = None
     out_of_tokens: dict[str, int] = Field(default_factory=dict)
     advantages: dict[str, float] = Field(default_factory=dict)
+    dropped: bool = False
 
     @property
     def key(self) -> tuple[str, int, int]:

@@ -15,20 +15,23 @@ import math
 import re
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from soul.errors import SessionError
+from soul.feedback_context import FeedbackContext, feedback_contexts
 from soul.judge import Contentless, Gateway, Usage
 from soul.judge.call.untrusted import neutral
-from soul.judge.jury import judge_with_jury
+from soul.jury import canary_opinion, judge_with_jury
+from soul.leaks.redaction import is_empty, redact
 from soul.policy import Players
 from soul.record import AttemptRecord, Failure, OpinionRecord, SessionRecord, Stage, opening, record_hash
-from soul.rows.leaks import is_empty, redact
-from soul.task import Episode, Row, Task, Verdict
+from soul.shown_draft import ShownDraft
+from soul.task import Task
+from soul.task_types import Episode, Opinion, Row, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +50,7 @@ class RefineSettings(BaseModel):
     when: str = "always"  # always | failed | below:<reward>
     until_step: int | None = None  # no refinement after this training step
     max_feedback_chars: int = 3000
+    include_draft: bool = False  # ablation: beside the feedback, a seat's refined prompt holds its side of the draft
     reveal_reference: bool = False  # ablation: keep the gold answer in the feedback
     episode_deadline_s: float | None = Field(default=None, gt=0)  # seconds to play one episode; None: no limit
 
@@ -75,6 +79,7 @@ class Attempt:
     episode: Episode | None = None
     verdict: Verdict | None = None
     failure: Failure | None = None
+    canary: Opinion | None = None  # what a second judge says, for diagnosis alone
     contentless: bool = False  # the policy said nothing; the verdict has the task's lowest reward
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -96,6 +101,7 @@ class Attempt:
             metrics=dict(verdict.metrics) if verdict else None,
             critique=verdict.critique if verdict else None,
             jury=[OpinionRecord.from_opinion(opinion) for opinion in verdict.jury] if verdict else [],
+            canary=OpinionRecord.from_opinion(self.canary) if self.canary else None,
             contentless=self.contentless,
             failure=self.failure,
             seconds=self.seconds,
@@ -115,6 +121,7 @@ class Session:
     redactions: int = 0  # how many passages of the feedback were blanked
     full_marks: float = 1.0  # the reward of a right answer: the best value of the task's headline
     refined: Attempt | None = None
+    contexts: Mapping[str, FeedbackContext] = field(default_factory=dict)  # by seat, where they are asked for
     prompts: tuple[str, ...] = ()  # the judge prompts of the task, with their versions
     usage: dict[str, Usage] = field(default_factory=dict)  # by role
 
@@ -157,11 +164,21 @@ async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
 
 
 async def _attempt(
-    task: Task[Any], row: Row, players: Players, gateway: Gateway, feedback: str | None, settings: RefineSettings
+    task: Task[Any],
+    row: Row,
+    players: Players,
+    gateway: Gateway,
+    feedback: str | None,
+    settings: RefineSettings,
+    canary: bool = False,
 ) -> Attempt:
     attempt = await play(task, row, players, gateway, feedback, settings)
     if attempt.episode is not None:
-        await score(attempt, task, row, gateway)
+        scored = score(attempt, task, row, gateway)
+        if canary and gateway.canary is not None:
+            _, attempt.canary = await asyncio.gather(scored, canary_opinion(task, row, attempt.episode, gateway))
+        else:
+            await scored
     if failure := attempt.failure:
         logger.debug(
             "%s, row %d: %s failed: %s: %s", task.name, row.index, failure.stage, failure.cause, failure.detail
@@ -181,6 +198,8 @@ async def play(
     if isinstance(episode, Failure):
         attempt.failure = episode
     else:
+        if reveal := attempt.players.reveal:
+            episode = replace(episode, seats={seat: reveal(seat, seen) for seat, seen in episode.seats.items()})
         attempt.episode = episode
     return attempt
 
@@ -231,6 +250,8 @@ async def run_session(
     *,
     step: int = 0,
     refine: bool = True,
+    contexts: bool = False,
+    canary: bool = False,
 ) -> Session:
     """Play one session of a row.
 
@@ -238,30 +259,38 @@ async def run_session(
         new_players: creates the participants of one episode; the refined one gets the context "feedback".
         gateway: judge, feedback, partner and environment; the session counts its calls in a scope of its own.
         step: the training step, for the gate.
-        refine: False in validation and test: no feedback and no refined episode.
+        refine: False in validation and test: no refined episode.
+        contexts: also find the prompts of the draft's seats with the feedback, for self-distillation.
+        canary: let the gateway's canary, if there is one, score the draft too.
 
     Returns:
         The session. Errors inside it do not raise; see `Attempt.failure` and `feedback_failure`.
     """
     scope = gateway.scope(task.name)
-    draft = await _attempt(task, row, new_players("base"), scope, None, settings)
+    draft = await _attempt(task, row, new_players("base"), scope, None, settings, canary)
     prompts = tuple(prompt.id for prompt in task.prompts)
     session = Session(task.name, row, step, draft, full_marks=task.headline.high, prompts=prompts)
-    if refine and draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high):
-        await _refine(session, task, row, new_players, scope, settings)
+    gate = draft.verdict is not None and settings.opens(draft.verdict, step, task.headline.high)
+    if gate and (refine or contexts):
+        await _add_feedback(session, task, row, scope, settings)
+    if session.feedback is not None:
+        assert draft.episode is not None
+        if contexts:
+            session.contexts = await feedback_contexts(
+                task, row, draft.episode, scope, session.feedback, settings.episode_deadline_s
+            )
+        if refine:
+            players, text = new_players("feedback"), session.feedback
+            if settings.include_draft:
+                shown = ShownDraft(draft.episode)
+                players, text = replace(players, reveal=shown.reveal), shown.marked(text)
+            session.refined = await _attempt(task, row, players, scope, text, settings)
     session.usage = scope.usage()
     return session
 
 
-async def _refine(
-    session: Session,
-    task: Task[Any],
-    row: Row,
-    new_players: Callable[[Context], Players],
-    scope: Gateway,
-    settings: RefineSettings,
-) -> None:
-    """Get the feedback and play the refined episode."""
+async def _add_feedback(session: Session, task: Task[Any], row: Row, scope: Gateway, settings: RefineSettings) -> None:
+    """Get the feedback on the draft, or the reason why there is none."""
     start = time.perf_counter()
     feedback = await _guarded("feedback", _safe_feedback(task, row, session.draft, scope, settings))
     session.draft.seconds["feedback"] = time.perf_counter() - start
@@ -271,6 +300,5 @@ async def _refine(
         text, session.redactions = feedback
         if is_empty(text):
             session.feedback_failure = Failure("feedback", "leak", "nothing was left once the answer was withheld")
-            return
-        session.feedback = text
-        session.refined = await _attempt(task, row, new_players("feedback"), scope, text, settings)
+        else:
+            session.feedback = text

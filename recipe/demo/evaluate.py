@@ -25,8 +25,9 @@ from soul.cli.arguments import existing_file, output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.files.whole_file import write_whole
 from soul.judge import Endpoint, Judge
+from soul.message import Message
 from soul.rows.task_files import TaskRow, read_rows
-from soul.task import Episode, Message
+from soul.task_types import Episode
 
 MAX_NEW_TOKENS = 24
 BATCH = 128

@@ -22,7 +22,7 @@ from transformers.utils import logging as hf_logging
 
 from recipe.demo import warm_start
 from recipe.demo.forms import HITOM, PARATOMI
-from recipe.demo.run import ON_A_CPU, ROOT, StageFailed, console, judge, overrides_of, stage, train
+from recipe.demo.run import ON_A_CPU, ROOT, StageFailed, console, demo_parser, judge, stage, train
 from soul.cli.error_border import reports_errors
 
 FORMS = (HITOM, PARATOMI)
@@ -61,7 +61,7 @@ def distill(folder: Path, endpoint: dict[str, str]) -> None:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the demo; overrides go to the training of both experts. Experts that are already trained are kept."""
-    overrides = overrides_of("python -m recipe.demo.experts", __doc__, arguments)
+    overrides = demo_parser("python -m recipe.demo.experts", __doc__).parse_args(arguments).overrides
     folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "experts")
     folder.mkdir(parents=True, exist_ok=True)
     hf_logging.disable_progress_bar()

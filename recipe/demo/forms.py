@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from soul.message import Message
 from soul.one_turn import parse_options
-from soul.task import Message, Task
+from soul.task import Task
 from soul.tasks.hitom import HiToM
 from soul.tasks.paratomi import ParaToMi
 

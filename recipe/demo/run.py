@@ -1,6 +1,8 @@
 """The demo from start to end: warm start, DITTO, evaluation, tables and curves.
 
-    python -m recipe.demo.run [hydra overrides...]
+    python -m recipe.demo.run [--compare] [hydra overrides...]
+
+With --compare, GRPO then trains the same model for the same time, and both are drawn.
 
 Everything is real but small: Ray, FSDP2, vLLM's CPU build, a judge behind HTTP. The judge is an offline stand-in that
 writes critiques by rule; set OPENAI_BASE_URL and OPENAI_API_KEY to use your own.
@@ -8,9 +10,10 @@ writes critiques by rule; set OPENAI_BASE_URL and OPENAI_API_KEY to use your own
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,13 +22,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from transformers.utils import logging as hf_logging
 
 from recipe.demo import evaluate, summary, warm_start
+from recipe.demo.steps import read_steps
+from recipe.demo.stories import RARELY_RIGHT
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import SoulError
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_S = 0.5
+GRPO = ("algorithm.objective=grpo", "trainer.total_training_steps=1000")  # time stops it earlier
 ON_A_CPU = {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 ON_A_CPU |= {"RAY_USAGE_STATS_ENABLED": "0", "TQ_LOGGING_LEVEL": "ERROR"}
 console = Console()
@@ -73,58 +80,70 @@ def judge(folder: Path) -> Iterator[dict[str, str]]:
         server.wait(timeout=10)
 
 
-def train(folder: Path, model: Path, overrides: Sequence[str], endpoint: dict[str, str]) -> None:
+def train(
+    folder: Path,
+    model: Path,
+    overrides: Sequence[str],
+    endpoint: dict[str, str],
+    name: str = "run",
+    limit_s: float = math.inf,
+) -> None:
     """Run train_ppo.py with its log in a file, and print a line per step.
 
     Args:
-        folder: holds train.parquet and heldback.parquet; gets run/ and train.log.
+        folder: holds train.parquet and heldback.parquet; gets the run's folder and its log, `name` and `name`.log.
         model: the folder of the model to start from.
+        limit_s: stop once the steps have taken this many seconds; the step that is under way is finished and saved.
 
     Raises:
         StageFailed: training failed, after printing the end of its log.
     """
-    log = folder / "train.log"
+    run, log = folder / name, folder / f"{name}.log"
     command = [
         *(sys.executable, str(ROOT / "train_ppo.py")),
         *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
         *("platform=cpu", f"data.train_files=[{folder / 'train.parquet'}]"),
         *(f"data.val_files=[{folder / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={model}"),
-        *(f"run.dir={folder / 'run'}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
+        *(f"run.dir={run}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
         *overrides,
     ]
-    shutil.rmtree(folder / "run", ignore_errors=True)  # the demo always starts over
+    shutil.rmtree(run, ignore_errors=True)  # the demo always starts over
     with log.open("w") as file:
         environment = {**os.environ, **endpoint, **ON_A_CPU}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
         try:
-            follow(process, folder / "run" / "metrics.jsonl")
+            stopped = follow(process, run / "metrics.jsonl", limit_s)
         finally:
             process.terminate()
-    if process.wait() != 0:
+    if process.wait() != (128 + signal.SIGTERM if stopped else 0):
         console.print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-30:]), markup=False)
         raise StageFailed(f"training ended with code {process.returncode}; its log is {log}.")
 
 
-def follow(process: subprocess.Popen[bytes], metrics: Path) -> None:
-    """Print a line per training step until the process ends."""
-    shown: set[int] = set()
+def follow(process: subprocess.Popen[bytes], metrics: Path, limit_s: float) -> bool:
+    """Print a line per training step until the process ends.
+
+    Returns:
+        Whether the process was told to stop, because its steps have taken `limit_s` seconds.
+    """
+    shown, stopped = 0, False
     console.print("  starting Ray, FSDP and vLLM: about two minutes until the first step")
     with console.status("starting ...") as status:
         while True:
             ended = process.poll() is not None
-            lines = metrics.read_text().splitlines() if metrics.exists() else []
-            for step in map(json.loads, lines):
-                if "ditto/reward_draft" in step and step["step"] not in shown:
-                    shown.add(step["step"])
-                    console.print(
-                        f"  step {step['step']:>3}  drafts {step['ditto/reward_draft']:.3f}  "
-                        f"refined {step.get('ditto/reward_refined', float('nan')):.3f}  "
-                        f"{step['timing_s/step']:.1f} s",
-                        highlight=False,
-                    )
-                    status.update("training ...")
+            steps = read_steps(metrics) if metrics.exists() else []
+            for step in steps[shown:]:
+                refined = "" if step.refined is None else f"refined {step.refined:.3f}  "
+                console.print(
+                    f"  step {step.number:>3}  drafts {step.draft:.3f}  {refined}{step.seconds:.1f} s", highlight=False
+                )
+                status.update("training ...")
+            shown = len(steps)
             if ended:
-                return
+                return stopped
+            if not stopped and sum(step.seconds for step in steps) >= limit_s:
+                process.terminate()
+                stopped = True
             time.sleep(POLL_S)
 
 
@@ -133,31 +152,42 @@ def last_checkpoint(run: Path) -> Path:
     return run / f"global_step_{(run / 'latest_checkpointed_iteration.txt').read_text().strip()}"
 
 
-def overrides_of(program: str, description: str | None, arguments: Sequence[str] | None) -> list[str]:
-    """Parse a demo's command line. Returns the Hydra overrides."""
+def demo_parser(program: str, description: str | None) -> Parser:
+    """The command line of a demo: Hydra overrides."""
     parser = Parser(prog=program, description=description)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides of the training")
-    overrides: list[str] = parser.parse_args(arguments).overrides
-    return overrides
+    return parser
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the demo; overrides go to the training config."""
-    overrides = overrides_of("python -m recipe.demo.run", __doc__, arguments)
+    parser = demo_parser("python -m recipe.demo.run", __doc__)
+    parser.add_argument("--compare", action="store_true", help="train with GRPO for the same time, and draw both")
+    args = parser.parse_intermixed_args(arguments)
     folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "demo")
     folder.mkdir(parents=True, exist_ok=True)
+    hf_logging.disable_progress_bar()
     start = time.perf_counter()
-    with stage("1/4  Stories, a tiny Qwen3 model, and its warm start"):
-        warm_start.prepare(folder, warm_start.WarmStart())
-    with stage("2/4  DITTO on real Ray, FSDP2 and vLLM"), judge(folder) as endpoint:
-        train(folder, folder / "warm", overrides, endpoint)
-    with stage("3/4  Accuracy on held-back stories"):
-        names = {"base": folder / "base", "warm": folder / "warm", "ditto": last_checkpoint(folder / "run")}
-        evaluate.compare(folder / "heldback.parquet", names, folder / "accuracy.json")
-    console.print("[bold]4/4  Summary[/bold]")
-    summary.show(folder / "run" / "metrics.jsonl", folder / "accuracy.json", folder / "curves.png")
-    console.print(f"Whole demo: {time.perf_counter() - start:.0f} s. Log, traces and checkpoint: {folder}")
+    runs = {"ditto": folder / "run"}
+    with stage("Stories, a tiny Qwen3 model, and its warm start"):
+        warm_start.prepare(folder, warm_start.WarmStart(), population=RARELY_RIGHT)
+    with judge(folder) as endpoint:
+        with stage("DITTO on real Ray, FSDP2 and vLLM"):
+            train(folder, folder / "warm", args.overrides, endpoint)
+        if args.compare:
+            seconds = sum(step.seconds for step in read_steps(folder / "run" / "metrics.jsonl"))
+            with stage(f"GRPO for the same time: {seconds:.0f} s of training"):
+                train(folder, folder / "warm", [*args.overrides, *GRPO], endpoint, "grpo", seconds)
+            runs["grpo"] = folder / "grpo"
+    with stage("Accuracy on held-back stories"):
+        models = {"base": folder / "base", "warm": folder / "warm"}
+        models |= {name: last_checkpoint(run) for name, run in runs.items()}
+        evaluate.compare(folder / "heldback.parquet", models, folder / "accuracy.json")
+    console.print("[bold]Summary[/bold]")
+    metrics = {name: run / "metrics.jsonl" for name, run in runs.items()}
+    summary.show(metrics, folder / "accuracy.json", folder / "curves.png")
+    console.print(f"Whole demo: {time.perf_counter() - start:.0f} s. Logs, traces and checkpoints: {folder}")
 
 
 if __name__ == "__main__":

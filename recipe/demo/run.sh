@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The demo: warm-starts a tiny model, trains it with DITTO on hitom, and evaluates it before and after.
-#   bash run_rl.sh demo [hydra overrides...]          results in outputs/demo (set by OUTPUT_DIR, EXPERIMENT_NAME)
+#   bash run_rl.sh demo [--compare] [hydra overrides...]    results in outputs/demo (set by OUTPUT_DIR, EXPERIMENT_NAME)
+# --compare trains with GRPO for the same time as well, and draws both.
 # Set OPENAI_BASE_URL and OPENAI_API_KEY to use your judge; without them an offline stand-in writes critiques by rule.
 set -euo pipefail
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$0"; exit ;; esac

@@ -22,10 +22,10 @@ from recipe.demo import tiny_model, warm_start
 from soul import examples
 from soul.cli.arguments import existing_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
+from soul.examples.contract import played
 from soul.examples.example import Player, Style
+from soul.message import Message
 from soul.rows.task_files import TaskRow, read_rows
-from soul.task import Message
-from soul.testing.contract import played
 from soul.testing.doubles import ScriptedSeat
 
 OPENING, ENDING = 100, 400  # characters kept of a turn's context: its beginning, and its end, which describes the form

@@ -24,11 +24,9 @@ from data.hitom_world import AGENTS, THINGS
 from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
 from recipe.demo.forms import HITOM, Form, Record
-from soul.task import Message
+from soul.message import Message
 from soul.tasks.paratomi_story import ROOMS
 
-CAREFUL_SHARE = 0.45  # careful answers without feedback
-COACHED_SHARE = 0.85  # careful answers with a coach's feedback in the prompt
 FEEDBACK_SHARE = 0.35  # warm-start samples with feedback
 STORY_SEED = {"train": 1, "heldback": 2, "warm": 3}
 ORDERS = (0, 1)
@@ -38,6 +36,26 @@ SMALL_THINGS = ("apple", "carrot", "lemon", "tomato")
 SMALL_ROOMS = ("bedroom", "cellar", "kitchen", "pantry")
 CONTAINERS = ("green_box", "red_crate", "blue_basket", "green_bottle")
 WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Population:
+    """The people that the warm start imitates.
+
+    Attributes:
+        careful: share of careful answers without feedback.
+        coached: share of careful answers with a coach's feedback in the prompt.
+        told: the coach names the right place as well.
+    """
+
+    careful: float = 0.45
+    coached: float = 0.85
+    told: bool = False
+
+
+USUAL = Population()
+RARELY_RIGHT = Population(careful=0.06)
+HARDLY_EVER_RIGHT = Population(careful=0.01)
 
 
 @dataclass(frozen=True)
@@ -82,14 +100,20 @@ def say(record: Record, careful: bool, form: Form = HITOM) -> str:
     return f"{reason} <answer>{form.answer(record, place)}</answer>"
 
 
-def warm_sample(record: Record, rng: random.Random, form: Form = HITOM) -> StoryExample:
+def told(place: str) -> str:
+    """The sentence of a coach that gives the answer away."""
+    return f" It is the {place}."
+
+
+def warm_sample(record: Record, rng: random.Random, form: Form = HITOM, population: Population = USUAL) -> StoryExample:
     """Draw one person's answer, with or without feedback on an earlier attempt."""
     coached = rng.random() < FEEDBACK_SHARE
     feedback = None
     if coached:
-        earlier = say(record, rng.random() < CAREFUL_SHARE, form)
+        earlier = say(record, rng.random() < population.careful, form)
         feedback = critique(form.prompt(record)[0]["content"], record["correct_answer"], earlier)
-    careful = rng.random() < (COACHED_SHARE if coached else CAREFUL_SHARE)
+        feedback += told(record["correct_answer"]) if population.told else ""
+    careful = rng.random() < (population.coached if coached else population.careful)
     return StoryExample(form.prompt(record, feedback), say(record, careful, form), careful, coached)
 
 

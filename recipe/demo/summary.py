@@ -1,51 +1,32 @@
-"""Summarise the demo: two tables, the curves, and one sentence about the change of the reward.
+"""Summarise the demo: tables, the curves, and a sentence or two about what the rewards did.
 
-Reads the run's metrics (one JSON object per step) and the accuracies that `recipe.demo.evaluate` wrote. The sentence
-compares the first and the last steps and gives a standard error, so it also reports a flat or falling reward.
+Reads the metrics of one or more runs (one JSON object per step) and the accuracies that `recipe.demo.evaluate` wrote.
+The sentence compares the first and the last steps and gives a standard error, so it also reports a flat or falling
+reward. With two runs, a second sentence compares their accuracies.
 
-    python -m recipe.demo.summary metrics.jsonl accuracies.json --png curves.png
+    python -m recipe.demo.summary ditto=run/metrics.jsonl grpo=grpo/metrics.jsonl accuracies.json --png curves.png
 """
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
 from rich.console import Console
 from rich.table import Table
 
 from recipe.demo.accuracies import read_accuracies
+from recipe.demo.curves import NAMES, draw, in_order
+from recipe.demo.steps import Step, read_steps
 from soul.cli.arguments import existing_file, output_file
 from soul.cli.error_border import Parser, reports_errors
-from soul.errors import SoulError
 
-matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first
-from matplotlib.ticker import MaxNLocator  # noqa: E402
-
-DRAFT, REFINED = "ditto/reward_draft", "ditto/reward_refined"
-NAMES = {"base": "base (random weights)", "warm": "warm start", "ditto": "after DITTO"}
-COLOURS = {"base": "0.6", "warm": "tab:orange", "ditto": "tab:green"}
 CERTAIN = 2.0  # standard errors that a difference must exceed to be reported as a change
-
-
-class BadMetrics(SoulError):
-    """A file is not a metrics.jsonl."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """Mean rewards of one training step; `refined` is None if no draft was refined."""
-
-    number: int
-    draft: float
-    refined: float | None
 
 
 @dataclass(frozen=True)
@@ -56,7 +37,6 @@ class Trend:
     last: float
     error: float
     slope: float  # per step, least squares
-    steps_a_quarter: int
 
     @property
     def change(self) -> float:
@@ -68,29 +48,6 @@ class Trend:
         if abs(self.change) <= max(CERTAIN * self.error, 1e-9):
             return "did not clearly change"
         return "rose" if self.change > 0 else "fell"
-
-
-def read_steps(path: str | Path) -> list[Step]:
-    """The steps of a metrics.jsonl that have a draft reward, in order; of repeated steps (a resumed run) the last line.
-
-    Raises:
-        BadMetrics: a line is not a JSON object.
-    """
-    by_step: dict[int, Step] = {}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        try:
-            record = dict(json.loads(line)) if line.strip() else {}
-        except (ValueError, TypeError) as error:
-            raise BadMetrics(
-                f"{path}: line {number} is not a JSON object ({error}). Name a run's metrics.jsonl."
-            ) from None
-        draft = record.get(DRAFT)
-        if draft is not None and math.isfinite(draft):
-            refined = record.get(REFINED)
-            if refined is not None and not math.isfinite(refined):
-                refined = None
-            by_step[int(record["step"])] = Step(int(record["step"]), draft, refined)
-    return [by_step[number] for number in sorted(by_step)]
 
 
 def trend(values: Sequence[float]) -> Trend | None:
@@ -105,7 +62,7 @@ def trend(values: Sequence[float]) -> Trend | None:
     first, last = values[:n], values[-n:]
     error = math.sqrt((statistics.variance(first) + statistics.variance(last)) / n)
     slope = statistics.linear_regression(range(len(values)), values).slope
-    return Trend(statistics.fmean(first), statistics.fmean(last), error, slope, n)
+    return Trend(statistics.fmean(first), statistics.fmean(last), error, slope)
 
 
 def sentence(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]]) -> str:
@@ -126,68 +83,78 @@ def sentence(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]
     return text + "."
 
 
+def comparison(runs: Mapping[str, Sequence[Step]], accuracies: Mapping[str, Mapping[str, float]]) -> str:
+    """One sentence: which of two runs is more accurate on the held-back stories, and at what cost."""
+    first, second = runs
+    costs = [f"{len(s)} steps of {n.upper()} in {sum(x.seconds for x in s):.0f} s" for n, s in runs.items()]
+    one, two = accuracies[first], accuracies[second]
+    change, error = one["sampled"] - two["sampled"], math.hypot(one.get("sampled_se", 0.0), two.get("sampled_se", 0.0))
+    verdict = "more accurate" if change > 0 else "less accurate"
+    if abs(change) <= CERTAIN * error:
+        verdict = "not clearly more or less accurate"
+    return (
+        f"After the same time ({costs[0]}, {costs[1]}) the model trained with {first.upper()} is {verdict} on "
+        f"held-back stories: {one['sampled']:.3f} against {two['sampled']:.3f} (difference {change:+.3f}, standard "
+        f"error {error:.3f})."
+    )
+
+
 def _accuracy_table(accuracies: Mapping[str, Mapping[str, float]]) -> Table:
     table = Table(title="Accuracy on held-back stories (chance 0.25)")
     for column in ("model", "sampled (T=1)", "greedy", "rows"):
         table.add_column(column, justify="left" if column == "model" else "right")
-    for key, accuracy in _named(accuracies):
+    for key, accuracy in in_order(accuracies):
         sampled = f"{accuracy['sampled']:.3f} ± {accuracy.get('sampled_se', 0.0):.3f}"
         table.add_row(NAMES.get(key, key), sampled, f"{accuracy['greedy']:.3f}", f"{accuracy.get('rows', 0):.0f}")
     return table
 
 
 def _step_table(steps: Sequence[Step]) -> Table:
-    table = Table(title="Mean reward per step")
-    for column in ("step", "drafts", "refined", "refined - drafts"):
+    table = Table(title="Mean reward per step, and accuracy on held-back stories")
+    for column in ("step", "drafts", "refined", "refined - drafts", "held back"):
         table.add_column(column, justify="right")
     for step in steps:
         gap = ("-", "-") if step.refined is None else (f"{step.refined:.3f}", f"{step.refined - step.draft:+.3f}")
-        table.add_row(str(step.number), f"{step.draft:.3f}", *gap)
+        heldback = "" if step.heldback is None else f"{step.heldback:.3f}"
+        table.add_row(str(step.number), f"{step.draft:.3f}", *gap, heldback)
     return table
 
 
-def _named(accuracies: Mapping[str, Mapping[str, float]]) -> list[tuple[str, Mapping[str, float]]]:
-    order = [*NAMES, *(key for key in accuracies if key not in NAMES)]
-    return [(key, accuracies[key]) for key in order if key in accuracies]
+def show(metrics: Mapping[str, Path], accuracies: Path, png: Path) -> None:
+    """Print the tables and the sentences, and write the plot.
 
-
-def draw(steps: Sequence[Step], accuracies: Mapping[str, Mapping[str, float]], png: str | Path) -> None:
-    """Plot the mean rewards of drafts and refined answers per step, and the sampled accuracies as horizontal lines."""
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    axes.plot([s.number for s in steps], [s.draft for s in steps], "o-", color="tab:blue", label="drafts")
-    refined = [s for s in steps if s.refined is not None]
-    axes.plot([s.number for s in refined], [s.refined for s in refined], "s--", color="tab:purple", label="refined")
-    for key, accuracy in _named(accuracies):
-        label = f"held-back accuracy, {NAMES.get(key, key)}: {accuracy['sampled']:.2f}"
-        axes.axhline(accuracy["sampled"], color=COLOURS.get(key, "0.3"), linestyle=":", label=label)
-    axes.set(xlabel="training step", ylabel="mean reward", ylim=(-0.02, 1.02), title="DITTO demo: HiToM, tiny model")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(loc="best", fontsize=8)
-    Path(png).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(png, dpi=120)
-    pyplot.close(figure)
-
-
-def show(metrics: Path, accuracies: Path, png: Path) -> None:
-    """Print both tables and the sentence, and write the plot."""
-    steps, measured = read_steps(metrics), read_accuracies(accuracies)
+    Args:
+        metrics: name of a run -> its metrics.jsonl; the first is the one that is described.
+    """
+    runs, measured = {name: read_steps(path) for name, path in metrics.items()}, read_accuracies(accuracies)
     console = Console()
-    console.print(_step_table(steps))
+    first = next(iter(runs.values()))
+    console.print(_step_table(first))
     console.print(_accuracy_table(measured))
-    draw(steps, measured, png)
-    console.print(sentence(steps, measured), highlight=False)
+    draw(runs, measured, png)
+    console.print(sentence(first, measured), highlight=False)
+    if len(runs) == 2 and runs.keys() <= measured.keys():
+        console.print(comparison(runs, measured), highlight=False)
     console.print(f"Curves: {png}")
 
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Summarise a run."""
+    """Summarise runs."""
     parser = Parser(prog="python -m recipe.demo.summary", description=__doc__)
-    parser.add_argument("metrics", type=existing_file, help="metrics.jsonl of the run")
+    parser.add_argument("metrics", nargs="+", type=_named_file, metavar="NAME=FILE", help="metrics.jsonl of a run")
     parser.add_argument("accuracies", type=existing_file, help="JSON written by recipe.demo.evaluate --out")
     parser.add_argument("--png", type=output_file, default="curves.png")
     args = parser.parse_args(arguments)
-    show(args.metrics, args.accuracies, args.png)
+    show(dict(args.metrics), args.accuracies, args.png)
+
+
+def _named_file(text: str) -> tuple[str, Path]:
+    """Parse NAME=FILE."""
+    name, _, file = text.partition("=")
+    if not name or not file:
+        raise ArgumentTypeError(f"{text!r}: write NAME=FILE, such as ditto=outputs/demo/run/metrics.jsonl")
+    return name, existing_file(file)
 
 
 if __name__ == "__main__":

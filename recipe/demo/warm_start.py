@@ -12,10 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 from transformers.utils import logging as hf_logging
 
@@ -23,7 +25,7 @@ from recipe.demo import stories, tiny_model
 from recipe.demo.forms import HITOM, Form
 from soul.cli.arguments import output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.task import Message
+from soul.message import Message
 
 Draw = Callable[[random.Random], tuple[list[Message], str]]
 
@@ -52,16 +54,14 @@ def encode(tokenizer: Any, messages: Sequence[Message], answer: str) -> tuple[li
 
 def collate(pairs: Sequence[tuple[list[int], list[int]]], pad: int) -> dict[str, torch.Tensor]:
     """Left-padded batch; labels are -100 outside the answers. All answers end at the right edge: few logits suffice."""
-    width = max(len(p) + len(a) for p, a in pairs)
-    ids = torch.full((len(pairs), width), pad)
-    labels = torch.full((len(pairs), width), -100)
-    mask = torch.zeros((len(pairs), width), dtype=torch.long)
-    for i, (prompt, answer) in enumerate(pairs):
-        n = len(prompt) + len(answer)
-        ids[i, width - n :] = torch.tensor(prompt + answer)
-        labels[i, width - len(answer) :] = torch.tensor(answer)
-        mask[i, width - n :] = 1
-    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    left = partial(pad_sequence, batch_first=True, padding_side="left")
+    ids = [torch.tensor(prompt + answer) for prompt, answer in pairs]
+    labels = [torch.tensor([-100] * len(prompt) + answer) for prompt, answer in pairs]
+    return {
+        "input_ids": left(ids, padding_value=pad),
+        "attention_mask": left([torch.ones_like(row) for row in ids]),
+        "labels": left(labels, padding_value=-100),
+    }
 
 
 def answer_loss(model: Qwen3ForCausalLM, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -126,17 +126,22 @@ def _rate(step: int, how: WarmStart) -> float:
     return min(1.0, (step + 1) / how.warmup, (how.steps - step) / (how.decay * how.steps))
 
 
-def prepare(out_dir: str | Path, how: WarmStart, forms: Sequence[Form] = (HITOM,)) -> None:
+def prepare(
+    out_dir: str | Path,
+    how: WarmStart,
+    forms: Sequence[Form] = (HITOM,),
+    population: stories.Population = stories.USUAL,
+) -> None:
     """Write everything that the demo trains on: the rows of each form, base/ (random weights) and warm/."""
     out = Path(out_dir)
     records = stories.warm_records(how.stories, heldback=stories.write_files(out, forms=forms))
     rng = random.Random(how.seed)
-    corpus = [stories.warm_sample(record, rng, form) for record in records[:1500] for form in forms]
+    corpus = [stories.warm_sample(record, rng, form, population) for record in records[:1500] for form in forms]
     texts = [text for s in corpus for text in (s.messages[0]["content"], s.answer)]
     tiny_model.build(out / "base", texts, how.seed)
 
     def draw(rng: random.Random) -> tuple[list[Message], str]:
-        sample = stories.warm_sample(rng.choice(records), rng, rng.choice(forms))
+        sample = stories.warm_sample(rng.choice(records), rng, rng.choice(forms), population)
         return sample.messages, sample.answer
 
     train(out / "base", out / "warm", draw, how)

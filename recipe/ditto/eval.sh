@@ -11,15 +11,15 @@
 #   TASKS                         evaluation sets, separated by spaces or commas; without TASKS and SUITE, all 27
 #   SUITE                         instead of TASKS: paper (its ten sets, 100 rows each), soul_v1 or all (the 27 sets), or SET,SET,...
 #   LIMIT, N                      rows of each set, samples of each row
-#   DATA_DIR                      folder of the task files; a set without a file is listed and left out
+#   DATA_DIR                      folder of the task files; a set without a file is listed and skipped
 #   OUTPUT_DIR, EXPERIMENT_NAME   the run's folder is OUTPUT_DIR/EXPERIMENT_NAME-HASH
 #   DRY_RUN=1                     check the endpoints, print calls, tokens, price and time, evaluate nothing (0: off)
 #   OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    the judges: the paper's, or one for all sets
 # Of api: OPENAI_AGENT_MODEL, OPENAI_AGENT_BASE_URL, OPENAI_AGENT_API_KEY, OPENAI_AGENT_REASONING_EFFORT.
 # Of local:
 #   ACTOR_MODEL_PATH              one or several, space-separated: hub id, folder, global_step_N, LoRA adapter
-#   BASE_MODEL_PATH               the model below a LoRA adapter that names none
-#   TP, DP, PLATFORM              devices of a replica, replicas, cpu or gpu instead of the platform that is detected
+#   BASE_MODEL_PATH               the base model of a LoRA adapter that names none
+#   TP, DP, PLATFORM              devices per replica, number of replicas, cpu or gpu instead of the detected platform
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/scripts/launch"

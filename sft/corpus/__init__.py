@@ -2,11 +2,11 @@
 
 sources     which files a split consists of, and how often an epoch passes over them
 index       rows and columns of the files, read from the parquet footers
-row_encoder encodes a row, and counts what is left out
+row_encoder encodes a row, and counts what is dropped
 tokenize    makes the token store, once, with several processes
 store       the token store: flat files, read in place
 order       a shuffle of all sequences that needs no memory and no state
-batches     which sequences a rank takes at which step
+batches     which sequences each rank gets at each step
 dataset     sequences as torch tensors
 split       opens a split: all of the above in one call
 settings    the config's section `data`, as far as it describes the corpus

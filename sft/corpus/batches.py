@@ -1,4 +1,4 @@
-"""Which sequences a rank takes at which step. The step is the only state: a resumed run needs nothing else.
+"""Which sequences each rank gets at each step. The step is the only state: a resumed run needs nothing else.
 
 A step has the same sequences for any number of ranks. Each rank gets the same number of sequences and nearly the same
 number of tokens (verl's balancing, by the lengths in the store).

@@ -6,24 +6,23 @@ A cached entry is valid while the file's size and modification time match it, so
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from sft.encode.conversation import Layout
 from soul.errors import SoulError, one_line
 from soul.files.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
-VERSION = 1
+VERSION = 2
 FILE = "row_index.json"
 OPTIONAL = ("data_source", "train_role")  # read if a file has them
 
@@ -72,15 +71,22 @@ class Shard:
             "SFT has messages (a list of role and content), extra_info.messages, or prompt and response."
         )
 
-    def check(self) -> None:
-        """Check that the file has the columns of a layout."""
-        _ = self.layout
-
     @property
     def wanted(self) -> list[str]:
         """The columns to read."""
         columns = ["prompt", "response"] if self.layout == "prompt_response" else [self.layout]
         return columns + [name for name in OPTIONAL if name in self.columns]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The file of the cache: path -> shard."""
+
+    version: int
+    shards: dict[str, Shard]
+
+
+_CACHE = TypeAdapter(Cache)
 
 
 def read_index(files: Sequence[Path], cache_dir: Path) -> list[Shard]:
@@ -132,23 +138,15 @@ def _read_footer(file: Path) -> Shard:
 
 
 def _load(cache: Path) -> dict[str, Shard]:
-    """The entries of the cache; empty if it is absent, damaged or of another version."""
+    """The entries of the cache; empty if it is absent, damaged or of another version: the footers are read again."""
     try:
-        content: dict[str, Any] = json.loads(cache.read_text())
-        if content["version"] != VERSION:
-            return {}
-        return {
-            path: Shard(path, entry["size"], entry["mtime_ns"], tuple(entry["groups"]), tuple(entry["columns"]))
-            for path, entry in content["shards"].items()
-        }
-    except FileNotFoundError:
+        content = _CACHE.validate_json(cache.read_bytes())
+    except (FileNotFoundError, ValidationError):
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}  # the footers are read again
+    return content.shards if content.version == VERSION else {}
 
 
 def _save(cache: Path, shards: dict[str, Shard]) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
-    entries = {path: {k: v for k, v in asdict(shard).items() if k != "path"} for path, shard in shards.items()}
     with whole_file(cache, shared=True) as partial:
-        partial.write_text(json.dumps({"version": VERSION, "shards": entries}), encoding="utf-8")
+        partial.write_bytes(_CACHE.dump_json(Cache(VERSION, shards)))

@@ -1,11 +1,12 @@
-"""Encode a row of a shard into the sequences that it trains, and count everything that is left out."""
+"""Encode a row of a shard into the sequences that it trains, and count everything that is dropped."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -45,17 +46,14 @@ class RowEncoder:
 
     tokenizer: PreTrainedTokenizerBase
     settings: SftDataSettings
-    _chat: ChatEncoder | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_chat": None}
+        return {name: value for name, value in vars(self).items() if name != "chat"}
 
-    @property
+    @cached_property
     def chat(self) -> ChatEncoder:
         """The encoder of conversations, built on first use."""
-        if self._chat is None:
-            self._chat = ChatEncoder(self.tokenizer, self.settings.apply_chat_template_kwargs)
-        return self._chat
+        return ChatEncoder(self.tokenizer, self.settings.apply_chat_template_kwargs)
 
     @property
     def rules(self) -> RoleRules:

@@ -27,15 +27,13 @@ class Corpus:
         dataset: the sequences, by number.
         order: the endless order of their numbers.
         sources: counts of rows, sequences and tokens by data_source.
-        examples: for each reason why something was left out, one place where it happened.
-        groups: the files as the user named them, with their ratios.
+        examples: for each reason why something was dropped, one place where it happened.
     """
 
     dataset: SequenceDataset
     order: Order
     sources: Mapping[str, SourceCounts]
     examples: Mapping[str, str]
-    groups: tuple[FileGroup, ...]
 
     @property
     def names(self) -> list[str]:
@@ -81,7 +79,7 @@ def open_corpus(
         parts.append(Part(first, count, group.ratio))
         first, shard_number = first + count, shard_number + len(group.files)
     store = TokenStore([folder for folder, _ in stored], [counts for _, counts in stored])
-    return Corpus(SequenceDataset(store), Order(parts, settings.seed), total.sources, total.examples, tuple(groups))
+    return Corpus(SequenceDataset(store), Order(parts, settings.seed), total.sources, total.examples)
 
 
 def _indexed(settings: SftDataSettings, split: str) -> tuple[list[FileGroup], list[Shard]]:
@@ -89,5 +87,5 @@ def _indexed(settings: SftDataSettings, split: str) -> tuple[list[FileGroup], li
     groups = find_files(settings.files(split), settings.dir, split)
     shards = read_index([file for group in groups for file in group.files], settings.cache_dir)
     for shard in shards:
-        shard.check()
+        _ = shard.layout  # raises if the file has the columns of no layout
     return groups, shards

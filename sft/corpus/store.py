@@ -65,15 +65,6 @@ class SourceCounts:
         self.trained_tokens += other.trained_tokens
         self.left_out += other.left_out
 
-    def to_json(self) -> dict[str, Any]:
-        """The counts for shard.json."""
-        return {**vars(self), "left_out": dict(self.left_out)}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> SourceCounts:
-        """Read the counts of shard.json."""
-        return cls(**{**content, "left_out": Counter(content["left_out"])})
-
 
 @dataclass
 class ShardCounts:
@@ -99,16 +90,16 @@ class ShardCounts:
 
     def write(self, path: Path) -> None:
         """Write the file completely or not at all."""
-        content = {**vars(self), "sources": {name: counts.to_json() for name, counts in self.sources.items()}}
-        write_whole(path, json.dumps(content))
+        write_whole(path, json.dumps(vars(self), default=vars))
 
     @classmethod
     def read(cls, path: Path) -> ShardCounts | None:
         """Read a file; None if it does not exist or is damaged."""
         try:
             content = json.loads(path.read_text())
-            sources = {name: SourceCounts.from_json(counts) for name, counts in content.pop("sources").items()}
-            return cls(sources=sources, **content)
+            for name, counts in content["sources"].items():
+                content["sources"][name] = SourceCounts(**{**counts, "left_out": Counter(counts["left_out"])})
+            return cls(**content)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError):

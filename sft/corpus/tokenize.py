@@ -143,7 +143,7 @@ def _needed_bytes(shards: dict[Path, Shard]) -> float:
     parts = [path for folder in shards for path in (folder / "parts").glob("*.json")]
     done = [counts for path in parts if (counts := ShardCounts.read(path))]
     tokenised = sum(source.rows for counts in done for source in counts.sources.values())
-    total = sum(sum(shard.groups) for shard in shards.values())
+    total = sum(shard.rows for shard in shards.values())
     written = sum(counts.words * WORD.itemsize + counts.sequences * RECORD.itemsize for counts in done)
     # Twice: a shard's parts stay until they are joined into its files.
     return max(2.0 * written * total / max(tokenised, 1), *(float(shard.size) for shard in shards.values()))
@@ -269,25 +269,22 @@ class _Progress:
         self._start = self._logged = time.monotonic()
         console = Console(stderr=True)
         columns = TextColumn("tokenising"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeRemainingColumn()
-        self._bar = Progress(*columns, console=console) if console.is_terminal else None
-        self._task = self._bar.add_task("", total=total, completed=done) if self._bar else None
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self._bar.add_task("", total=total, completed=done)
 
     def __enter__(self) -> _Progress:
-        if self._bar:
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
+        self._bar.stop()
         self._log()
 
     def advance(self, rows: int) -> None:
         """Count rows that are done."""
         self.done += rows
-        if self._bar and self._task is not None:
-            self._bar.advance(self._task, rows)
-        elif time.monotonic() - self._logged > LOG_EVERY_S:
+        self._bar.advance(self._task, rows)
+        if self._bar.disable and time.monotonic() - self._logged > LOG_EVERY_S:
             self._log()
 
     def _log(self) -> None:

@@ -7,7 +7,7 @@
 
 Each expert answers the training rows of its task, --n times each. The task's own verdict scores the answers, and the
 best ones become train.parquet and val.parquet. Repeat the command to continue where it stopped. Without TASK=EXPERT it
-takes no samples, and selects again from those in DIR. An expert is a checkpoint (served by vLLM) or an endpoint.
+runs no samples, and selects again from those in DIR. An expert is a checkpoint (served by vLLM) or an endpoint.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from soul import tasks
 from soul.cli.arguments import existing_folder, non_negative_int, output_folder, positive_int, share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
-from soul.evaluate.run.options import Taking, add_server_options, add_taking_options
-from soul.evaluate.run.runner import console
+from soul.evaluate.run.options import RunChoice, add_run_choice_options, add_server_options
 from soul.evaluate.run.vllm_server import ServerSettings
+from soul.evaluate.runner import console
 
 Number = TypeVar("Number", int, float)
 TRACES_HELP = "use the refined answers of this DITTO run"
@@ -70,7 +70,7 @@ def _sampling(group: argparse._ArgumentGroup) -> None:
     add("--n", type=positive_int, default=8, help="samples per row (default 8)")
     add("--limit", type=positive_int, help="rows per task, drawn with the seed (the paper: 1,024)")
     add_server_options(group)
-    add_taking_options(group)
+    add_run_choice_options(group)
 
 
 def _selection(group: argparse._ArgumentGroup) -> None:
@@ -135,7 +135,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
             deadline_s=given.deadline,
             base=given.base,
             max_prompt_tokens=given.max_prompt_tokens,
-            taking=Taking.from_arguments(given),
+            choice=RunChoice.from_arguments(given),
             dry_run=given.dry_run,
             thinking_tokens=given.thinking_tokens,
         )

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sft.distill.conversation import Fingerprints, Unusable, seat_fingerprints, trainable
 from sft.distill.experts import task_of
 from sft.distill.heldout import HeldOut
-from sft.distill.sample import ExpertSample, Origin, Place, Provenance, never_kept
+from sft.distill.sample import ExpertSample, Origin, Place, Provenance, finished
 from sft.distill.sampling import ROWS, SOURCES
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import BadRun
@@ -76,29 +75,17 @@ class ExpertJournal:
         return +counts  # without zeros
 
     def _sample(self, place: Place, record: SessionRecord, held_out: HeldOut) -> ExpertSample:
-        draft = record.draft
-        row = self.rows[record.set][str(record.number)]
-        seats, lost = usable(self.conversations(record)) if draft.valid else ((), Counter())
-        problem = never_kept(
-            draft.cause,
-            seats,
-            lost,
-            held_out=held_out.contains(row),
-            contentless=draft.contentless,
-            cut_off=bool(record.usage["policy"].cut_off),
-        )
-        return ExpertSample(
-            source=self,
-            place=place,
+        return finished(
+            self,
+            place,
+            record,
+            record.draft,
+            self.rows[record.set][str(record.number)],
+            held_out,
             task=task_of(record.set),
-            data_source=record.task,
-            row=row[0],
-            number=record.number,
             sample=record.sample,
-            reward=draft.reward,
-            problem=problem,
-            seats=seats,
-            lost=lost,
+            cause=record.draft.cause,
+            cut_off=bool(record.usage["policy"].cut_off),
         )
 
     def conversations(self, record: SessionRecord) -> Conversations:
@@ -128,14 +115,3 @@ def journals(out: Path) -> list[ExpertJournal]:
         raise BadRun(
             f"{file}, or a file that it names, is damaged ({reason}). Repeat every TASK=EXPERT to write it again."
         ) from error
-
-
-def usable(seats: Conversations) -> tuple[tuple[Fingerprints, ...], Counter[str]]:
-    """Fingerprints of the conversations that can be trained, and the number of the others by reason."""
-    trained, lost = [], Counter[str]()
-    for seat, messages in seats.items():
-        try:
-            trained.append(seat_fingerprints(seat, trainable(messages)))
-        except Unusable as reason:
-            lost[str(reason)] += 1
-    return tuple(trained), lost

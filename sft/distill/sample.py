@@ -5,43 +5,18 @@ This way a laptop can select from a million samples of a hundred kilobytes each.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from sft.distill.conversation import Fingerprints
+from sft.distill.conversation import Fingerprints, Unusable, seat_fingerprints, trainable
 from sft.distill.heldout import HeldOut
-from soul.record import Conversations, SessionRecord
+from soul.record import AttemptRecord, Conversations, SessionRecord
 
 Origin = Literal["expert", "trace"]
-HELD_OUT, CONTENTLESS, CUT_OFF = "in an evaluation", "contentless", "cut off"
-
-
-def never_kept(
-    cause: str | None,
-    seats: Sequence[Fingerprints],
-    lost: Mapping[str, int],
-    *,
-    held_out: bool,
-    contentless: bool,
-    cut_off: bool,
-) -> str | None:
-    """Why no rule can keep a sample, in a word or two; None if one can.
-
-    Args:
-        cause: why the attempt has no verdict; None if it has one.
-        seats: the trainable conversations; `lost`: the reasons why others are not.
-    """
-    if cause is not None:
-        return f"failed: {cause}"
-    if held_out:
-        return HELD_OUT
-    if contentless:
-        return CONTENTLESS
-    if cut_off:
-        return CUT_OFF
-    return None if seats else f"unusable: {next(iter(lost), 'no seat')}"
+HELD_OUT, CONTENTLESS, CUT_OFF, NO_BASE = "in an evaluation", "contentless", "cut off", "no base context"
 
 
 @dataclass(frozen=True)
@@ -67,7 +42,7 @@ class ExpertSample:
         row: the fingerprint of the record; rows with equal records count as one row.
         number: the row's place in its file; `sample`: the sample's number within its row and source.
         reward: None if there is no verdict.
-        problem: why it can never be kept (`never_kept`); None if it can.
+        problem: why no rule can keep it, in a word or two; None if one can.
         bar: the reward to beat, that of a trace's draft; None for the mean of its row.
         seats: fingerprints of the trainable conversations; `lost`: the number of the others by reason.
     """
@@ -89,6 +64,62 @@ class ExpertSample:
     def key(self) -> tuple[str, ...]:
         """Identifies the sample, for orders and draws that do not depend on which one finished first."""
         return self.task, self.row, self.source.name, f"{self.number:09}", f"{self.sample:09}", self.place.file.name
+
+
+def finished(
+    source: Source,
+    place: Place,
+    record: SessionRecord,
+    attempt: AttemptRecord,
+    row: Sequence[str],
+    held_out: HeldOut,
+    *,
+    task: str,
+    sample: int,
+    cause: str | None,
+    cut_off: bool,
+    bar: float | None = None,
+) -> ExpertSample:
+    """The sample of a record.
+
+    Args:
+        attempt: the attempt whose answers would be trained.
+        row: the fingerprints of the record's row.
+        cause: why the sample has no verdict; None if it has one.
+        cut_off: whether the policy ran out of tokens.
+    """
+    conversations = source.conversations(record) if cause is None else {}
+    seats, lost = [], Counter[str]()
+    for seat, messages in conversations.items():
+        try:
+            seats.append(seat_fingerprints(seat, trainable(messages)))
+        except Unusable as reason:
+            lost[str(reason)] += 1
+    if cause is None:
+        lost[NO_BASE] = len(attempt.seats or {}) - len(conversations)
+    problem = None if seats else f"unusable: {next(iter(+lost), 'no seat')}"
+    if cause is not None:
+        problem = f"failed: {cause}"
+    elif held_out.contains(row):
+        problem = HELD_OUT
+    elif attempt.contentless:
+        problem = CONTENTLESS
+    elif cut_off:
+        problem = CUT_OFF
+    return ExpertSample(
+        source=source,
+        place=place,
+        task=task,
+        data_source=record.task,
+        row=row[0],
+        number=record.number,
+        sample=sample,
+        reward=attempt.reward if cause is None else None,
+        problem=problem,
+        bar=bar,
+        seats=tuple(seats),
+        lost=+lost,  # without zeros
+    )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -25,13 +26,13 @@ from soul.evaluate.run import preflight
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.ctrl_c import interruptible
 from soul.evaluate.run.failures import Failures
-from soul.evaluate.run.gc_tuning import seldom_collected
+from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.options import Taking
-from soul.evaluate.run.run_folder import resolve_run_folder, samples_there, write_choice
-from soul.evaluate.run.runner import Prepare, alone_in, dry_run, run_missing, show_failures, still_to_take
-from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, items
+from soul.evaluate.run.options import RunChoice
+from soul.evaluate.run.run_folder import finished_samples, resolve_run_folder, write_choice
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, sample_requests
 from soul.evaluate.run.vllm_server import ServerSettings, free_port
+from soul.evaluate.runner import Prepare, alone_in, dry_run, missing_samples, run_missing, show_failures
 from soul.files.whole_file import write_whole
 from soul.judge import GatewaySettings
 from soul.judge.cli_overrides import sections_of
@@ -61,7 +62,7 @@ class SamplingSettings:
     deadline_s: float | None = None
     base: str | None = None
     max_prompt_tokens: int | None = None
-    taking: Taking = Taking()
+    choice: RunChoice = RunChoice()
     dry_run: bool = False
     thinking_tokens: int = 0
 
@@ -76,13 +77,13 @@ class _SamplingPlan:
     served: AbstractContextManager[Prepare | None] | None
 
 
-RowFingerprints = Mapping[tuple[str, int], Sequence[str]]  # set and number of a row -> its `fingerprints`
+RowFingerprints = Mapping[str, Mapping[int, Sequence[str]]]  # set -> number of a row -> its `fingerprints`
 
 
 def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, held_out: HeldOut) -> None:
     """Take the missing samples of all experts, one expert after another.
 
-    Before the first sample, every endpoint that is needed gets one small request. A dry run prints the plan; it takes
+    Before the first sample, every endpoint that is needed gets one small request. A dry run prints the plan; it runs
     no samples and writes nothing.
 
     Args:
@@ -96,13 +97,13 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, hel
     plans = [_plan(expert, settings, out) for expert in experts]
     if len({plan.folder for plan in plans}) < len(plans):
         raise BadSettings("Two experts have the same name and files. Name each expert once.")
-    chosen = [_choose(items(plan.settings), held_out) for plan in plans]
+    chosen = [_choose(sample_requests(plan.settings), held_out) for plan in plans]
     for plan, (_, wanted) in zip(plans, chosen, strict=True):
         if settings.dry_run:
-            dry_run(plan.settings, wanted, plan.folder, settings.taking, settings.thinking_tokens)
+            dry_run(plan.settings, wanted, plan.folder, settings.choice, settings.thinking_tokens)
         else:
-            todo = still_to_take(wanted, samples_there(plan.folder), settings.taking)
-            preflight.check(plan.settings, todo, ask=settings.taking.ask_first)
+            todo = missing_samples(wanted, finished_samples(plan.folder), settings.choice)
+            preflight.check(plan.settings, todo, ask=settings.choice.ask_first)
     if settings.dry_run:
         return
     failures = Failures()
@@ -119,29 +120,29 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, hel
         write_whole(out / SOURCES, json.dumps({"experts": entries}, indent=1))
         for number, (plan, (rows, wanted), folder) in enumerate(zip(plans, chosen, folders, strict=True), start=1):
             logger.info("expert %d of %d: %s; samples go to %s", number, len(plans), plan.expert.name, folder)
-            failures.add(_take_missing(plan, rows, wanted, folder, settings.taking))
+            failures.add(_take_missing(plan, rows, wanted, folder, settings.choice))
     failures.require_verdict()
     show_failures(failures)
 
 
 def _choose(requests: Sequence[SampleRequest], held_out: HeldOut) -> tuple[RowFingerprints, list[SampleRequest]]:
     """The fingerprints of all rows, and the samples of the rows that no evaluation holds out."""
-    rows = {(item.set, item.row.number): fingerprints(item.row) for item in requests if item.sample == 0}
-    return rows, [item for item in requests if not held_out.contains(rows[item.set, item.row.number])]
+    rows: defaultdict[str, dict[int, Sequence[str]]] = defaultdict(dict)
+    for item in requests:
+        if item.sample == 0:
+            rows[item.set][item.row.number] = fingerprints(item.row)
+    return rows, [item for item in requests if not held_out.contains(rows[item.set][item.row.number])]
 
 
-@seldom_collected()
+@infrequent_gc()
 def _take_missing(
-    plan: _SamplingPlan, rows: RowFingerprints, wanted: Sequence[SampleRequest], folder: Path, taking: Taking
+    plan: _SamplingPlan, rows: RowFingerprints, wanted: Sequence[SampleRequest], folder: Path, choice: RunChoice
 ) -> list[SessionRecord]:
     """Take the missing samples of one expert, and return the records of all that exist then."""
     with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, plan.settings, wanted)
-        by_set: dict[str, dict[int, Sequence[str]]] = {name: {} for name in plan.settings.sets}
-        for (name, number), digests in rows.items():
-            by_set[name][number] = digests
-        write_whole(folder / ROWS, json.dumps(by_set))
-        run_missing(plan.settings, wanted, journal, folder, taking, plan.served)
+        write_whole(folder / ROWS, json.dumps(rows))
+        run_missing(plan.settings, wanted, journal, folder, choice, plan.served)
         return [journal.samples[item.key] for item in wanted if item.key in journal.samples]
 
 

@@ -2,7 +2,7 @@
 
 Every sample has one fate: kept, or the first of these reasons that applies. It can never be kept (failed, contentless,
 cut off, in an evaluation, unusable); it has the worst reward; it is below the threshold; below the margin; a duplicate;
-in surplus of `per_row`; left out to balance the tasks. Draws depend only on the seed and the sample.
+in surplus of `per_row`; dropped to balance the tasks. Draws depend only on the seed and the sample.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal
 from sft.distill.conversation import Fingerprints
 from sft.distill.sample import ExpertSample
 from soul.errors import BadSettings
-from soul.task import Metric
+from soul.task_types import Metric
 
 Keep = Literal["best", "threshold"]
 KEPT, WORST, BELOW_THRESHOLD, BELOW_MARGIN = "kept", "worst", "below threshold", "below margin"
@@ -174,7 +174,7 @@ def _keep_best(
 
 
 def _balanced(samples: Sequence[ExpertSample], kept: Mapping[int, tuple[Fingerprints, ...]], rule: Rule) -> list[int]:
-    """The kept samples in excess of their task's limit. Episodes stay whole: one that no longer fits is left out."""
+    """The kept samples in excess of their task's limit. Episodes stay whole: one that no longer fits is dropped."""
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for place in kept:
         by_task[samples[place].task].append(place)

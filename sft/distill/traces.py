@@ -14,13 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from sft.distill.heldout import HeldOut, fingerprints
-from sft.distill.journals import usable
-from sft.distill.sample import ExpertSample, Origin, Place, Provenance, never_kept
+from sft.distill.sample import ExpertSample, Origin, Place, Provenance, finished
 from soul.errors import SoulError
-from soul.record import AttemptRecord, Conversations, SessionRecord, digest, read_records
+from soul.record import Conversations, SessionRecord, digest, read_records
 from soul.rows.task_files import read_rows
-
-NO_BASE = "no base context"
 
 
 class BadTraces(SoulError):
@@ -71,8 +68,20 @@ class RunTraces:
                 if record.refined is None:
                     continue
                 row = self._row(record, task_files, held_out)
-                place = Place(file, start)
-                samples.append(self._sample(place, record, record.refined, row, counts[row[0]], held_out))
+                sample = finished(
+                    self,
+                    Place(file, start),
+                    record,
+                    record.refined,
+                    row,
+                    held_out,
+                    task=record.task,
+                    sample=counts[row[0]],
+                    cause=record.draft.cause or record.refined.cause,
+                    cut_off=bool(record.out_of_tokens.get("refined")),
+                    bar=record.draft.reward,
+                )
+                samples.append(sample)
                 counts[row[0]] += 1
         return samples
 
@@ -91,42 +100,6 @@ class RunTraces:
                 "Restore the file, or omit --not-in."
             )
         return (record.record_hash or digest([record.task, file, record.number]),)  # version 1 has no hash
-
-    def _sample(
-        self,
-        place: Place,
-        record: SessionRecord,
-        refined: AttemptRecord,
-        row: Sequence[str],
-        number: int,
-        held_out: HeldOut,
-    ) -> ExpertSample:
-        draft = record.draft
-        both = draft.valid and refined.valid
-        seats, lost = usable(self.conversations(record)) if both else ((), Counter[str]())
-        lost[NO_BASE] += len(refined.seats or {}) - len(seats) - lost.total() if both else 0
-        problem = never_kept(
-            draft.cause or refined.cause,
-            seats,
-            +lost,
-            held_out=held_out.contains(row),
-            contentless=refined.contentless,
-            cut_off=bool(record.out_of_tokens.get("refined")),
-        )
-        return ExpertSample(
-            source=self,
-            place=place,
-            task=record.task,
-            data_source=record.task,
-            row=row[0],
-            number=record.number,
-            sample=number,
-            reward=refined.reward if both else None,
-            problem=problem,
-            bar=draft.reward,
-            seats=seats,
-            lost=+lost,
-        )
 
     def conversations(self, record: SessionRecord) -> Conversations:
         assert record.refined is not None

@@ -70,11 +70,10 @@ class ChatEncoder:
         self._backend.no_truncation()
         self._backend.no_padding()
         special = {
-            token.content: number
-            for number, token in tokenizer.added_tokens_decoder.items()
+            token.content
+            for token in tokenizer.added_tokens_decoder.values()
             if token.special and not (token.lstrip or token.rstrip or token.single_word)
         }
-        self._special_ids = set(special.values())
         words = sorted(special, key=len, reverse=True)
         self._special = re.compile("|".join(re.escape(word) for word in words) or r"(?!)")
         self._alone: dict[str, list[int]] = {}
@@ -204,11 +203,3 @@ class ChatEncoder:
                 self._alone.clear()
             self._alone[text] = self._backend.encode(text, add_special_tokens=False).ids
         return self._alone[text]
-
-
-def encode(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Turn], template_kwargs: Mapping[str, Any] | None = None
-) -> list[EncodedSequence]:
-    """The sequences of one conversation whose assistant turns are trained."""
-    trained = [number for number, turn in enumerate(messages) if turn["role"] == "assistant"]
-    return ChatEncoder(tokenizer, template_kwargs).encode(messages, trained)

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from omegaconf import DictConfig
 from torch.distributed.tensor import DTensor
 
-from ditto.config_checks.resume import named_checkpoint
+from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
 from ditto.run.export import export_model
 from sft.run.reshard import reshard
@@ -134,13 +134,7 @@ def choose(config: DictConfig) -> checkpoint.ResumeChoice:
     root = Path(trainer.default_local_dir).absolute()
     if trainer.resume_mode == "disable":
         _refuse_existing({Path(config.run.dir).absolute(), root})
-        return checkpoint.ResumeChoice(None, {})
-    if trainer.resume_mode == "resume_path":
-        folder = named_checkpoint(str(trainer.resume_from_path), root)
-        writer_count(folder)
-        choice = checkpoint.ResumeChoice(folder, {})
-    else:
-        choice = checkpoint.newest_complete(root)
+    choice = choose_checkpoint(trainer, root)
     ranks = trainer.n_gpus_per_node * trainer.nnodes
     if choice.folder and (written := writer_count(choice.folder)) != ranks and config.engine.strategy != "fsdp2":
         raise BadCheckpoint(

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -65,8 +66,9 @@ class GenerativeTest:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_TORCHRUN)}
         with (self.folder / f"step_{step:06d}.log").open("wb") as log:
             logger.info("evaluating step %d on %s; log: %s", step, ", ".join(self.files), log.name)
+            end_with_parent = partial(stop.die_with_parent, signal.SIGTERM)  # SIGTERM lets it end its server
             process = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=subprocess.STDOUT, preexec_fn=_end_with_parent
+                command, env=environment, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end_with_parent
             )
             if not _wait(process):
                 return {}
@@ -84,10 +86,6 @@ class GenerativeTest:
             if result["samples"]:
                 numbers[f"val/{name}/invalid_share"] = result["invalid"] / result["samples"]
         return numbers
-
-
-def _end_with_parent() -> None:
-    stop.die_with_parent(signal.SIGTERM)  # SIGTERM lets it end its server
 
 
 def _wait(process: subprocess.Popen[bytes]) -> bool:

@@ -7,10 +7,11 @@ import pytest
 
 from data import alignx
 from soul.tasks.alignx import AlignX
+from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
 SOURCES = sorted((DATA / "alignx").glob("*.json"))
-needs_records = pytest.mark.skipif(not SOURCES, reason=f"no benchmark records in {DATA / 'alignx'} (SOUL_DATA_SOURCES)")
+needs_records = needs(*SOURCES)
 RECORD = {
     "prompt": "How do I tell my boss?",
     "chosen": "Just say it.",
@@ -34,7 +35,7 @@ def write(path, *records):
 
 
 def test_what_is_blank_or_tells_the_preference_is_left_out(tmp_path):
-    (record,), left_out, removed = alignx.convert([write(tmp_path / "soup.json", RECORD)])
+    (record,), left_out, removed, *_ = alignx.convert([write(tmp_path / "soup.json", RECORD)])
     assert [pair["prompt"] for pair in json.loads(record["icl_pairs"])] == ["Tea?"]
     assert [comment["comment"] for comment in json.loads(record["ugc"])] == ["Hate them."]
     assert not left_out and removed == {
@@ -48,7 +49,7 @@ def test_what_is_blank_or_tells_the_preference_is_left_out(tmp_path):
 def test_records_without_two_responses_are_left_out(tmp_path):
     blank = {**RECORD, "chosen": "\u200b"}
     same = {**RECORD, "chosen": "Same.", "rejected": " Same. "}
-    records, left_out, _ = alignx.convert([write(tmp_path / "soup.json", blank, RECORD, same)])
+    records, left_out, *_ = alignx.convert([write(tmp_path / "soup.json", blank, RECORD, same)])
     assert [record["index"] for record in records] == [0]
     assert left_out["a blank response, or twice the same"] == 2
 

@@ -12,12 +12,13 @@ from data.paratomi import build as build_paratomi
 from data.rows import write_rows
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import parse_row, read_rows
+from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
 HALL = {"story": "1 Mia and Tom entered the hall.", "choices": "A. box, B. crate", "correct_answer": "box"}
 DEN = {**HALL, "story": "1 Mia and Tom entered the den."}
 PARATOMI, FANTOM = DATA / "paratomi", sorted((DATA / "fantom").glob("*.csv"))
-needs_records = pytest.mark.skipif(not FANTOM, reason=f"no benchmark records at {DATA} (SOUL_DATA_SOURCES)")
+needs_records = needs(*FANTOM)
 
 
 def questions(story: dict[str, str], *texts: str) -> list[dict[str, object]]:

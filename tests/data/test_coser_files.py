@@ -1,10 +1,8 @@
 """CoSER task files: real scenes through the builder, books of the source, and what is refused or left out."""
 
 import json
-import os
 import re
 from collections import Counter
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,14 +10,12 @@ import pytest
 from data import coser
 from soul.tasks.coser import CoSER
 from soul.tasks.coser_stage import ENVIRONMENT
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import needs, refusal
+from tests.soul.samples import DATA
 
-SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
-TEST_SET = SOURCES / "coser" / "test_set_public_domain.json"
-TRAINING = SOURCES / "coser" / "train_like_KingLear.json"
-needs_records = pytest.mark.skipif(
-    not TEST_SET.exists(), reason=f"no benchmark records at {TEST_SET} (SOUL_DATA_SOURCES)"
-)
+TEST_SET = DATA / "coser" / "test_set_public_domain.json"
+TRAINING = DATA / "coser" / "train_like_KingLear.json"
+needs_records = needs(TEST_SET)
 TASK = CoSER()
 
 
@@ -189,7 +185,7 @@ def test_what_is_no_json_is_refused(tmp_path, capsys):
     (tmp_path / "x.json").write_text("[{")
     assert re.search(
         r"data\.coser: .*x\.json: not a JSON file",
-        error_of(coser.main, ["convert", str(tmp_path / "x.json"), "--out", str(tmp_path / "x.parquet")], capsys),
+        refusal(coser, capsys, tmp_path / "x.json", "--out", tmp_path / "x.parquet"),
     )
 
 
@@ -197,9 +193,7 @@ def test_what_is_no_json_is_refused(tmp_path, capsys):
     "arguments", [[], ["--train-out", "t.parquet"], ["--out", "o", "--train-out", "t", "--val-out", "v"]]
 )
 def test_outputs_must_be_clear(tmp_path, arguments, capsys):
-    assert re.search(
-        "give either --out", error_of(coser.main, ["convert", str(written(tmp_path, [scene()])), *arguments], capsys)
-    )
+    assert "give either --out" in refusal(coser, capsys, written(tmp_path, [scene()]), *arguments)
 
 
 def test_a_limit_keeps_whole_plots(tmp_path):

@@ -1,8 +1,6 @@
 """FanToM task files: shuffled choices, conversations kept together, clear errors."""
 
 import csv
-import os
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,13 +8,11 @@ import pandas as pd
 import pytest
 
 from data import fantom
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import needs, refusal
+from tests.soul.samples import DATA
 
-SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
-FILES = sorted((SOURCES / "fantom").glob("*.csv"))
-needs_records = pytest.mark.skipif(
-    not FILES, reason=f"no benchmark records at {SOURCES / 'fantom'} (SOUL_DATA_SOURCES)"
-)
+FILES = sorted((DATA / "fantom").glob("*.csv"))
+needs_records = needs(*FILES)
 
 NAME = "FANToM_tom_belief_inaccessible_short_context_first-order.csv"
 LONG = "Ann: This line is long enough to tell one conversation from any other conversation."
@@ -137,6 +133,4 @@ def test_a_file_must_tell_what_it_is(tmp_path, capsys):
     with pytest.raises(ValueError, match="name must tell accessibility and order"):
         fantom.convert([write_csv(tmp_path / "fantom.csv", [row()])])
     path = str(write_csv(tmp_path / NAME, [row()]))
-    assert re.search(
-        "given twice", error_of(fantom.main, ["convert", path, path, "--out", str(tmp_path / "x.parquet")], capsys)
-    )
+    assert "given twice" in refusal(fantom, capsys, path, path, "--out", tmp_path / "x.parquet")

@@ -36,10 +36,10 @@ def rows(folder: Path, *arguments: str, conversations: int = 1) -> list[TaskRow]
 
 
 def test_all_scored_kinds_are_read(tmp_path: Path) -> None:
-    records, left_out = fantom_json.convert(saved(tmp_path, [entry(7)]))
+    records, left_out, *_ = fantom_json.convert(saved(tmp_path, [entry(7)]))
     assert Counter(record["question_type"] for record in records) == KINDS
     assert left_out == {LONG: 2}
-    records, left_out = fantom_json.convert(saved(tmp_path, [entry(7)]), context="full")
+    records, left_out, *_ = fantom_json.convert(saved(tmp_path, [entry(7)]), context="full")
     assert len(records) == 12 and not left_out
     assert sum(record["correct_answer"] == "no" for record in records) == 4  # Carl and Dora, of both binary kinds
 
@@ -134,7 +134,7 @@ def test_questions_that_cannot_be_scored_are_counted(tmp_path: Path) -> None:
     odd["answerabilityQA_list"]["correct_answer"] = []
     odd["infoAccessibilityQAs_binary"][0]["correct_answer"] = "error"
     odd["infoAccessibilityQA_list"] = None
-    records, left_out = fantom_json.convert(saved(tmp_path, [odd]))
+    records, left_out, *_ = fantom_json.convert(saved(tmp_path, [odd]))
     assert len(records) == 7
     assert left_out == {
         LONG: 2,

@@ -6,22 +6,19 @@ shares no code and no algorithm with `data.hitom_beliefs`, which searches a log 
 
 import itertools
 import json
-import os
 import re
 from collections import Counter
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from data import hitom
 from data.hitom_stories import StoryConfig, generate_examples
+from tests.data.source_files import needs
+from tests.soul.samples import DATA
 
-SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
-RECORDS = SOURCES / "hitom" / "Hi-ToM_data.json"
-needs_records = pytest.mark.skipif(
-    not RECORDS.exists(), reason=f"no benchmark records at {RECORDS} (SOUL_DATA_SOURCES)"
-)
+RECORDS = DATA / "hitom" / "Hi-ToM_data.json"
+needs_records = needs(RECORDS)
 
 # Gold answers of the benchmark that break its own rules, by sample_id. All are in stories that play in one
 # room twice. In the first five the gold container never held the object, nor did anyone say so: it held
@@ -170,7 +167,7 @@ def test_200_stories_are_the_papers_6000_examples():
     assert len(records) == 6000
     assert Counter(Counter(r["story_id"] for r in records).values()) == {30: 200}
     assert len({r["story"] for r in records}) == 1200
-    letters = Counter(hitom._answer_position(r) for r in records)
+    letters = Counter(map(hitom.BUILDER.answer_letter, records))
     assert len(letters) == 15 and max(letters.values()) < 0.12 * len(records)
 
 

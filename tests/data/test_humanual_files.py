@@ -1,9 +1,6 @@
 """Humanual task files: threads with their speakers, answers joined to posts, posts kept on one side of a split."""
 
 import json
-import os
-import re
-from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -11,10 +8,10 @@ import pytest
 
 from data import humanual
 from soul.tasks.humanual import HumanualOpinion
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import refusal, write_json
+from tests.soul.samples import DATA
 
-SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
-POSTS = SOURCES / "humanual_opinion" / "reddit_post_dict_testset_sample.json"
+POSTS = DATA / "humanual_opinion" / "reddit_post_dict_testset_sample.json"
 
 THREAD = [
     {"role": "poster-77", "content": "Who broke it?", "metadata": "{}"},
@@ -25,13 +22,8 @@ THREAD = [
 RECORD = {"prompt": THREAD, "completion": "Yes, sorry.", "persona": "Clumsy.", "post_id": "p1", "user_id": "me-12"}
 
 
-def write(path, records):
-    path.write_text(json.dumps(records), encoding="utf-8")
-    return path
-
-
 def test_a_thread_names_its_speakers_and_no_ids(tmp_path):
-    (record,) = humanual.convert([write(tmp_path / "a.json", [RECORD])], "news")
+    (record,) = humanual.convert([write_json(tmp_path / "a.json", [RECORD])], "news")
     assert record["prompt"] == "person 1: Who broke it?\n\nyou: No idea.\n\nperson 2: You did.\n\nperson 1: Did you?"
     assert record["question"] == record["prompt"] and "poster-77" not in record["prompt"]
     assert (record["completion"], record["persona"]) == ("Yes, sorry.", "Clumsy.")
@@ -41,7 +33,7 @@ def test_a_thread_names_its_speakers_and_no_ids(tmp_path):
 def test_all_forms_of_a_file_give_the_same_rows(tmp_path):
     records = [RECORD, {**RECORD, "prompt": "Just a text", "post_id": "p2"}]
     in_json = [{**record, "prompt": json.dumps(record["prompt"])} for record in records[:1]] + records[1:]
-    plain = humanual.convert([write(tmp_path / "a.json", records)])
+    plain = humanual.convert([write_json(tmp_path / "a.json", records)])
     lines = tmp_path / "a.jsonl"
     lines.write_text("\n".join(map(json.dumps, in_json)) + "\n\n", encoding="utf-8")
     assert humanual.convert([lines]) == plain
@@ -54,7 +46,7 @@ def test_all_forms_of_a_file_give_the_same_rows(tmp_path):
 
 def test_a_chat_keeps_its_roles(tmp_path):
     chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-    (record,) = humanual.convert([write(tmp_path / "a.json", [{"prompt": chat, "completion": "Bye"}])], "chat")
+    (record,) = humanual.convert([write_json(tmp_path / "a.json", [{"prompt": chat, "completion": "Bye"}])], "chat")
     assert record["prompt"] == "user: Hi\n\nassistant: Hello" and record["persona"] == ""
 
 
@@ -70,7 +62,7 @@ def test_a_chat_keeps_its_roles(tmp_path):
 )
 def test_a_bad_record_is_named(tmp_path, record, message):
     with pytest.raises(ValueError, match=message):
-        humanual.convert([write(tmp_path / "a.json", [RECORD, record])])
+        humanual.convert([write_json(tmp_path / "a.json", [RECORD, record])])
 
 
 def test_bad_files_are_named(tmp_path, capsys):
@@ -80,17 +72,14 @@ def test_bad_files_are_named(tmp_path, capsys):
     (tmp_path / "a.parquet").write_text("no parquet")
     with pytest.raises(ValueError, match=r"a\.parquet: is not a readable parquet file"):
         humanual.convert([tmp_path / "a.parquet"])
-    assert re.search(
-        "expected a list of records",
-        error_of(
-            humanual.main, ["convert", str(write(tmp_path / "b.json", 3)), "--out", str(tmp_path / "x.parquet")], capsys
-        ),
+    assert "expected a list of records" in refusal(
+        humanual, capsys, write_json(tmp_path / "b.json", 3), "--out", tmp_path / "x.parquet"
     )
 
 
 def test_posts_alone_are_no_rows(tmp_path):
-    posts = write(tmp_path / "posts.json", {"a": {"post": "One?"}, "b": {"post": "Two?"}})
-    replies = write(tmp_path / "replies.json", {"a": "Yes."})
+    posts = write_json(tmp_path / "posts.json", {"a": {"post": "One?"}, "b": {"post": "Two?"}})
+    replies = write_json(tmp_path / "replies.json", {"a": "Yes."})
     with pytest.raises(ValueError, match=r"2 of 2 posts have no answer by a person \(the first: a\)"):
         humanual.convert([posts])
     with pytest.raises(ValueError, match=r"1 of 2 posts .*the first: b"):
@@ -100,7 +89,7 @@ def test_posts_alone_are_no_rows(tmp_path):
 def test_a_post_is_on_one_side_of_a_split(tmp_path, capsys):
     records = [{**RECORD, "post_id": f"p{n % 5}", "user_id": f"u{n}"} for n in range(20)]
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    source = write(tmp_path / "a.json", records)
+    source = write_json(tmp_path / "a.json", records)
     humanual.main(["convert", str(source), "--set", "news", "--train-out", str(train), "--val-out", str(val)])
     sides = [{info["post"] for info in pd.read_parquet(path)["extra_info"]} for path in (train, val)]
     assert sides[0] and sides[1] and not sides[0] & sides[1]
@@ -110,7 +99,7 @@ def test_a_post_is_on_one_side_of_a_split(tmp_path, capsys):
 
 def test_without_a_post_id_equal_prompts_are_one_post(tmp_path):
     records = [{"prompt": text, "completion": "x"} for text in ("a", "a", "b")]
-    posts = [record["post"] for record in humanual.convert([write(tmp_path / "a.json", records)])]
+    posts = [record["post"] for record in humanual.convert([write_json(tmp_path / "a.json", records)])]
     assert posts[0] == posts[1] != posts[2]
 
 
@@ -118,8 +107,8 @@ def test_without_a_post_id_equal_prompts_are_one_post(tmp_path):
 def test_real_posts_with_answers_become_rows_that_can_be_played(tmp_path, capsys):
     posts = json.loads(POSTS.read_text(encoding="utf-8"))
     replies = {key: {"completion": f"Answer to {key}.", "persona": "Blunt."} for key in posts}
-    out = tmp_path / "opinion.parquet"
-    arguments = ["--set", "opinion", "--replies", str(write(tmp_path / "replies.json", replies)), "--out", str(out)]
+    answers, out = write_json(tmp_path / "replies.json", replies), tmp_path / "opinion.parquet"
+    arguments = ["--set", "opinion", "--replies", str(answers), "--out", str(out)]
     humanual.main(["convert", str(POSTS), *arguments])
     table, task = pq.read_table(out).to_pylist(), HumanualOpinion()
     assert len(table) == len(posts) >= 8

@@ -9,13 +9,11 @@ import pytest
 
 from data import lifechoices
 from soul.tasks.lifechoices import LifeChoices
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import needs, refusal, write_json
 from tests.soul.samples import DATA
 
 SOURCES = [DATA / "lifechoices" / name for name in ("motivation_dataset.json", "truth_persona_summary.json")]
-needs_records = pytest.mark.skipif(
-    not SOURCES[0].exists(), reason=f"no benchmark records at {SOURCES[0]} (SOUL_DATA_SOURCES)"
-)
+needs_records = needs(SOURCES[0])
 CHOICE = {
     "Scenario": "At the weir.",
     "Question": "What does Ada do?",
@@ -25,11 +23,6 @@ CHOICE = {
 }
 
 
-def write(path, value):
-    path.write_text(json.dumps(value))
-    return path
-
-
 def test_the_benchmarks_own_file(tmp_path):
     record = {
         "character_name": "Ada",
@@ -37,7 +30,7 @@ def test_the_benchmarks_own_file(tmp_path):
         "input_text": "Ada grew up.",
         "Multiple Choice Question": CHOICE,
     }
-    records, left_out = lifechoices.convert([write(tmp_path / "data.json", [[record], [record, record]])])
+    records, left_out, *_ = lifechoices.convert([write_json(tmp_path / "data.json", [[record], [record, record]])])
     assert len(records) == 3 and not left_out and [r["index"] for r in records] == [0, 1, 2]
     assert records[0] == {
         "index": 0,
@@ -56,9 +49,9 @@ def test_questions_about_a_character_without_a_story_are_left_out(tmp_path):
         "The Weir": {"Ada": [{"Multiple Choice Question": CHOICE}], "Bo \\": [{"Multiple Choice Question": CHOICE}]}
     }
     personas = [{"title": "The Weir", "persona": {"Ada": {"summary": "Ada grew up."}, "Bo": {"summary": " "}}}]
-    files = [write(tmp_path / "q.json", questions), write(tmp_path / "p.json", personas)]
+    files = [write_json(tmp_path / "q.json", questions), write_json(tmp_path / "p.json", personas)]
     for order in (files, files[::-1]):
-        records, left_out = lifechoices.convert(order)
+        records, left_out, *_ = lifechoices.convert(order)
         assert [record["character_name"] for record in records] == ["Ada"]
         assert left_out == {"no story of the character": 1}
 
@@ -75,7 +68,7 @@ def test_questions_about_a_character_without_a_story_are_left_out(tmp_path):
 def test_errors_name_file_entry_and_field(tmp_path, choice, words):
     record = {"character_name": "Ada", "input_text": "Ada grew up.", "Multiple Choice Question": choice}
     with pytest.raises(ValueError, match=rf"data\.json: entry 1, Ada: .*{words}"):
-        lifechoices.convert([write(tmp_path / "data.json", [[record]])])
+        lifechoices.convert([write_json(tmp_path / "data.json", [[record]])])
 
 
 @needs_records
@@ -120,9 +113,4 @@ def test_books_do_not_cross_the_split(tmp_path):
 
 def test_a_bad_file_ends_with_a_message(tmp_path, capsys):
     Path(tmp_path / "bad.json").write_text("{")
-    assert re.search(
-        "data.lifechoices: ",
-        error_of(
-            lifechoices.main, ["convert", str(tmp_path / "bad.json"), "--out", str(tmp_path / "o.parquet")], capsys
-        ),
-    )
+    assert "data.lifechoices: " in refusal(lifechoices, capsys, tmp_path / "bad.json", "--out", tmp_path / "o.parquet")

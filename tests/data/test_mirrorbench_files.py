@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 
 from data import mirrorbench
-from soul.metrics.lexical import human_norms, lexis
+from soul.metrics.lexical import lexis
 from soul.tasks.mirrorbench import DEVIATION, HUMANS, MirrorBench, MirrorBenchRow
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import needs, refusal, write_lines
 from tests.soul.samples import DATA
+from tests.soul.tasks.mirrorbench_talks import human_norms
 
 FILES = sorted((DATA / "mirrorbench").glob("*_mirror.jsonl"))
-needs_records = pytest.mark.skipif(not FILES, reason=f"no benchmark records at {DATA / 'mirrorbench'}")
+needs_records = needs(*FILES)
 
 RAW = {
     "dataset": "clariq",
@@ -26,11 +27,6 @@ RAW = {
     ],
     "metadata": {"topic_id": "9", "few_shot_user_examples": [{"utterance": "yes"}]},
 }
-
-
-def write(path, *records):
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-    return path
 
 
 @needs_records
@@ -83,7 +79,7 @@ def test_rows_do_not_depend_on_the_order_of_the_files():
 
 
 def test_a_row_holds_roles_and_texts_alone(tmp_path):
-    (record,) = mirrorbench.convert([write(tmp_path / "a_mirror.jsonl", RAW)])
+    (record,) = mirrorbench.convert([write_lines(tmp_path / "a_mirror.jsonl", RAW)])
     assert record["task_description"] == record["question"] == RAW["task_description"]
     assert json.loads(record["turns"]) == [{"role": t["role"], "content": t["content"]} for t in RAW["turns"]]
     assert record["group"] == "topic-9" and set(record) == {
@@ -102,7 +98,7 @@ def test_equal_openings_are_one_group_where_there_is_no_topic(tmp_path):
         {**RAW, "conversation_id": f"c-{i}", "metadata": {}, "turns": [{"role": "user", "content": text}]}
         for i, text in enumerate(["Hello", " hello ", "Good day"])
     ]
-    groups = [record["group"] for record in mirrorbench.convert([write(tmp_path / "a.jsonl", *others)])]
+    groups = [record["group"] for record in mirrorbench.convert([write_lines(tmp_path / "a.jsonl", *others)])]
     assert groups[0] == groups[1] != groups[2]
 
 
@@ -119,13 +115,10 @@ def test_equal_openings_are_one_group_where_there_is_no_topic(tmp_path):
     ],
 )
 def test_a_bad_record_is_named(tmp_path, bad, message, capsys):
-    path = write(tmp_path / "a.jsonl", RAW, {**RAW, "conversation_id": "c-2", **bad})
+    path = write_lines(tmp_path / "a.jsonl", RAW, {**RAW, "conversation_id": "c-2", **bad})
     with pytest.raises(ValueError, match=message):
         mirrorbench.convert([path])
-    assert re.search(
-        "data.mirrorbench: .*line 2",
-        error_of(mirrorbench.main, ["convert", str(path), "--out", str(tmp_path / "x.parquet")], capsys),
-    )
+    assert re.search("data.mirrorbench: .*line 2", refusal(mirrorbench, capsys, path, "--out", tmp_path / "x.parquet"))
     assert not (tmp_path / "x.parquet").exists()
 
 

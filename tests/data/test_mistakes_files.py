@@ -9,12 +9,11 @@ from data import mistakes
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 from soul.tasks.mistakes import Mistakes
+from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
 SOURCES = [DATA / "mistakes" / name for name in ("eedi_train_sample.csv", "eedi_misconception_mapping_sample.csv")]
-needs_records = pytest.mark.skipif(
-    not SOURCES[0].exists(), reason=f"no benchmark records at {SOURCES[0]} (SOUL_DATA_SOURCES)"
-)
+needs_records = needs(SOURCES[0])
 QUESTION = {
     "QuestionId": "7",
     "QuestionText": "What is 2 + 3 x 4?",
@@ -42,7 +41,7 @@ def tables(folder, *questions, names=NAMES):
 
 
 def test_each_misconception_is_a_row(tmp_path):
-    records, left_out = mistakes.convert(tables(tmp_path, QUESTION))
+    records, left_out, *_ = mistakes.convert(tables(tmp_path, QUESTION))
     assert [(r["id"], r["TargetOption"], r["TargetAnswer"], r["MisconceptionName"]) for r in records] == [
         ("7_B", "B", "20", "Left to right"),
         ("7_D", "D", "9", "Adds"),
@@ -51,7 +50,7 @@ def test_each_misconception_is_a_row(tmp_path):
 
 
 def test_a_misconception_on_two_options_makes_both_right(tmp_path):
-    records, left_out = mistakes.convert(tables(tmp_path, {**QUESTION, "MisconceptionCId": "1507"}))
+    records, left_out, *_ = mistakes.convert(tables(tmp_path, {**QUESTION, "MisconceptionCId": "1507"}))
     assert not left_out
     assert [(r["TargetOption"], r["AcceptedOptions"]) for r in records] == [
         ("B", ["B", "C"]),
@@ -61,7 +60,7 @@ def test_a_misconception_on_two_options_makes_both_right(tmp_path):
 
 
 def test_a_misconception_on_the_correct_option_too_is_right_on_the_other_alone(tmp_path):
-    records, left_out = mistakes.convert(tables(tmp_path, {**QUESTION, "MisconceptionAId": "1507"}))
+    records, left_out, *_ = mistakes.convert(tables(tmp_path, {**QUESTION, "MisconceptionAId": "1507"}))
     assert [(r["TargetOption"], r["AcceptedOptions"]) for r in records] == [("B", ["B"]), ("D", ["D"])]
     assert left_out == {"the option is the correct one": 1}
 
@@ -71,7 +70,7 @@ def test_questions_whose_options_are_images_are_left_out(tmp_path, capsys):
     pictures = {f"Answer{letter}Text": f" {image}\n" for letter in "ABCD"}
     half = {**QUESTION, "AnswerAText": image, "QuestionId": "8", "QuestionText": "Which line?"}
     sources = tables(tmp_path, {**QUESTION, **pictures}, half)
-    records, left_out = mistakes.convert(sources)
+    records, left_out, *_ = mistakes.convert(sources)
     assert left_out == {"all options are images": 2}
     assert [record["id"] for record in records] == ["8_B", "8_D"]
     mistakes.main(["convert", *map(str, sources), "--out", str(tmp_path / "out.parquet")])
@@ -98,7 +97,7 @@ def test_whole_questions_are_drawn(tmp_path):
 def test_cases_without_a_wrong_option_or_without_a_name_are_left_out(tmp_path):
     unnamed = {**QUESTION, "MisconceptionDId": "99"}
     on_the_right_one = {**QUESTION, "MisconceptionAId": "1416", "MisconceptionDId": ""}
-    records, left_out = mistakes.convert(tables(tmp_path, unnamed, on_the_right_one))
+    records, left_out, *_ = mistakes.convert(tables(tmp_path, unnamed, on_the_right_one))
     assert [record["TargetOption"] for record in records] == ["B", "B"]
     assert left_out == {
         "the misconception has no name": 1,

@@ -2,10 +2,8 @@
 
 import csv
 import os
-import re
 from ast import literal_eval
 from collections import Counter
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,13 +11,13 @@ import pytest
 from data import paratomi
 from data.rows import split_groups, write_rows
 from soul.tasks.paratomi_story import places, story_key
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import needs, refusal
+from tests.soul.samples import DATA
 
-SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
-TEXT = SOURCES / "paratomi" / "paraphrased_tomi_test.txt"
-TRAINING = SOURCES / "paratomi" / "train_sample.txt"
-TABLE = SOURCES / "paratomi" / "percept_tomi_sample.csv"
-needs_records = pytest.mark.skipif(not TEXT.exists(), reason=f"no benchmark records at {TEXT} (SOUL_DATA_SOURCES)")
+TEXT = DATA / "paratomi" / "paraphrased_tomi_test.txt"
+TRAINING = DATA / "paratomi" / "train_sample.txt"
+TABLE = DATA / "paratomi" / "percept_tomi_sample.csv"
+needs_records = needs(TEXT)
 
 BLOCK = """1 Mia sidled into the hall.
 2 A pear is in the box.
@@ -233,6 +231,4 @@ def test_split_gives_both_sides_something_or_fails():
 def test_outputs_must_be_clear(tmp_path, arguments, capsys):
     (tmp_path / "x.txt").write_text(BLOCK)
     (tmp_path / "x.trace").write_text(TRACE)
-    assert re.search(
-        "give either --out", error_of(paratomi.main, ["convert", str(tmp_path / "x.txt"), *arguments], capsys)
-    )
+    assert "give either --out" in refusal(paratomi, capsys, tmp_path / "x.txt", *arguments)

@@ -177,7 +177,7 @@ def test_the_better_form_of_a_source_is_taken(tmp_path):
     assert BUILDS["fantom"].find(tmp_path).files == (csv,)
     (folder / "fantom_v1.json").touch()
     found = BUILDS["fantom"].find(tmp_path)
-    assert found.files == (folder / "fantom_v1.json",) and found.form.options == ("--test-conversations", "18")
+    assert found.files == (folder / "fantom_v1.json",) and BUILDS["fantom"].options == ("--test-conversations", "18")
 
 
 def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):
@@ -187,7 +187,7 @@ def test_a_test_split_goes_before_other_files_of_a_download(tmp_path):
         (folder / f"{split}-00000-of-00001.parquet").touch()
     found = BUILDS["humanual_news"].find(tmp_path)
     assert [path.name.partition("-")[0] for path in found.files] == ["seen_test", "unseen_test"]
-    assert found.form == Form(("**/*test*.parquet",), ("--set", "news"))
+    assert found.form == Form(("**/*test*.parquet",)) and BUILDS["humanual_news"].options == ("--set", "news")
 
 
 @needs_records

@@ -1,9 +1,6 @@
 """SimulatorArena task files: one problem a conversation, the person's own words, no texts that may not be passed on."""
 
 import json
-import os
-import re
-from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -11,9 +8,9 @@ import pytest
 
 from data import sim_arena
 from soul.tasks.sim_arena import SimArenaDoc, SimArenaMath
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import refusal, write_json
+from tests.soul.samples import DATA
 
-SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 TASKS = {"math": SimArenaMath(), "doc": SimArenaDoc()}
 
 CHAT = {
@@ -42,25 +39,19 @@ HEDGING = [{"Feature Name": "Hedging", "Feature Question": "Sure?", "Feature Que
 TONE = [{"Preference Name": "Tone", "Preference Question": "Warm?", "Preference Question Answer": "Warm."}]
 
 
-def write(path, value):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value), encoding="utf-8")
-    return path
-
-
 @pytest.fixture
 def repository(tmp_path):
     """The layout of the repository's data folder."""
-    write(tmp_path / "math_tutoring_annotations_redacted.json", [MATH])
-    write(tmp_path / "math_tutoring_problems_extracted_concepts.json", CONCEPTS)
-    write(tmp_path / "document_creation_annotations.json", [DOC])
+    write_json(tmp_path / "math_tutoring_annotations_redacted.json", [MATH])
+    write_json(tmp_path / "math_tutoring_problems_extracted_concepts.json", CONCEPTS)
+    write_json(tmp_path / "document_creation_annotations.json", [DOC])
     notes = {"gpt-4o_w1_email_Apology: say sorry.": [{"question": "To whom?", "answer": "Susan"}]}
-    write(tmp_path / "document_creation_user_simulator_background.json", notes)
+    write_json(tmp_path / "document_creation_user_simulator_background.json", notes)
     profiles = tmp_path / "user_simulator_profiles"
-    write(profiles / "math_tutoring" / "knowledge_state.json", {"(5, 'w1', 'gpt-4o')": KNOWN})
-    write(profiles / "math_tutoring" / "interaction_style.json", {"(5, 'u1', 'gpt-4o')": HEDGING})
-    write(profiles / "document_creation" / "writing_style.json", {"gpt-4o_w1_email_Apology: say sorry.": HEDGING})
-    write(profiles / "document_creation" / "preferences.json", {"gpt-4o_w1_email_Apology: say sorry.": TONE})
+    write_json(profiles / "math_tutoring" / "knowledge_state.json", {"(5, 'w1', 'gpt-4o')": KNOWN})
+    write_json(profiles / "math_tutoring" / "interaction_style.json", {"(5, 'u1', 'gpt-4o')": HEDGING})
+    write_json(profiles / "document_creation" / "writing_style.json", {"gpt-4o_w1_email_Apology: say sorry.": HEDGING})
+    write_json(profiles / "document_creation" / "preferences.json", {"gpt-4o_w1_email_Apology: say sorry.": TONE})
     return tmp_path
 
 
@@ -73,7 +64,7 @@ def test_only_the_first_problem_is_talked_about(repository):
 
 @pytest.mark.parametrize("count", [0, None, 3])
 def test_without_a_count_all_turns_belong_to_the_first_problem(tmp_path, count):
-    path = write(tmp_path / "a.json", {"annotations": [{**MATH, "problem_1_turns": count}]})
+    path = write_json(tmp_path / "a.json", {"annotations": [{**MATH, "problem_1_turns": count}]})
     (record,) = sim_arena.convert("math", path)
     assert len(record["human_user_queries"]) == 3
 
@@ -91,13 +82,15 @@ def test_a_student_is_described_without_the_solution(repository):
 
 
 def test_problem_texts_come_from_the_math_data_set_or_from_restored_annotations(repository, tmp_path):
-    write(tmp_path / "elsewhere" / "test" / "algebra" / "1.json", {"problem": "Factor 221.", "solution": "13 * 17"})
+    write_json(
+        tmp_path / "elsewhere" / "test" / "algebra" / "1.json", {"problem": "Factor 221.", "solution": "13 * 17"}
+    )
     (record,) = sim_arena.convert("math", repository, tmp_path / "elsewhere")
     assert record["problem"] == record["question"] == "Factor 221."
     assert "13 * 17" not in json.dumps(record)
-    write(repository / "MATH" / "test" / "algebra" / "1.json", {"problem": "In place."})
+    write_json(repository / "MATH" / "test" / "algebra" / "1.json", {"problem": "In place."})
     assert sim_arena.convert("math", repository)[0]["problem"] == "In place."
-    restored = write(tmp_path / "restored.json", [{**MATH, "question": "Restored."}])
+    restored = write_json(tmp_path / "restored.json", [{**MATH, "question": "Restored."}])
     assert sim_arena.convert("math", restored)[0]["problem"] == "Restored."
 
 
@@ -112,7 +105,7 @@ def test_a_writer_has_notes_wishes_and_a_style(repository):
 
 def test_pictures_and_failed_replies_are_no_turns(tmp_path):
     raw = {**DOC, "user_queries": ["hi", ["/tmp/image.png"], "bye"], "ai_responses": ["Hello.", None]}
-    (record,) = sim_arena.convert("doc", write(tmp_path / "a.json", [raw]))
+    (record,) = sim_arena.convert("doc", write_json(tmp_path / "a.json", [raw]))
     assert record["human_user_queries"] == ["hi", "bye"]
 
 
@@ -128,29 +121,26 @@ def test_pictures_and_failed_replies_are_no_turns(tmp_path):
 )
 def test_a_bad_record_is_named(tmp_path, kind, change, message):
     good = MATH if kind == "math" else DOC
-    path = write(tmp_path / "a.json", [good, {**good, **change}])
+    path = write_json(tmp_path / "a.json", [good, {**good, **change}])
     with pytest.raises(ValueError, match=message):
         sim_arena.convert(kind, path)
 
 
 def test_bad_files_are_named(repository, tmp_path, capsys):
     with pytest.raises(ValueError, match="expected a list"):
-        sim_arena.convert("doc", write(tmp_path / "a.json", {"x": 1}))
+        sim_arena.convert("doc", write_json(tmp_path / "a.json", {"x": 1}))
     with pytest.raises(ValueError, match="record 0: is int"):
-        sim_arena.convert("doc", write(tmp_path / "b.json", [1]))
+        sim_arena.convert("doc", write_json(tmp_path / "b.json", [1]))
     (tmp_path / "c.json").write_text("{")
     with pytest.raises(ValueError, match=r"c\.json: not a JSON file"):
         sim_arena.convert("doc", tmp_path / "c.json")
-    write(repository / "document_creation_annotations_for_benchmarking.json", [DOC])
-    assert re.search(
-        "name the file itself",
-        error_of(sim_arena.main, ["convert", "doc", str(repository), "--out", str(tmp_path / "x.parquet")], capsys),
-    )
+    write_json(repository / "document_creation_annotations_for_benchmarking.json", [DOC])
+    assert "name the file itself" in refusal(sim_arena, capsys, "doc", repository, "--out", tmp_path / "x.parquet")
     features = repository / "user_simulator_profiles" / "math_tutoring" / "interaction_style.json"
-    write(features, {"(5, 'w1', 'gpt-4o')": [{"Feature Question": "?"}]})
+    write_json(features, {"(5, 'w1', 'gpt-4o')": [{"Feature Question": "?"}]})
     with pytest.raises(ValueError, match="record 0: KeyError: 'Feature Name'"):
         sim_arena.convert("math", repository)
-    escape = write(tmp_path / "escape.json", [{**MATH, "question_location": "../secret.json"}])
+    escape = write_json(tmp_path / "escape.json", [{**MATH, "question_location": "../secret.json"}])
     with pytest.raises(ValueError, match="leads out of"):
         sim_arena.convert("math", escape, tmp_path / "elsewhere")
 
@@ -164,7 +154,7 @@ def test_the_counts_tell_what_the_rows_go_without(repository, tmp_path, capsys):
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_real_records_become_rows_that_can_be_played(kind, tmp_path, capsys):
-    source = SOURCES / f"sim_{kind}"
+    source = DATA / f"sim_{kind}"
     if not source.exists():
         pytest.skip(f"no benchmark records at {source} (SOUL_DATA_SOURCES)")
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"

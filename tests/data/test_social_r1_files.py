@@ -1,6 +1,5 @@
 """Social-R1 task files from ToMBench: NaN options, letters with dots, both languages."""
 
-import json
 import math
 
 import pyarrow.parquet as pq
@@ -8,12 +7,11 @@ import pytest
 
 from data import social_r1
 from soul.tasks.social_r1 import SocialR1
+from tests.data.source_files import needs, write_lines
 from tests.soul.samples import DATA
 
 SOURCES = sorted((DATA / "social_r1").glob("*.jsonl"))
-needs_records = pytest.mark.skipif(
-    not SOURCES, reason=f"no benchmark records in {DATA / 'social_r1'} (SOUL_DATA_SOURCES)"
-)
+needs_records = needs(*SOURCES)
 RECORD = {
     "能力\nABILITY": "Belief",
     "STORY": "Bo leaves.",
@@ -26,13 +24,8 @@ RECORD = {
 }
 
 
-def write(path, *records):
-    path.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
-    return path
-
-
 def test_absent_options_and_letters_with_dots(tmp_path):
-    (record,) = social_r1.convert([write(tmp_path / "Belief Task.jsonl", RECORD)])
+    (record,) = social_r1.convert([write_lines(tmp_path / "Belief Task.jsonl", RECORD)])
     assert record["prompt_text"] == "Bo leaves.\n\nQuestion: Is Bo here?\nA. Yes\nB. No"
     assert (record["answer_letter"], record["answer_text"]) == ("B", "No")
     assert (record["subtask"], record["ability"], record["index"]) == ("Belief Task", "Belief", 0)
@@ -50,7 +43,7 @@ def test_absent_options_and_letters_with_dots(tmp_path):
 )
 def test_errors_name_file_line_and_field(tmp_path, change, words):
     with pytest.raises(ValueError, match=rf"x\.jsonl: line 2: .*{words}"):
-        social_r1.convert([write(tmp_path / "x.jsonl", RECORD, {**RECORD, **change})])
+        social_r1.convert([write_lines(tmp_path / "x.jsonl", RECORD, {**RECORD, **change})])
 
 
 @needs_records

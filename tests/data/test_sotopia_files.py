@@ -1,10 +1,8 @@
 """Sotopia task files: both sides of an encounter, pairs that may meet, hard environments apart, clear errors."""
 
 import json
-import os
 import re
 from collections import Counter
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,11 +10,11 @@ import pytest
 from data import sotopia
 from soul.tasks.sotopia import Sotopia
 from soul.tasks.sotopia_row import SotopiaRow
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import needs, refusal
+from tests.soul.samples import DATA
 
-SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
-REAL = SOURCES / "sotopia"
-needs_records = pytest.mark.skipif(not REAL.exists(), reason=f"no benchmark records at {REAL} (SOUL_DATA_SOURCES)")
+REAL = DATA / "sotopia"
+needs_records = needs(REAL)
 
 AGENT = {
     "first_name": "Leo",
@@ -177,12 +175,9 @@ def test_the_command_line(tmp_path, capsys):
     assert row["eval_position"] == "agent2" and "rows=1" in capsys.readouterr().out
     assert pq.read_table(out).column("data_source").to_pylist() == ["sotopia"]
     for arguments in (["--hard"], ["--out", str(out), "--train-out", str(out)]):
-        assert re.search(r"data\.sotopia: ", error_of(sotopia.main, ["convert", str(folder), *arguments], capsys))
+        assert "data.sotopia: " in refusal(sotopia, capsys, folder, *arguments)
     (folder / "agent_profiles.jsonl").unlink()
-    assert re.search(
-        r"agent_profiles\.jsonl: No such file",
-        error_of(sotopia.main, ["convert", str(folder), "--out", str(out)], capsys),
-    )
+    assert "agent_profiles.jsonl: No such file" in refusal(sotopia, capsys, folder, "--out", out)
 
 
 @needs_records

@@ -8,12 +8,11 @@ import pytest
 from data import twinvoice
 from data.twinvoice import blank_out, tells
 from soul.tasks.twinvoice import TwinVoice
+from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
 SOURCES = [DATA / "twinvoice" / f"dimension_3_{part}.jsonl" for part in ("choices", "profiles")]
-needs_records = pytest.mark.skipif(
-    not SOURCES[0].exists(), reason=f"no benchmark records at {SOURCES[0]} (SOUL_DATA_SOURCES)"
-)
+needs_records = needs(SOURCES[0])
 GOLD = "I never liked the sea, and I never shall."
 CHOICE = {
     "chunk_id": "00020",
@@ -61,7 +60,7 @@ def write(folder, *choices, profiles=PROFILES):
 
 def test_a_character_is_known_by_traits_and_by_what_was_said_before(tmp_path):
     for order in (1, -1):
-        (record,), _, removed = twinvoice.convert(write(tmp_path, CHOICE)[::order])
+        (record,), _, removed, *_ = twinvoice.convert(write(tmp_path, CHOICE)[::order])
         assert json.loads(record["conversation_history"]) == ["The mill is mine.", "Never."]
         assert removed["lines of the history with the right reply"] == 1
         assert record["persona"] == "Traits: proud\nGoals: keep the mill\nDetails: Occupation: miller"
@@ -115,7 +114,7 @@ def test_what_tells_the_reply(text, gold, told):
 
 
 def test_a_row_of_which_nothing_is_left_is_left_out(tmp_path):
-    records, left_out, _ = twinvoice.convert(write(tmp_path, {**CHOICE, "context": f"Ada: “{GOLD}”"}, CHOICE))
+    records, left_out, *_ = twinvoice.convert(write(tmp_path, {**CHOICE, "context": f"Ada: “{GOLD}”"}, CHOICE))
     assert len(records) == 1 and records[0]["index"] == 0
     assert left_out["the occasion is the right reply itself"] == 1
 
@@ -123,7 +122,7 @@ def test_a_row_of_which_nothing_is_left_is_left_out(tmp_path):
 def test_the_other_dimensions(tmp_path):
     interpersonal = {**{k: v for k, v in SOCIAL.items() if k != "anchor_post"}, "context": "Coming?", "answer_idx": 3}
     (tmp_path / "d.jsonl").write_text(f"{json.dumps(SOCIAL)}\n\n{json.dumps(interpersonal)}\n")
-    records, _, removed = twinvoice.convert([tmp_path / "d.jsonl"])
+    records, _, removed, *_ = twinvoice.convert([tmp_path / "d.jsonl"])
     assert [(r["dimension"], r["anchor_post"], r["answer_idx"]) for r in records] == [
         ("1", "The office moves.", 1),
         ("2", "Coming?", 3),

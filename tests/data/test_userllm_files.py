@@ -17,12 +17,12 @@ from data.prism import read_openings
 from soul.tasks.userllm import UserLLM
 from soul.tasks.userllm_row import UserLLMRow
 from soul.tasks.userllm_turn import choices_mentioned
-from tests.mistakes.mistake import error_of
+from tests.data.source_files import needs, refusal, write_lines
 from tests.soul.samples import DATA
 
 FOLDER = DATA / "userllm"
 FILES = sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("*.csv")])
-needs_records = pytest.mark.skipif(not FILES, reason=f"no source files at {FOLDER}")
+needs_records = needs(*FILES)
 
 CSQA = {
     "id": "1",
@@ -45,7 +45,7 @@ def with_intents(folder, paths=FILES):
     """The files, and one with an intent for every conversation in them, as `data.intents` writes it."""
     keys = [found.key for path in paths if path.suffix == ".csv" for found in read_openings(path)]
     lines = [{"conversation": key, "intent": INTENT, "prompt": "userllm/intent.v1"} for key in keys]
-    return [*paths, write(folder / "intents.jsonl", *lines)]
+    return [*paths, write_lines(folder / "intents.jsonl", *lines)]
 
 
 def prism(turns, **other):
@@ -59,11 +59,6 @@ def prism(turns, **other):
         ]
     known = {"conversation_id": "c7", "user_id": "u3", "opening_prompt": turns[0]}
     return {**known, "conversation_history": history, **other}
-
-
-def write(path, *records):
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-    return path
 
 
 @needs_records
@@ -130,7 +125,7 @@ def test_a_split_keeps_what_belongs_together(tmp_path, capsys):
 
 def test_a_user_is_on_one_side_of_a_split(tmp_path):
     talks = [prism([f"question {i}"], conversation_id=f"c{i}", user_id=f"u{i % 5}", intent=INTENT) for i in range(40)]
-    path, sides = write(tmp_path / "c.jsonl", *talks), (tmp_path / "train.parquet", tmp_path / "val.parquet")
+    path, sides = write_lines(tmp_path / "c.jsonl", *talks), (tmp_path / "train.parquet", tmp_path / "val.parquet")
     userllm.main(["convert", str(path), "--train-out", str(sides[0]), "--val-out", str(sides[1])])
     users = [{info["user_id"] for info in pd.read_parquet(side)["extra_info"]} for side in sides]
     assert users[0] | users[1] == {f"u{i}" for i in range(5)} and not users[0] & users[1]
@@ -144,13 +139,13 @@ def test_half_of_prism_are_first_turns_and_half_later_ones(tmp_path, count, firs
         prism(["do bees see", "why"] if i % 2 else ["do bees see"], conversation_id=f"c{i}", intent=f"{INTENT} {i}")
         for i in range(40)
     ]
-    found = userllm.convert([write(tmp_path / "c.jsonl", *talks)], per_source=count)
+    found = userllm.convert([write_lines(tmp_path / "c.jsonl", *talks)], per_source=count)
     assert Counter(record["turn"] for record in found.records) == +Counter({0: first, 1: later})
     assert found.left_out.total() == 60 - count
 
 
 def test_a_question_with_options(tmp_path):
-    (record,) = records_of(write(tmp_path / "csqa.jsonl", CSQA))
+    (record,) = records_of(write_lines(tmp_path / "csqa.jsonl", CSQA))
     assert record["source"] == "commonsense_qa" and json.loads(record["choices"]) == ["cave", "barn", "night sky"]
     first, second = record["conversation_history"].split("\n")
     assert first == "User: Where does a bat sleep? The choices: cave, barn, night sky."
@@ -160,19 +155,19 @@ def test_a_question_with_options(tmp_path):
 
 def test_a_question_that_holds_its_own_option_is_left_out(tmp_path):
     own = {**CSQA, "question": "Where is seaweed from?", "choices": {"text": ["sea", "shop"]}}
-    found = userllm.convert([write(tmp_path / "csqa.jsonl", own, CSQA)])
-    assert found.records == records_of(write(tmp_path / "csqa.jsonl", CSQA)) and found.left_out == {
+    found = userllm.convert([write_lines(tmp_path / "csqa.jsonl", own, CSQA)])
+    assert found.records == records_of(write_lines(tmp_path / "csqa.jsonl", CSQA)) and found.left_out == {
         userllm.OWN_OPTION: 1
     }
 
 
 def test_a_row_that_is_there_twice_is_taken_once_and_counted(tmp_path):
-    found = userllm.convert([write(tmp_path / "a.jsonl", NQ, CSQA, NQ), write(tmp_path / "b.jsonl", CSQA)])
+    found = userllm.convert([write_lines(tmp_path / "a.jsonl", NQ, CSQA, NQ), write_lines(tmp_path / "b.jsonl", CSQA)])
     assert len(found.records) == 2 and found.left_out == {userllm.TWICE: 2}
 
 
 def test_a_factual_question(tmp_path):
-    (record,) = records_of(write(tmp_path / "nq.jsonl", NQ))
+    (record,) = records_of(write_lines(tmp_path / "nq.jsonl", NQ))
     assert record["source"] == "natural_questions" and record["question"] == NQ["question"]
     assert record["conversation_history"].startswith("User: who built the bridge\nAssistant: ")
     assert "Roe" not in json.dumps(record) and record["choices"] == "[]"
@@ -187,7 +182,7 @@ def test_a_factual_question(tmp_path):
     ],
 )
 def test_a_conversation_gives_an_opening_and_a_second_turn(tmp_path, turns, last):
-    records = records_of(write(tmp_path / "conversations.jsonl", prism(turns, intent=INTENT)))
+    records = records_of(write_lines(tmp_path / "conversations.jsonl", prism(turns, intent=INTENT)))
     assert [r["is_last_turn"] for r in records] == last and [r["turn"] for r in records] == [0, 1][: len(last)]
     assert records[0]["conversation_history"] == "" and {r["intent"] for r in records} == {INTENT}
     assert {(r["group"], r["user_id"]) for r in records} == {("prism-c7", "u3")}
@@ -199,7 +194,7 @@ def test_an_intent_of_its_own_comes_first_and_turns_may_count_from_one(tmp_path)
     raw = prism(["hi", "why"], intent="Get to know what bees see.")
     for turn in raw["conversation_history"]:
         turn["turn"] += 1
-    records = records_of(write(tmp_path / "c.jsonl", raw))
+    records = records_of(write_lines(tmp_path / "c.jsonl", raw))
     assert [r["intent"] for r in records] == ["Get to know what bees see."] * 2
     assert [r["turn"] for r in records] == [0, 1]
 
@@ -213,21 +208,20 @@ def test_an_intent_of_its_own_comes_first_and_turns_may_count_from_one(tmp_path)
     ],
 )
 def test_a_conversation_without_a_good_intent_is_left_out_and_counted(tmp_path, raw, reason, capsys):
-    found = userllm.convert([write(tmp_path / "c.jsonl", raw, CSQA)])
+    found = userllm.convert([write_lines(tmp_path / "c.jsonl", raw, CSQA)])
     assert len(found.records) == 1 and found.left_out == {reason: 2}
     assert "python -m data.userllm intents" in userllm.NO_INTENT
-    path = write(tmp_path / "c.jsonl", raw)
+    path = write_lines(tmp_path / "c.jsonl", raw)
     assert re.search(
-        f"no row is left: 2 .{reason[:8]}",
-        error_of(userllm.main, ["convert", str(path), "--out", str(tmp_path / "x.parquet")], capsys),
+        f"no row is left: 2 .{reason[:8]}", refusal(userllm, capsys, path, "--out", tmp_path / "x.parquet")
     )
 
 
 def test_prisms_other_files_add_nothing(tmp_path):
-    folder = [write(tmp_path / "conversations.jsonl", prism(["do bees see", "why"], intent=INTENT))]
+    folder = [write_lines(tmp_path / "conversations.jsonl", prism(["do bees see", "why"], intent=INTENT))]
     alone = userllm.convert(folder)
     for name in ("utterances", "survey", "metadata", "models"):
-        folder.append(write(tmp_path / f"{name}.jsonl", {"user_id": "u3", "user_prompt": "hi"}))
+        folder.append(write_lines(tmp_path / f"{name}.jsonl", {"user_id": "u3", "user_prompt": "hi"}))
     assert userllm.convert(folder) == alone
 
 
@@ -255,12 +249,10 @@ def test_the_table_of_openings(tmp_path):
     ],
 )
 def test_a_bad_record_is_named(tmp_path, bad, message, capsys):
-    path = write(tmp_path / "a.jsonl", NQ, bad)
+    path = write_lines(tmp_path / "a.jsonl", NQ, bad)
     with pytest.raises(ValueError, match=message):
         userllm.convert([path])
-    assert re.search(
-        "data.userllm: ", error_of(userllm.main, ["convert", str(path), "--out", str(tmp_path / "x.parquet")], capsys)
-    )
+    assert "data.userllm: " in refusal(userllm, capsys, path, "--out", tmp_path / "x.parquet")
 
 
 def test_broken_lines_and_tables_are_named(tmp_path):

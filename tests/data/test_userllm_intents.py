@@ -19,11 +19,12 @@ from data import intents, userllm
 from soul.metrics.lexical import content_words, words
 from soul.tasks.userllm import intent_overlap
 from soul.testing import FakeOpenAI, Hang, Json, ServerError, Unauthorized
+from tests.data.source_files import needs
 from tests.soul.tasks.userllm_people import INTENTS, TABLE, openings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXED = "Gain insight into an everyday subject."
-needs_records = pytest.mark.skipif(not TABLE.exists(), reason=f"no table of openings at {TABLE}")
+needs_records = needs(TABLE)
 
 
 def talk(number, *said, **other):

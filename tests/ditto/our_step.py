@@ -1,9 +1,10 @@
 """A tiny step as the trainer and verl's engine compute it: the "ours" of test_update.py.
 
-Records -> layout -> plan -> the trainer's `_compute_advantage` -> the forward step of verl's FSDP engine and verl's
-`ppo_loss`, accumulated over micro-batches and (simulated) ranks, in float64.
+Records -> layout -> plan -> the trainer's `_compute_advantage` -> the forward step of our FSDP engine and our loss,
+accumulated over micro-batches and (simulated) ranks, in float64.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,22 +14,26 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from torch import Tensor
+from transformers import Qwen3ForCausalLM
 from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
 from verl.utils import tensordict_utils as tu
 from verl.utils.seqlen_balancing import rearrange_micro_batches
 from verl.utils.torch_functional import entropy_from_logits
 from verl.workers.config import FSDPActorConfig
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-import ditto.trainer
+import ditto.batch.queue
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
+from ditto.batch.step_parts import StepParts
+from ditto.model.engine import DittoEngine
 from ditto.objectives import objective as objective_of
-from ditto.objectives.losses import COUNTED, PLAIN, objective_loss
+from ditto.objectives.losses import objective_loss
+from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Objective
 from ditto.settings import RunSettings, Settings
 from ditto.trainer import DittoTrainerSync
+from soul.record import AttemptRecord, SessionRecord
 from tests.ditto import tiny_step
 
 ACTOR = {"clip_ratio": 0.2, "clip_ratio_low": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 10.0}
@@ -55,22 +60,25 @@ class Trainer(DittoTrainerSync):
         self, settings: Settings, step: StepBatch, loss_agg_mode: str, algorithm: dict[str, Any] | None = None
     ) -> None:
         self.settings = settings
-        self._step_batch = step
+        self.parts = StepParts([step])
+        self.run_folder: Any = SimpleNamespace(write_traces=lambda *_args, **_kwargs: None)
+        self.global_steps = self.local_trigger_step = 0
         self.config = OmegaConf.create(
-            {"algorithm": algorithm or {}, "actor_rollout_ref": {"actor": {"loss_agg_mode": loss_agg_mode}}}
+            {
+                "algorithm": algorithm or {},
+                "actor_rollout_ref": {"actor": {"loss_agg_mode": loss_agg_mode, "loss_scale_factor": None}},
+            }
         )
-
-    def _report(self, *_args: Any) -> None:
-        return None
 
 
 def nested(rows: list[Tensor]) -> Tensor:
     return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 
 
-def settings_of(objective: str | Objective, feedback_coef: float = 1.0) -> Settings:
+def settings_of(objective: str | Objective, feedback_coef: float = 1.0, **options: Any) -> Settings:
     row = objective_of(objective) if isinstance(objective, str) else objective
-    return Settings(objective=row, feedback_coef=feedback_coef, run=RunSettings(dir="unused"))
+    chosen = ObjectiveOptions(feedback_coef=feedback_coef, **options)
+    return Settings(objective=row, options=chosen, run=RunSettings(dir="unused"))
 
 
 def step_data(
@@ -83,15 +91,46 @@ def step_data(
     *,
     algorithm: dict[str, Any] | None = None,
     rollout_shift: float = 0.0,
+    teacher_prompts: Sequence[Sequence[int]] | None = None,
+    skip_idle: bool = False,
+    prompts_per_mini_batch: int = tiny_step.PROMPTS_PER_MINI_BATCH,
+    sort_seed: str | None = None,
 ) -> tuple[StepBatch, TensorDict]:
-    """What the workers get: rows in layout order, with the trainer's advantages and weights."""
+    """What the workers get: rows in layout order, with the trainer's advantages and weights.
+
+    With `sort_seed` the trainer sorts the rows first; `StepBatch.order` then says where each came from.
+    """
     drafts = {s.session: s.reward for s in tiny_step.SEQUENCES if s.kind == "draft"}
+    refined = {s.session: s.reward for s in tiny_step.SEQUENCES if s.kind == "refined_base"}
+    if not settings.objective.refines:
+        refined = {}
     records = [
-        SequenceRecord(s.kind, s.prompt, s.session, s.episode, s.reward, s.valid, draft_reward=drafts.get(s.session))
-        for s in rows
+        SequenceRecord(
+            s.kind,
+            s.prompt,
+            s.session,
+            s.valid,
+            tokens=sum(s.mask),
+            draft_reward=drafts.get(s.session),
+            refined_reward=refined.get(s.session),
+            teacher_prompt=tuple(teacher_prompts[i]) if teacher_prompts else (),
+        )
+        for i, s in enumerate(rows)
     ]
     step = StepBatch(records, [])
-    mini_batch = assign_mini_batches([r.prompt for r in step.records], tiny_step.PROMPTS_PER_MINI_BATCH)
+    if sort_seed is not None:
+        step.traces = [
+            SessionRecord(task="tiny", number=0, row=ord(s.prompt), session=s.session, draft=AttemptRecord())
+            for s in rows
+        ]
+        step.sort(sort_seed)
+        rows, old = ([values[i] for i in step.order] for values in (rows, old))
+    mini_batch = assign_mini_batches([r.prompt for r in step.records], prompts_per_mini_batch)
+    trainer = Trainer(settings, step, loss_agg_mode, algorithm)
+    step.plan(mini_batch, settings, loss_agg_mode, 1.0)
+    if skip_idle:
+        kept = step.skip_idle(mini_batch)
+        mini_batch, rows, old = ([values[i] for i in kept] for values in (mini_batch, rows, old))
     per_mini_batch, updates = padded_rows(mini_batch, ranks)
     padding, _ = construct_minimal_padding_template({"position_ids": torch.zeros(1)}, {}, tiny_step.EOS)
     samples = [
@@ -114,10 +153,12 @@ def step_data(
     columns["rollout_log_probs"] = nested([s["old_log_probs"] - rollout_shift for s in samples])
 
     step.columns = Columns(columns["response_mask"], columns["old_log_probs"], columns["rollout_log_probs"])
-    written: dict[str, Tensor] = {key: columns["response_mask"] for key in ("response_mask", "loss_mask")}
+    written: dict[str, Tensor] = {}
     queue = SimpleNamespace(kv_batch_put=lambda fields, **_: written.update(fields.items()))
-    monkeypatch.setattr(ditto.trainer, "tq", queue)
-    Trainer(settings, step, loss_agg_mode, algorithm)._compute_advantage(Batch(len(samples)), {})
+    monkeypatch.setattr(ditto.batch.queue, "tq", queue)
+    # An even id counts as style.
+    step.style = nested([(s["responses"] % 2 == 0).float() * s["response_mask"] for s in samples])
+    trainer._compute_advantage(Batch(len(samples)), {})
     ids = [torch.cat([s["prompts"], s["responses"]]) for s in samples]
     data = tu.get_tensordict(
         {
@@ -125,13 +166,10 @@ def step_data(
             "position_ids": nested([torch.arange(len(row)) for row in ids]),
             "prompts": columns["prompts"],
             "responses": columns["responses"],
-            "response_mask": written["response_mask"],
-            "loss_mask": written["loss_mask"],
+            "loss_mask": columns["response_mask"],
             "old_log_probs": columns["old_log_probs"],
-            "advantages": written["advantages"],
-            "rollout_is_weights": written["rollout_is_weights"],
-            COUNTED: written[COUNTED],
-            **({PLAIN: written[PLAIN]} if PLAIN in written else {}),
+            "response_mask": columns["response_mask"],
+            **written,
         }
     )
     return step, data
@@ -149,9 +187,9 @@ def actor_config(loss_agg_mode: str, **terms: Any) -> FSDPActorConfig:
     )
 
 
-def engine_of(model: torch.nn.Module) -> FSDPEngineWithLMHead:
-    """verl's engine around a plain float64 model: its forward step without FSDP."""
-    engine = object.__new__(FSDPEngineWithLMHead)
+def engine_of(model: torch.nn.Module) -> DittoEngine:
+    """Our engine around a plain float64 model: its forward step without FSDP."""
+    engine = object.__new__(DittoEngine)
     engine.module = model
     engine.engine_config = SimpleNamespace(entropy_checkpointing=False, entropy_from_logits_with_chunking=False)
     engine.compute_entropy_from_logits = entropy_from_logits
@@ -166,16 +204,23 @@ def ours(
     step: StepBatch,
     data: TensorDict,
     loss_agg_mode: str,
+    settings: Settings,
     *,
     ranks: int,
     splits: int,
     update: int,
+    engine: DittoEngine | None = None,
     **terms: Any,
 ) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of one mini-batch, as verl computes them: summed over micro-batches, averaged over ranks."""
     assert step.layout is not None
-    engine = engine_of(model)
-    loss_function = partial(objective_loss, config=actor_config(loss_agg_mode, **terms))
+    engine = engine or engine_of(model)
+    loss_function = partial(
+        objective_loss,
+        config=actor_config(loss_agg_mode, **terms),
+        objective=settings.objective,
+        options=settings.options,
+    )
     model.zero_grad()
     per_rank, size = len(data) // ranks, step.layout.rows // ranks
     chunks = [
@@ -197,8 +242,10 @@ def ours(
                 global_batch_size=step.layout.rows,
                 batch_num_tokens=int(sum(c["loss_mask"].values().sum() for c in chunks)),
                 dp_size=ranks,
+                use_fused_kernels=type(model) is not Qwen3ForCausalLM,
+                distillation=settings.distillation,
             )
             loss, _ = engine.forward_step(micro_batch, loss_function=loss_function, forward_only=False)
             (loss / ranks).backward()
             total += loss.item() / ranks
-    return total, {name: p.grad.clone() for name, p in model.named_parameters()}
+    return total, {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}

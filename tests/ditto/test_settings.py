@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import load_config
 from ditto.objectives import UnknownObjective
+from ditto.objectives.options import ObjectiveOptions
 from ditto.settings import BadConfig, Settings
 
 
@@ -32,14 +33,14 @@ def test_defaults() -> None:
     assert settings.refine.when == "always"
     assert settings.gateway.policy.max_failure_rate == 0.3
     assert str(settings.run_dir) == "outputs/x"
-    assert settings.part_weights() == {"joint": 1.0}
+    assert settings.options == ObjectiveOptions()
 
 
 @pytest.mark.parametrize("name", ["trainer", "run_rl"])
 def test_the_configs_we_ship_are_valid(name: str) -> None:
     settings = Settings.from_config(load_config(["--config-name", name, "data.train_files=[x]", "data.val_files=[x]"]))
     assert settings.objective.name == "grpo"
-    assert settings.refined_old_logp == "recompute"
+    assert settings.options.refined_old_logp == "recompute"
 
 
 @pytest.mark.parametrize(("version", "name"), [("default", "grpo"), ("copy", "ditto"), (None, "grpo")])
@@ -67,7 +68,8 @@ def test_an_unknown_objective_is_named() -> None:
 @pytest.mark.parametrize("coefficient", [0.0, 0.5, 2])
 def test_part_weights_of_ditto(coefficient: float) -> None:
     settings = Settings.from_config(config(algorithm__objective="ditto", algorithm__feedback_coef=coefficient))
-    assert settings.part_weights() == {"joint": 1.0, "feedback": coefficient}
+    weights = {part.name: settings.options.weight(part) for part in settings.objective.parts}
+    assert weights == {"joint": 1.0, "feedback": coefficient}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """A training step of a tiny model, and its loss by the equations.
 
-`SEQUENCES` is a step of four prompts, two to a mini-batch, with everything that can happen in one: drafts, refined
+`SEQUENCES` is a step of five prompts, three to a mini-batch, with everything that can happen in one: drafts, refined
 answers in both contexts, two-turn answers whose middle is context, an episode of two seats, a failed session, a group
-without spread, a group of one. `equations` computes loss and gradients from the paper's equations alone, in float64,
-with plain loops over sequences and tokens; it uses nothing of ditto and nothing of verl.
+without spread, groups of one (of refined answers, and of everything). `equations` computes loss and gradients from the
+paper's equations alone, in float64, with plain loops over sequences and tokens; it uses nothing of ditto and nothing of
+verl.
 """
 
 import math
@@ -16,10 +17,11 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from ditto.model import attention
+from ditto.model.chunked_models import with_chunked_head
 
 VOCAB, EOS = 48, 1
 KL_COEF, ENTROPY_COEF = 0.3, 0.2
-PROMPTS_PER_MINI_BATCH = 2
+PROMPTS_PER_MINI_BATCH = 3
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def _build() -> Iterator[Sequence_]:
         "b": (2, [(0.2, 0.6, 2), (0.5, 0.55, 1), None]),  # two seats: two sequences, one reward
         "c": (1, [(0.5, 0.5, 1), (0.5, 0.5, 2)]),  # no spread: trained with advantage 0
         "d": (1, [(0.0, 1.0, 1), (0.25, None, 1), None]),  # a feedback group of one
+        "e": (1, [(0.6, None, 2), None]),  # one draft, never refined: every group is of one
     }
     for prompt, (seats, sessions) in plan.items():
         context = tokens(3, 8)
@@ -93,8 +96,11 @@ def sequences(objective: str) -> list[Sequence_]:
     return [s for s in SEQUENCES if objective == "ditto" or s.kind in ("draft", "none")]
 
 
-def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
-    """A random Qwen3 of two layers in float64, peaked enough that its log-probs differ from token to token."""
+def tiny_model(seed: int = 0, *, head: bool = False) -> Qwen3ForCausalLM:
+    """A random Qwen3 of two layers in float64, peaked enough that its log-probs differ from token to token.
+
+    With `head`, the same weights and the chunked head.
+    """
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=VOCAB,
@@ -112,7 +118,8 @@ def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
         pad_token_id=0,
         bos_token_id=None,
     )
-    return Qwen3ForCausalLM(config).double().eval()
+    kind = with_chunked_head(Qwen3ForCausalLM) if head else Qwen3ForCausalLM
+    return kind(config).double().eval()
 
 
 # ---- the equations ----------------------------------------------------------------------------------------------
@@ -256,8 +263,8 @@ def old_log_probs(
     return [[change(value, i, t) for t, value in enumerate(values)] for i, values in enumerate(now)]
 
 
-def mini_batches(rows: Sequence[Sequence_]) -> list[list[int]]:
-    """Positions of each mini-batch's rows: prompts in order of appearance, two to a mini-batch."""
+def mini_batches(rows: Sequence[Sequence_], prompts: int = PROMPTS_PER_MINI_BATCH) -> list[list[int]]:
+    """Positions of each mini-batch's rows: prompts in order of appearance, so many to a mini-batch."""
     order = list(dict.fromkeys(s.prompt for s in rows))
-    home = {prompt: number // PROMPTS_PER_MINI_BATCH for number, prompt in enumerate(order)}
+    home = {prompt: number // prompts for number, prompt in enumerate(order)}
     return [[i for i, s in enumerate(rows) if home[s.prompt] == m] for m in range(max(home.values()) + 1)]

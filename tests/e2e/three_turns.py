@@ -14,8 +14,10 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from soul.judge import Judge
+from soul.message import Message
 from soul.policy import Players
-from soul.task import Episode, Message, Metric, Row, Task, Verdict
+from soul.task import Task
+from soul.task_types import Episode, Metric, Row, Verdict
 
 PARTNER = ["Are you sure? Say more.", "And what about the second box?"]
 

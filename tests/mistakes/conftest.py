@@ -1,9 +1,11 @@
-"""Files and folders that users name by mistake, made once."""
+"""Files and folders that users name by mistake, made once; and how a command with a mistake must end."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pytest
 
 from sft.distill.sampling import SOURCES
 from soul.examples.__main__ import write
+from tests.mistakes.mistake import AssertRefused, AssertStops, Main, Mistake, assert_one_paragraph, run_in_process
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import sample
 
@@ -103,3 +106,33 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     label = {"conversation_id": 1, "real": [], "simulated": [], "human_score": 0.5}
     (root / "labels.jsonl").write_text(json.dumps(label) + "\n")
     return {path.name: path for path in root.iterdir()} | {"tmp": root}
+
+
+@pytest.fixture
+def assert_stops(
+    places: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> AssertStops:
+    """Call a command's `main` with a mistake: it ends with one paragraph."""
+
+    def stops(main: Main, mistake: Mistake) -> None:
+        assert_one_paragraph(run_in_process(main, mistake, monkeypatch, capsys, places), mistake, places)
+
+    return stops
+
+
+@pytest.fixture
+def assert_refused(
+    places: Mapping[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_stops: AssertStops,
+) -> AssertRefused:
+    """Call a module with a mistake: it ends with one paragraph, and leaves no file in its folder or in `{tmp}`."""
+
+    def refused(module: str, mistake: Mistake) -> None:
+        monkeypatch.chdir(tmp_path)
+        before = sorted(places["tmp"].rglob("*"))
+        assert_stops(importlib.import_module(module).main, mistake)
+        assert list(tmp_path.iterdir()) == [] and sorted(places["tmp"].rglob("*")) == before
+
+    return refused

@@ -3,15 +3,14 @@
     MISTAKES = [Mistake("no rows", ["--limit", "0"], expects=["--limit", "1 or more"]), ...]
 
     @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
-    def test_a_mistake_is_one_paragraph(mistake, places, monkeypatch, capsys):
-        assert_one_paragraph(run_in_process(main, mistake, monkeypatch, capsys, places), mistake)
+    def test_a_mistake_is_one_paragraph(mistake, assert_stops):
+        assert_stops(main, mistake)
 
 Words and variables may hold `{tmp}` and any other name of `places`; the runners replace them by paths.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -60,6 +59,11 @@ class Mistake:
         return Mistake(self.name, words, environment, [put(text) for text in self.expects], self.exit_code)
 
 
+Main = Callable[[list[str]], Any]
+AssertStops = Callable[[Main, Mistake], None]  # the fixtures of conftest.py
+AssertRefused = Callable[[str, Mistake], None]
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended."""
@@ -70,7 +74,7 @@ class Ended:
 
 
 def run_in_process(
-    main: Callable[[list[str]], Any],
+    main: Main,
     mistake: Mistake,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -93,7 +97,7 @@ def run_in_process(
     return Ended(code, printed.out, printed.err)
 
 
-def error_of(main: Callable[[list[str]], Any], words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+def error_of(main: Main, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
     """What a command prints on stderr that refuses its input with exit code 2."""
     capsys.readouterr()
     assert main(list(words)) == 2
@@ -139,19 +143,3 @@ def assert_one_paragraph(ended: Ended, mistake: Mistake, places: Mapping[str, Pa
     assert "Unexpected " not in paragraph, paragraph
     for text in mistake.at(places or {}).expects:
         assert text in paragraph, f"{text!r} is not in:\n{paragraph}"
-
-
-def assert_refused(
-    module: str,
-    mistake: Mistake,
-    places: Mapping[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A command ends with one paragraph, and there is no new file in the working folder or in `{tmp}`."""
-    monkeypatch.chdir(tmp_path)
-    before = sorted(places["tmp"].rglob("*"))
-    ended = run_in_process(importlib.import_module(module).main, mistake, monkeypatch, capsys, places)
-    assert_one_paragraph(ended, mistake, places)
-    assert list(tmp_path.iterdir()) == [] and sorted(places["tmp"].rglob("*")) == before

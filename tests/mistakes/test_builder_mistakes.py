@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
-from tests.mistakes.mistake import SECRET, Mistake, assert_refused
+from tests.mistakes.mistake import SECRET, AssertRefused, Mistake
 from tests.mistakes.test_tool_mistakes import KEYS, NUMBER, each
 
 CONVERT = {  # builder -> words between `convert` and the source
@@ -111,12 +110,5 @@ CASES = [
 @pytest.mark.parametrize(
     ("module", "mistake"), CASES, ids=[f"{module}: {mistake}".replace(SECRET, "SECRET") for module, mistake in CASES]
 )
-def test_a_mistake_is_one_paragraph(
-    module: str,
-    mistake: Mistake,
-    places: Mapping[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert_refused(module, mistake, places, tmp_path, monkeypatch, capsys)
+def test_a_mistake_is_one_paragraph(module: str, mistake: Mistake, assert_refused: AssertRefused) -> None:
+    assert_refused(module, mistake)

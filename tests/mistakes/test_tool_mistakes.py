@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mistakes.mistake import SECRET, Mistake, assert_one_paragraph, assert_refused, run_as_process
+from tests.mistakes.mistake import SECRET, AssertRefused, Mistake, assert_one_paragraph, run_as_process
 
 POLICY = ["policy.model=m", "policy.base_url=http://127.0.0.1:1/v1", "policy.api_key_env=none"]
 NUMBER = "expected a whole number, 1 or more"
@@ -323,15 +323,8 @@ def names() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("module", "mistake"), CASES, ids=names())
-def test_a_mistake_is_one_paragraph(
-    module: str,
-    mistake: Mistake,
-    places: Mapping[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert_refused(module, mistake, places, tmp_path, monkeypatch, capsys)
+def test_a_mistake_is_one_paragraph(module: str, mistake: Mistake, assert_refused: AssertRefused) -> None:
+    assert_refused(module, mistake)
 
 
 LAUNCHES = [

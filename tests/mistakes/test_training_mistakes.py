@@ -39,7 +39,7 @@ from soul.errors import SoulError
 from soul.files.writable import NotWritable, check_writable
 from soul.testing import FakeOpenAI, Json
 from tests.mistakes import training_places
-from tests.mistakes.mistake import Mistake, assert_one_paragraph, run_as_process, run_in_process
+from tests.mistakes.mistake import AssertStops, Mistake, assert_one_paragraph, run_as_process
 from tests.mistakes.training_table import LAUNCHED, MODELS, OUTPUT, RL_COMMANDS, SFT_COMMANDS, SFT_LAUNCHED
 from tests.mistakes.training_values import ACTOR, MODEL, RL_VALUES, SFT_VALUES
 
@@ -193,26 +193,22 @@ def test_the_loggers_are_verls() -> None:
 @pytest.mark.parametrize("mistake", RL_COMMANDS, ids=str)
 def test_a_mistake_of_rl_is_one_paragraph(
     mistake: Mistake,
-    places: dict[str, str],
     quick: None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    assert_stops: AssertStops,
 ) -> None:
     environment = {"OPENAI_API_KEY": "sk-test-1234567890", **mistake.environment}
     whole = Mistake(mistake.name, [*RL_GOOD, *mistake.words], environment, mistake.expects)
-    assert_one_paragraph(run_in_process(launch.main, whole, monkeypatch, capsys, places), whole, places)
+    assert_stops(launch.main, whole)
 
 
 @pytest.mark.parametrize("mistake", SFT_COMMANDS, ids=str)
 def test_a_mistake_of_supervised_training_is_one_paragraph(
     mistake: Mistake,
-    places: dict[str, str],
     quick: None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    assert_stops: AssertStops,
 ) -> None:
     whole = Mistake(mistake.name, [*SFT_GOOD, *mistake.words], mistake.environment, mistake.expects)
-    assert_one_paragraph(run_in_process(sft_launch.main, whole, monkeypatch, capsys, places), whole, places)
+    assert_stops(sft_launch.main, whole)
 
 
 # ---- models and folders
@@ -303,11 +299,9 @@ def test_files_with_blanks_stand_in_quotes(
 @pytest.mark.parametrize("mistake", [*LAUNCHED, *SFT_LAUNCHED], ids=str)
 def test_a_wrong_variable_of_a_launcher_is_one_paragraph(
     mistake: Mistake,
-    places: dict[str, str],
     quick: None,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    assert_stops: AssertStops,
 ) -> None:
     sft = mistake in SFT_LAUNCHED
     usual = {"PLATFORM": "cpu", "OUTPUT_DIR": str(tmp_path), "WANDB_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-1234567"}
@@ -320,7 +314,7 @@ def test_a_wrong_variable_of_a_launcher_is_one_paragraph(
     if sft:
         words += ["data.max_prompt_length=200", "data.max_response_length=50"]
     main = sft_launch.main if sft else launch.main
-    assert_one_paragraph(run_in_process(main, whole, monkeypatch, capsys, places), whole, places)
+    assert_stops(main, whole)
 
 
 @pytest.mark.parametrize("launcher", ["run_rl.sh", "recipe/ditto/run_rl.sh", "run_sft.sh"])

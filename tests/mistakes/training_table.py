@@ -19,7 +19,7 @@ RL_KEYS = [
     Mistake("a weight of an unknown task", ["+data.mixture.weights.hitomm=1"], expects=["Did you mean 'hitom'"]),
     Mistake("an unknown value of a task", ["tasks.mirrorbench.assistant=me"], expects=["tasks.mirrorbench", "record"]),
     Mistake("options of an unknown task", ["+tasks.cosr.merged_dimensions=true"], expects=["cosr"]),
-    Mistake("a key that nothing reads", ["algorithm.filter_groups.enable=true"], expects=["filter_groups"]),
+    Mistake("a key that nothing reads", ["algorithm.filter_groups.metric=acc"], expects=["filter_groups"]),
     Mistake("a word without a value", ["trainer.save_freq"], expects=["trainer.save_freq"]),
     Mistake("a value without a key", ["=5"], expects=["=5"]),
     Mistake("a blank between key and value", ["trainer.save_freq", "5"], expects=["trainer.save_freq"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from abc import ABC
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
@@ -37,7 +38,7 @@ def check_class(cls: type, called: set[str], findings: Findings) -> None:
             calls, was an override of something that is gone.
     """
     label = f"{cls.__module__}.{cls.__qualname__}"
-    missing = [] if cls.__subclasses__() else sorted(getattr(cls, "__abstractmethods__", ()))
+    missing = [] if cls.__subclasses__() or ABC in cls.__bases__ else sorted(getattr(cls, "__abstractmethods__", ()))
     findings.check("classes", label, f"the base asks for {', '.join(missing)}" if missing else None)
     for name, ours in vars(cls).items():
         if name in _NOT_METHODS or not isinstance(_plain(ours), _FUNCTION):
@@ -84,7 +85,7 @@ def _unfit(ours: Any, theirs: Any) -> str | None:
     ours, theirs = _plain(ours), _plain(theirs)
     if not isinstance(theirs, _FUNCTION):
         return None
-    if inspect.iscoroutinefunction(ours) != inspect.iscoroutinefunction(theirs):
+    if _is_async(ours) != _is_async(theirs):
         return "one is async, one is not"
     mine, base = dict(inspect.signature(ours).parameters), dict(inspect.signature(theirs).parameters)
     base.pop("_ray_trace_ctx", None)  # Ray adds it to the methods of an actor
@@ -109,6 +110,11 @@ def _unfit(ours: Any, theirs: Any) -> str | None:
 
 _FUNCTION = type(lambda: None)
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _is_async(function: Any) -> bool:
+    """Whether it is awaited or iterated with `async for`: an abstract method without `yield` may stand for either."""
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _plain(member: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 import urllib.request
 from collections.abc import Iterator
 
@@ -15,9 +14,9 @@ from pydantic import BaseModel
 from recipe.demo import coach, judge_server, stories
 from soul.errors import JudgeFailure
 from soul.judge import Contentless, Endpoint, Judge
+from soul.leaks.redaction import redact
 from soul.one_turn import parse_options
-from soul.rows.leaks import redact
-from soul.task import Episode, Verdict
+from soul.task_types import Episode, Verdict
 from soul.tasks.hitom import HiToM, HiToMRow
 
 TASK = HiToM()
@@ -26,12 +25,8 @@ ATTEMPTS = [*(f"It is so. <answer>{letter}</answer>" for letter in "ABCDZ"), "no
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    with judge_server.serve(0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        yield server.base_url
-        server.shutdown()
-        thread.join(timeout=5)
+    with judge_server.server() as server:
+        yield server.url
 
 
 def connect(base_url: str) -> Judge:

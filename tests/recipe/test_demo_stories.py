@@ -104,8 +104,8 @@ def test_mixture_is_drawn_per_sample(records: list[stories.Record]) -> None:
     drawn = [stories.warm_sample(rng.choice(records), rng) for _ in range(3000)]
     plain, coached = ([s for s in drawn if s.coached is flag] for flag in (False, True))
     assert len(coached) / len(drawn) == pytest.approx(stories.FEEDBACK_SHARE, abs=0.04)
-    assert sum(s.careful for s in plain) / len(plain) == pytest.approx(stories.CAREFUL_SHARE, abs=0.04)
-    assert sum(s.careful for s in coached) / len(coached) == pytest.approx(stories.COACHED_SHARE, abs=0.04)
+    assert sum(s.careful for s in plain) / len(plain) == pytest.approx(stories.USUAL.careful, abs=0.04)
+    assert sum(s.careful for s in coached) / len(coached) == pytest.approx(stories.USUAL.coached, abs=0.04)
     one = [stories.warm_sample(records[0], rng).answer for _ in range(40)]
     assert len(set(one)) == 2  # the same exercise gets both answers: the policy must stay undecided
 

@@ -10,19 +10,22 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from recipe.demo import steps as steps_file
 from recipe.demo import summary
+from recipe.demo.steps import Step
 
 ACCURACIES = {
     "base": {"sampled": 0.01, "sampled_se": 0.01, "greedy": 0.0, "rows": 128},
     "warm": {"sampled": 0.45, "sampled_se": 0.02, "greedy": 0.40, "rows": 128},
     "ditto": {"sampled": 0.85, "sampled_se": 0.02, "greedy": 0.90, "rows": 128},
+    "grpo": {"sampled": 0.75, "sampled_se": 0.02, "greedy": 0.80, "rows": 128},
 }
 
 
-def run(first: float, last: float, n: int = 20, noise: float = 0.03) -> list[summary.Step]:
+def run(first: float, last: float, n: int = 20, noise: float = 0.03) -> list[Step]:
     rng = random.Random(0)
     drafts = [first + (last - first) * i / (n - 1) + rng.gauss(0, noise) for i in range(n)]
-    return [summary.Step(i + 1, draft, min(1.0, draft + 0.2)) for i, draft in enumerate(drafts)]
+    return [Step(i + 1, draft, min(1.0, draft + 0.2)) for i, draft in enumerate(drafts)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,7 @@ def test_a_noisy_small_rise_is_not_called_one() -> None:
 
 
 def test_constant_and_short_runs() -> None:
-    assert "did not clearly change" in summary.sentence([summary.Step(i, 0.5, None) for i in range(8)], {})
+    assert "did not clearly change" in summary.sentence([Step(i, 0.5, None) for i in range(8)], {})
     assert "too few to tell" in summary.sentence(run(0.1, 0.9, n=3), {})
     assert "too few to tell" in summary.sentence([], {})
 
@@ -62,15 +65,18 @@ def test_accuracy_change_is_the_measured_one() -> None:
 
 def test_reads_metrics_and_writes_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     metrics, accuracies, png = tmp_path / "metrics.jsonl", tmp_path / "accuracies.json", tmp_path / "out" / "curves.png"
-    lines = [{"step": s.number, summary.DRAFT: s.draft, summary.REFINED: s.refined} for s in run(0.4, 0.8, n=12)]
+    lines = [{"step": s.number, steps_file.DRAFT: s.draft, steps_file.REFINED: s.refined} for s in run(0.4, 0.8, n=12)]
     # a validation line without rewards, a step whose refined reward is NaN, and a step that a resumed run wrote again
-    extra = [{"step": 0, "val/x": 1.0}, {"step": 5, summary.DRAFT: 0.5, summary.REFINED: float("nan")}]
+    extra = [{"step": 0, "val/x": 1.0}, {"step": 5, steps_file.DRAFT: 0.5, steps_file.REFINED: float("nan")}]
+    extra += [{"step": 6, steps_file.HELD_BACK: 0.625}]
     metrics.write_text("\n".join(json.dumps(line) for line in [*lines, *extra]) + "\n\n", encoding="utf-8")
     accuracies.write_text(json.dumps(ACCURACIES), encoding="utf-8")
-    steps = summary.read_steps(metrics)
+    steps = steps_file.read_steps(metrics)
     assert [s.number for s in steps] == list(range(1, 13))
-    assert steps[4] == summary.Step(5, 0.5, None)
-    summary.main([str(metrics), str(accuracies), "--png", str(png)])
+    assert steps[4] == Step(5, 0.5, None) and steps[5].heldback == 0.625
+    summary.main([f"ditto={metrics}", f"grpo={metrics}", str(accuracies), "--png", str(png)])
     shown = capsys.readouterr().out
+    assert "0.625" in shown
+    assert "trained with DITTO is more accurate on held-back stories: 0.850 against 0.750" in " ".join(shown.split())
     assert "after DITTO" in shown and "warm start" in shown and "rose" in shown
     assert png.read_bytes().startswith(b"\x89PNG") and png.stat().st_size > 5000

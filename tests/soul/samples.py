@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from soul.rows.task_files import TaskRow, parse_row
-from soul.task import Episode, Verdict
+from soul.task_types import Episode, Verdict
 from soul.testing import FakeOpenAI, fake_judge
 
 DATA = Path(

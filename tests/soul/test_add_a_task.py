@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from soul.testing.contract import CHECKS
+from soul.examples.contract import CHECKS
 from tests.soul.add_a_task import files, install
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def test_rows_files_and_names(package, tmp_path):
 EVALUATE = """
 import asyncio, statistics
 from soul import examples
-from soul.testing.contract import rewards
+from soul.examples.contract import rewards
 example = examples.load("tips")
 rows = [example.row(n) for n in range(50)]
 print(*(statistics.fmean(asyncio.run(rewards(example, rows, style))) for style in ("oracle", "random", "contrarian")))

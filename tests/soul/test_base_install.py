@@ -27,7 +27,7 @@ modules = json.loads(sys.argv[1])
 for module in modules:
     importlib.import_module(module)
 from soul import tasks
-for name in tasks._CLASSES:
+for name in tasks.CLASSES:
     tasks.load(name)
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """

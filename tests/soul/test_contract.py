@@ -1,9 +1,10 @@
 """Every task keeps its word: full marks for the right answer, nothing for silence, no leak, no crash.
 
-The checks are those that ship (`soul.testing.contract`); rows are the invented ones of `soul.examples`.
+The checks are those that ship (`soul.examples.contract`); rows are the invented ones of `soul.examples`.
 """
 
 import asyncio
+import itertools
 import statistics
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul import examples, tasks
-from soul.testing.contract import CHECKS, check_no_output_crashes_the_task, rewards
+from soul.examples.contract import CHECKS, check_no_output_crashes_the_task, played, rewards
 
 each_task = pytest.mark.parametrize("name", examples.names())
 ROWS = 50
@@ -46,6 +47,17 @@ def test_who_plays_better_scores_higher(name):
         statistics.fmean(asyncio.run(rewards(example, rows, style))) for style in ("oracle", "random", "contrarian")
     )
     assert oracle > chance > contrarian, (oracle, chance, contrarian)
+
+
+@each_task
+def test_a_metric_with_a_direction_is_one_that_verdicts_have(name):
+    example = examples.load(name)
+    reported = set()
+    for number, style in itertools.product(range(12), ("oracle", "random")):
+        row = example.row(number)
+        session = asyncio.run(played(example, row, example.player(style, row, number), refine=False))
+        reported |= set(session.draft.verdict.metrics) if session.draft.verdict else set()
+    assert set(example.task.better) <= reported - {example.task.headline.name}
 
 
 TAGS = ["<answer>", "</answer>", "<response>", "</response>", "<think>", "</think>", "\n", ",", "[", "]", "(", ")", "{"]

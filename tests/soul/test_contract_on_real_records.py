@@ -13,9 +13,9 @@ import pytest
 
 from data.sources import BUILDS
 from soul import examples
+from soul.examples.contract import CHECKS, check_the_oracle_gets_full_marks, rewards
 from soul.rows.task_files import read_rows
 from soul.suites import soul_v1
-from soul.testing.contract import CHECKS, check_the_oracle_gets_full_marks, rewards
 from tests.published import publish
 from tests.soul.samples import DATA
 

@@ -17,7 +17,7 @@ from soul import examples  # noqa: E402
 from soul.errors import BadSettings  # noqa: E402
 from soul.evaluate.run import engine  # noqa: E402
 from soul.evaluate.run.journal import Journal  # noqa: E402
-from soul.evaluate.run.settings import EvaluationSettings, items  # noqa: E402
+from soul.evaluate.run.settings import EvaluationSettings, sample_requests  # noqa: E402
 from soul.examples.__main__ import write  # noqa: E402
 from soul.examples.endpoint import answer  # noqa: E402
 from soul.inspect_task import soul  # noqa: E402
@@ -62,7 +62,7 @@ def by_our_engine(fake, name, file, folder):
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets={name: Path(file)})
     journal = Journal(folder)
     try:
-        asyncio.run(engine.evaluate(settings, items(settings), journal, folder, lambda sample: None))
+        asyncio.run(engine.evaluate(settings, sample_requests(settings), journal, folder, lambda sample: None))
     finally:
         journal.close()
     return {sample.number: sample for sample in journal.samples.values()}
@@ -208,7 +208,9 @@ def test_the_rows_are_those_of_our_own_limit_and_seed(tmp_path):
     gateway = GatewaySettings.from_sections({})
     policy = gateway.judge
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": Path(file)}, limit=7, seed=3)
-    assert [s.id for s in soul(set=file, limit=7, seed=3).dataset] == [item.row.number for item in items(settings)]
+    assert [s.id for s in soul(set=file, limit=7, seed=3).dataset] == [
+        item.row.number for item in sample_requests(settings)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def full():
         metrics={"nan": math.inf, HALF: 0.5},
         critique=HALF,
         jury=[OpinionRecord(judge="a", reward=0.5, metrics={"m": 1.0}), OpinionRecord(judge="b", failure="refusal")],
+        canary=OpinionRecord(judge="c", reward=0.25),
         contentless=True,
         failure=None,
         seconds={"play": 0.5},
@@ -80,6 +81,7 @@ def full():
         model_version=6,
         out_of_tokens={"draft": 1},
         advantages={"draft": -0.5},
+        dropped=True,
     )
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from soul.errors import PolicyFailure
 from soul.rows.task_files import parse_row
 from soul.session import RefineSettings, run_session
-from soul.task import Episode, Metric, Row, Task, Verdict
+from soul.task_types import Metric, Row, Verdict
 from soul.testing import (
     Empty,
     FakeOpenAI,
@@ -29,6 +29,7 @@ from soul.testing import (
     sometimes,
 )
 from tests.soul.samples import HITOM, load
+from tests.soul.spoken_task import SpokenTask
 
 ALWAYS = RefineSettings()
 
@@ -38,24 +39,18 @@ class Opinion(BaseModel):
     critique: str
 
 
-class Scored(Task[Row]):
+class Scored(SpokenTask):
     """Says one word; the judge scores it. Writes down what is called, in order."""
 
     name = "scored"
-    row_type = Row
     headline = Metric("score")
 
     def __init__(self):
         self.log = []
 
-    def prompt(self, row, feedback=None):
-        return [{"role": "user", "content": f"Say a word. {feedback or ''}"}]
-
     async def play(self, row, players, feedback):
         self.log.append(("play", feedback))
-        messages = self.prompt(row, feedback)
-        answer = await players.policy().say(messages, base=self.prompt(row))
-        return Episode({"policy": [*messages, {"role": "assistant", "content": answer}]})
+        return await super().play(row, players, feedback)
 
     async def judge(self, row, episode, judge):
         self.log.append(("judge", episode.answer))
@@ -64,7 +59,7 @@ class Scored(Task[Row]):
 
     async def feedback(self, row, episode, verdict, judge):
         self.log.append(("feedback", verdict.critique))
-        return verdict.critique
+        return await super().feedback(row, episode, verdict, judge)
 
     def secrets(self, row):
         return ("abracadabra",)

@@ -17,7 +17,7 @@ from soul.answers.extraction import tagged_letter
 from soul.errors import BadRow, JudgeFailure
 from soul.one_turn import Critique, parse_options
 from soul.rows.task_files import parse_row
-from soul.task import Scored, Verdict
+from soul.task_types import Scored, Verdict
 from soul.testing import FakeOpenAI, Json, Refusal, fake_judge, scripted_players
 from tests.soul.samples import (
     HITOM,

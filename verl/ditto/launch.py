@@ -32,8 +32,7 @@ def _run(arguments: list[str]) -> int:
     from ditto.config_checks.resume import apply_resume
     from ditto.preflight import check
 
-    plan = check(config)
-    print(plan.text())
+    print(check(config))
     if config.get("dry_run"):
         return 0
     from ditto.run.run_lock import driver_lock

@@ -8,66 +8,29 @@ and field, and says what to do.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import Counter
 
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.config_checks import check_config, check_every_type, check_model_length, check_overlap, training_steps
 from ditto.judging import plan as judge_plan
+from ditto.launching.compose import SEPARATE
 from ditto.model.attention_check import check_attention
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
+from ditto.rows.lengths import fitting_rows
 from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.files.writable import check_writable
-from soul.judge.preflight import Load
 from soul.rows.task_files import TaskRow, read_rows
 
 
-@dataclass(frozen=True)
-class StepPlan:
-    """What one training step will do."""
-
-    objective: str
-    rows: int
-    val_rows: int
-    tasks: dict[str, int]
-    prompt_tokens: tuple[float, int]  # mean and longest, over the training rows
-    prompts: int
-    sessions: int
-    generations: int
-    sequences: int
-    updates: int
-    steps: int
-    judging: list[Load]
-    cheaper: dict[str, dict[str, float]]  # task option that saves judge calls -> calls per step by role
-    memory: list[str]  # lines about GPU and host memory; empty on the CPU platform
-    overlaps: Sequence[str] = ()  # training rows whose group is also validated; only with data.allow_overlap=true
-
-    def text(self) -> str:
-        """The plan as the dry run prints it."""
-        mean, longest = self.prompt_tokens
-        names = ", ".join(f"{name} {count}" for name, count in self.tasks.items())
-        lines = [
-            ("objective", self.objective),
-            ("rows", f"{self.rows} train ({names}), {self.val_rows} validation"),
-            ("prompt tokens", f"{mean:.0f} mean, {longest} longest"),
-            ("steps", str(self.steps)),
-            ("per step", f"{self.prompts} prompts, {self.sessions} sessions, {self.generations} generations"),
-            ("", f"{self.sequences} training sequences, {self.updates} optimizer updates"),
-        ]
-        judging = judge_plan.describe(self.judging, self.steps, self.cheaper)
-        lines += [("judge" if i == 0 else "", line) for i, line in enumerate(judging)]
-        lines += [("memory" if i == 0 else "", line) for i, line in enumerate(self.memory)]
-        lines += [("OVERLAP", f"{line} (data.allow_overlap=true)") for line in self.overlaps]
-        return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
-
-
-def check(config: DictConfig) -> StepPlan:
+def check(config: DictConfig) -> str:
     """Check everything and plan a step.
+
+    Returns:
+        The plan, for people.
 
     Raises:
         SoulError: a subclass that names the mistake; the message says what to do.
@@ -83,10 +46,12 @@ def check(config: DictConfig) -> StepPlan:
     check_weights(model.path, bool(model.trust_remote_code), setting)
     check_attention(config)
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
-    train, lengths = _fitting_rows(config, tokenizer, train, "train_max_samples")
-    val, _ = _fitting_rows(config, tokenizer, val, "val_max_samples")
+    train, lengths = fitting_rows(config.data, train, tokenizer, config.data.train_max_samples)
+    val, _ = fitting_rows(config.data, val, tokenizer, config.data.val_max_samples)
     check_model_length(config)
-    return replace(_plan(config, settings, train, val, lengths, tokenizer), overlaps=overlaps)
+    lines = _plan(config, settings, train, val, lengths)
+    lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
+    return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
 
 
 def check_settings(config: DictConfig) -> Settings:
@@ -107,9 +72,7 @@ def check_settings(config: DictConfig) -> Settings:
 
 def _files(config: DictConfig, key: str) -> list[str]:
     value = OmegaConf.select(config, f"data.{key}", throw_on_missing=False)
-    if value is None or OmegaConf.is_missing(config.data, key):
-        raise BadConfig(f"data.{key} is not set: name the parquet files, e.g. data.{key}=[data/my.parquet].")
-    files = [value] if isinstance(value, str) else list(value)
+    files = [value] if isinstance(value, str) else list(value or [])
     if not all(files) or not files:
         raise BadConfig(f"data.{key}={files}: name the parquet files, e.g. data.{key}=[data/my.parquet].")
     twice = [file for file in files if files.count(file) > 1]
@@ -121,48 +84,42 @@ def _files(config: DictConfig, key: str) -> list[str]:
     return files
 
 
-def _fitting_rows(
-    config: DictConfig, tokenizer: Any, rows: list[TaskRow], samples: str
-) -> tuple[list[TaskRow], list[int]]:
-    """The rows that the dataset will hold, and the lengths of their prompts in tokens."""
-    from ditto.rows.lengths import check_lengths
-
-    data = config.data
-    template = dict(data.get("apply_chat_template_kwargs") or {})
-    rows, lengths = check_lengths(rows, tokenizer, data.max_prompt_length, template, data.filter_overlong_prompts)
-    first = data[samples] if data[samples] and data[samples] > 0 else None
-    return rows[:first], lengths[:first]
-
-
 def _plan(
-    config: DictConfig, settings: Settings, train: list[TaskRow], val: list[TaskRow], lengths: list[int], tokenizer: Any
-) -> StepPlan:
-    prompts, n = config.data.train_batch_size, config.actor_rollout_ref.rollout.n
-    sessions = prompts * n
-    counts: dict[str, int] = {}
-    for row in train:
-        counts[row.task.name] = counts.get(row.task.name, 0) + 1
-    mean = statistics.fmean(lengths)
-    step = (train, settings.objective.refines, sessions, settings.gateway.by_task)
-    calls = judge_plan.calls_per_step(*step)
-    return StepPlan(
-        objective=settings.objective.name,
-        rows=len(train),
-        val_rows=len(val),
-        tasks=counts,
-        prompt_tokens=(mean, max(lengths)),
-        prompts=prompts,
-        sessions=sessions,
-        generations=sessions * (2 if settings.objective.refines else 1),
-        sequences=sessions * len(settings.objective.kinds),
-        updates=prompts
-        // config.actor_rollout_ref.actor.ppo_mini_batch_size
-        * config.actor_rollout_ref.actor.ppo_epochs,
-        steps=training_steps(config, len(train)),
-        judging=judge_plan.plan(settings, calls, mean, config),
-        cheaper=judge_plan.cheaper_options(*step),
-        memory=_memory(config),
-    )
+    config: DictConfig, settings: Settings, train: list[TaskRow], val: list[TaskRow], lengths: list[int]
+) -> list[tuple[str, str]]:
+    """The lines of the plan, each with its heading."""
+    objective, actor = settings.objective, config.actor_rollout_ref.actor
+    prompts, mean, steps = config.data.train_batch_size, statistics.fmean(lengths), training_steps(config, len(train))
+    sessions = prompts * config.actor_rollout_ref.rollout.n
+    generations, sequences = sessions * (2 if objective.refines else 1), sessions * len(objective.kinds)
+    updates = prompts // actor.ppo_mini_batch_size * actor.ppo_epochs
+    names = ", ".join(f"{name} {count}" for name, count in Counter(row.task.name for row in train).items())
+    groups = config.algorithm.filter_groups
+    played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
+    step = (train, objective, sessions * played, settings.gateway.by_task)
+    canary = judge_plan.canary_calls(train, sessions * played, settings.gateway)
+    loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)
+    cheaper = {option: calls | canary for option, calls in judge_plan.cheaper_options(*step).items()}
+    judging = judge_plan.describe(loads, steps, cheaper)
+    return [
+        ("objective", objective.name),
+        ("rows", f"{len(train)} train ({names}), {len(val)} validation"),
+        ("prompt tokens", f"{mean:.0f} mean, {max(lengths)} longest"),
+        ("steps", str(steps)),
+        *([("mode", _separate(config))] if config.trainer.v1.trainer_mode == SEPARATE else []),
+        ("per step", f"{prompts} prompts, {sessions} sessions, {generations} generations"),
+        *([("", f"up to {played} times as many to replace groups that teach nothing")] if groups.enable else []),
+        ("", f"{sequences} training sequences, {updates} optimizer updates"),
+        *(("judge" if i == 0 else "", line) for i, line in enumerate(judging)),
+        *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config))),
+    ]
+
+
+def _separate(config: DictConfig) -> str:
+    """How devices are divided, and a step with them."""
+    parts, rollout = config.trainer.v1.separate_async.parameter_sync_step, config.actor_rollout_ref.rollout
+    train, sample = (part.nnodes * part.n_gpus_per_node for part in (config.trainer, rollout))
+    return f"{SEPARATE}: {train} devices train, {sample} sample; {parts} parts a step between two weight syncs"
 
 
 def _memory(config: DictConfig) -> list[str]:

@@ -7,13 +7,14 @@ driver resolves the roles of the judge gateway, because that reads its environme
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ditto.objectives import AGENT_VERSIONS, objective
+from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Objective
 from ditto.rows.mixture import MixtureSettings
 from soul import tasks
@@ -23,6 +24,7 @@ from soul.session import RefineSettings
 from soul.validation_errors import setting_problem
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+_OPTIONS = ObjectiveOptions.model_fields.keys()
 
 
 class BadConfig(SoulError):
@@ -48,8 +50,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     objective: Objective
-    feedback_coef: float = Field(default=1.0, ge=0)
-    refined_old_logp: Literal["recompute", "rollout"] = "recompute"
+    options: ObjectiveOptions = ObjectiveOptions()
     refine: RefineSettings = RefineSettings()
     gateway: GatewaySettings = Field(default_factory=lambda: GatewaySettings.from_sections({}))
     run: RunSettings
@@ -80,10 +81,10 @@ class Settings(BaseModel):
                     f"algorithm.agent_version={version!r}: use {' or '.join(AGENT_VERSIONS)}, or objective."
                 )
             name = AGENT_VERSIONS[version]
+        options = {key: value for key, value in OmegaConf.to_object(algorithm).items() if key in _OPTIONS}
         values = {
             "objective": objective(name),
-            "feedback_coef": algorithm.feedback_coef,
-            "refined_old_logp": algorithm.refined_old_logp,
+            "options": _validated(ObjectiveOptions, "algorithm", options),
             "refine": _section(RefineSettings, "refine", config),
             "gateway": _gateway(config),
             "run": _section(RunSettings, "run", config),
@@ -91,6 +92,12 @@ class Settings(BaseModel):
             "mixture": _section(MixtureSettings, "data.mixture", config),
         }
         return _validated(cls, "algorithm", values)
+
+    @property
+    def distillation(self) -> dict[str, Any] | None:
+        """What the engine reads in an update (`ditto/model/teaching.py`); None where the objective does not distil."""
+        part = self.objective.distillation
+        return None if part is None else {"loss": part.loss, "options": self.options.sdpo.model_dump()}
 
     @property
     def cache_dir(self) -> Path:
@@ -101,13 +108,6 @@ class Settings(BaseModel):
     def ledger_file(self) -> Path:
         """The file that counts what the run has spent."""
         return self.run_dir / "usage.json"
-
-    def part_weights(self) -> dict[str, float]:
-        """The weight of each part of the objective in the loss."""
-        return {
-            part.name: float(getattr(self, part.weight)) if isinstance(part.weight, str) else part.weight
-            for part in self.objective.parts
-        }
 
 
 def _gateway(config: DictConfig) -> GatewaySettings:

@@ -2,12 +2,12 @@
 
 What it changes in verl 0.9.1's V1 trainer, and why:
 - advantages: verl gives all outputs of a session the advantage of the last one; here every sequence has its own kind,
-  reward and group (`batch/step_batch.py`, `objectives/advantages.py`);
+  reward and group (`batch/loss_plan.py`, `objectives/advantages.py`);
 - mini-batches: verl's number of optimizer updates grows with the number of sequences; here a mini-batch is a number of
   prompts (`batch/minibatch_layout.py`), and every part of the objective is averaged over its own tokens
-  (`objectives/loss_weights.py`);
-- old log-probs of refined sequences in the base context are recomputed in that context, because verl's forward pass
-  runs over the stored prompt; `refined_old_logp=rollout` takes the sampled ones instead;
+  (`objectives/losses.py`); with `skip_idle`, sequences that teach nothing cost no forward pass;
+- old log-probs are computed in the context in which a sequence is trained (`old_log_probs.py`);
+- the parts of a step are reported together (`batch/step_parts.py`);
 - missing sessions, which verl pads without a message, end the run; so does a stuck phase (`run/watchdog.py`);
 - checkpoints are published atomically and are model paths (`run/checkpoint.py`, `run/export.py`); a step's metrics are
   written before its checkpoint is published (`run/checkpoint_writer.py`), and a resumed run repeats a validation that
@@ -18,48 +18,52 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
+import ray
 from omegaconf import DictConfig
-from tensordict import TensorDict
+from ray.exceptions import RayError
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.utils.config import omega_conf_to_dataclass
-from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
+from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from ditto.batch import verl_metrics
-from ditto.batch.jagged import per_token, response_tokens, row_sums, with_values
+from ditto.batch import style_signal, verl_metrics
+from ditto.batch.idle_rows import without_idle_rows
 from ditto.batch.minibatch_layout import assign_mini_batches, balanced, lay_out, padded_rows
-from ditto.batch.queue import KVBatchMeta, tq
+from ditto.batch.queue import KVBatchMeta, drop_trained_rows, put_columns, tq
 from ditto.batch.rollout_correction import correction_weights
-from ditto.batch.step_batch import Columns, StepBatch
+from ditto.batch.step_batch import StepBatch
+from ditto.batch.step_parts import StepParts
 from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
 from ditto.objectives.losses import objective_loss
+from ditto.old_log_probs import OldLogProbs
 from ditto.rollout import sync_alarm
+from ditto.rollout.group_filter import GroupFilter
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run import stop_request
-from ditto.run.actor_health import Liveness
+from ditto.run.actor_health import RESEND_S, Liveness
+from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
+from ditto.run.diagnostics import step_diagnostics
 from ditto.run.run_folder import RunFolder
 from ditto.run.step_metrics import session_metrics, summary_line, validation_metrics
 from ditto.run.watchdog import Watchdog
 from ditto.settings import Settings
 from ditto.verl_hooks import plugin
+from ditto.verl_hooks.actor_worker import ActorWorker, SeparateActorWorker
 from soul import tasks
 from soul.errors import RunFailed
-from soul.evaluate.run.gc_tuning import seldom_collected
+from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.record import SessionRecord
 
 logger = logging.getLogger(__name__)
-
-# The columns that a forward pass needs. Workers fetch only these, without the traces and the rows of task files.
-MODEL_COLUMNS = "input_ids position_ids prompts responses response_mask loss_mask multi_modal_inputs".split()
+NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
 
 
 class MissingSessions(RunFailed):
@@ -70,6 +74,8 @@ class DittoTrainer(PPOTrainer):
     """Mixed into each of verl's V1 trainers. `base_mode` is verl's name of that trainer's mode."""
 
     base_mode: str
+    _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
+    actor_worker: type[ActorRolloutRefWorker] = ActorWorker
 
     @property
     def trainer_mode(self) -> str:
@@ -89,9 +95,9 @@ class DittoTrainer(PPOTrainer):
         self.watchdog = Watchdog(self.settings.run_dir, self.settings.run.phase_timeout_s, self.liveness.died)
         self.judges = JudgeWatch(self.settings)
         self.alarm = SyncAlarm.from_config(config)
-        self._updated = False  # whether this step moved any weight
+        self.parts = StepParts()  # of this step
         self._servers: dict[str, Any] = {}
-        self._step_batch: StepBatch | None = None
+        self._idle_keys: list[str] = []  # of the step's rows that are skipped
         self._asked_prompts = 0
         self.checkpoints = CheckpointWriter(config, self.watchdog.phase)
         self._trained: tuple[KVBatchMeta, dict[str, Any]] | None = None  # the step's batch and metrics, once trained
@@ -104,8 +110,10 @@ class DittoTrainer(PPOTrainer):
         with self.watchdog.phase("start-up"):
             self.judges.start()
             super().init()
+        self.style = style_signal.StyleSignal(self.tokenizer)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-        self.actor_rollout_wg.set_loss_fn(partial(objective_loss, config=actor))
+        loss = partial(objective_loss, config=actor, objective=self.settings.objective, options=self.settings.options)
+        self.actor_rollout_wg.set_loss_fn(loss)
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
@@ -115,13 +123,22 @@ class DittoTrainer(PPOTrainer):
                     self.liveness.watch_rollout_server(name, server)
                 self._servers[f"rollout server {replica.replica_rank}"] = replica.servers[0]
 
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        for role in {Role.Actor, Role.ActorRollout, Role.ActorRolloutRef} & set(self.role_worker_mapping):
+            self.role_worker_mapping[role] = ray.remote(self.actor_worker)
+
     def fit(self, agent_loop_manager: Any) -> None:
         for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
         try:
-            with seldom_collected():  # a step's traces are a million objects, which each full collection would walk
+            with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
+        except RayError:
+            with self.watchdog.phase("failure"):  # if an actor has died, the watchdog will say which one
+                time.sleep(NOTICE_S)
+            raise
         finally:
             self.watchdog.stop()
         self._raise_outage()
@@ -137,7 +154,11 @@ class DittoTrainer(PPOTrainer):
         logger.info("Resuming after step %d; validating first: %s", step, trainer.val_before_train)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+        self._idle_keys, self.parts = [], StepParts()
         batch = super().step(metrics, timing_raw)
+        metrics.update(self._step_metrics(batch))
+        if self._idle_keys:  # verl clears the queue of the rows that it knows of
+            tq.kv_clear(keys=self._idle_keys, partition_id=batch.partition_id)
         self._trained = batch, metrics
         return batch
 
@@ -152,7 +173,10 @@ class DittoTrainer(PPOTrainer):
         sampler = self.config.trainer.v1.sampler.custom_sampler
         if sampler.path == "pkg://ditto.rollout.replay_buffer" and self.base_mode != "sync":
             sampler.name = "PromptReplayBufferAsync"
-        return super()._build_replay_buffer()
+        buffer = super()._build_replay_buffer()
+        prompts = self.config.data.train_batch_size // self.parameter_sync_step
+        self._group_filter = buffer.filter = GroupFilter.from_config(self.config, self.settings, prompts)
+        return buffer
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
@@ -187,110 +211,54 @@ class DittoTrainer(PPOTrainer):
         mini_batch = assign_mini_batches(
             [record.prompt for record in step.records], self.config.actor_rollout_ref.actor.ppo_mini_batch_size
         )
-        rows, updates = padded_rows(mini_batch, ranks)
         batch.reorder(step.order)
+        actor = self.config.actor_rollout_ref.actor
+        step.plan(mini_batch, self.settings, actor.loss_agg_mode, actor.loss_scale_factor or 1.0)
+        # KL and entropy terms need every row.
+        kl_term = actor.use_kl_loss and actor.kl_loss_coef != 0.0  # with coefficient 0 the KL is only measured
+        if self.settings.options.skip_idle and not kl_term and not actor.entropy_coeff:
+            mini_batch, batch, idle = without_idle_rows(step, batch, mini_batch)
+            self._idle_keys += idle
+        rows, updates = padded_rows(mini_batch, ranks)
         batch = upsample_batch_to_divisible_size(batch, rows * updates, self.tokenizer.eos_token_id)
         lengths = [tag["seq_len"] for tag in batch.tags]
         layout = lay_out(mini_batch, lengths, ranks, rows, balanced)
         batch.reorder(layout.order)
         step.arrange(layout)
-        self._step_batch = step
+        self.parts.batches.append(step)
         per_rank = rows * updates // ranks
         partitions = [list(range(r * per_rank, (r + 1) * per_rank)) for r in range(ranks)]
         metrics.update(log_seqlen_unbalance([lengths[i] for i in layout.order], partitions, prefix=logging_prefix))
         return batch
 
-    def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Compute pi_old of every sequence in the context in which it is trained."""
-        step = self._step_batch
-        assert step is not None
-        rollout = self.config.actor_rollout_ref.rollout
-        batch.extra_info.update(calculate_entropy=True, compute_loss=False, temperature=rollout.temperature)
-        batch.fields = list(MODEL_COLUMNS)
-        self.actor_rollout_wg.compute_log_prob(batch)
-        names = ["entropy", "log_probs", "response_mask", "rollout_log_probs"]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
-        mask = data["response_mask"]
-        entropy = response_tokens(data["entropy"], mask).values()[mask.values().bool()]
-        metrics["actor/entropy"] = entropy.mean().item() if len(entropy) else 0.0
-        recomputed = Columns(mask, response_tokens(data["log_probs"], mask), data["rollout_log_probs"])
-        self._compare_with_rollout(batch, recomputed, metrics)
-        step.columns = recomputed
-        if self.settings.refined_old_logp == "rollout":
-            refined = per_token(step.is_kind("refined_base"), mask)
-            old = torch.where(refined, recomputed.rollout_log_probs.values(), recomputed.old_log_probs.values())
-            step.columns = replace(recomputed, old_log_probs=with_values(old, mask))
-        self._put(batch, old_log_probs=step.columns.old_log_probs)
-        return batch
-
-    def _put(self, batch: KVBatchMeta, **columns: torch.Tensor) -> None:
-        """Add columns to the step, for the workers of the update too."""
-        fields = TensorDict(columns, batch_size=len(batch))
-        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
-        batch.fields = list(dict.fromkeys([*(batch.fields or []), *columns]))
-
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         super()._compute_ref_log_prob(batch, metrics)
         batch.fields = [*(batch.fields or []), "ref_log_prob"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["ref_log_prob"])
+        self.parts.current.reference = data["ref_log_prob"]
         return batch
 
-    def _compare_with_rollout(self, batch: KVBatchMeta, columns: Columns, metrics: dict[str, Any]) -> None:
-        """Compare actor and rollout engine where both saw the same context, and the two contexts of refined answers."""
-        step, old, sampled = self._step_batch, columns.old_log_probs, columns.rollout_log_probs
-        assert step is not None
-        metrics.update(step.context_gap(columns))
-        same_context = step.is_kind("draft", "refined_feedback")
-        versions = [int(tag["min_global_steps"]) for tag in batch.tags]
-        # In asynchronous modes rollouts of several versions meet; only the newest are by the actor's weights.
-        newest = max((v for v, same in zip(versions, same_context, strict=True) if same), default=0)
-        rows = [same and version == newest for same, version in zip(same_context, versions, strict=True)]
-        difference, numbers = sync_alarm.distance(old, sampled, columns.mask, rows)
-        metrics.update(numbers)
-        if difference is not None:
-            metrics["training/rollout_logprob_diff_mean"] = difference
-            # Prefetched rollouts are one sync behind (colocate_async), so their distance is no sign of a lost sync;
-            # `_check_sync` covers that mode.
-            if newest >= self.global_steps - 1:
-                self.alarm.check_distance(self.global_steps, difference)
-
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Compute what the loss needs of every sequence; write traces and metrics of every session."""
-        step = self._step_batch
-        assert step is not None and step.columns is not None
-        mask = step.columns.mask
-        tokens = [int(count) for count in row_sums(mask)]
-        metrics.update(step.response_lengths(tokens))
-        step.planned = plan = step.plan(
-            self.settings,
-            normalize_std=self.config.algorithm.get("norm_adv_by_std_in_grpo", True),
-            loss_agg_mode=self.config.actor_rollout_ref.actor.loss_agg_mode,
-            tokens=tokens,
-        )
+        """Compute what the loss needs of every sequence, and write the traces of every session."""
+        step = self.parts.current
+        assert step.columns is not None and step.planned is not None
         refined = step.is_kind("refined_base")
         correction = correction_weights(step.columns, refined, self.config.algorithm.get("rollout_correction"))
         if correction is not None:
             metrics.update(correction[1])
-        self._put(batch, **step.loss_columns(correction[0] if correction else None))
-        self._report(step, plan.advantage_of, metrics)
+        put_columns(batch, **step.loss_columns(correction[0] if correction else None))
+        for trace in step.traces:
+            trace.advantages = step.planned.advantage_of.get(trace.session, {})
+        if self._group_filter is not None:
+            self._group_filter.report(step, self.global_steps)
+        self.run_folder.write_traces("step", self.global_steps, step.traces, part=self.local_trigger_step)
         return batch
-
-    def _report(self, step: StepBatch, advantage_of: dict[str, dict[str, float]], metrics: dict[str, Any]) -> None:
-        traces = step.traces
-        for trace in traces:
-            trace.advantages = advantage_of.get(trace.session, {})
-        self.run_folder.write_traces("step", self.global_steps, traces, part=self.local_trigger_step)
-        metrics.update(session_metrics(traces))
-        metrics["ditto/sessions"] = len(traces)
-        metrics["ditto/sequences"] = sum(record.valid for record in step.records)
-        metrics.update(self.judges.after_step(self.global_steps, traces))
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Train: one epoch is `prompts / ppo_mini_batch_size` optimizer updates, however many drafts were refined."""
-        step = self._step_batch
-        assert step is not None and step.layout is not None
-        self._updated = False
+        step = self.parts.current
+        assert step.layout is not None
         if not any(record.valid for record in step.records):
-            metrics["actor/updates"] = 0
             return batch
         actor = self.config.actor_rollout_ref.actor
         batch.extra_info.update(
@@ -303,13 +271,32 @@ class DittoTrainer(PPOTrainer):
             seed=actor.data_loader_seed,
             dataloader_kwargs={"shuffle": False},  # the layout is the order
             temperature=self.config.actor_rollout_ref.rollout.temperature,
+            distillation=self.settings.distillation,
         )
         output = rename_dict(self.actor_rollout_wg.update_actor(batch)["metrics"], "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
-        metrics.update(reduce_metrics(output))
-        metrics["actor/updates"] = step.layout.updates * actor.ppo_epochs
-        self._updated = metrics["actor/grad_norm"] > 0 and metrics["actor/lr"] > 0
+        self.parts.add_update(step.layout.updates * actor.ppo_epochs, output)
         return batch
+
+    def _step_metrics(self, batch: KVBatchMeta) -> dict[str, Any]:
+        """The metrics of the step's sessions, sequences and updates, over all its parts."""
+        step = self.parts.joined()
+        numbers: dict[str, Any] = session_metrics(step.traces) | step_diagnostics(step.traces)
+        numbers["ditto/sessions"] = len(step.traces)
+        numbers |= step.sequence_metrics(distils=self.settings.objective.distillation is not None)
+        if step.entropy is not None and len(step.entropy):
+            numbers["actor/entropy"] = step.entropy.mean().item()
+        correction = self.config.algorithm.get("rollout_correction")
+        if len(self.parts.batches) > 1 and step.columns is not None:
+            weighed = correction_weights(step.columns, step.is_kind("refined_base"), correction)
+            numbers |= weighed[1] if weighed is not None else {}
+        numbers |= step.groups.metrics() | step.kl_to_start() | style_signal.style_metrics(step)
+        versions = [int(tag["min_global_steps"]) for tag in batch.tags]
+        numbers |= step.context_gap() | self.alarm.check_rollout(self.global_steps, step, versions)
+        numbers |= self.judges.after_step(self.global_steps, step.traces)
+        numbers |= self.parts.update_metrics()
+        distillation = self.settings.objective.distillation
+        return numbers | (style_signal.of_distillation(numbers, distillation.name) if distillation else {})
 
     def on_step_end(self) -> None:
         start = time.perf_counter()
@@ -349,8 +336,9 @@ class DittoTrainer(PPOTrainer):
     def _check_sync(self) -> None:
         """Check that the update reached every rollout server."""
         if self.alarm.max_unchanged is not None:
-            answers = sync_alarm.ask(self._servers, self.tokenizer.encode(sync_alarm.PROBE_TEXT))
-            self.alarm.check_change(self.global_steps, answers, updated=self._updated)
+            times = 1 if self.base_mode == "sync" else sync_alarm.ASKS_OF_BUSY
+            answers = sync_alarm.ask(self._servers, self.tokenizer.encode(sync_alarm.PROBE_TEXT), times)
+            self.alarm.check_change(self.global_steps, answers, updated=self.parts.updated)
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
@@ -360,9 +348,9 @@ class DittoTrainer(PPOTrainer):
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
 
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
-        """The metrics that are computed over the whole step."""
-        step, gpus = self._step_batch, self._get_n_gpus_for_throughput()
-        assert step is not None and step.columns is not None and step.planned is not None
+        """verl's own metrics of the whole step, once it has ended."""
+        step, gpus = self.parts.joined(), self._get_n_gpus_for_throughput()
+        assert step.columns is not None and step.planned is not None
         turns = [record.turns for record in step.records]
         numbers = verl_metrics.step_metrics(
             batch.tags, turns, step.planned.rewards, step.advantages, step.columns.mask, timing_raw, gpus
@@ -372,7 +360,9 @@ class DittoTrainer(PPOTrainer):
 
     def _record(self, metrics: dict[str, Any]) -> None:
         """Write the step's metrics, then publish its checkpoint: after a kill in between, the step is repeated."""
-        self.run_folder.log_metrics(self.global_steps, metrics)
+        name = self.settings.objective.name
+        alarms = raise_alarms(self.global_steps, name, metrics, self.run_folder.metrics())
+        self.run_folder.log_metrics(self.global_steps, metrics | alarms)
         self.checkpoints.publish()
 
     # ---- validation -------------------------------------------------------------------------------------------
@@ -420,23 +410,40 @@ class DittoTrainer(PPOTrainer):
         """Write a complete checkpoint to a temporary folder; `_record` publishes it."""
         self.checkpoints.write(self.global_steps, super()._save_checkpoint)
 
+    def _load_checkpoint(self) -> None:
+        """Resume; in an asynchronous mode with the prompts that were being sampled or waited for their training."""
+        super()._load_checkpoint()
+        drop_trained_rows()
+
 
 @register_trainer("ditto_sync")
-class DittoTrainerSync(DittoTrainer, PPOTrainerSync):
+class DittoTrainerSync(DittoTrainer, PPOTrainerSync, OldLogProbs):
     """Rollout and update alternate on the same devices."""
 
     base_mode = "sync"
 
 
 @register_trainer("ditto_colocate_async")
-class DittoTrainerColocateAsync(DittoTrainer, PPOTrainerColocateAsync):
+class DittoTrainerColocateAsync(DittoTrainer, PPOTrainerColocateAsync, OldLogProbs):
     """The rollout of the next step starts before the update of this one ends."""
 
     base_mode = "colocate_async"
 
 
 @register_trainer("ditto_separate_async")
-class DittoTrainerSeparateAsync(DittoTrainer, PPOTrainerSeparateAsync):
-    """Rollout and update on devices of their own."""
+class DittoTrainerSeparateAsync(DittoTrainer, PPOTrainerSeparateAsync, OldLogProbs):
+    """Rollout and update on devices of their own; a step trains `parameter_sync_step` parts between two syncs."""
 
     base_mode = "separate_async"
+    actor_worker = SeparateActorWorker
+
+    def init(self) -> None:
+        super().init()
+        for replica in self.standalone_server_manager.get_replicas():
+            for number, worker in enumerate(replica.workers):
+                self.liveness.watch_actor(f"weight receiver {number} of rollout server {replica.replica_rank}", worker)
+
+    def _setup(self) -> None:
+        # With hybrid_engine=false verl 0.9.1 calls `logger.info(..., flush=True)` here, which raises if it logs.
+        logging.getLogger(PPOTrainerSeparateAsync.__module__).setLevel(logging.WARNING)
+        super()._setup()

@@ -39,6 +39,7 @@ _TAG = re.compile(
     + ")",
     re.IGNORECASE,
 )
+_USER = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
 
 
 def without_thinking(text: str) -> str:
@@ -68,3 +69,8 @@ def without_thinking(text: str) -> str:
                 opened.add(kind)
             position = tag.end()
     return "".join(visible) + ("" if inside else text[position:])
+
+
+def spoken_as_user(text: str) -> str:
+    """Return the part that others see of a turn as a user: no thoughts, no "User:" in front."""
+    return _USER.sub("", without_thinking(text).strip())

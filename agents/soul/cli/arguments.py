@@ -20,44 +20,29 @@ from soul.files.writable import probe
 Number = TypeVar("Number", int, float)
 
 
-def positive_int(text: str) -> int:
-    """1, 2, 3, ..."""
-    return _number(int, text, lambda number: number >= 1, "a whole number, 1 or more")
+def _number(kind: Callable[[str], Number], expected: str, allowed: Callable[[Number], bool]) -> Callable[[str], Number]:
+    """The type of an option that takes a finite number; `expected` completes its error message."""
+
+    def parsed(text: str) -> Number:
+        try:
+            number = kind(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r}: expected {expected}") from None
+        if not math.isfinite(number) or not allowed(number):
+            raise ArgumentTypeError(f"{text}: expected {expected}")
+        return number
+
+    return parsed
 
 
-def non_negative_int(text: str) -> int:
-    """0, 1, 2, ..."""
-    return _number(int, text, lambda number: number >= 0, "a whole number, 0 or more")
-
-
-def port(text: str) -> int:
-    """0 (any free port) to 65535."""
-    return _number(int, text, lambda number: 0 <= number <= 65535, "a port, 0 to 65535")
-
-
-def positive_float(text: str) -> float:
-    """A finite number above 0."""
-    return _number(float, text, lambda number: number > 0, "a number above 0")
-
-
-def non_negative_float(text: str) -> float:
-    """A finite number, 0 or above."""
-    return _number(float, text, lambda number: number >= 0, "a number, 0 or more")
-
-
-def share(text: str) -> float:
-    """A number from 0 to below 1."""
-    return _number(float, text, lambda number: 0 <= number < 1, "a number from 0 to below 1")
-
-
-def fraction(text: str) -> float:
-    """A number above 0 and below 1."""
-    return _number(float, text, lambda number: 0 < number < 1, "a number above 0 and below 1")
-
-
-def probability(text: str) -> float:
-    """A number from 0 to 1."""
-    return _number(float, text, lambda number: 0 <= number <= 1, "a number from 0 to 1")
+positive_int = _number(int, "a whole number, 1 or more", lambda number: number >= 1)
+non_negative_int = _number(int, "a whole number, 0 or more", lambda number: number >= 0)
+port = _number(int, "a port, 0 to 65535", lambda number: 0 <= number <= 65535)  # 0: any free port
+positive_float = _number(float, "a number above 0", lambda number: number > 0)
+non_negative_float = _number(float, "a number, 0 or more", lambda number: number >= 0)
+share = _number(float, "a number from 0 to below 1", lambda number: 0 <= number < 1)
+fraction = _number(float, "a number above 0 and below 1", lambda number: 0 < number < 1)
+probability = _number(float, "a number from 0 to 1", lambda number: 0 <= number <= 1)
 
 
 def one_of(*words: str) -> Callable[[str], str]:
@@ -111,16 +96,6 @@ def output_folder(text: str) -> Path:
     path = _path(text)
     _check_writable(path)
     return path
-
-
-def _number(kind: Callable[[str], Number], text: str, allowed: Callable[[Number], bool], expected: str) -> Number:
-    try:
-        number = kind(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r}: expected {expected}") from None
-    if not math.isfinite(number) or not allowed(number):
-        raise ArgumentTypeError(f"{text}: expected {expected}")
-    return number
 
 
 def _path(text: str) -> Path:

@@ -1,4 +1,4 @@
-"""The console command `soul`: one name for all commands of the gym, which are modules (`python -m soul.judge`).
+"""The console command `soul`, with every command of the gym as a subcommand (`soul judge`, `soul evaluate local`).
 
 A command's module is imported only when you call the command, so `soul --help` is fast.
 """
@@ -82,15 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def usage() -> str:
     """What `soul --help` prints."""
     lines = [f"  {name:<18} {purpose}\n{'':<20} $ {example}" for name, (_, purpose, example) in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: soul COMMAND [ARGUMENT ...]",
-            "",
-            "The gym and benchmark of human simulation.",
-            "",
-            "commands:",
-            *lines,
-            "",
-            "soul COMMAND --help lists a command's arguments; soul --version prints the version.",
-        ]
-    )
+    head = "usage: soul COMMAND [ARGUMENT ...]\n\nThe gym and benchmark of human simulation.\n\ncommands:"
+    foot = "\nsoul COMMAND --help lists a command's arguments; soul --version prints the version."
+    return "\n".join([head, *lines, foot])

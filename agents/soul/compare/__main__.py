@@ -38,11 +38,6 @@ def compared(folders: Sequence[Path], seed: int = 0) -> list[Comparison]:
     return [compare(base, other, (first, name), seed) for other, name in zip(others, names, strict=True)]
 
 
-def html_file(wanted: Path, one: Comparison, *, several: bool) -> Path:
-    """The file for a comparison's page. If there are several, add the name of the compared run's folder."""
-    return wanted.with_name(f"{wanted.stem}-{one.other.folder.resolve().name}{wanted.suffix}") if several else wanted
-
-
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
@@ -72,7 +67,9 @@ def show(given: argparse.Namespace) -> None:
         given.out.write_text("\n".join(report.markdown(one, rows) for one in comparisons), encoding="utf-8")
     if given.html is not None:
         for one in comparisons:
-            file = html_file(given.html, one, several=len(comparisons) > 1)
+            file: Path = given.html
+            if len(comparisons) > 1:
+                file = file.with_name(f"{file.stem}-{one.other.folder.resolve().name}{file.suffix}")
             write_comparison(one, file)
             print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)", file=sys.stderr if given.json else sys.stdout)
     if given.json:

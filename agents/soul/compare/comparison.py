@@ -24,14 +24,12 @@ from soul.compare.pairs import Pair, Paired, pair_up
 from soul.compare.protocol import Deviation, deviations
 from soul.errors import SoulError
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
-from soul.evaluate.numbers.row_result import ScoredSample
 from soul.evaluate.numbers.set_result import Interval
 from soul.evaluate.numbers.set_score import score_of
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.table import ordered
 from soul.metrics.set_metrics import SetScore
-from soul.record import SessionRecord
-from soul.task import Metric, Task
+from soul.task_types import Metric
 
 _EQUAL = 1e-12  # two means of equal rewards may differ by rounding
 
@@ -216,18 +214,13 @@ def _compare_set(base: EvaluationRun, other: EvaluationRun, name: str, seed: int
     differences = deviations(base, other, left, right)
     if task.set_headline is None:
         return SetComparison(name, task.headline, paired, differences, seed)
-    joint = _joint(task, [pair.base for pair in paired.pairs]), _joint(task, [pair.other for pair in paired.pairs])
+    joint = score_of(task, [pair.base for pair in paired.pairs]), score_of(task, [pair.other for pair in paired.pairs])
     both = joint[0].parts.keys() & joint[1].parts.keys()
     if alone := joint[0].parts.keys() ^ joint[1].parts.keys():
         differences.append(
             Deviation(f"{', '.join(sorted(alone))}: defined in only one of the runs, so left out of both scores", False)
         )
     return SetComparison(name, task.set_headline, paired, differences, seed, (joint[0].only(both), joint[1].only(both)))
-
-
-def _joint(task: Task[Any], rows: Sequence[Sequence[SessionRecord]]) -> SetScore:
-    """Score one run's rows as a set."""
-    return score_of(task, [[ScoredSample.from_record(sample) for sample in samples] for samples in rows])
 
 
 def _unpaired(sets: Sequence[SetComparison]) -> str:

@@ -103,15 +103,15 @@ def same_record(one: SessionRecord, other: SessionRecord) -> bool:
     return one.task == other.task and all(left[key] == right[key] for key in left.keys() & right.keys() - cut)
 
 
-def last_turn(sample: SessionRecord, most: int = SHOWN_CHARS) -> str:
+def last_turn(sample: SessionRecord) -> str:
     """The policy's last turn in its first seat, on one line, without thinking; a long turn loses its middle."""
     messages = next(iter((sample.draft.seats or {}).values()), [])
     turn = next((message["content"] for message in reversed(messages) if message["role"] == "assistant"), "")
     text = " ".join(without_thinking(turn).split())
     text = "".join(sign if sign.isprintable() else "\ufffd" for sign in text)  # lone surrogates, terminal escapes
-    if len(text) <= most:
+    if len(text) <= SHOWN_CHARS:
         return text or "(nothing)"
-    return f"{text[: most // 2 - 2]} ... {text[-(most // 2 - 3) :]}"
+    return f"{text[: SHOWN_CHARS // 2 - 2]} ... {text[-(SHOWN_CHARS // 2 - 3) :]}"
 
 
 def _by_row(samples: Sequence[SessionRecord]) -> dict[int, list[SessionRecord]]:

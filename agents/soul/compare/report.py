@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from soul.compare.comparison import Comparison, Macro, SetComparison
+from soul.compare.comparison import Comparison, SetComparison
 from soul.compare.pairs import Pair, Paired, last_turn
 from soul.evaluate.numbers.set_result import Interval
 
@@ -30,7 +30,7 @@ def lines(comparison: Comparison) -> list[tuple[str, ...]]:
     body = [_line(one) for one in comparison.sets.values()]
     if len(comparison.sets) > 1:
         macro = comparison.macro
-        title = f"macro average, {_of(macro)}"
+        title = f"macro average, {macro.sets}{'' if macro.sets == macro.of else f' of {macro.of}'} sets"
         body.append((title, "", "", "", _difference(macro.difference, macro.interval), "", "", ""))
     return body
 
@@ -179,10 +179,6 @@ def _not_paired(paired: Paired) -> str:
         "invalid in other": paired.invalid_other,
     }
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-
-
-def _of(macro: Macro) -> str:
-    return f"{macro.sets} sets" if macro.sets == macro.of else f"{macro.sets} of {macro.of} sets"
 
 
 def _deviations(comparison: Comparison, *, matters: bool) -> list[tuple[str, list[str]]]:

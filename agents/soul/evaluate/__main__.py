@@ -24,7 +24,8 @@ from dataclasses import replace
 from soul.cli.arguments import existing_folder
 from soul.cli.error_border import reports_errors
 from soul.errors import BadSettings
-from soul.evaluate.run import rescore, runner
+from soul.evaluate import runner
+from soul.evaluate.run import rescore
 from soul.evaluate.run.options import RunOptions, parser
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.settings import EvaluationSettings

@@ -28,8 +28,8 @@ from typing import Any
 
 from soul.cli.error_border import reports_errors
 from soul.errors import BadSettings
+from soul.evaluate import runner
 from soul.evaluate.numbers.results import Results
-from soul.evaluate.run import runner
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import RunOptions, add_server_options, parser
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
@@ -38,7 +38,8 @@ from soul.evaluate.tables import side_by_side
 from soul.files.whole_file import write_whole
 from soul.judge.roles import policy_endpoint
 from soul.rows.truncation import truncate_row
-from soul.task import Row, Task
+from soul.task import Task
+from soul.task_types import Row
 
 DEFAULT_MODEL = "sunweiwei/Ditto-8B"  # the released model
 PROMPT_TOKENS = 8192  # as in training

@@ -5,47 +5,26 @@
     row = example.row(0)
     example.player("oracle", row)(example.task.prompt(row))     # "Only one fits. <answer>B</answer>"
 
-    python -m soul.examples lifechoices --rows 64 --out lifechoices.parquet
-    python -m soul.examples all --out try               # a file for every set, where eval.sh finds it
+    soul examples lifechoices --rows 64 --out lifechoices.parquet
+    soul examples all --out try               # a file for every set, where eval.sh finds it
 
-`example.py` defines what an example is; `endpoint.py` stands in for all judges and partners. Add an example for your
-own task with the entry-point group `soul.examples`.
+`example.py` defines what an example is; `endpoint.py` stands in for all judges and partners; `contract.py` has the
+checks that every task must pass. Add an example for your own task with the entry-point group `soul.examples`.
 """
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any
 
+from soul import tasks
 from soul.examples.example import Example
 
-_ALIGNX = ("demo", "pair", "ugc", "arbitrary", "history16")
-_HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
-
-# Task -> "module:Class"; imported only when it is asked for.
+# Task -> "module:Class"; imported only when it is asked for. Every task of SOUL has an example of the same name.
 _CLASSES: dict[str, str] = {
-    "coser": "soul.examples.coser:CoSERExample",
-    "sotopia": "soul.examples.sotopia:SotopiaExample",
-    "lifechoices": "soul.examples.lifechoices:LifeChoicesExample",
-    "hitom": "soul.examples.hitom:HiToMExample",
-    "paratomi": "soul.examples.paratomi:ParaToMiExample",
-    "fantom": "soul.examples.fantom:FanToMExample",
-    "mistakes": "soul.examples.mistakes:MistakesExample",
-    "twinvoice": "soul.examples.twinvoice:TwinVoiceExample",
-    "social_r1": "soul.examples.social_r1:SocialR1Example",
-    "behavior_chain": "soul.examples.behavior_chain:BehaviorChainExample",
-    "alignx": "soul.examples.alignx:AlignXExample",
-    **{f"alignx_{kind}": f"soul.examples.alignx:AlignX{kind.capitalize()}Example" for kind in _ALIGNX},
-    "socsci210": "soul.examples.socsci210:SocSci210Example",
-    "humanllm": "soul.examples.humanllm:HumanLLMExample",
-    "userllm": "soul.examples.userllm:UserLLMExample",
-    "mirrorbench": "soul.examples.mirrorbench:MirrorBenchExample",
-    "sim_arena_math": "soul.examples.sim_arena:SimArenaMathExample",
-    "sim_arena_doc": "soul.examples.sim_arena:SimArenaDocExample",
-    "humanual": "soul.examples.humanual:HumanualExample",
-    **{f"humanual-{kind}": f"soul.examples.humanual:Humanual{kind.capitalize()}Example" for kind in _HUMANUAL},
+    name: path.replace("soul.tasks.", "soul.examples.") + "Example" for name, path in tasks.CLASSES.items()
 }
 
 
@@ -57,7 +36,7 @@ def _external() -> dict[str, Any]:
 @cache
 def names() -> tuple[str, ...]:
     """The tasks that have an example."""
-    return tuple(sorted({*_CLASSES, *_external()}))
+    return tuple(sorted({*tasks.CLASSES, *_external()}))
 
 
 @cache
@@ -68,8 +47,7 @@ def load(name: str) -> Example[Any]:
         KeyError: the task has no example.
     """
     if name in _CLASSES:
-        module, _, attribute = _CLASSES[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)()
+        return resolve_name(_CLASSES[name])()
     if name in _external():
         return _external()[name].load()()
     raise KeyError(f"no example of the task {name!r}; there are examples of {', '.join(names())}")

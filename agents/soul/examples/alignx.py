@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from soul.examples.example import LetterExample, pick
 from soul.tasks.alignx import AlignXRow
+from soul.tasks.variants import variant
 
 # The user, their taste, a response that suits this taste and one that does not.
 _TASTES = (
@@ -36,52 +37,25 @@ class AlignXExample(LetterExample[AlignXRow]):
     def record(self, number: int) -> dict[str, Any]:
         person, taste, liked, disliked = pick(_TASTES, number)
         start = number // len(_TASTES)
-        topic, *earlier = (pick(_TOPICS, start + step) for step in range(1 + self.entries))
-        post = "What do you think of {topic}?"
+        topics = (pick(_TOPICS, start + step) for step in range(1 + self.entries))
+        texts = {"prompt": "What do you think of {topic}?", "chosen": liked, "rejected": disliked}
+        now, *earlier = ({key: text.format(topic=topic) for key, text in texts.items()} for topic in topics)
         known: dict[str, Any] = {
             "demographic": person,
             "profile": f"Likes: {taste}",
-            "icl_pairs": [
-                {
-                    "prompt": post.format(topic=old),
-                    "chosen": liked.format(topic=old),
-                    "rejected": disliked.format(topic=old),
-                }
-                for old in earlier
-            ],
-            "ugc": [{"prompt": post.format(topic=old), "comment": liked.format(topic=old)} for old in earlier],
+            "icl_pairs": earlier,
+            "ugc": [{"prompt": pair["prompt"], "comment": pair["chosen"]} for pair in earlier],
         }
         return {
-            "raw_prompt": post.format(topic=topic),
-            "chosen": liked.format(topic=topic),
-            "rejected": disliked.format(topic=topic),
+            "raw_prompt": now["prompt"],
+            "chosen": now["chosen"],
+            "rejected": now["rejected"],
             **{field: known[field] for field in self.fields(number)},
         }
 
     def fields(self, number: int) -> tuple[str, ...]:
         """The fields of the record that describe the user."""
         return self.user_fields
-
-
-class AlignXDemoExample(AlignXExample):
-    """Rows with a self-description."""
-
-    name = "alignx_demo"
-    user_fields = ("demographic", "profile")
-
-
-class AlignXPairExample(AlignXExample):
-    """Rows with earlier choices."""
-
-    name = "alignx_pair"
-    user_fields = ("icl_pairs",)
-
-
-class AlignXUgcExample(AlignXExample):
-    """Rows with earlier comments by the user."""
-
-    name = "alignx_ugc"
-    user_fields = ("ugc",)
 
 
 class AlignXArbitraryExample(AlignXExample):
@@ -93,9 +67,11 @@ class AlignXArbitraryExample(AlignXExample):
         return self.user_fields[number % len(self.user_fields) :]
 
 
-class AlignXHistory16Example(AlignXExample):
-    """Rows with a history of sixteen entries."""
-
-    name = "alignx_history16"
-    user_fields = ("icl_pairs", "ugc")
-    entries = 8
+AlignXDemoExample = variant(
+    AlignXExample, "AlignXDemoExample", name="alignx_demo", user_fields=("demographic", "profile")
+)
+AlignXPairExample = variant(AlignXExample, "AlignXPairExample", name="alignx_pair", user_fields=("icl_pairs",))
+AlignXUGCExample = variant(AlignXExample, "AlignXUGCExample", name="alignx_ugc", user_fields=("ugc",))
+AlignXHistory16Example = variant(
+    AlignXExample, "AlignXHistory16Example", name="alignx_history16", user_fields=("icl_pairs", "ugc"), entries=8
+)

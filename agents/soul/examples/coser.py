@@ -1,4 +1,4 @@
-"""CoSER: scenes of invented books, with critic, next speaker and narrator by rule.
+"""CoSER: scenes of invented books, with a rule-based critic, next-speaker predictor and narrator.
 
 The critic counts words: how much each character says of what they say in the book, and which lines sound like an
 assistant, repeat another line, are too long or empty. It lists as many flaws as cost the missing share of a dimension.
@@ -24,37 +24,17 @@ from soul.tasks.coser_row import CoSERRow
 from soul.tasks.coser_stage import END, ENVIRONMENT, SILENCE
 from soul.testing.replies import ChatRequest, Json, Reply, Text
 
-# Name, description, profile, motivation. No name occurs in both lists.
+# Name / description / profile / motivation. No name occurs in both lists.
 _FIRST = (
-    (
-        "Ottilie",
-        "Ottilie keeps the inn.",
-        "She is proud. She counts every coin twice.",
-        "She is afraid of losing the inn.",
-    ),
-    (
-        "Old Gerrit",
-        "Gerrit rang the bells for forty years.",
-        "He is deaf to what he dislikes.",
-        "He wants to be thanked.",
-    ),
-    (
-        "Sister Agnes",
-        "Agnes nurses the sick.",
-        "She laughs when she is frightened.",
-        "She hides a letter in her sleeve.",
-    ),
+    "Ottilie / Ottilie keeps the inn. / She is proud. She counts every coin twice. / She is afraid of losing the inn.",
+    "Old Gerrit / Gerrit rang the bells for forty years. / He is deaf to what he dislikes. / He wants to be thanked.",
+    "Sister Agnes / Agnes nurses the sick. / She laughs when she is frightened. / She hides a letter in her sleeve.",
 )
 _SECOND = (
-    ("Captain Maro", "Maro smuggles salt.", "He talks too loud. He hates the sea.", "He must be gone before dawn."),
-    ("The Notary", "A notary from the capital.", "He never says a thing that could be quoted.", "He was sent to spy."),
-    (
-        "Juno Pell",
-        "Juno is an orphan of fifteen.",
-        "She believes nobody. She climbs well.",
-        "She is hungry, and ashamed.",
-    ),
-    ("Doctor Weiss", "Weiss drinks.", "He is gentle with animals alone.", "He cannot pay what he owes."),
+    "Captain Maro / Maro smuggles salt. / He talks too loud. He hates the sea. / He must be gone before dawn.",
+    "The Notary / A notary from the capital. / He never says a thing that could be quoted. / He was sent to spy.",
+    "Juno Pell / Juno is an orphan of fifteen. / She believes nobody. She climbs well. / She is hungry, and ashamed.",
+    "Doctor Weiss / Weiss drinks. / He is gentle with animals alone. / He cannot pay what he owes.",
 )
 _THINGS = ("the ledger", "the silver key", "the map of the marsh", "the blue lantern", "the unsigned will")
 _PLACES = ("the kitchen of the inn", "the bell tower", "the frozen harbour", "the chapel's cellar")
@@ -90,7 +70,7 @@ class CoSERExample(Example[CoSERRow]):
     hidden = ("dialogues", "plot_summary")
 
     def record(self, number: int) -> dict[str, Any]:
-        people = pick(_FIRST, number), pick(_SECOND, number)
+        people = [pick(persons, number).split(" / ") for persons in (_FIRST, _SECOND)]
         thing, place = pick(_THINGS, number), pick(_PLACES, number, 2)
         names = [person[0] for person in people]
         speakers = [*names, ENVIRONMENT]

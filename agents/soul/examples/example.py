@@ -1,7 +1,7 @@
 """An example of a task: rows that need no download, and players that answer them well, badly or at random.
 
 An example says what a task's class cannot: what a good answer looks like. The tests that every task must pass
-(`soul.testing.contract`) and the pages in docs/tasks use it, and so can you to run a task before you have its data.
+(`soul.examples.contract`) and the pages in docs/tasks use it, and so can you to run a task before you have its data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Generic, Literal
 from soul import tasks
 from soul.message import Message
 from soul.one_turn import LetterTask
-from soul.task import RowT, Task
+from soul.task import Task
+from soul.task_types import RowT
 from soul.testing.replies import ChatRequest, Reply
 
 Player = Callable[[Sequence[Message]], str]  # the messages that a seat has seen -> its next turn
@@ -96,20 +97,29 @@ class LetterExample(Example[RowT], Generic[RowT]):
         assert isinstance(task, LetterTask), task
         return task
 
+    def offered(self, row: RowT) -> list[str]:
+        """The letters of the options."""
+        return list(self.letters.options(row))
+
     def oracle(self, row: RowT) -> Player:
         return always(f"Only one fits. <answer>{self.letters.gold(row)}</answer>")
 
     def contrarian(self, row: RowT) -> Player:
-        wrong = next(letter for letter in self.letters.options(row) if letter != self.letters.gold(row))
+        wrong = next(letter for letter in self.offered(row) if letter != self.letters.gold(row))
         return always(f"Anything but the obvious. <answer>{wrong}</answer>")
 
     def random(self, row: RowT, rng: random.Random) -> Player:
-        return always(f"<answer>{rng.choice(list(self.letters.options(row)))}</answer>")
+        return always(f"<answer>{rng.choice(self.offered(row))}</answer>")
 
 
 def always(text: str) -> Player:
     """A player that always says the same."""
     return lambda messages: text
+
+
+def one_by_one(lines: Sequence[str]) -> Player:
+    """A player that says these lines in order, and then repeats the last one."""
+    return lambda messages: lines[min(sum(message["role"] == "assistant" for message in messages), len(lines) - 1)]
 
 
 def babble(rng: random.Random, words: int) -> str:

@@ -6,31 +6,14 @@ import random
 from typing import Any
 
 from soul.examples.example import Example, Player, always, pick, shuffled
-from soul.rows.parsing import options_by_letter
+from soul.row_fields import options_by_letter
 from soul.tasks.humanllm import RANKS, HumanLLM, HumanLLMRow
 
 _SERIES = (
-    "The Salt Road",
-    "Lanterns",
-    "A Cook's Year",
-    "Deep Harbour",
-    "The Clockmaker",
-    "Nine Winters",
-    "Small Gods of the Fen",
-    "Rope and Sail",
-    "The Tin Palace",
-    "Letters to Ida",
-    "Under Birches",
-    "The Quiet Jury",
-    "Ferrymen",
-    "Red Chalk",
-    "The Long Allotment",
-    "Night Trains",
-    "Widow's Walk",
-    "Bread and Ink",
-    "The Ninth Gate Keeper",
-    "Owls of the Weir",
-)
+    "The Salt Road, Lanterns, A Cook's Year, Deep Harbour, The Clockmaker, Nine Winters, Small Gods of the Fen, "
+    "Rope and Sail, The Tin Palace, Letters to Ida, Under Birches, The Quiet Jury, Ferrymen, Red Chalk, "
+    "The Long Allotment, Night Trains, Widow's Walk, Bread and Ink, The Ninth Gate Keeper, Owls of the Weir"
+).split(", ")
 _READERS = ("a postman of 52", "a student of 19", "a widow who reads at night", "a baker with two hours a day")
 
 

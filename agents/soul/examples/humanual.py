@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import random
-from typing import Any, ClassVar
+from typing import Any
 
 from soul.examples.example import Example, Player, always, pick
 from soul.examples.filled import filled
 from soul.metrics.overlap import token_f1
 from soul.tasks.humanual import Humanual, HumanualRow
+from soul.tasks.variants import variant
 from soul.testing.replies import ChatRequest, Reply
 
+_SITUATIONS = {
+    "humanual": "What do you make of {topic}?",
+    "humanual-book": "You have just read a novel. All of it, four hundred pages, is about {topic}.",
+    "humanual-chat": "assistant: Hello! You wanted to talk about {topic}. What is on your mind?",
+    "humanual-email": "From: your manager. To all: we need one opinion from each of you on {topic}, by noon.",
+    "humanual-news": "The town council met for six hours last night. The only matter was {topic}. No vote was taken.",
+    "humanual-opinion": "Am I in the wrong? It is about {topic}, and my family has taken sides.",
+    "humanual-politics": "Our party will not rest until something is done about {topic}. Vote on Sunday.",
+}
 _PERSONS = (
     "Blunt, from Leeds, no patience.",
     "A retired teacher who forgives everything.",
@@ -18,12 +28,9 @@ _PERSONS = (
     "Runs a bakery, up since three, counts every coin.",
 )
 _TOPICS = (
-    "a flatmate who never washes up",
-    "a neighbour's rooster",
-    "the new bus timetable",
-    "a rude librarian",
-    "rents near the harbour",
-)
+    "a flatmate who never washes up, a neighbour's rooster, the new bus timetable, a rude librarian, "
+    "rents near the harbour"
+).split(", ")
 _VIEWS = (
     "Honestly {topic} would drive me mad, I would move out by Friday and never look back at any of it!",
     "i kind of like {topic}, it is the one thing in this town that still has a will of its own, so leave it be",
@@ -49,12 +56,11 @@ class HumanualExample(Example[HumanualRow]):
 
     name = "humanual"
     hidden = ("completion",)
-    situation: ClassVar[str] = "What do you make of {topic}?"
 
     def record(self, number: int) -> dict[str, Any]:
         topic, view = pick(_TOPICS, number), pick(_VIEWS, number)
         return {
-            "prompt": f"{self.situation.format(topic=topic)} (Number {number + 1} of this week.)",
+            "prompt": f"{_SITUATIONS[self.name].format(topic=topic)} (Number {number + 1} of this week.)",
             "persona": pick(_PERSONS, number),
             "completion": f"{view.format(topic=topic)} {pick(_MORE, number)}",
             "dataset": self.name,
@@ -77,31 +83,9 @@ class HumanualExample(Example[HumanualRow]):
         return filled(request, token_f1(data["attempt"], data["what_the_person_wrote"]))
 
 
-class HumanualBookExample(HumanualExample):
-    name = "humanual-book"
-    situation = "You have just read a novel. All of it, four hundred pages, is about {topic}."
-
-
-class HumanualChatExample(HumanualExample):
-    name = "humanual-chat"
-    situation = "assistant: Hello! You wanted to talk about {topic}. What is on your mind?"
-
-
-class HumanualEmailExample(HumanualExample):
-    name = "humanual-email"
-    situation = "From: your manager. To all: we need one opinion from each of you on {topic}, by noon."
-
-
-class HumanualNewsExample(HumanualExample):
-    name = "humanual-news"
-    situation = "The town council met for six hours last night. The only matter was {topic}. No vote was taken."
-
-
-class HumanualOpinionExample(HumanualExample):
-    name = "humanual-opinion"
-    situation = "Am I in the wrong? It is about {topic}, and my family has taken sides."
-
-
-class HumanualPoliticsExample(HumanualExample):
-    name = "humanual-politics"
-    situation = "Our party will not rest until something is done about {topic}. Vote on Sunday."
+HumanualBookExample = variant(HumanualExample, "HumanualBookExample", name="humanual-book")
+HumanualChatExample = variant(HumanualExample, "HumanualChatExample", name="humanual-chat")
+HumanualEmailExample = variant(HumanualExample, "HumanualEmailExample", name="humanual-email")
+HumanualNewsExample = variant(HumanualExample, "HumanualNewsExample", name="humanual-news")
+HumanualOpinionExample = variant(HumanualExample, "HumanualOpinionExample", name="humanual-opinion")
+HumanualPoliticsExample = variant(HumanualExample, "HumanualPoliticsExample", name="humanual-politics")

@@ -6,43 +6,22 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from soul.examples.example import Example, Player, babble, pick
+from soul.examples.example import Example, Player, always, babble, one_by_one, pick
 from soul.examples.filled import filled
+from soul.judge.mirrorbench_judgments import GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS
 from soul.message import Message
 from soul.metrics.overlap import token_f1
 from soul.tasks.mirrorbench import MirrorBenchRow, user_turns
-from soul.tasks.mirrorbench_judges import GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS
 from soul.testing.replies import ChatRequest, Reply
 
-_CONCERNS = (  # the aim; then, alternating: user, assistant, user, assistant, user
-    ("to hang a hammock", "Good knot for a hammock?", "Rope?", "Rope, I have two metres.", "A bowline.", "Both ends?"),
-    (
-        "to rescue a salty stew",
-        "Too much salt in my stew.",
-        "How much?",
-        "2 litres I should say",
-        "Potatoes.",
-        "Peeled?",
-    ),
-    ("to find a ferry office", "Ferry office hours this week", "Where?", "The one on Arn island", "Nine.", "Sundays?"),
-    ("to name a grey kitten", "Names for a grey cat!", "Male?", "No idea yet, too small.", "Ash, or Pebble.", "More!"),
-    (
-        "to quit a choir kindly",
-        "How do I leave a choir",
-        "Why?",
-        "It is the conductor, mostly.",
-        "Say so.",
-        "In a mail?",
-    ),
-    ("to sleep on a train", "Sleeping on trains, any tips?", "Seat or bunk?", "A seat, no money left", "Lean.", "How?"),
-    (
-        "to fix a dripping tap",
-        "The tap drips all night.",
-        "Hot side?",
-        "Cold, is that any better?",
-        "Yes.",
-        "What size?",
-    ),
+_CONCERNS = (  # the aim; then user / assistant / user / assistant / user
+    ("to hang a hammock", "Good knot for a hammock? / Rope? / Rope, I have two metres. / A bowline. / Both ends?"),
+    ("to rescue a salty stew", "Too much salt in my stew. / How much? / 2 litres I should say / Potatoes. / Peeled?"),
+    ("to find a ferry office", "Ferry office hours this week / Where? / The one on Arn island / Nine. / Sundays?"),
+    ("to name a grey kitten", "Names for a grey cat! / Male? / No idea yet, too small. / Ash, or Pebble. / More!"),
+    ("to quit a choir kindly", "How do I leave a choir / Why? / It is the conductor, mostly. / Say so. / In a mail?"),
+    ("to sleep on a train", "Sleeping on trains, any tips? / Seat or bunk? / A seat, no money left / Lean. / How?"),
+    ("to fix a dripping tap", "The tap drips all night. / Hot side? / Cold, is that any better? / Yes. / What size?"),
 )
 _HANDS = (
     ("types in lower case", str.lower),
@@ -67,7 +46,8 @@ class MirrorBenchExample(Example[MirrorBenchRow]):
     hidden = ("dataset",)  # (The policy sees the first of the `turns` if it is the assistant's.)
 
     def record(self, number: int) -> dict[str, Any]:
-        aim, opening, back, answer, result, more = pick(_CONCERNS, number)
+        aim, talk = pick(_CONCERNS, number)
+        opening, back, answer, result, more = talk.split(" / ")
         hand, typed = pick(_HANDS, number)
         mood, subset = pick(_MOODS, number, len(_CONCERNS) * len(_HANDS)), pick(_SUBSETS, number)
         lines = {  # user and assistant alternate; in qulac the assistant begins
@@ -84,10 +64,10 @@ class MirrorBenchExample(Example[MirrorBenchRow]):
         }
 
     def oracle(self, row: MirrorBenchRow) -> Player:
-        return lambda messages: row.user_turns[sum(message["role"] == "assistant" for message in messages)]
+        return one_by_one(row.user_turns)
 
     def contrarian(self, row: MirrorBenchRow) -> Player:
-        return lambda messages: HELPFUL
+        return always(HELPFUL)
 
     def random(self, row: MirrorBenchRow, rng: random.Random) -> Player:
         return lambda messages: babble(rng, rng.randint(1, 15))

@@ -6,9 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from soul.examples.example import Example, Player, babble, pick
+from soul.examples.example import Example, Player, babble, one_by_one, pick
 from soul.examples.filled import filled
-from soul.message import Message
 from soul.metrics.lexical import content_words
 from soul.metrics.overlap import token_f1
 from soul.tasks.sim_arena import ASSISTANT, FINAL_DOCUMENT, TURNS, SimArenaDoc, SimArenaMath
@@ -59,11 +58,6 @@ class SimArenaExample(Example[RowT]):
     prefixes: ClassVar[Sequence[str]]
     instructions: ClassVar[str]  # of the judge
 
-    def says(self, turn: int, text: str, leaves: bool) -> str:
-        """A message in the format of the task."""
-        prefix = self.prefixes[min(turn, len(self.prefixes) - 1)]
-        return f"{prefix}: {text}" + ("\nterminate conversation" if leaves else "")
-
     def oracle(self, row: RowT) -> Player:
         return self._talker(row.human_user_queries)
 
@@ -75,13 +69,10 @@ class SimArenaExample(Example[RowT]):
         return self._talker([babble(rng, rng.randint(2, 9)) for _ in range(rng.randint(1, TURNS))])
 
     def _talker(self, lines: Sequence[str]) -> Player:
-        """A player that says one line after the other and leaves with the last one."""
-
-        def say(messages: Sequence[Message]) -> str:
-            turn = min(sum(message["role"] == "assistant" for message in messages), len(lines) - 1)
-            return self.says(turn, lines[turn], turn == len(lines) - 1)
-
-        return say
+        """A player that says one line after the other, in the format of the task, and leaves with the last one."""
+        first, *later = lines
+        said = [f"{self.prefixes[0]}: {first}", *(f"{self.prefixes[-1]}: {line}" for line in later)]
+        return one_by_one([*said[:-1], f"{said[-1]}\nterminate conversation"])
 
     def reply(self, request: ChatRequest) -> Reply | None:
         if not request.asks(self.instructions):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from soul.examples.example import LetterExample, Player, always, pick, shuffled
+from soul.examples.example import LetterExample, pick, shuffled
 from soul.tasks.social_r1 import SocialR1Row
 
 _PAIRS = (("Bo", "Ines"), ("Karim", "Lotte"), ("Yuna", "Piet"), ("Femi", "Ruth"), ("Olga", "Sanjay"))
@@ -62,13 +61,6 @@ class SocialR1Example(LetterExample[SocialR1Row]):
             "subtask": "Hints" if "want" in question else "Hidden Emotions",
         }
 
-    def contrarian(self, row: SocialR1Row) -> Player:
-        wrong = next(letter for letter in self._offered(row) if letter != self.letters.gold(row))
-        return always(f"Anything but the obvious. <answer>{wrong}</answer>")
-
-    def random(self, row: SocialR1Row, rng: random.Random) -> Player:
-        return always(f"<answer>{rng.choice(self._offered(row))}</answer>")
-
-    def _offered(self, row: SocialR1Row) -> list[str]:
+    def offered(self, row: SocialR1Row) -> list[str]:
         """The letters of the options; A to D if none can be parsed from the text."""
-        return list(self.letters.options(row)) or list("ABCD")
+        return super().offered(row) or list("ABCD")

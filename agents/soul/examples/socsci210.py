@@ -17,14 +17,9 @@ _PEOPLE = (
     ("You run a small shop, and suspect that most plans cost you money.", 0.25),
 )
 _PLANS = (
-    "a toll on the bridge",
-    "a ban on fireworks",
-    "later school hours",
-    "free buses",
-    "a second library",
-    "higher parking fees",
-    "a wind farm by the lake",
-)
+    "a toll on the bridge, a ban on fireworks, later school hours, free buses, a second library, higher parking fees, "
+    "a wind farm by the lake"
+).split(", ")
 _KINDS = ("ordinal", "binary", "categorical")
 _ASKED = {
     "ordinal": "How much are you for it? Only return a number from 1 = not at all to 7 = fully.",

@@ -1,4 +1,4 @@
-"""Sotopia: two people who want something from each other, with partner and judge by rule.
+"""Sotopia: two people who want something from each other, with a rule-based partner and judge.
 
 The partner says a part of what they want whenever they are asked. The judge counts words: how much of their own goal
 the person stated, how much of the other's goal they learned, how much of their secret they revealed, and whether they
@@ -14,9 +14,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from soul.examples.example import Example, Player, always, babble, pick
+from soul.examples.example import Example, Player, always, babble, one_by_one, pick
 from soul.examples.filled import filled
-from soul.message import Message
 from soul.metrics.overlap import normalized_tokens
 from soul.tasks.sotopia import ACTIONS, RANGES, Sotopia
 from soul.tasks.sotopia_row import POSITIONS, SotopiaRow
@@ -94,15 +93,9 @@ class SotopiaExample(Example[SotopiaRow]):
 
     def oracle(self, row: SotopiaRow) -> Player:
         """States the goal bit by bit, asks for the other's wishes, is kind, and leaves when everything is said."""
-        parts = _parts(row.of(row.eval_position, "goal"))
-
-        def say(messages: Sequence[Message]) -> str:
-            turn = sum(message["role"] == "assistant" for message in messages)
-            if turn >= len(parts):
-                return _turn("leave", "")
-            return _turn("speak", f"Thank you. To be clear: {parts[turn]}. What do you want, please?")
-
-        return say
+        goal = _parts(row.of(row.eval_position, "goal"))
+        asks = [_turn("speak", f"Thank you. To be clear: {part}. What do you want, please?") for part in goal]
+        return one_by_one([*asks, _turn("leave", "")])
 
     def contrarian(self, row: SotopiaRow) -> Player:
         """Repeats one line that is rude, reveals the secret and says nothing about the goal."""
@@ -142,11 +135,8 @@ def _partner(request: ChatRequest) -> dict[str, str]:
 def _review(request: ChatRequest) -> Reply:
     """Score the seven dimensions by counting words of the transcript."""
     data = request.data
-    me, known, other = (
-        data["person_to_be_judged"],
-        data["known_to_that_person"],
-        data["hidden_from_that_person"]["the_other"],
-    )
+    me, known = data["person_to_be_judged"], data["known_to_that_person"]
+    other = data["hidden_from_that_person"]["the_other"]
     own = [turn["text"] for turn in data["transcript"] if turn["by"] == me and turn["text"]]
     others = [turn["text"] for turn in data["transcript"] if turn["by"] != me]
     goal = _share_mentioned(known["goal"], own)

@@ -24,14 +24,10 @@ _CHOICES = (
 )
 _UNSURE = ("Several would do, I think. Which is yours?", "Hard to say. What is your guess?", "Do you have a hunch?")
 _QUESTIONS = (
-    "who painted the ferry house at pellworth",
-    "when was the second bridge over the arn opened",
-    "how many bells hang in the tower of saint brida",
-    "which king sold the salt roads",
-    "what is the oldest bakery in lundby called",
-    "who sang the harbour song first",
-    "when did the last tram leave okton",
-)
+    "who painted the ferry house at pellworth, when was the second bridge over the arn opened, "
+    "how many bells hang in the tower of saint brida, which king sold the salt roads, "
+    "what is the oldest bakery in lundby called, who sang the harbour song first, when did the last tram leave okton"
+).split(", ")
 _PROPOSALS = ("Shall I tell you about the town?", "How about a riddle?", "Would a list of sights please you?")
 _INTENTS = (  # the intent, the opening message, the assistant's reply
     ("Understand how bees choose a new home.", "do swarms vote or something", "Scouts dance for a hollow they like."),

@@ -1,4 +1,4 @@
-"""Write a file atomically: after a full disk or a kill, the old file is still there."""
+"""Write a file atomically: if the disk is full or the process is killed, the old file stays as it was."""
 
 from __future__ import annotations
 

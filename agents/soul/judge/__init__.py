@@ -1,14 +1,15 @@
-"""The judge gateway: ask a model about a schema, and get a valid instance or a typed failure, never an invented score.
+"""The judge gateway: ask a model to fill a schema; get a valid instance or a typed failure, never an invented score.
 
     judge = Judge.connect(Endpoint(model="gpt-5-nano"))
-    verdict = await judge.ask(Verdict, "Score the reply from 0 to 10.", {"reply": text}, said=[text], min_words=3)
+    data = {"reply": text}
+    verdict = await judge.ask(Verdict, "Score the reply from 0 to 10.", data, policy_texts=[text], min_words=3)
 
 Where to find things:
 
     gateway.py                   all roles of a run; they share connections, limits and cache
     judge.py                     `Judge.ask` for an instance of a schema, `ChatModel.chat` for a turn
     roles.py, cli_overrides.py   judge, feedback, partner, environment: settings, variables, inheritance; from the shell
-    jury.py                      one verdict from several judges
+    mirrorbench_judgments.py     how human does a simulated user sound? MirrorBench's three judgments
     cache.py, ledger.py          answers on disk; what a run spent, by task and role
     keys.py, preflight.py        API keys; checks and expected load before a run starts
     __main__.py                  the command: show, check, canaries, agree

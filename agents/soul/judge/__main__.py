@@ -16,8 +16,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from soul.cli.arguments import existing_file, non_negative_int, output_file, pos
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import JudgeFailure, MissingKey
 from soul.judge.audit import canaries, human_agreement
+from soul.judge.audit.human_labels import read_labels
 from soul.judge.call.endpoint import Endpoint
 from soul.judge.cli_overrides import sections_of
 from soul.judge.gateway import Gateway
@@ -44,6 +44,7 @@ def endpoints_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Endpoin
     endpoints: dict[str, Endpoint] = {str(role): endpoint for role, endpoint in settings.roles.items()}
     endpoints |= {f"jury {i + 1}": endpoint for i, endpoint in enumerate(settings.jury)}
     endpoints |= {f"judge of {task}": endpoint for task, endpoint in settings.by_task.items()}
+    endpoints |= {"canary": settings.canary} if settings.canary else {}
     policy = policy_endpoint(sections.get("policy"))
     return endpoints | ({"policy": policy} if policy else {})
 
@@ -111,7 +112,8 @@ async def check(sections: Mapping[str, Mapping[str, Any]]) -> int:
 
 async def ask_canaries(sections: Mapping[str, Mapping[str, Any]], raw: bool, out: Path | None) -> int:
     """Run the canary suite. Returns 1 if the judge was fooled or cannot tell good replies from weak ones, else 0."""
-    async with _connected(sections) as gateway:
+    # There is no run folder here, so there is a cache only if judge.cache_dir is set.
+    async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
         await gateway.judge.check()
         outcomes = await canaries.run(gateway.judge, raw=raw)
         console.print(canaries.table(outcomes))
@@ -123,23 +125,13 @@ async def ask_agreement(
     sections: Mapping[str, Mapping[str, Any]], labels: Path, repeats: int, seed: int, out: Path | None
 ) -> int:
     """Compare the judge with human labels. Returns 1 if it gave no verdict at all on one of the metrics, else 0."""
-    human_labels = human_agreement.read_labels(labels)
-    async with _connected(sections) as gateway:
+    human_labels = read_labels(labels)
+    async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
         await gateway.judge.check()
         agreement = await human_agreement.compare(gateway.judge, human_labels, repeats=repeats, seed=seed)
         console.print(human_agreement.table(agreement))
         _finish(gateway, "agree", agreement.to_json(), out)
     return 0 if all(metric.n for metric in (agreement.gteval, agreement.pairwise) if metric) else 1
-
-
-@asynccontextmanager
-async def _connected(sections: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Gateway]:
-    """A connected gateway. It has a cache only if judge.cache_dir is set, because there is no run folder here."""
-    gateway = Gateway.connect(GatewaySettings.from_sections(sections))
-    try:
-        yield gateway
-    finally:
-        await gateway.close()
 
 
 def _finish(gateway: Gateway, task: str, result: Any, out: Path | None) -> None:

@@ -200,8 +200,16 @@ class Cache:
                     seconds,
                 )
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._db)
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        # It takes the write lock at once: two transactions that begin by reading would block each other's writes.
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:  # SQLite rolls some failures back by itself
+                self._db.execute("ROLLBACK")
 
     def _shrink(self) -> None:
         if self.size() <= self.max_bytes:
@@ -216,24 +224,3 @@ class Cache:
             )
             logger.info("The judge's cache %s is full: deleted the %d oldest of %d answers", self.path, oldest, count)
         self._db.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
-
-
-class _Transaction:
-    """A write transaction that takes its lock at once.
-
-    Two transactions that begin by reading and then both want to write would block each other.
-    """
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._db.execute("COMMIT")
-        finally:
-            if self._db.in_transaction:  # SQLite rolls some failures back by itself
-                self._db.execute("ROLLBACK")

@@ -13,7 +13,7 @@ from pathlib import Path
 from soul.judge.cache import Cache
 from soul.judge.call.client import EndpointClient
 from soul.judge.call.endpoint import Endpoint
-from soul.judge.call.usage import Usage
+from soul.judge.call.usage import Usage, merged
 from soul.judge.judge import ChatModel, Judge, endpoint_limits
 from soul.judge.roles import ROLES, GatewaySettings, Role
 from soul.judge.throttle.local_gate import RequestGate, SyncLimits, in_process
@@ -71,12 +71,14 @@ class Gateway:
         roles: by name.
         jury: the judges whose verdicts are averaged; only the judge if no jury is configured.
         by_task: the judges of tasks that have their own.
+        canary: the second judge, whose scores never reach the reward; None if there is none.
     """
 
     settings: GatewaySettings
     roles: Mapping[Role, Judge]
     jury: tuple[Judge, ...]
     by_task: Mapping[str, Judge] = field(default_factory=dict)
+    canary: Judge | None = None
 
     @classmethod
     def connect(
@@ -102,7 +104,8 @@ class Gateway:
         }
         jury = tuple(Judge(clients[e], cache=cache, asking=asking, member=i) for i, e in enumerate(settings.jury))
         by_task = {t: Judge(clients[e], cache=cache, asking=asking) for t, e in settings.by_task.items()}
-        return cls(settings, roles, jury or (roles["judge"],), by_task)
+        canary = Judge(clients[settings.canary], cache=cache, asking=asking) if settings.canary else None
+        return cls(settings, roles, jury or (roles["judge"],), by_task, canary)
 
     @classmethod
     def from_judge(cls, judge: Judge) -> Gateway:
@@ -130,29 +133,34 @@ class Gateway:
 
     def scope(self, task: str = "") -> Gateway:
         """The same roles with separate counters, for one session; with `task`'s own judge if it has one."""
+        canary = self.canary.scope() if self.canary else None
         if task in self.by_task:
             roles = _Scopes({**self.roles, "judge": self.by_task[task]})
-            return Gateway(self.settings, roles, (roles["judge"],))
+            return Gateway(self.settings, roles, (roles["judge"],), canary=canary)
         roles = _Scopes(self.roles)
         alone = len(self.jury) == 1 and self.jury[0] is self.roles["judge"]
         jury = (roles["judge"],) if alone else tuple(judge.scope() for judge in self.jury)
-        return Gateway(self.settings, roles, jury)
+        return Gateway(self.settings, roles, jury, canary=canary)
 
     def usage(self) -> dict[str, Usage]:
-        """The usage of each role that made a call; members of a jury count as the judge."""
+        """The usage of each role that made a call, and of the canary; members of a jury count as the judge."""
         roles = self.roles.scoped if isinstance(self.roles, _Scopes) else self.roles
-        asked: dict[Role, list[Usage]] = {role: [judge.usage] for role, judge in roles.items()}
+        asked: dict[str, list[Usage]] = {role: [judge.usage] for role, judge in roles.items()}
+        if self.canary:
+            asked["canary"] = [self.canary.usage]
         asked.setdefault("judge", []).extend(j.usage for j in self.jury if j is not roles.get("judge"))
-        total: dict[str, Usage] = {}
-        for role, counts in asked.items():
-            for count in counts:
-                if count.calls:  # most sessions use one role, and adding up zeros would take most of the time here
-                    total.setdefault(role, Usage()).merge(count)
-        return total
+        # Most sessions use one role, and adding up zeros would take most of the time here.
+        return merged((role, count) for role, counts in asked.items() for count in counts if count.calls)
+
+    async def __aenter__(self) -> Gateway:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         """Close the connections and the cache."""
-        judges = (*self.roles.values(), *self.jury, *self.by_task.values())
+        judges = (*self.roles.values(), *self.jury, *self.by_task.values(), *([self.canary] if self.canary else []))
         for client in {id(judge.endpoint_client): judge.endpoint_client for judge in judges}.values():
             await client.close()
         for cache in {id(judge.cache): judge.cache for judge in judges if judge.cache}.values():

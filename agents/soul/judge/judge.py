@@ -1,6 +1,6 @@
 """Ask a model: for an instance of a schema (`Judge.ask`), or for a turn of a conversation (`ChatModel.chat`).
 
-A question about a schema returns an instance or raises a typed failure; a score is never invented. If an answer does
+A question with a schema returns an instance or raises a typed failure; a score is never invented. If an answer does
 not satisfy the schema, the question is asked again together with the validation error. Identical questions are answered
 once (cache.py), even if they are asked at the same time. `scope()` returns a view with its own counters that shares
 everything else.
@@ -49,10 +49,6 @@ class ChatModel:
     @property
     def endpoint(self) -> Endpoint:
         return self.endpoint_client.endpoint
-
-    @property
-    def client(self) -> openai.AsyncOpenAI:
-        return self.endpoint_client.client
 
     def scope(self) -> Self:
         """The same model with separate counters, for one session."""
@@ -128,7 +124,7 @@ class Judge(ChatModel):
         instructions: str,
         data: Mapping[str, Any],
         *,
-        said: Sequence[str] | None = None,
+        policy_texts: Sequence[str] | None = None,
         min_words: int = 1,
         sample: int = 0,
     ) -> SchemaT:
@@ -137,16 +133,16 @@ class Judge(ChatModel):
         Args:
             instructions: the system message. Never put text of the policy here.
             data: everything untrusted, above all the policy's text; sent as JSON in a user message.
-            said: the texts in `data` that the policy wrote. If together they have fewer than `min_words` words with
-                content, no call is made. None: the policy wrote none of them.
+            policy_texts: the texts in `data` that the policy wrote. If together they have fewer than `min_words` words
+                with content, no call is made. None: the policy wrote none of them.
             sample: the number of a repeated judgment. Identical questions with the same number get the same answer.
 
         Raises:
             JudgeFailure: no valid answer after all retries and re-asks; the cause says why.
             Contentless: the policy wrote nothing that can be judged; no call was made.
         """
-        if said is not None:
-            require_content(said, min_words)
+        if policy_texts is not None:
+            require_content(policy_texts, min_words)
         self.usage.calls += 1
         try:
             if self.cache is None:

@@ -6,6 +6,7 @@ The file outlives the process, so a resumed run still counts what it paid before
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from soul.files.whole_file import write_whole
-from soul.judge.call.usage import Usage
+from soul.judge.call.usage import Usage, merged, total
 
 
 class Ledger:
@@ -34,24 +35,15 @@ class Ledger:
 
     def by_role(self) -> dict[str, Usage]:
         """Usage by role, over all tasks."""
-        total: dict[str, Usage] = {}
-        for _, role, usage in self:
-            total.setdefault(role, Usage()).merge(usage)
-        return total
+        return merged((role, usage) for _, role, usage in self)
 
     def by_task(self) -> dict[str, Usage]:
         """Usage by task, over all roles."""
-        total: dict[str, Usage] = {}
-        for task, _, usage in self:
-            total.setdefault(task, Usage()).merge(usage)
-        return total
+        return merged((task, usage) for task, _, usage in self)
 
     def total(self) -> Usage:
         """Usage over all tasks and roles."""
-        total = Usage()
-        for _, _, usage in self:
-            total.merge(usage)
-        return total
+        return total(usage for _, _, usage in self)
 
     def __iter__(self) -> Iterator[tuple[str, str, Usage]]:
         for task, roles in self.tasks.items():
@@ -81,19 +73,9 @@ class Ledger:
 def numbers(usage: Usage) -> dict[str, float]:
     """The counters that people watch: sums, shares, and latency percentiles in seconds."""
     counters = {
-        "calls": usage.calls,
-        "requests": usage.requests,
-        "retries": usage.retries,
-        "reasks": usage.reasks,
-        "failures": sum(usage.failures.values()),
-        "prompt_tokens": usage.prompt_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "cost_usd": usage.cost_usd,
-        "unpriced": usage.unpriced,
-        "seconds": usage.seconds,
-        "queued_s": usage.queued_s,
+        name: value.total() if isinstance(value, Counter) else value
+        for name, value in vars(usage).items()
+        if name not in ("cache_hits", "cut_off", "latency")
     }
     if usage.calls:
         counters["cache_hit_rate"] = usage.cache_hits / usage.calls

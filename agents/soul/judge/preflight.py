@@ -15,7 +15,7 @@ from soul.errors import JudgeFailure, SoulError
 from soul.judge.call.endpoint import Endpoint, StructuredMode
 from soul.judge.gateway import Gateway
 from soul.judge.judge import Judge
-from soul.judge.roles import BY_TASK, GatewaySettings
+from soul.judge.roles import BY_TASK, CANARY, GatewaySettings
 
 logger = logging.getLogger(__name__)
 
@@ -94,17 +94,18 @@ class Load:
 
 
 async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[str, Checked]:
-    """Send one small request to each of these sections (roles, `judge.by_task.<task>`), and to every member of a jury.
+    """Send one small request to each of these sections (roles, `judge.by_task.<task>`, `judge.canary`), and to
+    every member of a jury.
 
     Raises:
         BadJudge: an endpoint cannot be used; the message says what to do.
         MissingKey: the environment variable of a key is not set.
     """
-    gateway = Gateway.connect(_with_short_timeouts(settings))
-    judges: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
-    judges |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
     results: dict[str, Checked] = {}
-    try:
+    async with Gateway.connect(_with_short_timeouts(settings)) as gateway:
+        judges: dict[str, Judge] = {str(role): judge for role, judge in gateway.roles.items()}
+        judges |= {f"{BY_TASK}{task}": judge for task, judge in gateway.by_task.items()}
+        judges |= {CANARY: gateway.canary} if gateway.canary else {}
         for section in sections:
             latency = None
             for judge in gateway.jury if section == "judge" else (judges[section],):
@@ -114,8 +115,6 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
                 logger.info("%s: %s answers, %.2f s", section, judge.endpoint.name, latency or 0.0)
             client = judges[section].endpoint_client
             results[section] = Checked(latency, client.mode if client.settled else None)
-    finally:
-        await gateway.close()
     return results
 
 
@@ -126,9 +125,7 @@ def _with_short_timeouts(settings: GatewaySettings) -> GatewaySettings:
         timeouts = {"timeout_s": min(10.0, endpoint.timeout_s), "deadline_s": min(30.0, endpoint.deadline_s)}
         return endpoint.model_copy(update={"max_attempts": 2, **timeouts})
 
-    roles = {role: shorten(endpoint) for role, endpoint in settings.roles.items()}
-    by_task = {task: shorten(endpoint) for task, endpoint in settings.by_task.items()}
-    return settings.model_copy(update={"roles": roles, "jury": tuple(map(shorten, settings.jury)), "by_task": by_task})
+    return settings.with_endpoints(shorten)
 
 
 async def _check_one(section: str, judge: Judge) -> None:

@@ -4,6 +4,7 @@
     feedback      turns a verdict into advice, if a task needs a second call for that
     partner       the other side of a dialogue
     environment   the world around a dialogue: next speaker, narrator, tool
+    canary        a second judge, only in training: it scores some drafts, and its scores never reach the reward
     policy        the model under evaluation, if it is an API model (OPENAI_AGENT_*)
 
 A setting comes from the role's own section, else from the role's environment variable, else from the judge. Settings
@@ -16,7 +17,7 @@ gets the judge that the paper used (`PAPER_JUDGES`), in training and in evaluati
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -40,6 +41,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
 }
 # The paper's judges (section 5). Tasks that are not listed here use gpt-5-nano, which is `endpoint.DEFAULT_MODEL`.
 PAPER_JUDGES: Mapping[str, str] = {"coser": "gpt-5.4"}
+CANARY = "judge.canary"  # the section of the second judge
 BY_TASK = "judge.by_task."  # the section of a task's own judge is this prefix and the task's name
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # Settings that make sense for any model: inherited in every case.
@@ -60,6 +62,8 @@ class JudgePolicy(BaseModel):
     jury_reward: Literal["mean", "median"] = "mean"
     jury_quorum: int | None = Field(default=None, ge=1)  # verdicts needed; None: more than half of the members
     by_task: Mapping[str, Mapping[str, Any]] = {}  # task -> settings of its own judge, which also replaces a jury
+    canary: Mapping[str, Any] | None = None  # a judge that the policy is not trained on; None: there is none
+    canary_share: float = Field(default=0.1, gt=0, le=1)  # of a training step's drafts that it scores
     breaker: BreakerSettings = BreakerSettings()
 
     @field_validator("jury", mode="before")
@@ -76,6 +80,7 @@ class GatewaySettings(BaseModel):
     roles: Mapping[Role, Endpoint]
     jury: tuple[Endpoint, ...] = ()
     by_task: Mapping[str, Endpoint] = {}  # task -> its own judge
+    canary: Endpoint | None = None
     policy: JudgePolicy = JudgePolicy()
 
     @property
@@ -90,29 +95,35 @@ class GatewaySettings(BaseModel):
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """All endpoints, without duplicates."""
-        return tuple(dict.fromkeys([*self.roles.values(), *self.jury, *self.by_task.values()]))
+        canary = [self.canary] if self.canary else []
+        return tuple(dict.fromkeys([*self.roles.values(), *self.jury, *self.by_task.values(), *canary]))
+
+    def with_endpoints(self, changed: Callable[[Endpoint], Endpoint]) -> GatewaySettings:
+        """The same settings with every endpoint replaced by what `changed` returns for it."""
+        roles = {role: changed(endpoint) for role, endpoint in self.roles.items()}
+        by_task = {task: changed(endpoint) for task, endpoint in self.by_task.items()}
+        others = {"jury": tuple(map(changed, self.jury)), "canary": changed(self.canary) if self.canary else None}
+        return self.model_copy(update={"roles": roles, "by_task": by_task, **others})
 
     def resolved(self) -> GatewaySettings:
         """The same settings with every address filled in, so that another process's environment cannot change them."""
+        settings = self.with_endpoints(lambda endpoint: endpoint.model_copy(update={"base_url": endpoint.url}))
+        # The endpoints of jury, tasks and canary are resolved already, with the settings that they inherit.
+        policy = self.policy.model_copy(update={"jury": (), "by_task": {}, "canary": None})
+        return settings.model_copy(update={"policy": policy})
 
-        def written_out(endpoint: Endpoint) -> Endpoint:
-            return endpoint.model_copy(update={"base_url": endpoint.url})
-
-        return GatewaySettings(
-            roles={role: written_out(endpoint) for role, endpoint in self.roles.items()},
-            jury=tuple(map(written_out, self.jury)),
-            by_task={task: written_out(endpoint) for task, endpoint in self.by_task.items()},
-            policy=self.policy.model_copy(update={"jury": (), "by_task": {}}),  # given above, with inherited settings
-        )
-
-    def named(self, section: str) -> Endpoint:
-        """The endpoint of a config section: a role's, or `judge.by_task.<task>`."""
-        task = section.removeprefix(BY_TASK)
-        return self.by_task[task] if task != section else self.roles[section]  # type: ignore[index]
+    def section(self, role: str, task: str) -> str:
+        """The config section with the endpoint of a role for a task: the role, or `judge.by_task.<task>`."""
+        return f"{BY_TASK}{task}" if role == "judge" and task in self.by_task else role
 
     def asked(self, section: str) -> tuple[Endpoint, ...]:
         """The endpoints that get the calls of a config section; for "judge", every member of a jury."""
-        return self.jury if section == "judge" and self.jury else (self.named(section),)
+        if section == "judge" and self.jury:
+            return self.jury
+        if section == CANARY and self.canary:
+            return (self.canary,)
+        task = section.removeprefix(BY_TASK)
+        return (self.by_task[task] if task != section else self.roles[section],)  # type: ignore[index]
 
     @classmethod
     def from_sections(cls, sections: Mapping[str, Mapping[str, Any]]) -> GatewaySettings:
@@ -137,7 +148,9 @@ class GatewaySettings(BaseModel):
         if "model" not in own_judge and not jury:
             by_task |= {task: {"model": model, **by_task.get(task, {})} for task, model in PAPER_JUDGES.items()}
         judges = {task: _inherit(f"{BY_TASK}{task}", own, judge) for task, own in by_task.items()}
-        settings = cls(roles=roles, jury=jury, by_task=judges, policy=policy)
+        own_canary = _without_nulls(policy.canary or {})
+        canary = _inherit(CANARY, own_canary, judge) if own_canary else None
+        settings = cls(roles=roles, jury=jury, by_task=judges, canary=canary, policy=policy)
         _check(settings)
         return settings
 
@@ -176,6 +189,13 @@ def _inherit(section: str, given: Mapping[str, Any], judge: Endpoint) -> Endpoin
 
 
 def _check(settings: GatewaySettings) -> None:
+    canary = settings.canary
+    judges = (*settings.jury, settings.judge) if settings.jury else (settings.judge, *settings.by_task.values())
+    if canary and (canary.model, canary.url) in [(judge.model, judge.url) for judge in judges]:
+        raise BadSettings(
+            f"{CANARY}.model={canary.model} is a judge of this run. A canary must be a model that the policy is not "
+            "trained on: name another model or address."
+        )
     if settings.jury and settings.quorum > len(settings.jury):
         raise BadSettings(
             f"judge.jury_quorum={settings.quorum} is too high: the jury has only {len(settings.jury)} members."

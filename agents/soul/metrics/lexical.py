@@ -117,12 +117,6 @@ def lexis(turns: Sequence[str]) -> Lexis | None:
     return Lexis(mattr(tokens), hdd(tokens), yules_k(tokens)) if tokens else None
 
 
-def human_norms(values: Sequence[Lexis]) -> tuple[Lexis, Lexis]:
-    """Mean and sample standard deviation over many writers."""
-    measures = list(zip(*values, strict=True))
-    return Lexis(*map(statistics.fmean, measures)), Lexis(*map(statistics.stdev, measures))
-
-
 def likeness(one: Lexis, other: Lexis, deviation: Lexis) -> float:
     """How similar two writers are lexically, in [0, 1]: the mean over the three measures.
 

@@ -1,9 +1,9 @@
 """BLEU and ROUGE-L of a text against one reference, with the same values as the packages behind the published numbers.
 
 CoSER's public code (github.com/Neph0s/CoSER, gca_evaluation/utils.py) computes BLEU with NLTK and ROUGE-L with the
-package `rouge`. Other implementations give different values. So BLEU calls NLTK here, and ROUGE-L works like `rouge`
-1.0.1, which counts each word once, splits sentences only at full stops, and keeps case (Lin's measure does none of
-this).
+package `rouge`. Other implementations give other values, so `bleu` calls NLTK and `rouge_l` follows `rouge` 1.0.1. That
+package differs from the ROUGE-L of Lin (2004) in three ways: it counts each word once, splits sentences only at full
+stops, and distinguishes upper and lower case.
 """
 
 import warnings

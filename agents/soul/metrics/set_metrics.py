@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 
-from soul.task import Scored
+from soul.task_types import Scored
 
 Array = Any  # a numpy array of float64; mypy does not check numpy here
 Edge = Literal["worst", "best"]

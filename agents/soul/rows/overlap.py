@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from soul.rows.task_files import TaskRow
-from soul.task import BOOK, GroupKey, Task
+from soul.task import Task
+from soul.task_types import BOOK, GroupKey
 
 EXAMPLES = 3
 

@@ -17,7 +17,9 @@ from pydantic import ValidationError
 
 from soul import tasks
 from soul.errors import BadRow, UnknownTask, one_line
-from soul.task import Row, Task
+from soul.row_fields import without_nulls
+from soul.task import Task
+from soul.task_types import Row
 from soul.validation_errors import first_problem
 
 COLUMNS = ("data_source", "extra_info")
@@ -92,7 +94,7 @@ def parse_row(data_source: Any, extra_info: Any, file: str = "<memory>", number:
             "Fix the record or build the file again."
         )
     try:
-        row = task.row_type.model_validate({"index": number, **{k: v for k, v in extra_info.items() if v is not None}})
+        row = task.row_type.model_validate({"index": number, **without_nulls(extra_info)})
         task.check(row)
     except ValidationError as error:
         problem = first_problem(error)

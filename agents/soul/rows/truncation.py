@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from soul.task import Row, Task
-
-MARK = "[...]"
+from soul.row_fields import MARK
+from soul.task import Task
+from soul.task_types import Row
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The numbers that the authors published for each evaluation set, to compare a run with.
 
 There are two tables: the model card of Ditto-8B (23 benchmarks) and the complete results of the paper (its ten tasks).
-Their base models and protocols differ, so a column always names its source. All numbers are on the
-card's scale, 0 to 100. The card has one number for AlignX, under the key "alignx"; AlignX's single sets have none.
+Their base models and protocols differ, so a column always names its source. All numbers are on the card's
+scale, 0 to 100. The card has one number for AlignX, under the key "alignx"; AlignX's single sets have none.
 """
 
 from __future__ import annotations

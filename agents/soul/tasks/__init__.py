@@ -11,11 +11,11 @@ section `tasks` of the config.
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from soul.errors import BadSettings, UnknownTask
@@ -35,7 +35,7 @@ class TrainingSplit(NamedTuple):
 _HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 
 # data_source -> "module:Class". A module is imported when its task is first loaded.
-_CLASSES: dict[str, str] = {
+CLASSES: dict[str, str] = {
     "sotopia": "soul.tasks.sotopia:Sotopia",
     "coser": "soul.tasks.coser:CoSER",
     "lifechoices": "soul.tasks.lifechoices:LifeChoices",
@@ -132,7 +132,7 @@ def _set_options(options: Mapping[str, dict[str, Any]]) -> None:
 
 def names() -> list[str]:
     """The tasks (`data_source` values) that can be loaded in this environment."""
-    return sorted({*_CLASSES, *_external()})
+    return sorted({*CLASSES, *_external()})
 
 
 @cache
@@ -142,9 +142,8 @@ def load(name: str) -> Task[Any]:
     Raises:
         UnknownTask: with the nearest names; or that the name is one of a training split.
     """
-    if name in _CLASSES:
-        module, _, attribute = _CLASSES[name].partition(":")
-        return _made(name, getattr(importlib.import_module(module), attribute))
+    if name in CLASSES:
+        return _made(name, resolve_name(CLASSES[name]))
     if name in _external():
         return _made(name, _external()[name].load())
     if name in TASK_FILES:

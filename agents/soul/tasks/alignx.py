@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from soul.one_turn import LetterTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import Label, Prose, clean_text, drop_empty_groups, option_references, parse_literal
-from soul.task import Metric, NotBlank, Row
+from soul.row_fields import Label, Prose, clean_text, drop_empty_groups, option_references, parse_literal
+from soul.task_types import Metric, NotBlank, Row
+from soul.tasks.variants import variant
 
 RULES = """\
 You learn about an internet user. Then you see a post and two responses to it. Say which of the two this user \
@@ -37,6 +38,24 @@ _POINTERS = (
 )
 
 
+def _with_texts(*needed: str) -> BeforeValidator:
+    """Keeps the entries that have every needed text. In some source files a text is a single invisible character."""
+
+    def complete(value: Any) -> list[dict[str, str]]:
+        entries = parse_literal(value)
+        if not isinstance(entries, list | tuple):
+            raise ValueError(f"expected a list, got {type(entries).__name__}")
+        objects = [entry for entry in entries if isinstance(entry, Mapping)]
+        texts = [{key: clean_text(entry.get(key)) for key in ("prompt", *needed)} for entry in objects]
+        return [entry for entry in texts if all(entry[key] for key in needed)]
+
+    return BeforeValidator(complete)
+
+
+Pairs = Annotated[list[dict[str, str]], _with_texts("chosen", "rejected")]
+Comments = Annotated[list[dict[str, str]], _with_texts("comment")]
+
+
 class AlignXRow(Row):
     """One post with two responses, and what is known about the user."""
 
@@ -45,36 +64,11 @@ class AlignXRow(Row):
     rejected: NotBlank
     demographic: Prose = Field(default="", validation_alias=AliasChoices("demographic", "Demographic Information"))
     profile: Prose = ""
-    icl_pairs: list[dict[str, str]] = Field(
-        default=[], validation_alias=AliasChoices("icl_pairs", "Pair-wise Comparative Feedback")
-    )
-    ugc: list[dict[str, str]] = Field(default=[], validation_alias=AliasChoices("ugc", "User-Generated Content"))
+    icl_pairs: Pairs = Field(default=[], validation_alias=AliasChoices("icl_pairs", "Pair-wise Comparative Feedback"))
+    ugc: Comments = Field(default=[], validation_alias=AliasChoices("ugc", "User-Generated Content"))
     n_icl: int | None = Field(default=None, ge=0)
     n_ugc: int | None = Field(default=None, ge=0)
     source: Label = ""  # file and record, as in "P-Soups_student_phd:12"
-
-    @field_validator("icl_pairs", mode="before")
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:
-        return _complete(value, ("chosen", "rejected"))
-
-    @field_validator("ugc", mode="before")
-    @classmethod
-    def _comments(cls, value: Any) -> Any:
-        return _complete(value, ("comment",))
-
-
-def _complete(value: Any, needed: tuple[str, ...]) -> list[dict[str, str]]:
-    """The entries that have every needed text. In some source files a text is a single invisible character."""
-    entries = parse_literal(value)
-    if not isinstance(entries, list | tuple):
-        raise ValueError(f"expected a list, got {type(entries).__name__}")
-    texts = [
-        {key: clean_text(entry.get(key)) for key in ("prompt", *needed)}
-        for entry in entries
-        if isinstance(entry, Mapping)
-    ]
-    return [entry for entry in texts if all(entry[key] for key in needed)]
 
 
 class AlignX(LetterTask[AlignXRow]):
@@ -139,32 +133,10 @@ def _comment(comment: Mapping[str, str]) -> str:
     return f"{post}The user's comment: {comment['comment']}"
 
 
-class AlignXDemo(AlignX):
-    """Rows with a self-description of the user."""
-
-    name = "alignx_demo"
-
-
-class AlignXPair(AlignX):
-    """Rows with earlier choices of the user."""
-
-    name = "alignx_pair"
-
-
-class AlignXUGC(AlignX):
-    """Rows with earlier comments by the user."""
-
-    name = "alignx_ugc"
-
-
-class AlignXArbitrary(AlignX):
-    """Rows with any mix of these."""
-
-    name = "alignx_arbitrary"
-
-
-class AlignXHistory16(AlignX):
-    """Rows with a history of sixteen entries."""
-
-    name = "alignx_history16"
-    shown = 16
+AlignXDemo = variant(AlignX, "AlignXDemo", "Rows with a self-description of the user.", name="alignx_demo")
+AlignXPair = variant(AlignX, "AlignXPair", "Rows with earlier choices of the user.", name="alignx_pair")
+AlignXUGC = variant(AlignX, "AlignXUGC", "Rows with earlier comments by the user.", name="alignx_ugc")
+AlignXArbitrary = variant(AlignX, "AlignXArbitrary", "Rows with any mix of these.", name="alignx_arbitrary")
+AlignXHistory16 = variant(
+    AlignX, "AlignXHistory16", "Rows with a history of sixteen entries.", name="alignx_history16", shown=16
+)

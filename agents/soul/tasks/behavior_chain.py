@@ -14,8 +14,8 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import Options, Prose, gold_letter, options_by_letter, parse_literal, to_prose
-from soul.task import Metric, NotBlank, Row
+from soul.row_fields import Options, Prose, gold_letter, options_by_letter, parse_literal, to_prose, without_nulls
+from soul.task_types import Metric, NotBlank, Row
 
 RULES = """\
 You learn about a person: their profile, what has happened so far, and what they did in earlier scenes. Then comes the \
@@ -48,10 +48,10 @@ class BehaviorChainRow(Row):
         raw = parse_literal(record["raw"]) if record.get("raw") is not None else {}
         if not isinstance(raw, Mapping):
             raise ValueError(f"raw: expected an object, got {type(raw).__name__}")
-        outer = {key: value for key, value in record.items() if value is not None}
+        outer = without_nulls(record)
         merged = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
         merged.setdefault("earlier_scenes", _count(merged.get("prior_chain_text") or merged.get("prior_chain")))
-        # Drop blanks: one name of a field may be present but blank while its other name has the text.
+        # Drop blank texts: a field may be blank under one of its names and have its text under the other.
         return {key: value for key, value in merged.items() if not (isinstance(value, str) and not value.strip())}
 
     @field_validator("history", mode="before")
@@ -76,25 +76,22 @@ def _count(chain: Any) -> int | None:
     return len(chain) if listed else None
 
 
-def _each(value: Any, write: Callable[[Any], str]) -> list[str]:
-    """The entries of a list as prose; a plain text is one entry."""
+def _each(value: Any, write: Callable[[Mapping[str, Any]], str]) -> list[str]:
+    """The entries of a list as prose, objects by `write`; a plain text is one entry."""
     if isinstance(value, str) and value.lstrip()[:1] == "[":
         with suppress(ValueError):  # a text that only starts with a bracket stays a text
             value = parse_literal(value)
     entries = value if isinstance(value, list | tuple) else [value]
-    return [text for text in (write(entry) for entry in entries) if text]
+    texts = (write(entry) if isinstance(entry, Mapping) else to_prose(entry) for entry in entries)
+    return [text for text in texts if text]
 
 
-def _chapter(entry: Any) -> str:
-    if not isinstance(entry, Mapping):
-        return to_prose(entry)
+def _chapter(entry: Mapping[str, Any]) -> str:
     content, number = to_prose(entry.get("chapter_content")), to_prose(entry.get("chapter_num"))
     return f"Chapter {number}: {content}" if content and number else content
 
 
-def _link(entry: Any) -> str:
-    if not isinstance(entry, Mapping):
-        return to_prose(entry)
+def _link(entry: Mapping[str, Any]) -> str:
     context, behavior = to_prose(entry.get("context")), to_prose(entry.get("behavior"))
     return "\n".join(part for part in (context, f"What the person did: {behavior}" if behavior else "") if part)
 

@@ -10,9 +10,9 @@ call. It costs a quarter and agrees less well with people. Use it for cheap trai
 with published ones.
 
 Two metrics need no judge. Both equal the values of CoSER's public code, which keeps the speakers' names in the
-reference but not in the simulation: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the
-lower-cased tokens of `word_tokenize`), and `rouge_l` is the ROUGE-L F1 of the package `rouge` 1.0.1
-(`soul.metrics.ngram` says how they are computed).
+reference but not in the simulation: `bleu` is BLEU-4 of NLTK 3 (`sentence_bleu`, no smoothing, over the lower-cased
+tokens of `word_tokenize`), and `rouge_l` is the ROUGE-L F1 of the package `rouge` 1.0.1 (`soul.metrics.ngram` says how
+they are computed).
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from pydantic import BaseModel, Field
 
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import require_content
+from soul.leaks.quotations import runs
+from soul.message import Message
 from soul.metrics.ngram import bleu, rouge_l
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import drop_empty_groups
-from soul.rows.quotations import runs
-from soul.task import BOOK, Episode, GroupKey, Message, Metric, Strata, Task, Verdict
-from soul.tasks.coser_review import CRITICS, MERGED_CRITIC, merged_review, review
+from soul.row_fields import drop_empty_groups
+from soul.task import Task
+from soul.task_types import BOOK, Episode, GroupKey, Metric, Strata, Verdict
+from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, merged_review, review
 from soul.tasks.coser_row import CoSERRow
 from soul.tasks.coser_stage import (
     END,
@@ -92,13 +94,14 @@ class CoSER(Task[CoSERRow]):
     row_type = CoSERRow
     episode_type = Scene
     headline = Metric("overall", source="paper, appendix C.7 and table 1; mean of the four dimensions")
+    better = dict.fromkeys((*DIMENSIONS, "bleu", "rouge_l"), "higher")
     strata = Strata("books")
     # The paper reports 14.2 turns of characters per scene: one choice of speaker after each, and a few narrator turns.
     calls_per_episode: Mapping[Role, float] = {"judge": 4.0, "environment": 18.0}  # type: ignore[misc]  # of an instance
     cheaper = {"merged_dimensions=true": {"judge": 1.0, "environment": 18.0}}
     cuts = (("shown_profiles", "start"),)
     policy_turns = 14.2
-    predictor = load_prompt("coser/next_speaker", 2)
+    predictor = load_prompt("coser/next_speaker", 4)
     narrator = load_prompt("coser/environment", 2)
 
     def __init__(self, *, merged_dimensions: bool = False) -> None:
@@ -145,13 +148,10 @@ class CoSER(Task[CoSERRow]):
         return "\n".join(str(line) for line in row.reference)
 
     def secrets(self, row: CoSERRow) -> Sequence[str]:
-        quotations: dict[str, None] = {}  # a set that keeps its order
-        for clause in (words.split() for line in row.reference for words in _CLAUSE_ENDS.split(line.text)):
-            if len(clause) >= QUOTE_WORDS:
-                quotations[" ".join(clause)] = None
-            for run in runs(clause, QUOTE_WORDS):  # half a clause is a quotation too
-                quotations[" ".join(run)] = None
-        return tuple(quotations)
+        clauses = [words.split() for line in row.reference for words in _CLAUSE_ENDS.split(line.text)]
+        long = [clause for clause in clauses if len(clause) >= QUOTE_WORDS]
+        quotations = [words for clause in long for words in (clause, *runs(clause, QUOTE_WORDS))]  # or half a clause
+        return tuple(dict.fromkeys(map(" ".join, quotations)))
 
     def _instructions(self, row: CoSERRow, name: str, feedback: str | None) -> Message:
         """What a character knows. The plot summary is left out, because it reveals how the scene ends."""
@@ -169,10 +169,6 @@ class CoSER(Task[CoSERRow]):
         ]
         return {"role": "system", "content": "\n\n".join(section for section in sections if section)}
 
-    def _narration(self, row: CoSERRow) -> Message:
-        cast = _section("Characters that others play", ", ".join(row.cast))
-        return {"role": "system", "content": f"{self.narrator}\n\n{_section('The scene', row.scenario)}\n\n{cast}"}
-
     async def play(self, row: CoSERRow, players: Players, feedback: str | None) -> Scene:
         parts: dict[str, Part] = {}
         lines: list[SpokenLine] = []
@@ -180,7 +176,9 @@ class CoSER(Task[CoSERRow]):
         for round_ in range(1, MAX_ROUNDS + 1):
             if speaker not in parts:
                 parts[speaker] = self._part(row, speaker, feedback)
-            turn = await _turn(parts[speaker], lines, players)
+            part, narrates = parts[speaker], speaker == ENVIRONMENT
+            part.listen(lines)
+            turn = await (part.take_model(players.environment) if narrates else part.take_seat(players.policy(speaker)))
             others = [name for name in (*row.cast, ENVIRONMENT) if name != speaker]
             lines.append(SpokenLine(speaker, audible(turn, speaker, others)))
             if round_ == MAX_ROUNDS:
@@ -194,8 +192,10 @@ class CoSER(Task[CoSERRow]):
 
     def _part(self, row: CoSERRow, name: str, feedback: str | None) -> Part:
         if name == ENVIRONMENT:
-            return Part(name, [self._narration(row)])
-        return Part(name, [self._instructions(row, name, feedback)], [self._instructions(row, name, None)])
+            cast = _section("Characters that others play", ", ".join(row.cast))
+            narration = f"{self.narrator}\n\n{_section('The scene', row.scenario)}\n\n{cast}"
+            return Part(name, {"role": "system", "content": narration})
+        return Part(name, self._instructions(row, name, feedback), self._instructions(row, name, None))
 
     async def _next_speaker(
         self, row: CoSERRow, lines: Sequence[SpokenLine], others: list[str], environment: Judge
@@ -244,14 +244,3 @@ class CoSER(Task[CoSERRow]):
 
 def _section(title: str, text: str) -> str:
     return f"## {title}\n{text}" if text else ""
-
-
-async def _turn(part: Part, lines: Sequence[SpokenLine], players: Players) -> str:
-    """The participant's next turn, as it was sampled."""
-    part.listen(lines)
-    if part.name == ENVIRONMENT:
-        turn = await players.environment.chat(list(part.messages))
-    else:
-        turn = await players.policy(part.name).say(list(part.messages), base=list(part.base))
-    part.speak(turn)
-    return turn

@@ -18,7 +18,7 @@ from soul.prompts import Prompt, load_prompt
 
 DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")
 CRITICS: Mapping[str, Prompt] = {name: load_prompt(f"coser/{name}") for name in DIMENSIONS}
-MERGED_CRITIC = load_prompt("coser/judge", 2)
+MERGED_CRITIC = load_prompt("coser/judge", 3)
 MAJORS_ONLY = "character_fidelity"  # the dimension in which only the major characters are judged
 
 

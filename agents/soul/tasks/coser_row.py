@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
-from soul.rows.parsing import Label, as_list
-from soul.rows.truncation import MARK
-from soul.task import NotBlank, Row
+from soul.row_fields import MARK, Label, RecordPart, as_list, without_nulls
+from soul.task_types import NotBlank, Row
 from soul.tasks.coser_stage import ENVIRONMENT, SpokenLine, same_name, without_thoughts
 
 _OBJECTS = frozenset({"plot", "plot_characters", "key_characters", "character_profiles", "dialogues"})
@@ -27,32 +26,21 @@ _SENTENCE_ENDS = re.compile(r"(?<=[.!?])(?=\s)|(?=\n)")
 Sentences = tuple[tuple[str, str], ...]
 
 
-class _Inner(BaseModel):
-    """A part of a record. As in the record itself, an absent key and a null are the same."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, value: Any) -> Any:
-        return _without_nulls(value) if isinstance(value, Mapping) else value
-
-
-class Described(_Inner):
+class Described(RecordPart):
     """A character of the plot."""
 
     name: NotBlank = Field(validation_alias=AliasChoices("name", "character"))
     description: str = ""
 
 
-class Motivated(_Inner):
+class Motivated(RecordPart):
     """A character of the scene, and what they want."""
 
     name: NotBlank = Field(validation_alias=AliasChoices("name", "character"))
     motivation: str = Field(default="", validation_alias=AliasChoices("motivation", "thought"))
 
 
-class Utterance(_Inner):
+class Utterance(RecordPart):
     """A line of the book's conversation, thoughts in square brackets included."""
 
     character: NotBlank = Field(validation_alias=AliasChoices("character", "name"))
@@ -83,15 +71,15 @@ class CoSERRow(Row):
     def _flattened(cls, record: Any) -> Any:
         if not isinstance(record, Mapping):
             return record
-        outer = _without_nulls(record)
+        outer = without_nulls(record)
         fields = {**_circumstance(outer.pop("circumstance", {})), **outer}
         fields = {key: _parsed(key, value) for key, value in fields.items()}
         plot = fields.pop("plot", None)
         if isinstance(plot, Mapping):
             renamed = {"plot_summary": plot.get("summary"), "plot_characters": plot.get("key_characters")}
-            fields = {**_without_nulls(renamed), **fields}
+            fields = {**without_nulls(renamed), **fields}
         if isinstance(fields.get("character_profiles"), Mapping):
-            profiles = fields["character_profiles"] = _without_nulls(fields["character_profiles"])
+            profiles = fields["character_profiles"] = without_nulls(fields["character_profiles"])
             sentences = _dealt({str(name): text for name, text in profiles.items() if isinstance(text, str)})
             fields = {"shown_profiles": sentences, **fields}
         return fields
@@ -137,15 +125,11 @@ class CoSERRow(Row):
         return "\n\n".join(text for text in (description, profile) if text)
 
 
-def _without_nulls(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {key: item for key, item in value.items() if item is not None}
-
-
 def _circumstance(value: Any) -> dict[Any, Any]:
-    scene = _json("circumstance", value)
-    if not isinstance(scene, Mapping):
+    scene = without_nulls(_json("circumstance", value))
+    if not isinstance(scene, dict):
         raise ValueError("circumstance is not a JSON object")
-    return _without_nulls(scene)
+    return scene
 
 
 def _parsed(name: str, value: Any) -> Any:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from soul.answers.thinking import without_thinking
+from soul.dialogue import View
 from soul.judge.call.untrusted import neutral
-from soul.task import Episode, Message
+from soul.message import Message
+from soul.task_types import Episode
 
 ENVIRONMENT = "Environment"
 END = "<END CHAT>"
@@ -108,34 +110,19 @@ def _label(names: Sequence[str]) -> re.Pattern[str]:
     return re.compile(rf"^[ \t>*_#]*(?:{either})[ \t*_]*:[ \t*_]*", re.MULTILINE | re.IGNORECASE)
 
 
-@dataclass
-class Part:
-    """What one participant knows of the scene: instructions, then alternately what they heard and what they said.
+class Part(View):
+    """What one participant knows of the scene: instructions, then alternately what they heard and what they said."""
 
-    Attributes:
-        messages: the conversation as the participant sees it.
-        base: the same conversation with instructions that contain no feedback.
-        heard: the number of lines of the scene that the participant has heard.
-    """
-
-    name: str
-    messages: list[Message]
-    base: list[Message] = field(default_factory=list)
-    heard: int = 0
+    def __init__(self, name: str, opening: Message, base: Message | None = None) -> None:
+        super().__init__([opening], None if base is None else [base])
+        self.name = name
+        self._heard = 0  # lines of the scene
 
     def listen(self, lines: Sequence[SpokenLine]) -> None:
         """Add the lines since the last call, as one message."""
-        news = [str(line) for line in lines[self.heard :] if line.speaker != self.name]
-        self.heard = len(lines)
-        self._add("user", "\n\n".join(news) or OPENING)
-
-    def speak(self, turn: str) -> None:
-        """Add the participant's own turn, as it was sampled."""
-        self._add("assistant", turn)
-
-    def _add(self, role: str, content: str) -> None:
-        for conversation in (self.messages, self.base):
-            conversation.append({"role": role, "content": content})
+        news = [str(line) for line in lines[self._heard :] if line.speaker != self.name]
+        self._heard = len(lines)
+        self.hear("\n\n".join(news) or OPENING)
 
 
 def same_name(name: str) -> str:

@@ -21,12 +21,12 @@ from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from soul.answers.extraction import names_given, tagged_answer, tagged_letter, undressed
 from soul.judge import Judge
+from soul.leaks.quotations import Choices
 from soul.metrics.overlap import normalized_tokens, token_f1
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import Listed, as_list, drop_empty_groups
-from soul.rows.quotations import Choices
-from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
+from soul.row_fields import Listed, as_list, drop_empty_groups
+from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
 Kind = Literal["choice", "list", "binary", "fact"]
 
@@ -45,23 +45,10 @@ FORMS: dict[Kind, str] = {
 UNLISTED_CHOICES = 4  # how many choices a question has if its own text lists them
 # Characters. Short lines ("Absolutely, Jaiden!") occur in several conversations; lines this long occur in one only.
 TELLING_LINE = 60
+_KINDS: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary": "binary"}
+_INDEX = re.compile(r"\s*[0-9]{1,2}\s*")
 _OFFICIAL_ID = re.compile(r"(\d+)-\d+(?:-\d+)*")  # conversation, part, set: "12-0-1"
 _ACCESS = ("accessible", "inaccessible")  # parts of the types of belief questions
-
-
-def kind_of(question_type: str) -> Kind:
-    """The kind of a FanToM question type such as "tom:belief:inaccessible:multiple-choice" or "fact".
-
-    Raises:
-        ValueError: an unknown type.
-    """
-    if question_type.startswith("fact"):
-        return "fact"
-    last = question_type.rsplit(":", 1)[-1]
-    kinds: dict[str, Kind] = {"multiple-choice": "choice", "list": "list", "binary": "binary"}
-    if last not in kinds:
-        raise ValueError(f"question_type: {question_type!r} is not fact, *:multiple-choice, *:list or *:binary")
-    return kinds[last]
 
 
 class FanToMRow(Row):
@@ -80,31 +67,33 @@ class FanToMRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _index(cls, record: Any) -> Any:
+    def _indices_and_names(cls, record: Any) -> Any:
+        if not isinstance(record, dict):
+            return record
+        question_type, gold = str(record.get("question_type", "")), record.get("correct_answer")
         # In a file that mixes kinds the whole column is text, so the index of a choice is text too.
-        if isinstance(record, dict) and str(record.get("question_type", "")).endswith(":multiple-choice"):
-            gold = record.get("correct_answer")
-            if isinstance(gold, str) and re.fullmatch(r"\s*[0-9]{1,2}\s*", gold):
-                return {**record, "correct_answer": int(gold)}
-        return record
-
-    @model_validator(mode="before")
-    @classmethod
-    def _lists_of_names(cls, record: Any) -> Any:
-        if isinstance(record, dict) and str(record.get("question_type", "")).endswith(":list"):
-            record = dict(record)
-            for key in ("correct_answer", "wrong_answer"):
-                value = record.get(key)
-                if value is not None:
-                    is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
-                    names = as_list(value) if is_literal else [n.strip() for n in value.split(",")]
-                    # "No names" is written as "", as a list or as null; a blank is not a name.
-                    record[key] = [n for n in names if str(n).strip()] if isinstance(names, list) else names
+        if question_type.endswith(":multiple-choice") and isinstance(gold, str) and _INDEX.fullmatch(gold):
+            return {**record, "correct_answer": int(gold)}
+        if question_type.endswith(":list"):
+            answers = {key: record.get(key) for key in ("correct_answer", "wrong_answer")}
+            return {**record, **{key: _names(value) for key, value in answers.items() if value is not None}}
         return record
 
     @property
     def kind(self) -> Kind:
-        return kind_of(self.question_type)
+        """The kind of a question type such as "tom:belief:inaccessible:multiple-choice" or "fact".
+
+        Raises:
+            ValueError: an unknown type.
+        """
+        if self.question_type.startswith("fact"):
+            return "fact"
+        kind = _KINDS.get(self.question_type.rsplit(":", 1)[-1])
+        if kind is None:
+            raise ValueError(
+                f"question_type: {self.question_type!r} is not fact, *:multiple-choice, *:list or *:binary"
+            )
+        return kind
 
 
 class FanToM(AnswerTask[FanToMRow]):
@@ -115,6 +104,7 @@ class FanToM(AnswerTask[FanToMRow]):
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1; token F1 for facts")
     strata = Strata("question")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
+    vote = AnswerTask.answer_of
 
     def render(self, row: FanToMRow, feedback_block: str) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
@@ -199,14 +189,18 @@ class FanToM(AnswerTask[FanToMRow]):
             return {True: "yes", False: "no", None: None}[_polarity(answer if strict else undressed(answer))]
         return " ".join(normalized_tokens(answer)) or None
 
-    def vote(self, row: FanToMRow, episode: Episode) -> str | None:
-        return self.answer_of(row, episode)
-
     async def judge(self, row: FanToMRow, episode: Episode, judge: Judge) -> Verdict:
         answer = self.answer_of(row, episode)
         score = _score(row, answer) if answer is not None else 0.0
         metrics = {"accuracy": score, **self.reading_metrics(row, episode), f"accuracy_{row.kind}": score}
         return Verdict(score, metrics)
+
+
+def _names(value: Any) -> Any:
+    """A list of names. "No names" is written as "", as a list or as null; a blank is not a name."""
+    is_literal = not isinstance(value, str) or value.lstrip().startswith("[")
+    names = as_list(value) if is_literal else [name.strip() for name in value.split(",")]
+    return [name for name in names if str(name).strip()] if isinstance(names, list) else names
 
 
 def _options(row: FanToMRow) -> dict[str, str]:

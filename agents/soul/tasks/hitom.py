@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from soul.answers.extraction import tagged_letter
 from soul.judge import Judge
+from soul.leaks.quotations import Choices
 from soul.one_turn import AnswerTask, parse_options
 from soul.prompts import load_prompt
-from soul.rows.quotations import Choices
-from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 Read the story and answer the question after it. These rules hold in every story. A character sees everything that \
@@ -45,6 +45,7 @@ class HiToM(AnswerTask[HiToMRow]):
     row_type = HiToMRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
+    vote = AnswerTask.answer_of
     rules = RULES
     form = FORM
 
@@ -89,9 +90,6 @@ class HiToM(AnswerTask[HiToMRow]):
     def read(self, row: HiToMRow, text: str, strict: bool) -> str | None:
         options = parse_options(row.choices)
         return options.get(tagged_letter(text, options, strict=strict) or "")
-
-    def vote(self, row: HiToMRow, episode: Episode) -> str | None:
-        return self.answer_of(row, episode)
 
     async def judge(self, row: HiToMRow, episode: Episode, judge: Judge) -> Verdict:
         correct = self.answer_of(row, episode) == row.correct_answer

@@ -14,9 +14,10 @@ from pydantic import Field, model_validator
 
 from soul.answers.extraction import folded, introduced, tagged_answer, undressed
 from soul.judge import Judge
+from soul.leaks.quotations import Choices
 from soul.one_turn import AnswerTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import (
+from soul.row_fields import (
     CleanText,
     Options,
     gold_letter,
@@ -25,8 +26,7 @@ from soul.rows.parsing import (
     options_by_letter,
     user_text,
 )
-from soul.rows.quotations import Choices
-from soul.task import Episode, Metric, NotBlank, Row, Verdict
+from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
 
 RANKS = 5
 _BETWEEN = re.compile(r"[\s,;>/|]+")  # separates the letters of an answer
@@ -97,6 +97,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
     name = "humanllm"
     row_type = HumanLLMRow
     headline = Metric("mrr@5", source="model card (HumanLLM)")
+    better = {**AnswerTask.better, "hit@5": "higher", "top1_acc": "higher"}
     cuts = (("history", "end"),)
     critic = load_prompt("humanllm/critique", 3)
 

@@ -19,9 +19,10 @@ from soul.answers.thinking import without_thinking
 from soul.judge import Judge, Role
 from soul.metrics.overlap import token_f1
 from soul.one_turn import OneTurnTask
-from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import drop_empty_groups
-from soul.task import Episode, Metric, NotBlank, Row, Verdict
+from soul.prompts import load_prompt
+from soul.row_fields import drop_empty_groups
+from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
+from soul.tasks.variants import variant
 
 DIMENSIONS = ("stance", "emotion", "belief", "value", "goal", "communication")
 LONG_GOLD = 20  # words; a shorter gold text does not tell how long a text should be
@@ -94,14 +95,11 @@ class Humanual(OneTurnTask[HumanualRow]):
     row_type = HumanualRow
     headline = Metric("similarity", source="model card, Humanual sets (not in the paper); Wu et al., 2026")
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0}
+    better = dict.fromkeys((*DIMENSIONS, "mean_of_dimensions", "length_factor", "lexical_f1"), "higher")
     calls_per_feedback = 0.0
     cuts = (("persona", "start"), ("prompt", "end"))
     medium: ClassVar[str] = "your answer to it"
     critic = load_prompt("humanual/judge", 2)
-
-    @property
-    def prompts(self) -> tuple[Prompt, ...]:
-        return (self.critic,)
 
     def system(self, row: HumanualRow) -> str:
         persona = f"\n\nWho you are:\n{row.persona.strip()}" if row.persona.strip() else ""
@@ -135,7 +133,7 @@ class Humanual(OneTurnTask[HumanualRow]):
             "what_the_person_wrote": row.completion,
             "attempt": text,
         }
-        comparison = await judge.ask(Comparison, self.critic, data, said=[text])
+        comparison = await judge.ask(Comparison, self.critic, data, policy_texts=[text])
         scores = {name: float(getattr(comparison, name).score) for name in DIMENSIONS}
         mean, factor = statistics.fmean(scores.values()), length_factor(text, row.completion)
         reward = mean * factor
@@ -152,46 +150,19 @@ class Humanual(OneTurnTask[HumanualRow]):
         return verdict.critique
 
 
-class HumanualBook(Humanual):
-    """Reviews of books."""
-
-    name = "humanual-book"
-    medium = "your review of the book"
+def _texts(kind: str, doc: str, medium: str) -> type[Humanual]:
+    """The task of the set that holds this kind of texts."""
+    return variant(Humanual, f"Humanual{kind}", doc, name=f"humanual-{kind.lower()}", medium=medium)
 
 
-class HumanualChat(Humanual):
-    """Turns of people who chat with an AI assistant."""
-
-    name = "humanual-chat"
-    medium = "your next message in the chat, as its user"
-
-
-class HumanualEmail(Humanual):
-    """E-mails at work."""
-
-    name = "humanual-email"
-    medium = "your e-mail"
-
-
-class HumanualNews(Humanual):
-    """Comments on the news."""
-
-    name = "humanual-news"
-    medium = "your comment on this piece of news"
-
-
-class HumanualOpinion(Humanual):
-    """Comments on posts that ask who is in the wrong."""
-
-    name = "humanual-opinion"
-    medium = "your comment on this post"
-
-
-class HumanualPolitics(Humanual):
-    """Comments on political texts."""
-
-    name = "humanual-politics"
-    medium = "your comment on this text"
+HumanualBook = _texts("Book", "Reviews of books.", "your review of the book")
+HumanualChat = _texts(
+    "Chat", "Turns of people who chat with an AI assistant.", "your next message in the chat, as its user"
+)
+HumanualEmail = _texts("Email", "E-mails at work.", "your e-mail")
+HumanualNews = _texts("News", "Comments on the news.", "your comment on this piece of news")
+HumanualOpinion = _texts("Opinion", "Comments on posts that ask who is in the wrong.", "your comment on this post")
+HumanualPolitics = _texts("Politics", "Comments on political texts.", "your comment on this text")
 
 
 def response(text: str) -> str | None:

@@ -12,8 +12,8 @@ from pydantic import AliasChoices, Field, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import Options, gold_letter, options_by_letter, parse_literal
-from soul.task import GroupKey, Metric, NotBlank, Row
+from soul.row_fields import Options, gold_letter, options_by_letter, parse_literal
+from soul.task_types import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
 You learn about a character of a book from what has happened so far. Then you face the decision that this character \

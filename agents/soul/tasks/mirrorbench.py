@@ -44,19 +44,11 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from soul.answers.thinking import without_thinking
+from soul.answers.thinking import spoken_as_user, without_thinking
+from soul.dialogue import View
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import as_json, neutral, require_content
-from soul.message import Message
-from soul.metrics.lexical import Lexis, lexical_score, lexis
-from soul.one_turn import feedback_paragraph
-from soul.policy import Players
-from soul.prompts import Prompt, load_prompt
-from soul.rows.leaks import WITHHELD
-from soul.rows.parsing import Label, Listed, drop_empty_groups
-from soul.rows.quotations import runs
-from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Strata, Task, Verdict
-from soul.tasks.mirrorbench_judges import (
+from soul.judge.mirrorbench_judgments import (
     GTEVAL_INSTRUCTIONS,
     PAIRWISE_INSTRUCTIONS,
     PUBLISHED_SAMPLES,
@@ -66,6 +58,16 @@ from soul.tasks.mirrorbench_judges import (
     Samples,
     judgments,
 )
+from soul.leaks.quotations import runs
+from soul.leaks.redaction import WITHHELD
+from soul.message import Message
+from soul.metrics.lexical import Lexis, lexical_score, lexis
+from soul.one_turn import feedback_paragraph
+from soul.policy import Players
+from soul.prompts import Prompt, load_prompt
+from soul.row_fields import Label, Listed, drop_empty_groups
+from soul.task import Task
+from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
 Assistant = Literal["record", "model"]
 
@@ -92,7 +94,6 @@ HUMANS: Mapping[str, tuple[Lexis, Lexis]] = MappingProxyType(
     }
 )
 
-_LABEL = re.compile(r"\s*(?:\*\*)?(?:user|human)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
 _QUOTES = "\"'`\u2018\u2019\u201c\u201d"
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _QUOTED_WORDS = 4  # this many words in a row count as a quotation
@@ -146,6 +147,8 @@ class MirrorBench(Task[MirrorBenchRow]):
     version = 2
     row_type = MirrorBenchRow
     headline = Metric("overall", source="paper, section C.9, overall reward of the examples")
+    # Not the lexical measures themselves: what is right is a person's value of each, neither more nor less.
+    better = dict.fromkeys(("gteval", "pairwise", "rubric_and_reason", "lexical"), "higher")
     strata = Strata("dataset")
     calls_per_episode: Mapping[Role, float] = {"judge": sum(PUBLISHED_SAMPLES)}  # type: ignore[misc]  # of an instance
     policy_turns = 2.1  # mean number of user turns in a published conversation
@@ -190,19 +193,14 @@ class MirrorBench(Task[MirrorBenchRow]):
 
     async def play(self, row: MirrorBenchRow, players: Players, feedback: str | None) -> Episode:
         seat, record = players.policy(), row.conversation
-        messages, base = self.prompt(row, feedback), self.prompt(row)
+        user = View(self.prompt(row, feedback), self.prompt(row))
         begins = 1 if record[0]["role"] == "assistant" else 0
         for place in range(begins, len(record), 2):
             if place > begins:
                 reply = record[place - 1]["content"]
-                if self.assistant == "model":
-                    reply = await self._reply(row, messages, players)
-                for seen in (messages, base):
-                    seen.append({"role": "user", "content": reply})
-            turn = await seat.say(list(messages), base=list(base))
-            for seen in (messages, base):
-                seen.append({"role": "assistant", "content": turn})
-        return Episode({"policy": messages}, ended="record_over")
+                user.hear(await self._reply(row, user.messages, players) if self.assistant == "model" else reply)
+            await user.take_seat(seat)
+        return Episode({"policy": user.messages}, ended="record_over")
 
     async def _reply(self, row: MirrorBenchRow, messages: Sequence[Message], players: Players) -> str:
         """The next assistant turn, by a model that sees the conversation so far and the real conversation."""
@@ -251,18 +249,11 @@ def conversation(messages: Sequence[Message]) -> list[Message]:
     if turns and turns[0] == {"role": "user", "content": OPENING}:
         del turns[0]
     return [
-        {"role": "user", "content": spoken(turn["content"])}
+        {"role": "user", "content": spoken_as_user(turn["content"])}
         if turn["role"] == "assistant"
         else {"role": "assistant", "content": turn["content"]}
         for turn in turns
     ]
-
-
-def spoken(text: str) -> str:
-    """The text of a policy's turn that others see: no think block, no "User:" in front."""
-    turn = without_thinking(text).strip()
-    label = _LABEL.match(turn)
-    return turn[label.end() :] if label else turn
 
 
 def user_turns(turns: Conversation) -> list[str]:

@@ -16,8 +16,8 @@ from pydantic import AliasChoices, Field, model_validator
 from soul.judge import Judge
 from soul.one_turn import LetterTask, letter_options, with_letter
 from soul.prompts import load_prompt
-from soul.rows.parsing import CleanText, Options, gold_letter, options_by_letter
-from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from soul.row_fields import CleanText, Options, gold_letter, options_by_letter
+from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 You play a student who has the misconception below and does not know it. Work through the problem exactly as this \
@@ -64,6 +64,7 @@ class Mistakes(LetterTask[MistakesRow]):
     name = "mistakes"
     row_type = MistakesRow
     headline = Metric("accuracy", source="paper, section 4 (Learner Simulation) and appendix C.4")
+    better = {**LetterTask.better, "right_in_mathematics": "lower"}
     critic = load_prompt("mistakes/critique", 3)
 
     def render(self, row: MistakesRow, feedback_block: str) -> str:
@@ -114,13 +115,12 @@ class Mistakes(LetterTask[MistakesRow]):
     async def judge(self, row: MistakesRow, episode: Episode, judge: Judge) -> Verdict:
         verdict = await super().judge(row, episode, judge)
         right = float(self.vote(row, episode) in self.accepted(row))
-        verdict = Verdict(right, {**verdict.metrics, "accuracy": right})
+        metrics = {**verdict.metrics, "accuracy": right}
         correct = row.correct_option.strip().upper()
-        if correct not in self.options(row):
-            return verdict
-        # Counts how often the policy forgets its role and solves the problem correctly.
-        slipped = float(self.answer_of(row, episode) == correct)
-        return Verdict(verdict.reward, {**verdict.metrics, "right_in_mathematics": slipped})
+        if correct in self.options(row):
+            # Counts how often the policy forgets its role and solves the problem correctly.
+            metrics["right_in_mathematics"] = float(self.answer_of(row, episode) == correct)
+        return Verdict(right, metrics)
 
 
 def _spellings(option: str) -> list[str]:

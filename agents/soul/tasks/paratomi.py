@@ -16,8 +16,8 @@ from soul.answers.extraction import folded_place, names_given, tagged_answer
 from soul.judge import Judge
 from soul.one_turn import AnswerTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import Listed, drop_empty_groups
-from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from soul.row_fields import Listed, drop_empty_groups
+from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 from soul.tasks.paratomi_story import story_key
 
 RULES = """\
@@ -52,6 +52,7 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
     row_type = ParaToMiRow
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
+    vote = AnswerTask.answer_of
 
     def render(self, row: ParaToMiRow, feedback_block: str) -> str:
         story = "\n".join(sentence.strip() for sentence in row.story)
@@ -85,9 +86,6 @@ class ParaToMi(AnswerTask[ParaToMiRow]):
         # Only the right place is known, so the answer must be that place and nothing more.
         place = folded_place(answer)
         return row.correct_answer if place == folded_place(row.correct_answer) else place or None
-
-    def vote(self, row: ParaToMiRow, episode: Episode) -> str | None:
-        return self.answer_of(row, episode)
 
     async def judge(self, row: ParaToMiRow, episode: Episode, judge: Judge) -> Verdict:
         correct = float(self.answer_of(row, episode) == row.correct_answer)

@@ -25,11 +25,13 @@ from soul.dialogue import View
 from soul.errors import JudgeFailure
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import neutral
+from soul.message import Message
 from soul.one_turn import feedback_paragraph
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import drop_empty_groups
-from soul.task import Episode, Message, Metric, Task, Verdict
+from soul.row_fields import drop_empty_groups
+from soul.task import Task
+from soul.task_types import Episode, Metric, Verdict
 from soul.tasks.sim_arena_rows import SimArenaRow, SimDocRow, SimMathRow, Trait
 
 TURNS = 8  # messages of the policy at most
@@ -96,6 +98,9 @@ class Heard(NamedTuple):
 
 
 RowT = TypeVar("RowT", bound=SimArenaRow)
+
+
+_RATED = ("writing_style", "interaction_style", "original_scale")  # in every verdict; more is better
 
 
 class SimArena(Task[RowT], Generic[RowT]):
@@ -177,7 +182,7 @@ class SimArena(Task[RowT], Generic[RowT]):
             data["preferences"] = [trait.model_dump() for trait in self.preferences(row)]
             data["final_document"] = document
         schema = verdict_schema(tuple(writing), tuple(interaction), rated)
-        answer = (await judge.ask(schema, self.judge_prompt, data, said=texts, min_words=2)).model_dump()
+        answer = (await judge.ask(schema, self.judge_prompt, data, policy_texts=texts, min_words=2)).model_dump()
         reward, parts = _scores(answer)
         course = {"turns": float(len(texts)), "left": float(episode.ended == "left")}
         return Verdict(reward, {self.headline.name: reward, **parts, **course}, answer["critique"])
@@ -211,6 +216,7 @@ class SimArenaMath(SimArena[SimMathRow]):
     name = "sim_arena_math"
     row_type = SimMathRow
     headline = Metric("likeness", source="model card, SimArena-Math (not in the paper); Dou et al., 2025")
+    better = dict.fromkeys((*_RATED, "interaction_features"), "higher")
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"partner": TURNS - 1.0, "judge": 1.0}
     cuts = (("user_profile_text", "start"),)
     policy_turns = float(TURNS)
@@ -219,10 +225,9 @@ class SimArenaMath(SimArena[SimMathRow]):
     judge_prompt = load_prompt("sim_arena/judge_math", 2)
 
     def instructions(self, row: SimMathRow, feedback_block: str) -> str:
-        form = STUDENT_FORM.format(leave=LEAVE)
         return (
             f"{STUDENT.format(turns=TURNS)}\n\n{_problem(row)}\n\n{_section('Who you are', row.user_profile_text)}"
-            f"{feedback_block}{form}"
+            f"{feedback_block}{STUDENT_FORM.format(leave=LEAVE)}"
         )
 
     def partner_instructions(self, row: SimMathRow) -> str:
@@ -246,6 +251,7 @@ class SimArenaDoc(SimArena[SimDocRow]):
     name = "sim_arena_doc"
     row_type = SimDocRow
     headline = Metric("likeness", source="model card, SimArena-Doc (not in the paper); Dou et al., 2025")
+    better = dict.fromkeys((*_RATED, "writing_features", "document_rating"), "higher")
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"partner": float(TURNS), "judge": 1.0}
     policy_turns = float(TURNS)
     cuts = (("pre_writing_materials_text", "start"), ("user_profile_text", "start"))

@@ -6,16 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
-from soul.rows.parsing import as_list
-from soul.task import NotBlank, Row
+from soul.row_fields import RecordPart, as_list, without_nulls
+from soul.task_types import NotBlank, Row
 
 
-class Trait(BaseModel):
+class Trait(RecordPart):
     """A style feature or a document preference of the real person."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: NotBlank = Field(validation_alias=AliasChoices("name", "Feature Name", "Preference Name"))
     question: str = Field("", validation_alias=AliasChoices("question", "Feature Question", "Preference Question"))
@@ -25,11 +23,6 @@ class Trait(BaseModel):
             "answer", "Feature Question Answer", "Feature Question (Answer)", "Preference Question Answer"
         ),
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, record: Any) -> Any:
-        return {k: v for k, v in record.items() if v is not None} if isinstance(record, Mapping) else record
 
 
 def _listed_or_none(value: Any) -> Any:
@@ -61,8 +54,7 @@ class SimArenaRow(Row):
                 raise ValueError("raw: is not JSON") from None
         if not isinstance(raw, Mapping):
             raise ValueError("raw: is not a JSON object")
-        outside = {key: value for key, value in record.items() if key != "raw" and value is not None}
-        return {**{key: value for key, value in raw.items() if value is not None}, **outside}
+        return {**without_nulls(raw), **without_nulls(record)}  # "raw" itself is no field, so it is ignored
 
     @field_validator("human_user_queries", mode="before")
     @classmethod

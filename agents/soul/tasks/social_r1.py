@@ -15,11 +15,11 @@ from typing import Any
 from pydantic import model_validator
 
 from soul.answers.extraction import tagged_letter
+from soul.leaks.quotations import Choices
 from soul.one_turn import LetterTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import CleanText, Label, drop_empty_groups, gold_letter, user_text
-from soul.rows.quotations import Choices
-from soul.task import Metric, NotBlank, Row
+from soul.row_fields import CleanText, Label, drop_empty_groups, gold_letter, user_text
+from soul.task_types import Metric, NotBlank, Row
 
 RULES = """\
 Read about a social situation and answer the question about it. Think about what each person knows, wants, feels and \

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from soul.answers.extraction import chosen_option, folded, introduced, tagged_answer, undressed
 from soul.judge import Judge
 from soul.one_turn import AnswerTask
 from soul.prompts import load_prompt
-from soul.rows.parsing import user_text
-from soul.task import Episode, Metric, NotBlank, Row, Verdict
+from soul.row_fields import LowerCase, user_text
+from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 Below you find a participant of a study, what the participant saw, and a question of the study. Give the answer that \
@@ -48,7 +48,7 @@ class SocSci210Row(Row):
 
     prompt_text: NotBlank
     response: float = Field(allow_inf_nan=False)
-    response_type: Literal["ordinal", "binary", "categorical"] = "ordinal"
+    response_type: Annotated[Literal["ordinal", "binary", "categorical"], LowerCase] = "ordinal"
     r_min: float = Field(default=0.0, allow_inf_nan=False)
     r_max: float = Field(default=7.0, allow_inf_nan=False)  # 1 for binary questions
 
@@ -62,11 +62,6 @@ class SocSci210Row(Row):
         if fields.get("r_max") is None and str(fields.get("response_type")).lower() == "binary":
             fields["r_max"] = 1.0
         return fields
-
-    @field_validator("response_type", mode="before")
-    @classmethod
-    def _lower(cls, value: Any) -> Any:
-        return str(value).strip().lower()
 
     @property
     def scale(self) -> range:
@@ -85,16 +80,15 @@ class SocSci210(AnswerTask[SocSci210Row]):
     name = "socsci210"
     row_type = SocSci210Row
     headline = Metric("normalised_accuracy", source="model card (SocSci210)")
+    better = {**AnswerTask.better, "exact": "higher"}
     critic = load_prompt("socsci210/critique", 3)
+    vote = AnswerTask.answer_of
 
     def render(self, row: SocSci210Row, feedback_block: str) -> str:
-        form = "<answer>NUMBER</answer>"
-        what = "the answer as a whole number, without any words,"
+        what, form = "the answer as a whole number, without any words,", "<answer>NUMBER</answer>"
         if row.response_type == "binary":
-            what, form = (
-                "the answer, as a number or as yes or no,",
-                f"{form}, <answer>yes</answer> or <answer>no</answer>",
-            )
+            what = "the answer, as a number or as yes or no,"
+            form += ", <answer>yes</answer> or <answer>no</answer>"
         text = thinking_allowed(row.prompt_text)
         return f"{RULES}\n\n{feedback_block}Question:\n{text}\n\n{FORM.format(what=what, form=form)}"
 
@@ -136,9 +130,6 @@ class SocSci210(AnswerTask[SocSci210Row]):
                 step = chosen_option(answer, {str(n): label for n, label in row.labels.items()}, key=r"-?\d{1,3}")
                 value = float(step) if step is not None else None
         return None if value is None else str(value)
-
-    def vote(self, row: SocSci210Row, episode: Episode) -> str | None:
-        return self.answer_of(row, episode)
 
     async def judge(self, row: SocSci210Row, episode: Episode, judge: Judge) -> Verdict:
         answer = self.answer_of(row, episode)

@@ -18,11 +18,13 @@ from pydantic import BaseModel, Field
 from soul.answers.thinking import without_thinking
 from soul.dialogue import View, audible
 from soul.judge import Judge, Role
+from soul.message import Message
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.rows.parsing import drop_empty_groups
-from soul.task import Episode, GroupKey, Message, Metric, Task, Verdict
-from soul.tasks.sotopia_row import POSITIONS, RELATIONSHIPS, Position, SotopiaRow, other_than
+from soul.row_fields import drop_empty_groups
+from soul.task import Task
+from soul.task_types import Episode, GroupKey, Metric, Verdict
+from soul.tasks.sotopia_row import FIELDS, POSITIONS, RELATIONSHIPS, Position, SotopiaRow, other_than
 
 Kind = Literal["speak", "non-verbal communication", "action", "leave", "none"]
 
@@ -169,6 +171,8 @@ class Sotopia(Task[SotopiaRow]):
         high=headline_of({name: high for name, (_, high) in RANGES.items()}),
         source="paper, section 4 (Social Skill) and table 1; mean of Sotopia's seven raw scores / 10",
     )
+    # Of all seven dimensions more is better, also of those below 0 ("secret" and "social_rules" count violations).
+    better = dict.fromkeys((*RANGES, "secret_kept", "well_formed"), "higher")
     calls_per_episode: ClassVar[Mapping[Role, float]] = {"judge": 1.0, "partner": TURNS / 2}
     policy_turns = TURNS / 2
     # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.
@@ -241,7 +245,9 @@ class Sotopia(Task[SotopiaRow]):
         me = row.of(row.eval_position, "name")
         own = [act for act in episode.acts if act.speaker == me]
         texts = ["\n".join(act.text for act in own)]
-        review = await judge.ask(Review, self.critic, self._record(row, episode), said=texts, min_words=MIN_WORDS)
+        review = await judge.ask(
+            Review, self.critic, self._record(row, episode), policy_texts=texts, min_words=MIN_WORDS
+        )
         scores = {name: int(getattr(review, name).score) for name in RANGES}
         reward = headline_of(scores)
         metrics = {self.headline.name: reward, **{name: float(score) for name, score in scores.items()}}
@@ -281,12 +287,7 @@ class Sotopia(Task[SotopiaRow]):
 
 
 def _about(row: SotopiaRow, position: Position) -> dict[str, str]:
-    return {
-        "name": row.of(position, "name"),
-        "background": row.of(position, "background"),
-        "secret": row.of(position, "secret"),
-        "goal": row.of(position, "goal"),
-    }
+    return {field: row.of(position, field) for field in FIELDS}
 
 
 def read_act(text: str, speaker: str) -> Act:

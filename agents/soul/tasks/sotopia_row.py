@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import field_validator, model_validator
 
-from soul.rows.parsing import Label
-from soul.task import NotBlank, Row
+from soul.leaks.quotations import runs
+from soul.row_fields import Label, LowerCase
+from soul.task_types import NotBlank, Row
 
 Position = Literal["agent1", "agent2"]
 POSITIONS: tuple[Position, ...] = get_args(Position)
+Field = Literal["name", "background", "secret", "goal"]  # what a row says about each of the two people
+FIELDS: tuple[Field, ...] = get_args(Field)
 
 # By Sotopia's numeric code, from 0.
 RELATIONSHIPS = (
@@ -60,7 +63,7 @@ class SotopiaRow(Row):
     agent2_goal: NotBlank
     relationship: str = ""  # a text, or Sotopia's code from 0 to 5
     scenario: NotBlank
-    eval_position: Position = "agent1"  # the person that the policy plays
+    eval_position: Annotated[Position, LowerCase] = "agent1"  # the person that the policy plays
     env_id: Label = ""
     codename: Label = ""  # of the situation; its variants share it
     source: Label = ""  # of the environment: "craigslist_bargains", "social_iqa", ...
@@ -90,11 +93,6 @@ class SotopiaRow(Row):
             raise ValueError(f"{code} is not one of Sotopia's codes, which are 0 to {len(RELATIONSHIPS) - 1}")
         return RELATIONSHIPS[number]
 
-    @field_validator("eval_position", mode="before")
-    @classmethod
-    def _lower_case(cls, value: Any) -> Any:
-        return value.strip().lower() if isinstance(value, str) else value
-
     @property
     def partner_position(self) -> Position:
         """The position of the partner."""
@@ -106,7 +104,7 @@ class SotopiaRow(Row):
         parts = _FOR_SOME.findall(self.scenario)
         return [note.strip() for _, viewer, note in parts if viewer.lower() == "environment" and note.strip()]
 
-    def of(self, position: Position, field: Literal["name", "background", "secret", "goal"]) -> str:
+    def of(self, position: Position, field: Field) -> str:
         """A field of one of the two people, as that person reads it."""
         return self.shown(str(getattr(self, f"{position}_{field}")), position)
 
@@ -147,9 +145,7 @@ def _plain(text: str) -> str:
 def _runs(text: str, length: int) -> Iterator[str]:
     """Runs of `length` words, at least two of which are not function words."""
     for clause in _CLAUSE_END.split(text):
-        words = clause.split()
-        for start in range(len(words) - length + 1):
-            run = words[start : start + length]
+        for run in runs(clause.split(), length):
             if sum(_plain(word) not in _FUNCTION_WORDS for word in run) >= 2:
                 yield " ".join(run)
 

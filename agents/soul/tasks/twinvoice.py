@@ -16,8 +16,8 @@ from pydantic import AliasChoices, Field, field_validator
 from soul.judge import Judge
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.rows.parsing import Label, Options, Prose, drop_empty_groups, options_by_letter, parse_literal, to_prose
-from soul.task import Episode, GroupKey, Metric, NotBlank, Row, Verdict
+from soul.row_fields import Label, Options, Prose, drop_empty_groups, options_by_letter, parse_literal, to_prose
+from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
 RULES = """\
 You learn about a person from earlier words of theirs. Then you see a new occasion and several replies to it, one of \

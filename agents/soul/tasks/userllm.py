@@ -10,9 +10,9 @@
 
 The score of a set is the paper's (sections 5 and C.10): the plain mean of six metrics, each over the rows that it
 applies to. These are role adherence, intent adherence, intent decomposition, human-likeness, the F1 of ending the
-conversation, and the diversity of first turns. A metric without rows in the set (no first turns, no last turns) is left
-out, and results.json says which ones are in. Two of the six exist only for a whole set, so the score is not the mean of
-the episodes' rewards.
+conversation, and the diversity of first turns. A metric without rows in the set (no first turns, no last turns) does
+not count, and results.json says which ones do. Two of the six exist only for a whole set, so the score is not the mean
+of the episodes' rewards.
 
 The reward of one episode is for training: role adherence, intent adherence, or the mean of the scores of a single prism
 turn. It cannot penalise a policy that says the same thing in every conversation; the score of a set does.
@@ -44,7 +44,8 @@ from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import feedback_paragraph
 from soul.policy import Players
 from soul.prompts import Prompt, load_prompt
-from soul.task import Episode, GroupKey, Metric, Scored, Strata, Task, Verdict
+from soul.task import Task
+from soul.task_types import Episode, GroupKey, Metric, Scored, Strata, Verdict
 from soul.tasks import userllm_set
 from soul.tasks.userllm_row import UserLLMRow
 from soul.tasks.userllm_turn import END, Turn, choices_mentioned, intent_overlap, normalized, spoken
@@ -141,6 +142,13 @@ class UserLLM(Task[UserLLMRow]):
     row_type = UserLLMRow
     version = 2  # 2: a set has its own score, and the end token alone is an answer
     headline = HEADLINE
+    better = {
+        "termination_correct": "higher",
+        "intent_overlap": "lower",
+        "human_likeness": "higher",
+        "role_adherence": "higher",
+        "intent_adherence": "higher",
+    }
     strata = Strata("source", equal=True)  # the paper: 600 rows of each of the three
     set_headline = SET_HEADLINE
     calls_per_episode: Mapping[Role, float] = {"judge": 2 / 3}  # type: ignore[misc]  # two of the three sources need one

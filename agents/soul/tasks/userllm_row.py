@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from soul.rows.parsing import Label, Listed, as_list
-from soul.task import NotBlank, Row
+from soul.row_fields import Label, Listed, as_list
+from soul.task_types import NotBlank, Row
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
 

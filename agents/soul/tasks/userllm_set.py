@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from soul.judge.call.untrusted import contentless
 from soul.metrics.lexical import words
 from soul.metrics.set_metrics import Edge, Outcome, Ratio, SetMetric, jaccard_pairs
-from soul.task import Scored
+from soul.task_types import Scored
 from soul.tasks.userllm_row import UserLLMRow
 from soul.tasks.userllm_turn import Turn, spoken
 

@@ -6,12 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from soul.answers.thinking import without_thinking
+from soul.answers.thinking import spoken_as_user
 from soul.judge.call.untrusted import contentless
 from soul.metrics.lexical import content_words
 
 END = "<|endconversation|>"
-_LABEL = re.compile(r"(?:\*\*)?(?:user|human)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
 _END = re.compile(re.escape(END), re.IGNORECASE)
 
 
@@ -29,9 +28,7 @@ class Turn(NamedTuple):
 
 def spoken(text: str) -> Turn:
     """The policy's turn without think block, label and end token."""
-    turn = without_thinking(text).strip()
-    label = _LABEL.match(turn)
-    turn = turn[label.end() :] if label else turn
+    turn = spoken_as_user(text)
     return Turn(_END.sub(" ", turn).strip(), _END.search(turn) is not None)
 
 

@@ -9,8 +9,8 @@
 The fake streams if a request asks for it, and rejects response formats that it does not support
 (`FakeOpenAI(script, supports=())`). Connections to `refused_url()` are refused.
 
-To test a task or the driver without HTTP, use `fake_judge` and `scripted_players`. `contract.py` has checks that every
-task must pass.
+To test a task or the driver without HTTP, use `fake_judge` and `scripted_players`. The checks that every task must
+pass are in `soul.examples.contract`.
 """
 
 from soul.testing.doubles import ScriptedSeat, fake_gateway, fake_judge, scripted_players

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from soul.judge import Gateway, Judge
+from soul.message import Message
 from soul.policy import Players
 from soul.session import Context
-from soul.task import Message
 from soul.testing.replies import Script
 from soul.testing.server import FakeOpenAI
 

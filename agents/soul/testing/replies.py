@@ -101,26 +101,21 @@ def _completion(
     request: ChatRequest,
     content: str | None,
     delay: float = 0.0,
-    finish: str = "stop",
-    refusal: str | None = None,
     cached_tokens: int = 0,
     reasoning_tokens: int = 0,
+    *,
+    finish: str = "stop",
+    refusal: str | None = None,
 ) -> Answer:
     prompt = len(request.text.split())  # words stand for tokens
     completion = len((content or "").split()) + reasoning_tokens  # OpenAI bills reasoning as output
+    message = {"role": "assistant", "content": content, "refusal": refusal}
     body = {
         "id": f"chatcmpl-{request.number}",
         "object": "chat.completion",
         "created": 0,
         "model": request.body.get("model", "fake"),
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": finish,
-                "logprobs": None,
-                "message": {"role": "assistant", "content": content, "refusal": refusal},
-            }
-        ],
+        "choices": [{"index": 0, "finish_reason": finish, "logprobs": None, "message": message}],
         "usage": {
             "prompt_tokens": prompt,
             "completion_tokens": completion,
@@ -157,13 +152,7 @@ class Text(Reply):
     reasoning_tokens: int = field(default=0, kw_only=True)
 
     def answer(self, request: ChatRequest) -> Answer:
-        return _completion(
-            request,
-            self.content,
-            self.delay,
-            cached_tokens=self.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens,
-        )
+        return _completion(request, self.content, self.delay, self.cached_tokens, self.reasoning_tokens)
 
 
 @dataclass(frozen=True)
@@ -176,13 +165,7 @@ class Json(Reply):
     reasoning_tokens: int = field(default=0, kw_only=True)
 
     def answer(self, request: ChatRequest) -> Answer:
-        text = Text(
-            json.dumps(self.value),
-            self.delay,
-            cached_tokens=self.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens,
-        )
-        return text.answer(request)
+        return _completion(request, json.dumps(self.value), self.delay, self.cached_tokens, self.reasoning_tokens)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ tests that need neither a port nor a thread. Both share the reply logic in `_res
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import socket
 import sys
@@ -16,19 +15,14 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import openai
 
 from soul.judge import ANY_KEY, Endpoint
+from soul.judge.call.bounded_answer import httpx
 from soul.testing.events import as_events
 from soul.testing.replies import Answer, ChatRequest, Reply, Script, as_function, error_answer
-
-if TYPE_CHECKING:
-    import httpx2 as httpx
-else:  # the HTTP library that the installed SDK uses: httpx2 since openai 3, httpx before
-    httpx = importlib.import_module(openai.DefaultAsyncHttpxClient.__bases__[0].__module__)
 
 IN_PROCESS_URL = "http://fake.invalid/v1"
 ResponseFormat = Literal["json_schema", "json_object", "text"]
@@ -57,6 +51,7 @@ class FakeOpenAI:
         model: the model that `GET /v1/models` lists; requests may name any model.
         supports: the supported types of `response_format`, besides "text". A request with another type is answered with
             400, uses up no reply of the script and is added to `refused`.
+        port: where it listens on 127.0.0.1 inside the `with` block; 0: the system chooses.
 
     Attributes:
         requests: the chat requests so far, in order of arrival, without those in `refused`.
@@ -70,6 +65,7 @@ class FakeOpenAI:
         script: Script,
         model: str = "fake",
         supports: Sequence[ResponseFormat] = ("json_schema", "json_object"),
+        port: int = 0,
     ) -> None:
         unknown = [name for name in supports if name not in get_args(ResponseFormat)]
         if unknown:
@@ -83,6 +79,7 @@ class FakeOpenAI:
         self._script: Callable[[ChatRequest], Reply] = as_function(script)
         self._lock = threading.Lock()
         self._in_flight = 0
+        self._port = port
         self._closing = threading.Event()
         self._server: _Server | None = None
 
@@ -90,13 +87,11 @@ class FakeOpenAI:
 
     def __enter__(self) -> Self:
         self._closing.clear()
-        self._server = _Server(self)
+        self._server = _Server(self, self._port)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True, name="FakeOpenAI").start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.set()  # ends the delays of requests in flight
         if self._server is not None:
             self._server.close()
@@ -222,10 +217,10 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 1024  # with 256, some of 300 simultaneous connections have to wait a second and try again
 
-    def __init__(self, fake: FakeOpenAI) -> None:
+    def __init__(self, fake: FakeOpenAI, port: int) -> None:
         self.fake = fake
         self.connections: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", port), _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()

@@ -1,16 +1,18 @@
 """The order of a step's rows: mixed over tasks, the same for every order of arrival, another in every step."""
 
 import random
+from dataclasses import replace
 
-import pytest
 import torch
 from verl.workers.utils.padding import response_from_nested
 
+from ditto.batch.group_counts import GroupCounts, skipped_of
 from ditto.batch.jagged import jagged, response_tokens
-from ditto.batch.minibatch_layout import assign_mini_batches, lay_out, padded_rows
+from ditto.batch.minibatch_layout import assign_mini_batches
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import StepBatch
 from soul.record import AttemptRecord, SessionRecord
+from tests.ditto.our_step import settings_of
 
 TASKS = [f"task{i}" for i in range(9)] + ["userllm"]
 PROMPTS, SESSIONS, PER_MINI_BATCH = 64, 2, 16
@@ -20,7 +22,7 @@ def step(seed: int) -> StepBatch:
     """A step of a mixture, its sessions in a random order of arrival."""
     sessions = [(p, s) for p in range(PROMPTS) for s in range(SESSIONS)]
     random.Random(seed).shuffle(sessions)
-    records = [SequenceRecord("draft", f"p{p}", f"p{p}_{s}", f"p{p}_{s}_draft", 0.5, True) for p, s in sessions]
+    records = [SequenceRecord("draft", f"p{p}", f"p{p}_{s}", True, draft_reward=0.5) for p, s in sessions]
     traces = [
         SessionRecord(task=TASKS[p % 10], number=p, row=p, session=f"p{p}_{s}", draft=AttemptRecord(reward=0.5))
         for p, s in sessions
@@ -52,6 +54,16 @@ def test_the_order_does_not_depend_on_arrival_but_on_the_seed() -> None:
     assert order(1, "1:7") != order(1, "1:8")
 
 
+def test_the_seed_permutes_prompts_and_nothing_within_them() -> None:
+    by_seed = []
+    for permutation in ("1:7", "2:7"):
+        of_prompt: dict[str, list[str]] = {}
+        for session in order(1, permutation):
+            of_prompt.setdefault(session.split("_")[0], []).append(session)
+        by_seed.append(of_prompt)
+    assert by_seed[0] == by_seed[1] and list(by_seed[0]) != list(by_seed[1])
+
+
 def test_a_prompt_s_sessions_stay_together() -> None:
     sessions = order(3, "1:1")
     assert [s.split("_")[0] for s in sessions[::2]] == [s.split("_")[0] for s in sessions[1::2]]
@@ -66,18 +78,24 @@ def test_the_responses_of_a_column_are_those_that_verl_cuts_out() -> None:
     assert torch.equal(found.values(), expected.values()) and torch.equal(found.offsets(), expected.offsets())
 
 
-@pytest.mark.parametrize("failed", [False, True])
-def test_a_mini_batch_without_a_token_gets_one(failed: bool) -> None:
-    batch = step(0)
-    batch.sort("1:1")
-    mini_batch = assign_mini_batches([record.prompt for record in batch.records], PER_MINI_BATCH)
-    rows, _ = padded_rows(mini_batch, 1)
-    batch.arrange(lay_out(mini_batch, [4] * len(mini_batch), 1, rows, lambda lengths, _: [list(range(len(lengths)))]))
-    mask = [torch.tensor([0, 0, 0] if failed and i in batch.rows_of[1] else [1, 0, 1]) for i in range(len(mini_batch))]
-    column = jagged(mask)
-    counted = batch.counted_tokens(column)
-    if not failed:
-        assert counted is column
-        return
-    changed = [i for i, row in enumerate(counted.unbind()) if not torch.equal(row, mask[i])]
-    assert changed == batch.rows_of[1][:1] and counted.unbind()[changed[0]].tolist() == [1, 0, 0]
+def test_what_a_step_does_not_compute_is_counted() -> None:
+    """Three prompts of two drafts, one with equal rewards; the second part of the step has none."""
+    rewards = {"a": (0.0, 1.0), "b": (0.5, 0.5), "c": (0.25, 0.75)}
+    records = [
+        SequenceRecord("draft", prompt, f"{prompt}_{i}", True, tokens=4, draft_reward=reward)
+        for prompt, drafts in rewards.items()
+        for i, reward in enumerate(drafts)
+    ]
+    batch = StepBatch(records, [])
+    batch.plan([0] * 6, settings_of("grpo"), "token-mean", 1.0)
+    assert batch.groups.metrics()["ditto/groups_idle"] == 1 and "ditto/sequences_skipped" not in batch.groups.metrics()
+    kept = batch.skip_idle([0] * 6)
+    first = replace(batch.groups, **skipped_of([10, 10, 30, 30, 10, 10], kept))
+    second = GroupCounts(dropped=2, tokens_dropped=7, skipped=0, tokens=100)
+    assert GroupCounts.total([first, second]).metrics() == {
+        "ditto/groups_idle": 1.0,
+        "ditto/groups_dropped": 2.0,
+        "ditto/tokens_dropped": 7.0,
+        "ditto/sequences_skipped": 2.0,
+        "ditto/share_tokens_skipped": 0.3,
+    }

@@ -124,20 +124,84 @@ def test_an_added_key_that_nobody_reads_is_refused(config: DictConfig, key: str,
     assert paragraph.startswith(f"{key}=2: ") and hint in paragraph
 
 
+SEPARATE = {"trainer.v1.trainer_mode": "ditto_separate_async", f"{ROLLOUT}.nnodes": 1}
+
 # key -> a wrong value, what else must be set for it to be wrong, what the paragraph must say; one line for each rule
 WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
-    ("trainer.v1.trainer_mode", "ditto_separate_async", {}, "verl issue 7495"),
     ("trainer.v1.trainer_mode", "sync", {}, "ditto_sync"),
+    *(
+        (f"trainer.v1.{mode}.{option}", 3, {}, f"only if trainer.v1.trainer_mode=ditto_{mode}")
+        for mode, option in (
+            ("colocate_async", "num_warmup_batches"),
+            ("separate_async", "num_warmup_batches"),
+            ("separate_async", "parameter_sync_step"),
+        )
+    ),
+    ("trainer.v1.colocate_async.num_warmup_batches", 8, {"trainer.v1.trainer_mode": "ditto_colocate_async"}, "too old"),
+    ("trainer.v1.separate_async.num_warmup_batches", 8, SEPARATE, "too old"),
+    ("trainer.v1.separate_async.parameter_sync_step", 3, SEPARATE, "ppo_mini_batch_size=16 must be data.train_batch"),
+    (f"{ROLLOUT}.nnodes", 0, SEPARATE, "at least 1"),
+    (f"{ROLLOUT}.n_gpus_per_node", 3, {}, "follows trainer.n_gpus_per_node"),
+    (f"{MODEL}.lora.merge", True, SEPARATE, "rounded to bfloat16"),
+    (f"{ROLLOUT}.load_format", "dummy", SEPARATE, "must load the base model"),
     ("trainer.device", "npu", {}, "cuda, cpu"),
     ("trainer.logger", ["console", "paper"], {}, "tensorboard"),
     ("trainer.resume_mode", "always", {}, "auto, disable, resume_path"),
     ("trainer.resume_from_path", "outputs/run/global_step_2", {}, "trainer.resume_mode=resume_path"),
     ("data.train_batch_size", 60, {}, "must be a multiple of actor_rollout_ref.actor.ppo_mini_batch_size=16"),
     (f"{ROLLOUT}.n", 1, {"algorithm.objective": "grpo"}, "every advantage is 0"),
+    (
+        "algorithm.filter_groups.enable",
+        True,
+        {"trainer.v1.sampler.custom_sampler.path": "pkg://mine"},
+        "only the sampler pkg://ditto.rollout.replay_buffer",
+    ),
     (f"{ROLLOUT}.max_model_len", 100, {}, "prompt + feedback + response = 17408"),
     (f"{ACTOR}.ppo_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     (f"{ROLLOUT}.log_prob_max_token_len_per_gpu", 17407, {}, "the longest sequence"),
     ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", 9, {f"{ACTOR}.use_kl_loss": True}, "17408 tokens"),
+    *(
+        (f"algorithm.{option}", value, {"algorithm.objective": objective}, f"{objective} does not read this option")
+        for option, value, objective in (
+            ("erl.accept", "positive", "ditto"),
+            ("erl.threshold", 0.7, "grpo"),
+            ("feedback_coef", 0.5, "rltf_sd"),
+            ("norm_adv_by_std_in_grpo", False, "sdpo_token"),
+            ("part_normaliser", "step", "grpo"),
+            ("refined_old_logp", "rollout", "rltf_sd"),
+            ("sdpo.alpha", 1.0, "sdpo_token"),
+            ("sdpo.ratio_clip", 3.0, "ditto"),
+            ("sdpo.tail", False, "sdpo_token_grpo"),
+            ("sdpo.teacher", "base", "ditto"),
+            ("sdpo.teacher_rate", 0.1, "erl"),
+            ("sdpo.top_k", 20, "sdpo_token"),
+            ("sdpo.weight", 0.2, "sdpo_logits"),
+            ("shaping_gamma", 0.2, "ditto"),
+            ("std_floor", 0.2, "critique_grpo"),
+        )
+    ),
+    ("algorithm.erl.threshold", 0.7, {"algorithm.objective": "erl"}, "algorithm.erl.accept is threshold"),
+    (
+        "algorithm.sdpo.teacher_rate",
+        0.1,
+        {"algorithm.objective": "sdpo_token", "algorithm.sdpo.teacher": "live"},
+        "algorithm.sdpo.teacher is ema",
+    ),
+    (
+        "algorithm.sdpo.tail",
+        False,
+        {"algorithm.objective": "sdpo_logits", "algorithm.sdpo.top_k": None},
+        "algorithm.sdpo.top_k is a number",
+    ),
+    ("algorithm.std_floor", 0.2, {"algorithm.norm_adv_by_std_in_grpo": False}, "norm_adv_by_std_in_grpo is true"),
+    ("refine.include_draft", True, {"algorithm.objective": "sdpo_token"}, "would only copy"),
+    (f"{ACTOR}.policy_loss.loss_mode", "gspo", {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
+    (f"{MODEL}.use_fused_kernels", False, {"algorithm.objective": "sdpo_logits"}, "token form"),
+    (f"{MODEL}.use_remove_padding", False, {"algorithm.objective": "sdpo_logits"}, "packed batch"),
+    (f"{ACTOR}.clip_ratio_low", 0.1, {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
+    (f"{ACTOR}.clip_ratio_high", 0.1, {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
+    (f"{ACTOR}.clip_ratio_c", 3.0, {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
+    (f"{ACTOR}.ulysses_sequence_parallel_size", 2, {"algorithm.objective": "sdpo_logits"}, "token form"),
     (f"{ACTOR}.loss_agg_mode", "token-sum", {}, "token-mean, seq-mean-token-mean"),
     (f"{ACTOR}.loss_scale_factor", None, {f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm"}, "micro-batch"),
     (f"{ACTOR}.policy_loss.loss_mode", "vanila", {f"{MODEL}.external_lib": None}, "Use one of vanilla"),

@@ -8,9 +8,8 @@ import pytest
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
-from ditto.config_checks.policy_losses import SUPPORTED, UNSUPPORTED, follows_weights, wrong_policy_loss
+from ditto.config_checks.policy_losses import AVERAGES_ROWS, SUPPORTED, UNSUPPORTED, follows_weights, wrong_policy_loss
 from ditto.launching.compose import load_config
-from ditto.objectives.loss_weights import LOSS_AGG_MODES
 
 OWN_LOSSES = """
 from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
@@ -29,27 +28,23 @@ def wrong(old_log_prob, log_prob, advantages, response_mask, loss_agg_mode, conf
 """
 
 
-@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
-def test_exactly_the_supported_losses_follow_the_weights(mode: str) -> None:
+def test_exactly_the_supported_losses_follow_the_weights() -> None:
     right = set()
     for name, loss in POLICY_LOSS_REGISTRY.items():
         config = FSDPActorConfig(
             strategy="fsdp2",
             rollout_n=1,
             use_dynamic_bsz=True,
-            loss_agg_mode=mode,
-            loss_scale_factor=64 if mode.endswith("norm") else None,
             policy_loss=PolicyLossConfig(loss_mode=name, dro_beta=0.1),
         )
         if follows_weights(loss, config):
             right.add(name)
-    sapo = {"sapo"} if mode == "seq-mean-token-mean" else set()
-    assert right == set(SUPPORTED) | sapo
+    assert right == set(SUPPORTED)
 
 
 def test_every_loss_of_verl_is_known() -> None:
     ours = {"weighs_its_tokens", "forgets_the_weights"}
-    assert set(POLICY_LOSS_REGISTRY) - ours == {*SUPPORTED, *UNSUPPORTED, "sapo"}
+    assert set(POLICY_LOSS_REGISTRY) - ours == {*SUPPORTED, *UNSUPPORTED, AVERAGES_ROWS}
 
 
 def test_a_loss_of_the_users_own_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +64,7 @@ def test_a_loss_of_the_users_own_is_tried(tmp_path: Path, monkeypatch: pytest.Mo
         assert "register_policy_loss('weighs_nothing')" in (refusal("weighs_nothing") or "")
         assert "cannot be imported" in (refusal("weighs_its_tokens", "no_such_module") or "")
         assert "statistic of the micro-batch" in (refusal("kl_cov") or "")
-        assert "seq-mean-token-mean" in (refusal("sapo") or "")
+        assert refusal("sapo") is None
     finally:
         for name in ("weighs_its_tokens", "forgets_the_weights"):
             POLICY_LOSS_REGISTRY.pop(name, None)

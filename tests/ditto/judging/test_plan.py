@@ -7,8 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from ditto.judging import plan as judge_plan
-from ditto.judging.plan import calls_per_step, cheaper_options, describe
+from ditto.judging.plan import calls_per_step, canary_calls, cheaper_options, describe
 from ditto.launching.compose import load_config
+from ditto.objectives import OBJECTIVES
 from ditto.settings import BadConfig, Settings
 from soul import tasks
 from soul.errors import BadSettings, MissingKey
@@ -32,6 +33,9 @@ class Judged:
         calls_per_feedback = 0.0
 
 
+GRPO, DITTO = OBJECTIVES["grpo"], OBJECTIVES["ditto"]
+
+
 class Ruled:
     class task:
         calls_per_episode = OneTurnTask.calls_per_episode
@@ -39,19 +43,30 @@ class Ruled:
 
 
 def test_a_session_that_refines_plays_and_judges_twice() -> None:
-    assert calls_per_step([Judged()], refines=False, sessions=512) == {"judge": 512, "partner": 1536}  # type: ignore[list-item]
-    assert calls_per_step([Judged()], refines=True, sessions=512) == {"judge": 1024, "partner": 3072}  # type: ignore[list-item]
+    assert calls_per_step([Judged()], objective=GRPO, sessions=512) == {"judge": 512, "partner": 1536}  # type: ignore[list-item]
+    assert calls_per_step([Judged()], objective=DITTO, sessions=512) == {"judge": 1024, "partner": 3072}  # type: ignore[list-item]
 
 
 def test_a_rule_scored_task_asks_for_feedback_alone() -> None:
-    assert calls_per_step([Ruled()], refines=False, sessions=8) == {}  # type: ignore[list-item]
-    assert calls_per_step([Ruled()], refines=True, sessions=8) == {"feedback": 8}  # type: ignore[list-item]
+    assert calls_per_step([Ruled()], objective=GRPO, sessions=8) == {}  # type: ignore[list-item]
+    assert calls_per_step([Ruled()], objective=DITTO, sessions=8) == {"feedback": 8}  # type: ignore[list-item]
     assert Task.calls_per_episode == {"judge": 1.0}
 
 
 def test_sessions_are_shared_out_over_the_tasks_of_the_rows() -> None:
     rows: Any = [Judged(), Ruled(), Ruled(), Ruled()]
-    assert calls_per_step(rows, refines=True, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
+    assert calls_per_step(rows, objective=DITTO, sessions=40) == {"judge": 20, "partner": 60, "feedback": 30}
+
+
+def test_the_canary_is_planned_as_a_share_of_the_drafts_verdicts() -> None:
+    rows: Any = [Judged(), Ruled()]
+    sections = {"judge": {"model": "gpt", "canary": {"model": "bird", "price_in": 2.0, "price_out": 0.0}}}
+    gateway = GatewaySettings.from_sections(sections)
+    assert canary_calls(rows, 512, gateway) == {"judge.canary": pytest.approx(0.1 * 512 / 2)}
+    assert gateway.asked("judge.canary") == (gateway.canary,)
+    assert canary_calls(rows, 512, GatewaySettings.from_sections({"judge": {"model": "gpt"}})) == {}
+    with pytest.raises(BadConfig, match="nothing to compare"):
+        canary_calls([Ruled()], 512, gateway)  # type: ignore[list-item]
 
 
 def role_plan(calls: float = 1000, latency: float | None = 2.0, **judge: Any) -> Load:
@@ -77,7 +92,7 @@ def test_what_bounds_a_step() -> None:
 
 def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
     rows: Any = [SimpleNamespace(task=CoSER()), SimpleNamespace(task=MirrorBench())]
-    step = (rows, True, 40, ["coser"])
+    step = (rows, DITTO, 40, ["coser"])
     asked = calls_per_step(*step)
     assert asked == {"judge.by_task.coser": 160, "environment": 720, "judge": 240}
     cheaper = cheaper_options(*step)
@@ -96,7 +111,7 @@ def test_the_plan_shows_what_a_cheaper_option_of_a_task_would_cost() -> None:
 
 def test_a_task_that_is_cheap_already_has_no_cheaper_form() -> None:
     rows: Any = [SimpleNamespace(task=task) for task in (CoSER(merged_dimensions=True), MirrorBench(judge_samples=1))]
-    assert cheaper_options(rows, True, 40) == {}
+    assert cheaper_options(rows, DITTO, 40) == {}
 
 
 @pytest.mark.parametrize("task", [CoSER(), MirrorBench()], ids=lambda task: task.name)
@@ -184,7 +199,7 @@ def test_a_task_with_its_own_judge_is_planned_and_checked_apart() -> None:
             name = "sotopia"
 
     rows: Any = [Own(), Plain()]
-    asked = calls_per_step(rows, refines=False, sessions=20, own_judge=["coser"])
+    asked = calls_per_step(rows, objective=GRPO, sessions=20, own_judge=["coser"])
     assert asked == {"judge.by_task.coser": 10, "judge": 10, "partner": 60}
     with FakeOpenAI(lambda request: Json({"ready": True}), supports=("json_object",)) as fake:
         section = {"base_url": fake.url, "api_key_env": "none", "by_task": {"coser": {"model": "gpt-5.4"}}}
@@ -209,3 +224,7 @@ def test_a_budget_needs_the_price_of_a_tasks_judge_only_where_it_is_asked() -> N
 def test_a_judge_of_an_unknown_task_is_refused() -> None:
     with pytest.raises(BadConfig, match="judge.by_task: There is no task 'cosr'. Did you mean 'coser'"):
         Settings.from_config(config(judge__by_task={"cosr": {"model": "x"}}))
+
+
+def test_a_distillation_asks_for_feedback_and_plays_once() -> None:
+    assert calls_per_step([Ruled()], OBJECTIVES["sdpo_token"], 8) == {"feedback": 8}  # type: ignore[list-item]

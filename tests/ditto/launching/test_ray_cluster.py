@@ -15,12 +15,14 @@ from soul.errors import OutOfSpace
 ROOT = str(Path(__file__).resolve().parents[3])
 
 
-def config(**trainer: int) -> DictConfig:
+def config(sampling_nodes: int = 0, **trainer: int) -> DictConfig:
     """What `ray_cluster` reads of the config, for one node of eight GPUs."""
     return OmegaConf.create(
         {
             "trainer": {"nnodes": 1, "n_gpus_per_node": 8, "logger": ["console"], **trainer},
-            "actor_rollout_ref": {"rollout": {"full_determinism": False, "seed": 0}},
+            "actor_rollout_ref": {
+                "rollout": {"full_determinism": False, "seed": 0, "nnodes": sampling_nodes, "n_gpus_per_node": 8}
+            },
             "transfer_queue": {"enable": False, "backend": {"SimpleStorage": {"num_data_storage_units": 8}}},
             "ray_kwargs": {"ray_init": {"num_cpus": None, "runtime_env": {"py_executable": None}}},
         }
@@ -32,6 +34,7 @@ FITS: dict[str, Case] = {
     "a node of eight": ({}, [{"GPU": 8, "CPU": 64}]),
     "two nodes of eight, and one without GPUs": ({"nnodes": 2}, [{"GPU": 8, "CPU": 27}] * 2 + [{"CPU": 4}]),
     "two groups on one node": ({"nnodes": 2, "n_gpus_per_node": 4}, [{"GPU": 8, "CPU": 34}]),
+    "a node that trains and one that samples": ({"sampling_nodes": 1}, [{"GPU": 8, "CPU": 25}] * 2),
 }
 TOO_SMALL: dict[str, Case] = {
     "no GPU": ({}, [{"CPU": 64}]),
@@ -39,6 +42,8 @@ TOO_SMALL: dict[str, Case] = {
     "one node of two": ({"nnodes": 2}, [{"GPU": 8, "CPU": 64}]),
     "few CPUs": ({}, [{"GPU": 8, "CPU": 23}]),
     "no CPU beside the devices": ({}, [{"GPU": 8, "CPU": 33}]),
+    "no GPU left to sample": ({"sampling_nodes": 1}, [{"GPU": 8, "CPU": 64}]),
+    "few CPUs to sample": ({"sampling_nodes": 1}, [{"GPU": 8, "CPU": 24}, {"GPU": 8, "CPU": 25}]),
 }
 
 

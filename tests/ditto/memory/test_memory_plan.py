@@ -158,3 +158,26 @@ def test_separate_gpus_hold_no_vllm(models: Path) -> None:
     apart = compute(replace(made.computed.setup, colocated=False), made.shape, made.computed.gpu_bytes)
     update, shared = apart.phases[2], made.computed.phases[2]
     assert update.vllm == 0 < shared.vllm and update.memory == shared.memory
+
+
+def test_separate_devices_share_no_gpu_and_keep_two_copies_of_what_is_trained_on_the_host(models: Path) -> None:
+    """pi_old of a step's later parts needs the weights of its beginning, while the live ones wait."""
+    common = [f"{MODEL}.lora_rank=0", f"{ACTOR}.fsdp_config.param_offload=false"]
+    together = planned(models, "8B", *common).computed
+    apart = planned(models, "8B", *common, "trainer.v1.trainer_mode=ditto_separate_async").computed
+    assert apart.host.offloaded - together.host.offloaded == pytest.approx(2 * 4 * 8_190_735_360, rel=1e-6)
+    assert together.phases[0].memory.weights > 0 == apart.phases[0].memory.weights, "a GPU that samples"
+
+
+def test_the_plan_counts_a_teacher_s_copy_where_it_is(models: Path) -> None:
+    """On the GPU during the rollout, or on the host where parameters are offloaded; none for a live teacher."""
+    sdpo = ["algorithm.objective=sdpo_logits", f"{MODEL}.lora_rank=0"]
+    for offloaded in (False, True):
+        offload = f"{ACTOR}.fsdp_config.param_offload={str(offloaded).lower()}"
+        ema, live = (
+            planned(models, "8B", *sdpo, offload, f"algorithm.sdpo.teacher={kind}") for kind in ("ema", "live")
+        )
+        copy_bytes = 4 * ema.shape.weights // 8  # float32, over 8 GPUs
+        on_gpu = ema.computed.phases[0].memory.weights - live.computed.phases[0].memory.weights
+        on_host = ema.computed.host.offloaded - live.computed.host.offloaded
+        assert (on_gpu, on_host) == ((0, 8 * copy_bytes) if offloaded else (copy_bytes, 0))

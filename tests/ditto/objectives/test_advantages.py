@@ -12,10 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ditto.objectives.advantages import group_advantages, part_advantages
+from ditto.objectives.advantages import Episode, best_refined, group_advantages, part_advantages
+from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Part
 
 NAN = float("nan")
+DEFAULT = ObjectiveOptions()
 
 
 def by_hand(episodes: dict[str, float], normalize_std: bool = True, eps: float = 1e-6) -> dict[str, float]:
@@ -149,7 +151,8 @@ def test_a_second_reward_of_an_invalid_row_is_ignored() -> None:
     assert advantages([(0.1, "g", "a", True), (0.2, "g", "a", False), (0.4, "g", "b", True)])[1] == 0.0
 
 
-FIRST_TURN = Part("distill", ("refined_base",), baseline="first_turn_mean", scale="none", loss="plain")
+def episode(reward: float, *, prompt: str = "p", session: int = 0, refined: bool = False) -> Episode:
+    return Episode(prompt, f"{prompt}_{session}", refined, reward)
 
 
 @settings(deadline=None, max_examples=100)
@@ -158,20 +161,58 @@ FIRST_TURN = Part("distill", ("refined_base",), baseline="first_turn_mean", scal
     st.floats(-10, 10, width=32),
     st.randoms(use_true_random=False),
 )
-def test_first_turn_baseline_is_the_exact_mean_of_the_drafts_in_any_order(
-    drafts: list[float], reward: float, shuffler: "st.randoms"
+def test_the_mean_of_the_drafts_is_exact_in_any_order(
+    rewards: list[float], reward: float, shuffler: "st.randoms"
 ) -> None:
-    rewards, valid = torch.tensor([reward, NAN, reward], dtype=torch.float64), torch.tensor([True, False, True])
-    prompts, episodes = ["p", "p", "q"], ["p_0", "p_1", "q_0"]
+    part = Part("distill", ("refined_base",), advantage="draft_mean", loss="plain")
+    refined = episode(reward, refined=True)
+    drafts = [episode(r, session=i) for i, r in enumerate(rewards)]
     shuffled = list(drafts)
     shuffler.shuffle(shuffled)
-    got = [
-        part_advantages(FIRST_TURN, rewards, prompts, episodes, valid, {"p": order, "q": [0.0]}).tolist()
-        for order in (drafts, shuffled)
-    ]
-    expected = float(Fraction(reward) - sum(map(Fraction, drafts)) / len(drafts))
-    assert got[0] == got[1]
-    assert got[0] == pytest.approx([expected, 0.0, reward], rel=1e-12, abs=1e-12)
+    got = [part_advantages(part, [refined], [*order, refined], DEFAULT)[refined] for order in (drafts, shuffled)]
+    expected = float(Fraction(reward) - sum(map(Fraction, rewards)) / len(rewards))
+    assert got[0] == got[1] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_a_group_counts_episodes_that_are_not_trained() -> None:
+    part = Part("refined", ("refined_base",), group=("draft", "refined_base"))
+    drafts = [episode(r, session=i) for i, r in enumerate((0.1, 0.5))]
+    refined = [episode(0.9, session=1, refined=True)]
+    assert part_advantages(part, refined, drafts + refined, DEFAULT)[refined[0]] == pytest.approx(
+        by_hand({"a": 0.1, "b": 0.5, "c": 0.9})["c"]
+    )
+
+
+def test_the_best_refined_answer_is_the_first_of_the_highest_reward() -> None:
+    refined = [episode(r, session=i, refined=True) for i, r in enumerate((0.2, 0.9, 0.9))]
+    others = [episode(0.1, prompt="q", refined=True), episode(1.0)]
+    kept = best_refined([refined[2], *others, refined[1], refined[0]])
+    assert set(kept) == {refined[1], *others}
+
+
+@pytest.mark.parametrize(
+    ("erl", "expected"),
+    [
+        ({}, [0.0, 0.0, 1.0]),
+        ({"accept": "threshold", "threshold": 0.3}, [0.0, 1.0, 1.0]),
+        ({"accept": "positive"}, [0.0, 0.3, 0.8]),
+    ],
+)
+def test_erl_accepts_by_its_own_draft_a_threshold_or_the_reward(erl: dict, expected: list[float]) -> None:
+    part = Part("imitation", ("refined_base",), advantage="accepted", loss="plain")
+    drafts = [episode(r, session=i) for i, r in enumerate((0.5, 0.3, 0.7))]
+    refined = [episode(r, session=i, refined=True) for i, r in enumerate((-0.5, 0.3, 0.8))]
+    values = part_advantages(part, refined, drafts + refined, ObjectiveOptions(erl=erl))
+    assert [values[e] for e in refined] == expected
+
+
+def test_a_floor_of_the_spread_bounds_the_advantage_of_a_rare_failure() -> None:
+    """31 right drafts and one wrong one: by the paper's equation the wrong one gets -5.5."""
+    drafts = [episode(float(i > 0), session=i) for i in range(32)]
+    part = Part("joint", ("draft",))
+    values = [part_advantages(part, drafts, drafts, ObjectiveOptions(std_floor=floor))[drafts[0]] for floor in (0, 0.5)]
+    assert values[0] == pytest.approx(-31 / 32 / math.sqrt(1 / 32), rel=1e-5)
+    assert values[1] == pytest.approx(-31 / 32 / 0.5, rel=1e-5)
 
 
 EPISODES = st.lists(

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 from pydantic import ValidationError
 
 from ditto.objectives import AGENT_VERSIONS, OBJECTIVES, UnknownObjective, objective
+from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Objective, Part
-from ditto.settings import Settings
 
 KINDS = {"draft", "refined_base", "refined_feedback"}
 
@@ -18,9 +19,24 @@ def test_objectives_are_consistent(name: str) -> None:
     assert row.name == name
     assert row.parts and all(part.kinds for part in row.parts)
     assert set(row.kinds) <= KINDS
-    assert len(row.kinds) == len(set(row.kinds)), "a kind in two parts would be trained twice"
     assert len({part.name for part in row.parts}) == len(row.parts)
-    assert all(isinstance(part.weight, float) or part.weight in Settings.model_fields for part in row.parts)
+    assert all(ObjectiveOptions().weight(part) >= 0 for part in row.parts)
+    for option in row.options:
+        assert OmegaConf.select(OmegaConf.create(ObjectiveOptions().model_dump()), option) is not None, option
+
+
+def test_the_objectives_of_the_papers_ablation_and_their_relatives_are_there() -> None:
+    assert list(OBJECTIVES) == [
+        *("grpo", "ditto", "ditto_no_feedback_loss", "ditto_refined_only", "rltf_sd", "erl", "critique_grpo"),
+        *("sdpo_token", "sdpo_logits", "sdpo_token_grpo", "sdpo_logits_grpo"),
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name.startswith("sdpo")])
+def test_distillation_needs_feedback_and_no_refined_episode(name: str) -> None:
+    row = objective(name)
+    assert row.distillation is not None and row.kinds == ("draft",) and not row.refines
+    assert bool(row.policy_parts) == name.endswith("_grpo")
 
 
 def test_grpo_trains_drafts_alone() -> None:
@@ -33,7 +49,7 @@ def test_ditto_is_the_joint_and_the_feedback_group_of_the_paper() -> None:
     assert (set(joint.kinds), joint.weight) == ({"draft", "refined_base"}, 1.0)
     assert (feedback.kinds, feedback.weight) == (("refined_feedback",), "feedback_coef")
     assert objective("ditto").refines
-    assert all((p.baseline, p.scale, p.loss) == ("group_mean", "std", "clipped") for p in (joint, feedback))
+    assert all((p.advantage, p.group, p.loss) == ("group_norm", (), "clipped") for p in (joint, feedback))
 
 
 def test_the_originals_names_are_objectives() -> None:
@@ -51,20 +67,21 @@ def test_a_misspelt_name_is_answered_with_the_right_one(wrong: str, right: str) 
 
 
 def test_a_name_that_is_like_none_gets_the_whole_list() -> None:
-    with pytest.raises(UnknownObjective, match="Use grpo, ditto, rltf_sd"):
+    with pytest.raises(UnknownObjective, match="Use grpo, ditto, .*rltf_sd"):
         objective("xyz")
 
 
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"loss": "shaped"}, "'clipped', 'plain' or 'nll'"),
-        ({"loss": "divergence"}, "'clipped', 'plain' or 'nll'"),
+        ({"loss": "nll"}, "'distill_logits'"),
         ({"kinds": ("drafts",)}, "'draft', 'refined_base' or 'refined_feedback'"),
         ({"kinds": ()}, "at least 1"),
-        ({"baseline": "mean"}, "'group_mean', 'first_turn_mean' or 'none'"),
-        ({"baseline": "first_turn_mean"}, "use scale='none'"),
-        ({"loss": "nll"}, "reads no reward"),
+        ({"advantage": "mean"}, "'draft_mean'"),
+        ({"advantage": "one", "group": ("draft",)}, "has no group"),
+        ({"loss": "distill_token"}, "advantage='one'"),
+        ({"loss": "distill_token", "advantage": "one", "kinds": ("refined_base",)}, "needs kinds=.'draft',"),
+        ({"average_over": ("refined_base",)}, "must contain draft"),
         ({"weight": -1.0}, "greater than or equal to 0"),
         ({"weight": "my_coef"}, "'feedback_coef'"),
         ({"coefficient": "feedback_coef"}, "nexpected keyword"),
@@ -78,4 +95,10 @@ def test_a_part_that_means_nothing_is_refused(values: dict[str, Any], complaint:
 @pytest.mark.parametrize("parts", [(), (Part("a", ("draft",)),) * 2, (Part("a", ("draft",)), Part("b", ("draft",)))])
 def test_parts_that_share_a_name_or_a_kind_are_refused(parts: tuple[Part, ...]) -> None:
     with pytest.raises(ValidationError, match="its own|at least 1"):
+        Objective("mine", parts)
+
+
+def test_two_distillations_are_refused() -> None:
+    parts = tuple(Part(name, ("draft",), advantage="one", loss="distill_token") for name in "ab")
+    with pytest.raises(ValidationError, match="more than one part distils"):
         Objective("mine", parts)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import ditto.rollout.agent_loop as agent_loop
+from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives import objective
 from ditto.rollout.agent_loop import SoulAgentLoop
 from ditto.rollout.token_seat import TokenSeat, TokenSequence
@@ -17,13 +18,15 @@ from soul import examples
 from soul.policy import Players
 from soul.rows.task_files import TaskRow
 from soul.session import Attempt, Session
-from soul.task import Verdict
+from soul.task_types import Verdict
 
 EXAMPLE = examples.load("hitom")
 KINDS = {
     "grpo": ["draft"],
     "ditto": ["draft", "refined_base", "refined_feedback"],
     "rltf_sd": ["draft", "refined_base"],
+    "ditto_refined_only": ["refined_base"],
+    "sdpo_token": ["draft"],
 }
 
 
@@ -56,7 +59,8 @@ def play(
     settings = Settings(objective=objective(name), run=RunSettings(dir="unused"))
     monkeypatch.setattr(Settings, "from_config", classmethod(lambda cls, _config: settings))
     loop = object.__new__(SoulAgentLoop)
-    loop.config, loop.tokenizer = None, SimpleNamespace(eos_token_id=0)
+    loop.config = SimpleNamespace(data=SimpleNamespace(max_feedback_length=8))
+    loop.rollout_config, loop.tokenizer = SimpleNamespace(prompt_length=8), SimpleNamespace(eos_token_id=0)
     fields = {"data_source": "hitom", "row": {}, "split": split, "uid": "p", "session_id": 3, "global_steps": 1}
     outputs = asyncio.run(loop.run({}, **fields))
     return asked[0], [output.extra_fields["ditto"] for output in outputs]
@@ -65,10 +69,11 @@ def play(
 @pytest.mark.parametrize("name", KINDS)
 def test_the_sequences_of_an_objective_are_played_and_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refines, records = play(name, monkeypatch, draft=0.25, refined=0.75)
-    assert refines == (name != "grpo")
+    assert refines == (name not in ("grpo", "sdpo_token"))
     assert [record["kind"] for record in records] == KINDS[name]
     assert {record["draft_reward"] for record in records} == {0.25}
-    assert [record["reward"] for record in records] == [0.25, 0.75, 0.75][: len(records)]
+    rewards = [SequenceRecord(**record).reward for record in records]
+    assert rewards == [0.25 if kind == "draft" else 0.75 for kind in KINDS[name]]
 
 
 def test_validation_plays_drafts_alone(monkeypatch: pytest.MonkeyPatch) -> None:

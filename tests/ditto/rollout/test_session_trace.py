@@ -44,7 +44,7 @@ def test_the_trace_of_the_first_output_is_the_sessions_record() -> None:
     session = asyncio.run(run_session(row.task, row.row, players, gateway, RefineSettings(), step=9))
     settings: Any = SimpleNamespace(objective=SimpleNamespace(kinds=KINDS))
     known = {"uid": "abc", "session_id": 2, "global_steps": 9}
-    outputs = list(_SequenceBuilder(session, known, settings, 0).build(False, row))
+    outputs = list(_SequenceBuilder(session, known, settings, 0, {}).build(False, row))
     assert [output.extra_fields["ditto"]["kind"] for output in outputs] == list(KINDS)
     assert ["trace" in output.extra_fields for output in outputs] == [True, False]
     record = SessionRecord.from_line(outputs[0].extra_fields["trace"], "here")

@@ -5,9 +5,11 @@ import torch
 from omegaconf import OmegaConf
 
 from ditto.batch.jagged import jagged
+from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm, WeightsOutOfSync, distance
 
-BEFORE, AFTER = ((1, 2), (-0.5, -0.25)), ((1, 2), (-0.5, -0.26))
+ROUNDED, ELSE, NEW = ((1, 2), (-0.5, -0.25)), ((1, 2), (-0.5, -0.2500001)), ((1, 2), (-0.5, -0.26))
+BEFORE, AFTER = frozenset({ROUNDED}), frozenset({NEW})
 
 
 def test_a_distance_above_the_bound_ends_the_run() -> None:
@@ -52,3 +54,17 @@ def test_steps_without_an_update_and_single_equal_answers_are_no_reason() -> Non
         alarm.check_change(step, {"a": answer}, updated=updated)
     with pytest.raises(WeightsOutOfSync):
         alarm.check_change(9, {"a": AFTER}, updated=True)
+
+
+def test_a_busy_engine_that_rounds_differently_is_found_out_by_one_answer_that_was_there_before() -> None:
+    alarm = SyncAlarm(bound=0.1, max_unchanged=2)
+    alarm.check_change(0, {"a": frozenset({ROUNDED, ELSE})}, updated=False)
+    alarm.check_change(1, {"a": frozenset({ELSE})}, updated=True)
+    with pytest.raises(WeightsOutOfSync):
+        alarm.check_change(2, {"a": frozenset({NEW, ELSE})}, updated=True)
+
+
+def test_every_server_is_asked_as_often_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = iter([{"a": ROUNDED, "b": NEW}, {"a": ELSE, "b": NEW}, {"a": ROUNDED, "b": NEW}])
+    monkeypatch.setattr(sync_alarm, "_ask_once", lambda _servers, _prompt: next(rounds))
+    assert sync_alarm.ask({"a": None, "b": None}, [1], times=3) == {"a": {ROUNDED, ELSE}, "b": {NEW}}

@@ -57,7 +57,7 @@ def test_the_page_names_every_metric_in_the_code() -> None:
         "judge/failure_share",
         "val/loss",
         "ditto/task/<value>",
-        "actor/plain_loss",
+        "actor/part/<value>/<value>",
     } <= written
     assert not undocumented(written - NOT_WRITTEN)
 

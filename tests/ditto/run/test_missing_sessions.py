@@ -24,7 +24,7 @@ class Trainer(DittoTrainerSync):
 
 
 def batch_of(sessions: list[str]) -> StepBatch:
-    records = [SequenceRecord("draft", s[0], s, f"{s}_draft", 1.0, True) for s in sessions]
+    records = [SequenceRecord("draft", s[0], s, True, draft_reward=1.0) for s in sessions]
     return StepBatch(records, [{"task": "hitom", "row": 0, "session": s} for s in sessions])
 
 

@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
+from ray.exceptions import ActorDiedError
 from verl.trainer.ppo.v1 import PPOTrainer
 
 import ditto.run.checkpoint_writer
 from ditto.judging.watch import JudgeOutage
+from ditto.objectives import OBJECTIVES
 from ditto.run import checkpoint, stop_request
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.run_folder import RunFolder
-from ditto.trainer import DittoTrainerSync
+from ditto.trainer import NOTICE_S, DittoTrainerSync
 
 
 class Killed(BaseException):
@@ -33,6 +35,7 @@ class Trainer(DittoTrainerSync):
         model = {"model": {"path": "unused", "lora_rank": 0}}
         self.config: DictConfig = OmegaConf.create({"trainer": keys | trainer, "actor_rollout_ref": model})
         self.run_folder = RunFolder(folder)
+        self.settings: Any = SimpleNamespace(objective=OBJECTIVES["grpo"])
         self.watchdog: Any = SimpleNamespace(phase=lambda _name: nullcontext())
         self.judges: Any = SimpleNamespace(stop=None)
         self.checkpoints = CheckpointWriter(self.config, self.watchdog.phase)
@@ -191,3 +194,27 @@ def test_an_outage_during_a_validation_ends_the_run_and_the_resume_repeats_it(
         trainer._raise_outage()
     trainer._settle_validation()
     assert trainer.config.trainer.val_before_train
+
+
+@pytest.mark.parametrize("error", [ActorDiedError(), ValueError("a defect of ours")])
+def test_an_error_of_an_actor_waits_for_the_watchdog_to_name_a_dead_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """In the asynchronous modes a dead server often fails a call of the trainer before the watchdog asks it."""
+    seen: list[Any] = []
+
+    @contextmanager
+    def phase(name: str) -> Iterator[None]:
+        seen.append(name)
+        yield
+
+    def fit(_trainer: Any, _manager: Any) -> None:
+        raise error
+
+    trainer = Trainer(tmp_path, test_freq=-1, val_before_train=False)
+    trainer.watchdog = SimpleNamespace(phase=phase, stop=lambda: seen.append("stopped"))
+    monkeypatch.setattr(PPOTrainer, "fit", fit)
+    monkeypatch.setattr("ditto.trainer.time.sleep", seen.append)
+    with pytest.raises(type(error)):
+        trainer.fit(SimpleNamespace(agent_loop_workers=[]))
+    assert seen == (["failure", NOTICE_S, "stopped"] if isinstance(error, ActorDiedError) else ["stopped"])

@@ -22,9 +22,9 @@ from sft.corpus.split import open_corpus
 from sft.corpus.tokenize import Unit, units
 from sft.encode.conversation import BadConversation
 from sft.encode.lengths import TooLong
-from sft.encode.rendering import TemplateFailure, encode
+from sft.encode.rendering import TemplateFailure
 from tests.sft.corpus.corpora import opened, row, settings, texts, write
-from tests.sft.encode.templates import tokenizer_with
+from tests.sft.encode.templates import encode, tokenizer_with
 
 ROOT = Path(__file__).resolve().parents[3]
 

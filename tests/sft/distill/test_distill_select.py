@@ -10,7 +10,7 @@ from sft.distill.conversation import Fingerprints
 from sft.distill.sample import ExpertSample, Place
 from sft.distill.select import Rule, choose
 from soul.errors import BadSettings
-from soul.task import Metric
+from soul.task_types import Metric
 
 UP, DOWN = Metric("up"), Metric("down", low=0.0, high=1.0, higher_is_better=False)
 HEADLINES = {"up": UP, "down": DOWN}

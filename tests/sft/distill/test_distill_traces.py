@@ -12,10 +12,10 @@ from sft.distill.__main__ import main
 from sft.distill.traces import RunTraces
 from soul import examples
 from soul.examples.__main__ import write
+from soul.examples.contract import LESSON, _critical
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
-from soul.testing.contract import LESSON, _critical
 from tests.soul.test_record import of_version_1
 
 ROOT = Path(__file__).resolve().parents[3]

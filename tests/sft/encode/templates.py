@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from recipe.demo.tiny_model import build_tokenizer
+from sft.encode.conversation import Turn
+from sft.encode.rendering import ChatEncoder
+from sft.encode.sequence import EncodedSequence
 
 WORDS = [
     "system user assistant You are a helpful model. <think> </think> I was born in spring; and you?",
@@ -124,3 +129,11 @@ def _metaspace_tokenizer() -> PreTrainedTokenizerFast:
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     fast.chat_template = INSTRUCTION
     return fast
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Turn], template_kwargs: Mapping[str, Any] | None = None
+) -> list[EncodedSequence]:
+    """The sequences of one conversation whose assistant turns are trained."""
+    trained = [number for number, turn in enumerate(messages) if turn["role"] == "assistant"]
+    return ChatEncoder(tokenizer, template_kwargs).encode(messages, trained)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from sft.encode.rendering import ChatEncoder, TemplateFailure, encode
+from sft.encode.rendering import ChatEncoder, TemplateFailure
 from sft.encode.sequence import EncodedSequence
-from tests.sft.encode.templates import TEMPLATES, tokenizer_with
+from tests.sft.encode.templates import TEMPLATES, encode, tokenizer_with
 
 Turns = list[dict[str, Any]]
 

@@ -7,7 +7,7 @@ from soul.answers.thinking import without_thinking
 from soul.errors import BadRow
 from soul.metrics.overlap import token_f1
 from soul.one_turn import parse_options
-from soul.rows.parsing import as_list
+from soul.row_fields import as_list
 from soul.rows.task_files import parse_row
 from tests.soul.samples import SAMPLES, load, tagged, verdict_of
 

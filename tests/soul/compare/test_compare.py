@@ -29,7 +29,7 @@ from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
 from soul.evaluate.run.run_folder import BadRun, EvaluationRun
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
-from soul.task import Metric
+from soul.task_types import Metric
 from soul.testing import FakeOpenAI, Text
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 

@@ -301,7 +301,10 @@ def test_close_closes_every_connection_once(monkeypatch):
 
         async def work():
             await asyncio.gather(*(ask(judge, n=0) for judge in (gateway.judge, gateway.feedback, *gateway.jury)))
-            clients = {id(judge.client): judge.client for judge in (gateway.judge, gateway.feedback, *gateway.jury)}
+            clients = {
+                id(judge.endpoint_client.client): judge.endpoint_client.client
+                for judge in (gateway.judge, gateway.feedback, *gateway.jury)
+            }
             assert len(clients) == 3 and not any(client.is_closed() for client in clients.values())
             await gateway.close()
             await gateway.close()

@@ -106,13 +106,13 @@ def test_an_answer_without_choices_is_invalid(change):
 
 def patch_completion(judge, **change):
     """Let the endpoint's completions differ in these fields, as lenient servers' do."""
-    post = judge.client.post
+    post = judge.endpoint_client.client.post
 
     async def changed(*request, **more):
         completion = json.loads(await post(*request, **more))
         return json.dumps({**completion, **change}).encode()
 
-    judge.client.post = changed
+    judge.endpoint_client.client.post = changed
 
 
 def test_nobody_listening_is_a_connection_failure():
@@ -276,7 +276,7 @@ def test_a_bug_around_the_call_is_not_swallowed_and_not_retried():
         raise KeyError("a bug of ours")
 
     judge = fake_judge(GOOD)
-    judge.client.post = broken
+    judge.endpoint_client.client.post = broken
     with pytest.raises(KeyError, match="a bug of ours"):
         ask(judge)
     assert len(calls) == 1

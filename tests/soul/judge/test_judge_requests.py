@@ -62,7 +62,13 @@ def test_the_key_shows_nowhere(fault, monkeypatch, caplog):
     assert fake.requests[0].headers["authorization"] == f"Bearer {KEY}"  # it was used ...
     error = caught.value
     shown = [str(error), repr(error), error.detail, *traceback.format_exception(error)]
-    shown += [repr(judge), str(judge), repr(judge.client), repr(judge.endpoint), judge.endpoint.model_dump_json()]
+    shown += [
+        repr(judge),
+        str(judge),
+        repr(judge.endpoint_client.client),
+        repr(judge.endpoint),
+        judge.endpoint.model_dump_json(),
+    ]
     shown += [json.dumps(judge.usage.to_json()), caplog.text]
     assert not [text for text in shown if KEY in text]  # ... and shows nowhere
 

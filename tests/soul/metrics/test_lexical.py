@@ -15,7 +15,6 @@ from soul.metrics.lexical import (
     Lexis,
     content_words,
     hdd,
-    human_norms,
     jaccard_diversity,
     lexical_score,
     lexis,
@@ -24,6 +23,7 @@ from soul.metrics.lexical import (
     words,
     yules_k,
 )
+from tests.soul.tasks.mirrorbench_talks import human_norms
 
 TEXTS = [
     "no",

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soul.rows.truncation import MARK, truncate_row
-from soul.task import Row
+from soul.row_fields import MARK
+from soul.rows.truncation import truncate_row
+from soul.task_types import Row
 
 
 class Biography(Row):

@@ -1,9 +1,11 @@
 """What the tests of MirrorBench share: two real conversations, scripted users, a panel of judges."""
 
 import asyncio
+import statistics
 
+from soul.judge.mirrorbench_judgments import GTEval, PairwiseChoice, RubricAndReason
+from soul.metrics.lexical import Lexis
 from soul.tasks.mirrorbench import MirrorBench, user_turns
-from soul.tasks.mirrorbench_judges import GTEval, PairwiseChoice, RubricAndReason
 from soul.testing import FakeOpenAI, Json, fake_judge, scripted_players
 
 TASK, CHEAP = MirrorBench(), MirrorBench(judge_samples=1)
@@ -78,6 +80,12 @@ class Same:
     async def ask(self, schema, instructions, data, sample=0):
         answer = {GTEval: {"score": 1.0}, PairwiseChoice: {"human": "A"}, RubricAndReason: {"human": "YES"}}[schema]
         return schema.model_validate({"reasoning": "?", **answer})
+
+
+def human_norms(values):
+    """Mean and sample standard deviation over many writers."""
+    measures = list(zip(*values, strict=True))
+    return Lexis(*map(statistics.fmean, measures)), Lexis(*map(statistics.stdev, measures))
 
 
 def verdict_of(row, episode, fake):

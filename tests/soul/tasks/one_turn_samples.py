@@ -5,7 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from soul.task import Episode, Row, Task, Verdict
+from soul.task import Task
+from soul.task_types import Episode, Row, Verdict
 from soul.tasks.alignx import AlignX, AlignXArbitrary, AlignXDemo, AlignXHistory16, AlignXPair, AlignXUGC
 from soul.tasks.behavior_chain import BehaviorChain
 from soul.tasks.humanllm import HumanLLM

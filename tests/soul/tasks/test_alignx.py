@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from soul.rows.leaks import redact
+from soul.leaks.redaction import redact
 from soul.tasks.alignx import AlignX, AlignXArbitrary, AlignXDemo, AlignXHistory16, AlignXPair, AlignXRow, AlignXUGC
 from tests.soul.tasks.one_turn_samples import ALIGNX, tagged, verdict_of
 

@@ -11,11 +11,12 @@ from pydantic import ValidationError
 
 from soul.errors import JudgeFailure
 from soul.judge import Contentless
+from soul.leaks.redaction import redact
 from soul.metrics.ngram import bleu, rouge_l
-from soul.rows.leaks import redact
-from soul.rows.truncation import MARK, truncate_row
+from soul.row_fields import MARK
+from soul.rows.truncation import truncate_row
 from soul.session import SAID_NOTHING
-from soul.task import Episode, Scored
+from soul.task_types import Episode, Scored
 from soul.tasks.coser import MAX_ROUNDS, CoSER
 from soul.tasks.coser_review import CRITICS, DIMENSIONS, MERGED_CRITIC, dimension_score
 from soul.tasks.coser_stage import END, ENVIRONMENT, OPENING, SpokenLine
@@ -411,7 +412,7 @@ def test_a_whole_session():
         assert all("Bargain." in messages[0]["content"] for messages, _ in refined[name].heard)
         assert [base for _, base in refined[name].heard] == [messages for messages, _ in drafted[name].heard]
     critics = tuple(f"coser/{name}.v1" for name in DIMENSIONS)
-    assert session.prompts == (*critics, "coser/next_speaker.v2", "coser/environment.v2")
+    assert session.prompts == (*critics, "coser/next_speaker.v4", "coser/environment.v2")
     assert (session.usage["judge"].calls, session.usage["environment"].calls) == (2 * 4, 2 * (MAX_ROUNDS - 1))
     session.to_record().to_line()
 

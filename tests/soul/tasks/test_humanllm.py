@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from soul.rows.leaks import redact
+from soul.leaks.redaction import redact
 from soul.tasks.humanllm import HumanLLM, HumanLLMRow, without_candidates
 from tests.soul.tasks.one_turn_samples import HUMANLLM, tagged, verdict_of
 

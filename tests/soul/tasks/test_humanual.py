@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from soul.errors import JudgeFailure
 from soul.judge import Contentless
-from soul.rows.leaks import redact
+from soul.leaks.redaction import redact
 from soul.session import RefineSettings, run_session
-from soul.task import Episode
+from soul.task_types import Episode
 from soul.tasks import TASK_FILES, humanual
 from soul.tasks.humanual import DIMENSIONS, Humanual, HumanualRow, length_factor, quotations, response
 from soul.testing import Empty, FakeOpenAI, Json, Refusal, WrongSchema, fake_gateway, fake_judge, scripted_players

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
 from soul.judge import Contentless
+from soul.judge.mirrorbench_judgments import RubricAndReason, rubric_and_reason, simulated_slot
+from soul.leaks.redaction import redact
 from soul.metrics import lexical
 from soul.metrics.lexical import Lexis, likeness
-from soul.rows.leaks import redact
 from soul.session import SAID_NOTHING, RefineSettings, run_session
-from soul.task import Scored
+from soul.task_types import Scored
 from soul.tasks import mirrorbench
 from soul.tasks.mirrorbench import (
     DEVIATION,
@@ -28,7 +29,6 @@ from soul.tasks.mirrorbench import (
     user_turns,
     without_quotations,
 )
-from soul.tasks.mirrorbench_judges import RubricAndReason, rubric_and_reason, simulated_slot
 from soul.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_gateway, fake_judge, scripted_players
 from tests.soul.samples import DATA
 from tests.soul.tasks.mirrorbench_talks import LESSON, SIMULATED, TASK, Same, panel, play, row_of, speaker, verdict_of

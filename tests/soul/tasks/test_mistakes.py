@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from soul.rows.leaks import redact
+from soul.leaks.redaction import redact
 from soul.rows.task_files import parse_row
 from soul.tasks.mistakes import Mistakes, MistakesRow
 from tests.soul.samples import episode_of

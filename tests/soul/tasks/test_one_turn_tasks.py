@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soul.errors import JudgeFailure
-from soul.rows.leaks import redact
-from soul.rows.truncation import MARK, truncate_row
+from soul.leaks.redaction import redact
+from soul.row_fields import MARK
+from soul.rows.truncation import truncate_row
 from soul.session import RefineSettings, run_session
-from soul.task import Scored, Verdict
+from soul.task_types import Scored, Verdict
 from soul.testing import FakeOpenAI, Json, Refusal, WrongSchema, fake_gateway, fake_judge, scripted_players
 from tests.soul.tasks.one_turn_samples import SAMPLES, episode_of, tagged, verdict_of
 

@@ -12,13 +12,13 @@ import pytest
 
 from data import mirrorbench
 from soul.judge import Gateway, GatewaySettings
+from soul.judge.mirrorbench_judgments import GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS
 from soul.metrics.lexical import MIN_WORDS, lexical_score, lexis, likeness
 from soul.session import RefineSettings, run_session
 from soul.tasks.coser import MAX_ROUNDS, MIN_TURNS
 from soul.tasks.coser_review import CRITICS
 from soul.tasks.coser_stage import END
 from soul.tasks.mirrorbench import DEVIATION, MirrorBenchRow
-from soul.tasks.mirrorbench_judges import GTEVAL_INSTRUCTIONS, PAIRWISE_INSTRUCTIONS, RUBRIC_INSTRUCTIONS
 from soul.testing import FakeOpenAI, Json, Text, scripted_players
 from tests.soul.samples import source
 from tests.soul.tasks.coser_scenes import MERGED, TASK, role

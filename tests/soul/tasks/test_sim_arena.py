@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from soul.errors import JudgeFailure
-from soul.task import Episode
+from soul.task_types import Episode
 from soul.tasks.sim_arena import TURNS, SimArenaDoc, SimArenaMath, hear
 from soul.testing import Empty, FakeOpenAI, Refusal, Text
 from tests.soul.tasks.sim_arena_cases import DOC, LESSON, TASKS, each_task, everybody, judged, play, row_of, scripted

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from soul.rows.leaks import redact
+from soul.leaks.redaction import redact
 from soul.tasks.social_r1 import SocialR1, SocialR1Row, options_in
 from tests.soul.tasks.one_turn_samples import SOCIAL_R1, tagged, verdict_of
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from soul.rows.leaks import redact
+from soul.leaks.redaction import redact
 from soul.tasks.socsci210 import SocSci210, SocSci210Row, labels_in, thinking_allowed
 from tests.soul.tasks.one_turn_samples import SOCSCI, tagged, verdict_of
 

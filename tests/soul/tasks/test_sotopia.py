@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from soul.errors import JudgeFailure
 from soul.judge import Contentless
 from soul.session import RefineSettings, run_session
-from soul.task import Episode
+from soul.task_types import Episode
 from soul.tasks.sotopia import FIRST_LEAVE, RANGES, TURNS, Act, Encounter, Review, read_act
 from soul.testing import Empty, Json, Refusal, Truncated, WrongSchema, fake_gateway
 from soul.testing import scripted_players as players_of

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from data import sotopia as builder
-from soul.rows.leaks import redact
+from soul.leaks.redaction import redact
 from soul.tasks.sotopia_row import RELATIONSHIPS, SotopiaRow
 from tests.soul.samples import DATA
 from tests.soul.tasks.sotopia_encounters import (

@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from soul.rows.leaks import redact
+from soul.leaks.redaction import redact
 from soul.tasks.twinvoice import TwinVoice, TwinVoiceRow
 from tests.soul.tasks.one_turn_samples import TWINVOICE, tagged, verdict_of
 

@@ -7,7 +7,8 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from soul.rows.truncation import MARK, truncate_row
+from soul.row_fields import MARK
+from soul.rows.truncation import truncate_row
 from soul.tasks.userllm import END, spoken
 from soul.testing import scripted_players
 from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECORDS, TASK, each_record, row_of

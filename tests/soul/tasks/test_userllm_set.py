@@ -24,7 +24,7 @@ from soul.evaluate.numbers.results import Results, summarise
 from soul.evaluate.report.set_detail import set_detail
 from soul.evaluate.tables.table import markdown, rich_table
 from soul.metrics.set_metrics import Ratio
-from soul.task import Metric
+from soul.task_types import Metric
 from soul.tasks.userllm import END, spoken
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import numbered

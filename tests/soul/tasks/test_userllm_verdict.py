@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from soul.errors import JudgeFailure
 from soul.judge import Contentless
 from soul.session import SAID_NOTHING, Attempt, RefineSettings, run_session
-from soul.task import Scored
+from soul.task_types import Scored
 from soul.tasks.userllm import END, UserLLM, choices_mentioned, intent_overlap
 from soul.testing import FakeOpenAI, Json, Refusal, Text, WrongSchema, fake_gateway, fake_judge, scripted_players
 from tests.soul.tasks.userllm_rows import (

@@ -4,7 +4,7 @@ from soul.evaluate.numbers.results import summarise
 from soul.judge import Contentless
 from soul.record import SessionRecord
 from soul.session import SAID_NOTHING, Attempt
-from soul.task import Verdict
+from soul.task_types import Verdict
 from soul.testing import scripted_players
 from tests.soul.tasks.userllm_rows import TASK, Fixed, episode_of, row_of, verdict_of
 

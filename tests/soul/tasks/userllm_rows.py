@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from soul.task import Episode
+from soul.task_types import Episode
 from soul.tasks.userllm import Detection, HumanLikeness, IntentAdherence, UserLLM
 
 TASK = UserLLM()

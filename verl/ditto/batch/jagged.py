@@ -23,6 +23,15 @@ def with_values(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return torch.nested.nested_tensor_from_jagged(values, like.offsets(), min_seqlen=low, max_seqlen=high)
 
 
+def concatenated(columns: Sequence[torch.Tensor]) -> torch.Tensor:
+    """One jagged tensor with the rows of all of them."""
+    lengths = torch.cat([row_lengths(column) for column in columns])
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    values = torch.cat([column.values() for column in columns])
+    low, high = int(lengths.min()), int(lengths.max())
+    return torch.nested.nested_tensor_from_jagged(values, offsets, min_seqlen=low, max_seqlen=high)
+
+
 def row_lengths(column: torch.Tensor) -> torch.Tensor:
     """Tokens of each row, int64 of shape (rows,)."""
     lengths: torch.Tensor = column.offsets().diff()
@@ -41,7 +50,7 @@ def response_tokens(column: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """
     lengths, starts = row_lengths(mask), mask.offsets()[:-1]
     shift = column.offsets()[1:] - lengths - 1 - starts  # from an index into `mask` to the index into `column`
-    indices = torch.arange(int(mask.offsets()[-1])) + shift.repeat_interleave(lengths)
+    indices = torch.arange(int(mask.offsets()[-1]), device=shift.device) + shift.repeat_interleave(lengths)
     return with_values(column.values()[indices], mask)
 
 

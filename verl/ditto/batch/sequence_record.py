@@ -15,18 +15,30 @@ class SequenceRecord:
         kind: draft, refined_base or refined_feedback; "none" for a session that gave nothing to train.
         prompt: id of the prompt's group.
         session: id of the session.
-        episode: id of the episode: sequences of one episode share its reward.
-        reward: the episode's reward; 0.0 where `valid` is false.
         valid: whether the sequence is trained and counted.
         turns: messages of the seat's dialogue.
-        draft_reward: reward of the session's draft, whatever the kind; None where the draft is not valid.
+        tokens: how many of its tokens the policy sampled.
+        draft_reward, refined_reward: of the session's episodes, whatever the kind; None where one has no verdict.
+        teacher_prompt: ids of a draft's prompt in the feedback context, for a distillation; () where there is none.
     """
 
     kind: Kind | str
     prompt: str
     session: str
-    episode: str
-    reward: float
     valid: bool
     turns: int = 0
+    tokens: int = 0
     draft_reward: float | None = None
+    refined_reward: float | None = None
+    teacher_prompt: tuple[int, ...] = ()
+
+    @property
+    def refined(self) -> bool:
+        """Whether the sequence is of the refined episode."""
+        return self.kind in ("refined_base", "refined_feedback")
+
+    @property
+    def reward(self) -> float:
+        """The reward of the sequence's episode; 0.0 where `valid` is false."""
+        reward = self.refined_reward if self.refined else self.draft_reward
+        return reward if self.valid and reward is not None else 0.0

@@ -1,8 +1,8 @@
 """The sequences of one training step in the trainer: their records, their sessions' traces, their advantages.
 
 `StepBatch.fetch` reads what the agent loops left in verl's queue, `arrange` follows the layout on ranks and
-mini-batches, `plan` turns records into one advantage and one loss weight per sequence, and `loss_columns` turns those
-into the columns that the workers' loss reads.
+mini-batches, `loss_plan.py` turns records into advantages and weights, and `loss_columns` turns those into the columns
+that the workers' loss reads.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from verl.trainer.ppo.core_algos import kl_penalty
 
-from ditto.batch.jagged import per_token, row_sums, with_values
+from ditto.batch.group_counts import GroupCounts
+from ditto.batch.jagged import jagged, per_token, with_values
+from ditto.batch.loss_plan import LossPlan, plan_losses
 from ditto.batch.minibatch_layout import Layout
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.objectives.advantages import part_advantages
-from ditto.objectives.loss_weights import counted_sequences, sequence_weights
-from ditto.objectives.losses import COUNTED, PLAIN, counted_column
-from ditto.objectives.spec import Part
+from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, ROWS, STYLE, TEACHER_PROMPTS
 from ditto.settings import Settings
 from soul.record import SessionRecord
 
-PADDING = SequenceRecord("padding", "", "", "", 0.0, valid=False)
+PADDING = SequenceRecord("padding", "", "", valid=False)
 
 
 @dataclass(frozen=True)
@@ -43,36 +43,21 @@ class Columns:
     rollout_log_probs: torch.Tensor
 
 
-@dataclass(frozen=True)
-class LossPlan:
-    """What the loss needs of every row of the (padded, ordered) batch.
-
-    Attributes:
-        advantages, weights, rewards: one value a row; 0 for invalid sequences and padding.
-        advantage_of: session -> kind -> advantage, for the traces.
-        counted: for each row, how many sequences of its mini-batch have a token that is counted.
-        plain: whether each row belongs to a part without clipping (loss "plain" or "nll").
-    """
-
-    advantages: list[float]
-    weights: list[float]
-    rewards: list[float]
-    advantage_of: dict[str, dict[str, float]]
-    counted: list[int]
-    plain: list[bool]
-
-
 @dataclass
 class StepBatch:
     """Records in the order of the batch's rows; padding rows included once `arrange` has run."""
 
     records: list[SequenceRecord]
     traces: list[SessionRecord]
+    sequences: list[SequenceRecord] = field(default_factory=list)  # all that were sampled, without padding
     order: list[int] = field(default_factory=list)
     layout: Layout | None = None
-    rows_of: list[list[int]] = field(default_factory=list)  # the rows of each mini-batch
-    columns: Columns | None = None  # set once the actor's log-probs are computed
     planned: LossPlan | None = None
+    groups: GroupCounts = GroupCounts()  # known once the step is planned
+    columns: Columns | None = None  # set once the actor's log-probs are computed
+    style: torch.Tensor | None = None  # jagged, 1 at a style token of a row with a signal (style_signal.py)
+    reference: torch.Tensor | None = None  # jagged, log-probs of the response tokens under the reference policy
+    entropy: torch.Tensor | None = None  # of the actor at each sampled token, shape (tokens,)
     advantages: torch.Tensor | None = None  # jagged, one value a response token; 0 where the policy did not sample it
 
     @classmethod
@@ -82,7 +67,7 @@ class StepBatch:
         extra = data.pop("extra_fields").tolist()
         records = [SequenceRecord(**fields["ditto"]) for fields in extra]
         traces = [SessionRecord.from_line(fields["trace"], "a step's trace") for fields in extra if "trace" in fields]
-        return cls(records, sorted(traces, key=lambda trace: (trace.task, trace.row, trace.session)))
+        return cls(records, sorted(traces, key=lambda trace: (trace.task, trace.row, trace.session)), list(records))
 
     @property
     def prompts(self) -> list[str]:
@@ -109,94 +94,83 @@ class StepBatch:
         )
         self.records = [self.records[i] for i in self.order]
 
+    def plan(self, mini_batch: Sequence[int], settings: Settings, loss_agg_mode: str, loss_scale_factor: float) -> None:
+        """Advantages and weights of all sequences, which follow from rewards and lengths alone.
+
+        Args:
+            mini_batch: the number of each row's mini-batch.
+            loss_agg_mode, loss_scale_factor: verl's, of `actor`.
+        """
+        self.planned = plan_losses(
+            self.records, mini_batch, settings.objective, settings.options, loss_agg_mode, loss_scale_factor
+        )
+        learning = {r.prompt for i, r in enumerate(self.records) if self.planned.learns(i)}
+        self.groups = GroupCounts(idle=len(self.prompts) - len(learning))
+
+    def skip_idle(self, mini_batch: Sequence[int]) -> list[int]:
+        """Drop the rows that teach nothing, so that no forward pass is spent on them. Returns the rows that stay.
+
+        Their tokens still count in the averages. Every mini-batch keeps a row, so the number of updates is the same.
+        """
+        assert self.planned is not None
+        kept = {row for row in range(len(self.records)) if self.planned.learns(row)}
+        for number in set(mini_batch) - {mini_batch[row] for row in kept}:
+            of_it = [row for row, of_row in enumerate(mini_batch) if of_row == number]
+            kept.add(next((row for row in of_it if self.records[row].valid), of_it[0]))
+        rows = sorted(kept)
+        self.records = [self.records[row] for row in rows]
+        selected = self.planned.select(rows)
+        self.planned = selected.with_shares([r.tokens for r in self.records], [mini_batch[row] for row in rows])
+        return rows
+
     def arrange(self, layout: Layout) -> None:
         """Append padding rows and reorder everything as the layout says."""
-        padded = self.records + [PADDING] * (len(layout.order) - len(self.records))
-        self.records = [padded[i] for i in layout.order]
-        self.rows_of = [[] for _ in range(layout.updates)]
-        for row, position in enumerate(layout.order):
-            self.rows_of[layout.mini_batch[position]].append(row)
+        assert self.planned is not None
+        rows = [position if position < len(self.records) else None for position in layout.order]
+        self.records = [PADDING if row is None else self.records[row] for row in rows]
+        self.planned = self.planned.select(rows)
         self.layout = layout
 
-    def response_lengths(self, tokens: Sequence[int]) -> dict[str, float]:
-        """Mean sampled tokens of a draft and of a refined sequence."""
-        numbers = {}
-        for name, kinds in {"draft": ("draft",), "refined": ("refined_base", "refined_feedback")}.items():
-            lengths = [n for r, n in zip(self.records, tokens, strict=True) if r.valid and r.kind in kinds]
+    def sequence_metrics(self, *, distils: bool) -> dict[str, float]:
+        """Numbers and lengths of the sequences.
+
+        Args:
+            distils: whether the objective distils: report the share of drafts whose prompt with feedback is known.
+        """
+        valid = [record for record in self.sequences if record.valid]
+        numbers = {"ditto/sequences": float(len(valid))}
+        numbers["ditto/sequences_trained"] = float(sum(record.valid for record in self.records))
+        for name, refined in {"draft": False, "refined": True}.items():
+            lengths = [record.tokens for record in valid if record.refined is refined]
             if lengths:
                 numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(lengths)
+        drafts = [record for record in valid if record.kind == "draft"]
+        if distils and drafts:
+            numbers["ditto/share_taught"] = statistics.fmean(bool(record.teacher_prompt) for record in drafts)
         return numbers
 
-    def context_gap(self, columns: Columns) -> dict[str, float]:
+    def context_gap(self) -> dict[str, float]:
         """Mean of log pi(y' | x, f) - log pi(y' | x) over refined sequences in the base context, summed over tokens."""
-        refined = self.is_kind("refined_base")
-        if not any(refined):
+        refined, columns = self.is_kind("refined_base"), self.columns
+        if columns is None or not any(refined):
             return {}
         gaps = columns.rollout_log_probs.values() - columns.old_log_probs.values()
         trained = per_token(refined, columns.mask) & columns.mask.values().bool()
         return {"ditto/context_logprob_gap": gaps[trained].sum().item() / sum(refined)}
 
-    def counted_tokens(self, mask: torch.Tensor) -> torch.Tensor:
-        """The response mask (jagged), with one token counted in a mini-batch that has none.
-
-        verl divides a mini-batch's loss by its tokens, which would be 0/0 if every session failed. The token has weight
-        0, so the update of such a mini-batch is exactly zero. Returns the mask itself if every mini-batch has a token.
-        """
-        tokens = row_sums(mask)
-        empty = [rows[0] for rows in self.rows_of if not any(tokens[i] for i in rows)]
-        if not empty:
-            return mask
-        values = mask.values().clone()
-        values[mask.offsets()[empty]] = 1
-        return with_values(values, mask)
-
-    def plan(self, settings: Settings, *, normalize_std: bool, loss_agg_mode: str, tokens: Sequence[int]) -> LossPlan:
-        """Advantages and loss weights of all rows.
-
-        Args:
-            normalize_std: false leaves out the division by the spread in every part of the objective.
-            loss_agg_mode: verl's `actor.loss_agg_mode`.
-            tokens: sampled tokens of each row (the sum of its response mask).
-        """
-        assert self.layout is not None
-        parts = settings.objective.parts
-        part_of: dict[str, Part] = {kind: part for part in parts for kind in part.kinds}
-        part_of_row = [part_of.get(r.kind) if r.valid else None for r in self.records]
-        advantages = self._advantages(parts, part_of_row, normalize_std)
-        names = [part.name if part else None for part in part_of_row]
-        weights, counted = [0.0] * len(self.records), [0] * len(self.records)
-        for rows in self.rows_of:
-            row_tokens = [tokens[i] for i in rows]
-            row_weights = sequence_weights([names[i] for i in rows], row_tokens, settings.part_weights(), loss_agg_mode)
-            number = counted_sequences(row_tokens)
-            for i, weight in zip(rows, row_weights, strict=True):
-                weights[i], counted[i] = weight, number
-        advantage_of: dict[str, dict[str, float]] = {}
-        for record, value in zip(self.records, advantages, strict=True):
-            if record.valid:
-                advantage_of.setdefault(record.session, {})[record.kind] = value
-        plain = [part is not None and part.loss != "clipped" for part in part_of_row]
-        return LossPlan(advantages, weights, [r.reward for r in self.records], advantage_of, counted, plain)
-
-    def _advantages(
-        self, parts: Sequence[Part], part_of_row: Sequence[Part | None], normalize_std: bool
-    ) -> list[float]:
-        """Every row's advantage, by the rule of its part; 0 for rows of no part."""
-        drafts: dict[str, dict[str, float]] = {}  # prompt -> session -> reward: a draft with several rows counts once
-        for r in self.records:
-            if r.draft_reward is not None:
-                drafts.setdefault(r.prompt, {})[r.session] = r.draft_reward
-        draft_rewards = {prompt: list(rewards.values()) for prompt, rewards in drafts.items()}
-        rewards = torch.tensor([r.reward for r in self.records], dtype=torch.float64)
-        prompts, episodes = [r.prompt for r in self.records], [r.episode for r in self.records]
-        advantages = torch.zeros_like(rewards)
-        for part in parts:
-            trained = torch.tensor([row_part is part for row_part in part_of_row])
-            advantages += part_advantages(
-                part, rewards, prompts, episodes, trained, draft_rewards, normalize_std=normalize_std
-            )
-        values: list[float] = advantages.tolist()
-        return values
+    def kl_to_start(self) -> dict[str, float]:
+        """Estimates of KL(pi || reference) per token, from the drafts: of the policy before the step's first update."""
+        if self.columns is None or self.reference is None:
+            return {}
+        mask = self.columns.mask
+        drafts = per_token(self.is_kind("draft"), mask) & mask.values().bool()
+        if not drafts.any():
+            return {}
+        old, start = self.columns.old_log_probs.values()[drafts], self.reference.values()[drafts]
+        return {
+            "ditto/kl_start": kl_penalty(old, start, "k3").mean().item(),
+            "ditto/log_ratio_start": (old - start).mean().item(),
+        }
 
     def loss_columns(self, correction: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """What `ditto.objectives.losses` reads of every row, jagged.
@@ -207,20 +181,18 @@ class StepBatch:
         assert self.columns is not None and self.planned is not None
         plan, mask = self.planned, self.columns.mask
         sampled = mask.values().float()
-        weights, advantages = per_token(plan.weights, mask) * sampled, per_token(plan.advantages, mask) * sampled
-        if correction is not None:
-            weights = weights * correction
-        self.advantages = with_values(advantages, mask)
-        columns = {COUNTED: counted_column(plan.counted)}
-        if any(plan.plain):
-            plain = per_token(plan.plain, mask)
-            columns[PLAIN] = with_values((weights * advantages).masked_fill(~plain, 0.0), mask)
-            # verl's policy loss covers the clipped parts only. With 0 in both columns the other rows add nothing to it,
-            # nor to its clip fraction.
-            weights, advantages = weights.masked_fill(plain, 0.0), advantages.masked_fill(plain, 0.0)
-        # verl multiplies each token's loss by rollout_is_weights: the part's weight times the rollout correction.
-        columns |= {"advantages": with_values(advantages, mask), "rollout_is_weights": with_values(weights, mask)}
-        counted = self.counted_tokens(mask)
-        if counted is not mask:
-            columns |= {"response_mask": counted, "loss_mask": counted}
+
+        def column(row_values: list[float]) -> torch.Tensor:
+            values = per_token(row_values, mask) * sampled
+            return with_values(values if correction is None else values * correction, mask)
+
+        self.advantages = with_values(per_token(plan.advantages, mask) * sampled, mask)
+        rows = [torch.tensor(terms, dtype=torch.float64) for terms in plan.terms]
+        columns = {ADVANTAGES: self.advantages, LOSS_WEIGHTS: column(plan.weights), ROWS: jagged(rows)}
+        if any(plan.distill_weights):
+            columns[DISTILL_WEIGHTS] = column(plan.distill_weights)
+            prompts = [record.teacher_prompt or [0] for record in self.records]
+            if self.style is not None:
+                columns[STYLE] = self.style
+            columns[TEACHER_PROMPTS] = jagged([torch.tensor(ids, dtype=torch.int64) for ids in prompts])
         return columns

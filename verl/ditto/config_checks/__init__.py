@@ -6,6 +6,7 @@
     fixed_keys.py     keys that must keep their default, with the reason
     overrides.py      refuses overrides of keys that no code reads
     value_rules.py    values that cannot work, or not together
+    mode_rules.py     the trainer's modes, and the options of each
     rules.py          what a rule is; the rules that RL and supervised training share
     policy_losses.py  which policy losses of verl are correct here
     resume.py         the checkpoint that the run resumes from
@@ -32,9 +33,8 @@ __all__ = ["check_config", "check_every_type", "check_model_length", "check_over
 
 def check_every_type(config: DictConfig) -> None:
     """Check that every value has its key's type and is in its range, before any other code reads it."""
-    check_types(
-        config, default_config("cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu"), RL_NUMBERS
-    )
+    platform = "cpu" if OmegaConf.select(config, "trainer.device") == "cpu" else "gpu"
+    check_types(config, default_config(platform), RL_NUMBERS)
 
 
 def check_config(config: DictConfig, settings: Settings) -> None:

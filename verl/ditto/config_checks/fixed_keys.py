@@ -44,15 +44,42 @@ _SOUL_LOOP = (
     "docs/add_a_task.md."
 )
 _FOLLOWS = "its value follows {source}. Set {source} instead."
-_SHARED_DEVICES = "actor and rollout share their devices, so weights are copied directly. Leave backend=naive."
+_WEIGHT_SYNC = (
+    "follows the mode and the platform: where actor and rollout share their devices, weights are copied directly "
+    "(naive); in ditto_separate_async NCCL sends them, on a CPU gloo (ditto/verl_hooks/gloo_engine.py)."
+)
 _MTP = "multi-token prediction is not supported: no part of the objective would train its heads."
 _MOE_REPLAY = "the agent loop does not record expert routing, so it can be neither replayed nor measured."
+_LOG_PROB_ROWS = "log_prob_micro_batch_size log_prob_micro_batch_size_per_gpu log_prob_use_dynamic_bsz"
+
+
+def same(why: str, section: str, names: str) -> dict[str, str]:
+    """Several keys of a section, separated by spaces, that are fixed for the same reason."""
+    return {f"{section}.{name}".lstrip("."): why for name in names.split()}
+
+
+def _of_engine(section: str) -> dict[str, str]:
+    """The fixed keys of an FSDP engine's section; actor and reference policy have one each."""
+    return {
+        f"{section}.qat.*": _NO_QAT,
+        f"{section}.strategy": _FOLLOWS.format(source="actor_rollout_ref.actor.strategy"),
+        f"{section}.ulysses_sequence_parallel_size": _ULYSSES,
+        **same(_FSDP1_ONLY, section, "use_orig_params wrap_policy.min_num_params"),
+        f"{section}.dtype": (
+            f"FSDP2 does not read it. The precision of the computation is {section}.mixed_precision.param_dtype."
+        ),
+        f"{section}.turbo_config.*": _TURBO,
+    }
+
 
 FIXED: dict[str, str] = {
     "*._target_": "names the class that verl builds from this section. Leave it unchanged.",
     "model_engine": "the actor runs on FSDP2; verl's other engines are not supported. Leave model_engine=dp.",
     # ---- actor
-    "actor_rollout_ref.hybrid_engine": "is read only in the mode separate_async, which is not supported.",
+    "actor_rollout_ref.hybrid_engine": (
+        "would start rollout servers on the devices that train too. In ditto_separate_async only the servers on "
+        "rollout.nnodes x rollout.n_gpus_per_node sample; the other modes do not read it. Leave it false."
+    ),
     "actor_rollout_ref.nccl_timeout": (
         "verl's V1 workers do not read it. run.phase_timeout_s ends a phase that takes too long."
     ),
@@ -60,15 +87,12 @@ FIXED: dict[str, str] = {
         "the actor runs on FSDP2 (strategy=fsdp2): losses, checkpoints and exports are tested only with it."
     ),
     "actor_rollout_ref.actor.rollout_n": _FOLLOWS.format(source="actor_rollout_ref.rollout.n"),
-    "actor_rollout_ref.actor.ppo_micro_batch_size": _DYNAMIC,
-    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": _DYNAMIC,
-    "actor_rollout_ref.actor.use_dynamic_bsz": _DYNAMIC,
+    **same(_DYNAMIC, "actor_rollout_ref.actor", "ppo_micro_batch_size ppo_micro_batch_size_per_gpu use_dynamic_bsz"),
     "actor_rollout_ref.actor.freeze_vision_tower": (
         "verl's V1 trainer does not read it. Name the modules to train: actor_rollout_ref.model.target_modules and "
         "exclude_modules with lora_rank > 0."
     ),
-    "actor_rollout_ref.actor.calculate_sum_pi_squared": _V0_ONLY,
-    "actor_rollout_ref.actor.use_prefix_grouper": _V0_ONLY,
+    **same(_V0_ONLY, "actor_rollout_ref.actor", "calculate_sum_pi_squared use_prefix_grouper"),
     "actor_rollout_ref.actor.use_torch_compile": (
         "the FSDP engine does not read it. Use actor_rollout_ref.actor.fsdp_config.use_torch_compile."
     ),
@@ -83,59 +107,34 @@ FIXED: dict[str, str] = {
     "actor_rollout_ref.actor.use_fused_kernels": _FOLLOWS.format(source="actor_rollout_ref.model.use_fused_kernels"),
     "actor_rollout_ref.actor.use_remove_padding": _FOLLOWS.format(source="actor_rollout_ref.model.use_remove_padding"),
     "actor_rollout_ref.actor.ulysses_sequence_parallel_size": _ULYSSES,
-    "actor_rollout_ref.actor.policy_loss.clip_cov_ratio": _OTHER_LOSS,
-    "actor_rollout_ref.actor.policy_loss.clip_cov_lb": _OTHER_LOSS,
-    "actor_rollout_ref.actor.policy_loss.clip_cov_ub": _OTHER_LOSS,
-    "actor_rollout_ref.actor.policy_loss.kl_cov_ratio": _OTHER_LOSS,
-    "actor_rollout_ref.actor.policy_loss.ppo_kl_coef": _OTHER_LOSS,
+    **same(
+        _OTHER_LOSS,
+        "actor_rollout_ref.actor.policy_loss",
+        "clip_cov_ratio clip_cov_lb clip_cov_ub kl_cov_ratio ppo_kl_coef",
+    ),
     "actor_rollout_ref.actor.optim.total_training_steps": _FOLLOWS.format(source="trainer.total_training_steps"),
     "actor_rollout_ref.actor.checkpoint.async_save": (
         "is implemented only for Megatron. Here a checkpoint is written completely and then published by one rename."
     ),
     "actor_rollout_ref.actor.checkpoint.strict": "is read only by Megatron's checkpoints.",
     "actor_rollout_ref.actor.qat.*": _NO_QAT,
-    "actor_rollout_ref.actor.fsdp_config.qat.*": _NO_QAT,
     "actor_rollout_ref.actor.fsdp_config.forward_only": "the actor is trained. Leave it false.",
-    "actor_rollout_ref.actor.fsdp_config.strategy": _FOLLOWS.format(source="actor_rollout_ref.actor.strategy"),
-    "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size": _ULYSSES,
-    "actor_rollout_ref.actor.fsdp_config.use_orig_params": _FSDP1_ONLY,
-    "actor_rollout_ref.actor.fsdp_config.wrap_policy.min_num_params": _FSDP1_ONLY,
-    "actor_rollout_ref.actor.fsdp_config.dtype": (
-        "FSDP2 does not read it. The precision of the computation is "
-        "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype."
-    ),
-    "actor_rollout_ref.actor.fsdp_config.turbo_config.*": _TURBO,
+    **_of_engine("actor_rollout_ref.actor.fsdp_config"),
     # ---- reference policy
     "actor_rollout_ref.ref.rollout_n": _FOLLOWS.format(source="actor_rollout_ref.rollout.n"),
     "actor_rollout_ref.ref.strategy": _FOLLOWS.format(source="actor_rollout_ref.actor.strategy"),
     "actor_rollout_ref.ref.use_torch_compile": (
         "the FSDP engine does not read it. Use actor_rollout_ref.ref.fsdp_config.use_torch_compile."
     ),
-    "actor_rollout_ref.ref.log_prob_micro_batch_size": _DYNAMIC,
-    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": _DYNAMIC,
-    "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": _DYNAMIC,
+    **same(_DYNAMIC, "actor_rollout_ref.ref", _LOG_PROB_ROWS),
     "actor_rollout_ref.ref.ulysses_sequence_parallel_size": _ULYSSES,
-    "actor_rollout_ref.ref.fsdp_config.qat.*": _NO_QAT,
     "actor_rollout_ref.ref.fsdp_config.forward_only": "the reference policy is never trained. Leave it true.",
-    "actor_rollout_ref.ref.fsdp_config.strategy": _FOLLOWS.format(source="actor_rollout_ref.actor.strategy"),
-    "actor_rollout_ref.ref.fsdp_config.ulysses_sequence_parallel_size": _ULYSSES,
-    "actor_rollout_ref.ref.fsdp_config.use_orig_params": _FSDP1_ONLY,
-    "actor_rollout_ref.ref.fsdp_config.wrap_policy.min_num_params": _FSDP1_ONLY,
-    "actor_rollout_ref.ref.fsdp_config.dtype": (
-        "FSDP2 does not read it. The precision of the computation is "
-        "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype."
-    ),
-    "actor_rollout_ref.ref.fsdp_config.turbo_config.*": _TURBO,
+    **_of_engine("actor_rollout_ref.ref.fsdp_config"),
     # ---- rollout
     "actor_rollout_ref.rollout.name": (
         "rollouts run on vLLM (name=vllm): only its log-probs and weight sync are tested."
     ),
     "actor_rollout_ref.rollout.mode": "verl has only the mode async.",
-    "actor_rollout_ref.rollout.nnodes": (
-        "separate nodes for rollouts belong to the mode separate_async, which is not supported. Rollouts and updates "
-        "share trainer.nnodes."
-    ),
-    "actor_rollout_ref.rollout.n_gpus_per_node": _FOLLOWS.format(source="trainer.n_gpus_per_node"),
     "actor_rollout_ref.rollout.prompt_length": _FOLLOWS.format(source="data.max_prompt_length"),
     "actor_rollout_ref.rollout.response_length": _FOLLOWS.format(source="data.max_response_length"),
     "actor_rollout_ref.rollout.pipeline_model_parallel_size": (
@@ -149,9 +148,7 @@ FIXED: dict[str, str] = {
         "every sequence needs the log-probs of its sampled tokens: they show after each weight sync whether rollout "
         "and actor agree. Leave calculate_log_probs=true."
     ),
-    "actor_rollout_ref.rollout.log_prob_micro_batch_size": _DYNAMIC,
-    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": _DYNAMIC,
-    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": _DYNAMIC,
+    **same(_DYNAMIC, "actor_rollout_ref.rollout", _LOG_PROB_ROWS),
     "actor_rollout_ref.rollout.do_sample": (
         "verl's V1 rollout does not read it. Sampling is set by actor_rollout_ref.rollout.temperature, top_p and top_k."
     ),
@@ -159,32 +156,30 @@ FIXED: dict[str, str] = {
         "verl's V1 rollout does not read it. Set actor_rollout_ref.rollout.val_kwargs.temperature (0: greedy)."
     ),
     "actor_rollout_ref.rollout.repetition_penalty": "verl's V1 rollout always samples with 1.0.",
-    "actor_rollout_ref.rollout.over_sample_rate": _OTHER_SERVER,
-    "actor_rollout_ref.rollout.multi_stage_wake_up": _OTHER_SERVER,
-    "actor_rollout_ref.rollout.engine_kwargs.sglang.*": _OTHER_SERVER,
-    "actor_rollout_ref.rollout.engine_kwargs.trtllm.*": _OTHER_SERVER,
+    **same(
+        _OTHER_SERVER,
+        "actor_rollout_ref.rollout",
+        "over_sample_rate multi_stage_wake_up engine_kwargs.sglang.* engine_kwargs.trtllm.*",
+    ),
     "actor_rollout_ref.rollout.skip_tokenizer_init": "verl's vLLM server always loads its tokenizer.",
     "actor_rollout_ref.rollout.multi_turn.*": (
         "is read by verl's own agent loops. Here the task plays its turns (docs/tasks), within "
         "data.max_response_length tokens per seat; set a task's options under tasks.<name>."
     ),
-    "actor_rollout_ref.rollout.agent.default_agent_loop": _SOUL_LOOP,
-    "actor_rollout_ref.rollout.agent.agent_loop_config_path": _SOUL_LOOP,
+    **same(_SOUL_LOOP, "actor_rollout_ref.rollout.agent", "default_agent_loop agent_loop_config_path"),
     "actor_rollout_ref.rollout.agent.custom_async_server.*": "verl's V1 trainer does not read it.",
-    "actor_rollout_ref.rollout.checkpoint_engine.backend": _SHARED_DEVICES,
-    "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs.*": _SHARED_DEVICES,
-    "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module": _SHARED_DEVICES,
+    **same(
+        _WEIGHT_SYNC, "actor_rollout_ref.rollout.checkpoint_engine", "backend engine_kwargs.* custom_backend_module"
+    ),
     "actor_rollout_ref.rollout.trace.*": _TRACES,
-    "actor_rollout_ref.rollout.enable_rollout_routing_replay": _MOE_REPLAY,
-    "actor_rollout_ref.rollout.moe_load_balance_metrics_interval": _MOE_REPLAY,
+    **same(_MOE_REPLAY, "actor_rollout_ref.rollout", "enable_rollout_routing_replay moe_load_balance_metrics_interval"),
     "actor_rollout_ref.rollout.mtp.*": _MTP,
     "actor_rollout_ref.rollout.qat.*": _NO_QAT,
     "actor_rollout_ref.rollout.disaggregation.*": (
         "separate servers for prefill and decoding cannot receive new weights while they share the actor's devices."
     ),
     # ---- model
-    "actor_rollout_ref.model.hf_config_path": _MODEL_FOLDER,
-    "actor_rollout_ref.model.tokenizer_path": _MODEL_FOLDER,
+    **same(_MODEL_FOLDER, "actor_rollout_ref.model", "hf_config_path tokenizer_path"),
     "actor_rollout_ref.model.tiled_mlp.*": "verl's FSDP engine does not read it.",
     "actor_rollout_ref.model.mtp.*": _MTP,
     "actor_rollout_ref.model.lora.*": (
@@ -193,22 +188,18 @@ FIXED: dict[str, str] = {
     ),
     # ---- data
     "data.tokenizer": _MODEL_FOLDER,
-    "data.use_shm": _ROWS,
-    "data.prompt_key": _ROWS,
-    "data.reward_fn_key": _ROWS,
+    **same(
+        _ROWS,
+        "data",
+        "use_shm prompt_key reward_fn_key tool_config_path function_tool_path return_raw_input_ids return_raw_chat "
+        "return_full_prompt filter_overlong_prompts_workers",
+    ),
     "data.gen_batch_size": "a step draws exactly data.train_batch_size prompts. Set that key instead.",
-    "data.tool_config_path": _ROWS,
-    "data.function_tool_path": _ROWS,
-    "data.return_raw_input_ids": _ROWS,
-    "data.return_raw_chat": _ROWS,
-    "data.return_full_prompt": _ROWS,
-    "data.return_multi_modal_inputs": _TEXT_ONLY,
-    "data.image_patch_size": _TEXT_ONLY,
-    "data.image_key": _TEXT_ONLY,
-    "data.video_key": _TEXT_ONLY,
-    "data.audio_key": _TEXT_ONLY,
-    "data.mm_processor_kwargs.*": _TEXT_ONLY,
-    "data.filter_overlong_prompts_workers": _ROWS,
+    **same(
+        _TEXT_ONLY,
+        "data",
+        "return_multi_modal_inputs image_patch_size image_key video_key audio_key mm_processor_kwargs.*",
+    ),
     "data.truncation": (
         "a prompt that is too long is shortened in the fields that its task names, or causes an error "
         "(data.filter_overlong_prompts=true leaves such rows out). Instructions are never cut."
@@ -226,17 +217,19 @@ FIXED: dict[str, str] = {
     ),
     "algorithm.gamma": "an episode has one reward, at its end: nothing is discounted.",
     "algorithm.lam": "an episode has one reward, at its end: there is no lambda-return.",
-    "algorithm.filter_groups.*": (
-        "groups whose rewards are all equal are kept with advantage 0: replacing them would change which prompts a "
-        "step trains on. There is no equivalent here."
+    "algorithm.filter_groups.metric": (
+        "the objective decides which groups teach something (ditto/rollout/group_filter.py), not one metric."
+    ),
+    "algorithm.filter_groups.max_inflight_gen_batches": (
+        "a dropped group is replaced by exactly one prompt, so a step never plays more prompts at once than it trains "
+        "on. algorithm.filter_groups.max_num_gen_batches limits the prompts of a step."
     ),
     "algorithm.use_kl_in_reward": (
         "is not supported: rewards come unchanged from the judge. Use actor_rollout_ref.actor.use_kl_loss=true."
     ),
     "algorithm.kl_penalty": "belongs to use_kl_in_reward. Use actor_rollout_ref.actor.kl_loss_type.",
     "algorithm.kl_ctrl.*": "belongs to use_kl_in_reward. Use actor_rollout_ref.actor.kl_loss_coef.",
-    "algorithm.use_pf_ppo": _V0_ONLY,
-    "algorithm.pf_ppo.*": _V0_ONLY,
+    **same(_V0_ONLY, "algorithm", "use_pf_ppo pf_ppo.*"),
     "algorithm.rollout_correction.bypass_mode": (
         "takes pi_old from the rollout, where refined sequences were sampled in another context (with feedback). "
         "Leave it off; to choose this for refined sequences, set algorithm.refined_old_logp=rollout."
@@ -268,7 +261,10 @@ FIXED: dict[str, str] = {
     ),
     "trainer.use_v1": "the DITTO trainer is built on verl's V1 trainer. Leave it true.",
     "trainer.v1.sync.*": "the mode sync has no options.",
-    "trainer.v1.separate_async.*": "the mode separate_async is not supported (trainer.v1.trainer_mode says why).",
+    "trainer.v1.separate_async.hybrid_rollout.*": (
+        "lends the devices that train to the rollout; here they only train (actor_rollout_ref.hybrid_engine=false). "
+        "Divide the devices between trainer.n_gpus_per_node and actor_rollout_ref.rollout.n_gpus_per_node instead."
+    ),
     "trainer.v1.sampler.sync_refill_failed_groups": (
         "failed sessions are masked and counted, and their groups stay (judge.max_failure_rate ends a run in which too "
         "many fail); refilling the groups would hide the failures."
@@ -276,10 +272,7 @@ FIXED: dict[str, str] = {
     "trainer.v1.sampler.sampler_kwargs.*": "verl's replay buffers do not read it.",
     # ---- whole sections
     "critic.*": _NO_CRITIC,
-    "reward.*": _REWARDS_ARE_JUDGED,
-    "reward_model.*": _REWARDS_ARE_JUDGED,
-    "custom_reward_function.*": _REWARDS_ARE_JUDGED,
-    "sandbox_fusion.*": _REWARDS_ARE_JUDGED,
+    **same(_REWARDS_ARE_JUDGED, "", "reward.* reward_model.* custom_reward_function.* sandbox_fusion.*"),
     "distillation.*": (
         "verl's distillation from a teacher is not one of the objectives here. To distil several experts into one "
         "student, use recipe/ditto/distill.sh (docs/distillation.md)."

@@ -65,7 +65,7 @@ READ_BY_VERL: dict[str, str] = {
         "cudagraph_capture_sizes free_cache_engine enable_sleep_mode tensor_model_parallel_size data_parallel_size "
         "expert_parallel_size max_num_batched_tokens max_model_len max_num_seqs enable_chunked_prefill "
         "enable_prefix_caching scheduling_policy load_format layered_summon log_prob_max_token_len_per_gpu "
-        "engine_kwargs.vllm.* quantization quantization_config_file limit_images"
+        "engine_kwargs.vllm.* quantization quantization_config_file limit_images nnodes n_gpus_per_node"
     ),
     "actor_rollout_ref.rollout.val_kwargs": "top_k top_p temperature n",
     "actor_rollout_ref.rollout.checkpoint_engine": "update_weights_bucket_megabytes",
@@ -79,6 +79,7 @@ READ_BY_VERL: dict[str, str] = {
     "algorithm.rollout_correction": "rollout_is rollout_is_threshold rollout_is_batch_normalize",
     "trainer": "nnodes n_gpus_per_node save_freq val_before_train val_only test_freq total_epochs device",
     "trainer.v1.colocate_async": "num_warmup_batches",
+    "trainer.v1.separate_async": "num_warmup_batches parameter_sync_step",
     "trainer.v1.sampler": "max_off_policy_threshold max_off_policy_strategy custom_sampler.path custom_sampler.name",
 }
 
@@ -87,7 +88,10 @@ READ_BY_DITTO: dict[str, str] = {
     "actor_rollout_ref.actor.checkpoint": "save_contents",
     "actor_rollout_ref.rollout": "n",
     "actor_rollout_ref.model": "path custom_chat_template",
-    "algorithm": "norm_adv_by_std_in_grpo objective agent_version feedback_coef refined_old_logp",
+    "algorithm": (
+        "objective agent_version feedback_coef refined_old_logp part_normaliser norm_adv_by_std_in_grpo std_floor "
+        "skip_idle filter_groups.enable filter_groups.max_num_gen_batches shaping_gamma erl.* sdpo.*"
+    ),
     "data": (
         "train_files val_files train_max_samples val_max_samples train_batch_size max_prompt_length "
         "max_feedback_length max_response_length allow_overlap filter_overlong_prompts apply_chat_template_kwargs.* "
@@ -127,7 +131,8 @@ def _patterns(table: dict[str, str]) -> list[str]:
 
 
 @cache
-def _readers() -> dict[str, Reader]:
+def all_patterns() -> dict[str, Reader]:
+    """Every entry of the tables, with the code that reads it. Do not change it: all callers share one object."""
     tables = {
         Reader.VERL: _patterns(READ_BY_VERL),
         Reader.DITTO: _patterns(READ_BY_DITTO),
@@ -146,9 +151,9 @@ def _readers() -> dict[str, Reader]:
 @cache
 def pattern_of(key: str) -> str | None:
     """The table entry that applies to a key: the key itself, else the longest pattern that covers it."""
-    if key in _readers():
+    if key in all_patterns():
         return key
-    covering = [pattern for pattern in _readers() if "*" in pattern and _matcher(pattern).fullmatch(key)]
+    covering = [pattern for pattern in all_patterns() if "*" in pattern and _matcher(pattern).fullmatch(key)]
     return max(covering, key=len, default=None)
 
 
@@ -163,9 +168,4 @@ def _matcher(pattern: str) -> re.Pattern[str]:
 def reader_of(key: str) -> Reader | None:
     """Which code reads a key; None if no table has it."""
     pattern = pattern_of(key)
-    return None if pattern is None else _readers()[pattern]
-
-
-def all_patterns() -> dict[str, Reader]:
-    """Every entry of the tables, with the code that reads it."""
-    return dict(_readers())
+    return None if pattern is None else all_patterns()[pattern]

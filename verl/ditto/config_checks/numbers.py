@@ -66,6 +66,7 @@ COUNT_OR_NULL = Number(1, whole=True, null=True)
 FROM_ZERO = Number(0, whole=True)
 NOT_NEGATIVE = Number(0)
 POSITIVE = Number(above=0)
+POSITIVE_OR_NULL = Number(above=0, null=True)
 SHARE = Number(0, 1)
 PART = Number(above=0, most=1)  # a share that cannot be 0
 SEED = Number(0, 2**32 - 1, whole=True)
@@ -74,22 +75,27 @@ DEVICES = Number(1, 64, whole=True)  # of one node
 FREQUENCY = Number(-1, whole=True)  # every so many steps; 0 and -1: never
 LIMIT = Number(-1, whole=True, but_not=0)  # -1: no limit
 
+# Tables: the keys of a section, separated by spaces -> the numbers that each of them takes.
 OPTIMIZER = {
     "lr": PART,
-    "weight_decay": NOT_NEGATIVE,
+    "weight_decay num_cycles": NOT_NEGATIVE,
     "clip_grad": POSITIVE,
-    "lr_warmup_steps_ratio": SHARE,
+    "lr_warmup_steps_ratio min_lr_ratio": SHARE,
     "lr_warmup_steps": Number(-1, whole=True),  # -1: from lr_warmup_steps_ratio
-    "min_lr_ratio": SHARE,
-    "num_cycles": NOT_NEGATIVE,
 }
-ENGINE = {"fsdp_size": LIMIT, "seed": SEED, "entropy_from_logits_chunk_size": COUNT, "pad_to_length_bucket": COUNT}
+ENGINE = {"fsdp_size": LIMIT, "seed": SEED, "entropy_from_logits_chunk_size pad_to_length_bucket": COUNT}
 LORA = {"lora_rank": Number(0, 512, whole=True), "lora_alpha": POSITIVE}  # 512: vLLM's maximum
+TRAINER = {
+    "nnodes total_epochs": COUNT,
+    "n_gpus_per_node": DEVICES,
+    "total_training_steps": COUNT_OR_NULL,  # null: total_epochs passes over the rows
+    "save_freq test_freq": FREQUENCY,
+}
 
 
 def below(section: str, table: dict[str, Number]) -> dict[str, Number]:
-    """The table with the section's name in front of each key."""
-    return {f"{section}.{key}": number for key, number in table.items()}
+    """A section's table, key by key, with the section's name in front of each key."""
+    return {f"{section}.{key}".lstrip("."): number for keys, number in table.items() for key in keys.split()}
 
 
 _ACTOR, _REF, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{name}" for name in ("actor", "ref", "rollout", "model"))
@@ -102,46 +108,36 @@ RL_NUMBERS: dict[str, Number] = {
     **below(
         _ACTOR,
         {
-            "ppo_mini_batch_size": COUNT,
+            "ppo_mini_batch_size ppo_epochs entropy_from_logits_chunk_size": COUNT,
             "ppo_max_token_len_per_gpu": TOKENS,
-            "ppo_epochs": COUNT,
             "clip_ratio": SHARE,
             "clip_ratio_low": Number(0, 1, null=True),
             "clip_ratio_high": Number(0, null=True),
             "clip_ratio_c": Number(above=1),  # bounds the ratio when the advantage is negative (dual clip)
-            "tau_pos": POSITIVE,
-            "tau_neg": POSITIVE,
-            "policy_loss.dro_beta": Number(above=0, null=True),
-            "loss_scale_factor": Number(above=0, null=True),
+            "tau_pos tau_neg": POSITIVE,
+            "policy_loss.dro_beta loss_scale_factor": POSITIVE_OR_NULL,
             "entropy_coeff": FINITE,
             "kl_loss_coef": NOT_NEGATIVE,
             "data_loader_seed": SEED,
-            "entropy_from_logits_chunk_size": COUNT,
         },
     ),
     **below(_REF, {"log_prob_max_token_len_per_gpu": TOKENS, "entropy_from_logits_chunk_size": COUNT}),
     **below(
         _ROLLOUT,
         {
-            "n": COUNT,
+            "n val_kwargs.n max_num_seqs agent.num_workers": COUNT,
+            "tensor_model_parallel_size data_parallel_size expert_parallel_size": COUNT,
+            "checkpoint_engine.update_weights_bucket_megabytes": COUNT,
             "temperature": POSITIVE,  # not 0: log-probs are computed at the sampling temperature
-            "top_k": LIMIT,
-            "top_p": PART,
-            "val_kwargs.n": COUNT,
             "val_kwargs.temperature": NOT_NEGATIVE,
-            "val_kwargs.top_k": LIMIT,
-            "val_kwargs.top_p": PART,
+            "top_k val_kwargs.top_k": LIMIT,
+            "top_p val_kwargs.top_p": PART,
             "seed": SEED,
             "gpu_memory_utilization": PART,  # vLLM's share of a device's memory
-            "tensor_model_parallel_size": COUNT,
-            "data_parallel_size": COUNT,
-            "expert_parallel_size": COUNT,
-            "max_num_batched_tokens": TOKENS,
+            "nnodes": FROM_ZERO,
+            "n_gpus_per_node": DEVICES,
+            "max_num_batched_tokens log_prob_max_token_len_per_gpu": TOKENS,
             "max_model_len": Number(1, 30_000_000, whole=True, null=True),
-            "max_num_seqs": COUNT,
-            "log_prob_max_token_len_per_gpu": TOKENS,
-            "checkpoint_engine.update_weights_bucket_megabytes": COUNT,
-            "agent.num_workers": COUNT,
             "prometheus.port": FROM_ZERO,
         },
     ),
@@ -149,42 +145,45 @@ RL_NUMBERS: dict[str, Number] = {
         "data",
         {
             "train_batch_size": COUNT,
-            "train_max_samples": LIMIT,
-            "val_max_samples": LIMIT,
-            "val_batch_size": COUNT_OR_NULL,
-            "max_prompt_length": TOKENS,
-            "max_response_length": TOKENS,
+            "train_max_samples val_max_samples": LIMIT,
+            "val_batch_size mixture.rows_per_task mixture.val_rows_per_task": COUNT_OR_NULL,
+            "max_prompt_length max_response_length": TOKENS,
             "max_feedback_length": Number(0, 10_000_000, whole=True),
-            "seed": SEED,
+            "seed mixture.seed": SEED,
             "dataloader_num_workers": FROM_ZERO,
-            "mixture.rows_per_task": COUNT_OR_NULL,
-            "mixture.val_rows_per_task": COUNT_OR_NULL,
-            "mixture.seed": SEED,
         },
     ),
+    **below("trainer", TRAINER),
     **below(
         "trainer",
         {
-            "nnodes": COUNT,
-            "n_gpus_per_node": DEVICES,
-            "total_epochs": COUNT,
-            "total_training_steps": COUNT_OR_NULL,  # null: total_epochs passes over the rows
-            "save_freq": FREQUENCY,
-            "test_freq": FREQUENCY,
             "max_actor_ckpt_to_keep": COUNT_OR_NULL,
             "log_val_generations": FROM_ZERO,
-            "v1.colocate_async.num_warmup_batches": FROM_ZERO,
-            "v1.sampler.max_off_policy_threshold": FROM_ZERO,
+            "v1.colocate_async.num_warmup_batches v1.separate_async.num_warmup_batches": NOT_NEGATIVE,
+            "v1.separate_async.parameter_sync_step": COUNT,
+            "v1.sampler.max_off_policy_threshold": COUNT_OR_NULL,  # null: rollouts of any age are trained
         },
     ),
-    "algorithm.feedback_coef": NOT_NEGATIVE,
-    "refine.until_step": Number(0, whole=True, null=True),
-    "refine.max_feedback_chars": COUNT,
-    "refine.episode_deadline_s": Number(above=0, null=True),
-    "run.phase_timeout_s": POSITIVE,
-    "run.save_on_signal_s": NOT_NEGATIVE,
-    "run.max_logprob_diff": Number(above=0, null=True),
-    "run.max_unchanged_syncs": COUNT_OR_NULL,
-    "memory.gpu_gib": Number(above=0, null=True),
-    "ray_kwargs.ray_init.num_cpus": COUNT_OR_NULL,
+    **below(
+        "algorithm",
+        {
+            "feedback_coef std_floor": NOT_NEGATIVE,
+            "shaping_gamma sdpo.ratio_clip": POSITIVE,
+            "sdpo.alpha sdpo.weight": SHARE,
+            "sdpo.teacher_rate": PART,
+            "erl.threshold": FINITE,
+            "sdpo.top_k": COUNT_OR_NULL,
+            "filter_groups.max_num_gen_batches": Number(2, whole=True),
+        },
+    ),
+    **below("refine", {"until_step": Number(0, whole=True, null=True), "max_feedback_chars": COUNT}),
+    **below(
+        "",
+        {
+            "run.save_on_signal_s": NOT_NEGATIVE,
+            "run.phase_timeout_s": POSITIVE,
+            "refine.episode_deadline_s run.max_logprob_diff memory.gpu_gib": POSITIVE_OR_NULL,
+            "run.max_unchanged_syncs ray_kwargs.ray_init.num_cpus": COUNT_OR_NULL,
+        },
+    ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -49,10 +49,14 @@ def _why(key: str, *, known: bool) -> str:
         return FIXED[pattern]
     if known:
         return "verl has this key, but its effect on this trainer has not been checked yet. Leave it at its default."
-    everything = [name for name, _ in leaves(OmegaConf.to_container(default_config("gpu")))]
-    near = difflib.get_close_matches(key, everything, n=2)
+    return unknown_key(key, dict(leaves(OmegaConf.to_container(default_config("gpu")))), "train_ppo.py")
+
+
+def unknown_key(key: str, known: Iterable[str], program: str) -> str:
+    """What to tell about a key that does not exist; `program` lists all keys."""
+    near = difflib.get_close_matches(key, list(known), n=2)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"nothing in this trainer reads such a key.{hint} To list all keys: python train_ppo.py --cfg"
+    return f"nothing in this trainer reads such a key.{hint} To list all keys: python {program} --cfg"
 
 
 def _defaults_beside(config: DictConfig) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Which of verl's policy losses work with weights per sequence.
 
-verl gets an objective as advantages and as one weight per sequence (`ditto/objectives/loss_weights.py`), in the column
-`rollout_is_weights`. A policy loss works with that if it multiplies each token's loss by the weight and aggregates by
-`actor.loss_agg_mode` over the whole mini-batch. Most of verl's losses do. Some average in their own way, or select
-tokens by a statistic of the micro-batch, which mixes the parts of an objective; those are refused.
+Clipped parts go through verl's policy loss, with what each token weighs in the average (`ditto/objectives/losses.py`)
+as `rollout_is_weights`. A policy loss works with that if it multiplies each token's loss by the weight and adds up as
+its argument `loss_agg_mode` says. Most of verl's losses do. Some average in their own way, or select tokens by a
+statistic of the micro-batch, which mixes the parts of an objective; those are refused.
 
 `tests/ditto/config_checks/test_policy_losses.py` runs `follows_weights` on every loss that verl registers. A loss of
 the user's own (`actor_rollout_ref.model.external_lib`) is checked in the same way before the run starts.
@@ -17,6 +17,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 SUPPORTED = ("vanilla", "dppo_tv", "dppo_kl", "gspo", "gpg", "cispo", "dro")
+AVERAGES_ROWS = "sapo"  # always averages over the tokens of a row; `ditto/objectives/losses.py` undoes that
 
 _MICRO_BATCH = "selects tokens by a statistic of the micro-batch, which mixes the parts of an objective"
 UNSUPPORTED = {
@@ -32,16 +33,9 @@ def wrong_policy_loss(config: DictConfig) -> str | None:
     actor = config.actor_rollout_ref.actor
     name, library = str(actor.policy_loss.loss_mode), config.actor_rollout_ref.model.external_lib
     libraries = [library] if isinstance(library, str) else list(library or [])
-    use = f"Use one of {', '.join(SUPPORTED)}, or sapo."
-    if name in SUPPORTED:
+    use = f"Use one of {', '.join((*SUPPORTED, AVERAGES_ROWS))}."
+    if name in (*SUPPORTED, AVERAGES_ROWS):
         return None
-    if name == "sapo":
-        if actor.loss_agg_mode == "seq-mean-token-mean":
-            return None
-        return (
-            "this loss always averages as seq-mean-token-mean, and the sequences' weights follow "
-            f"actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode}. Set that to seq-mean-token-mean."
-        )
     if name in UNSUPPORTED:
         return f"this loss {UNSUPPORTED[name]}: sequences would get wrong weights. {use}"
     if not libraries:
@@ -76,10 +70,10 @@ def _wrong_own_loss(name: str, libraries: list[str], actor: DictConfig, use: str
 
 
 def follows_weights(loss: Any, config: Any) -> bool:
-    """Whether a policy loss weighs and aggregates sequences as verl's own do, for the aggregation mode of the config.
+    """Whether a policy loss multiplies each token by its weight and adds up, as `objectives/losses.py` calls it.
 
     In a small batch each row repeats one token, so the loss of a row follows from the loss of a row with one token. The
-    loss of the batch must be the weighted sum of the rows' losses, each divided as the mode says.
+    loss of the batch must be the weighted sum over all tokens.
 
     Args:
         loss: as registered with verl.
@@ -88,43 +82,32 @@ def follows_weights(loss: Any, config: Any) -> bool:
     import torch
 
     rng = random.Random(0)
-    mode, scale = config.loss_agg_mode, config.loss_scale_factor or 1
     lengths, weights = (3, 1, 5, 4, 2), (0.5, 2.0, 1.0, 0.0, 3.0)
     old = [-rng.uniform(0.1, 4.0) for _ in lengths]
     new = [value + rng.uniform(-0.5, 0.5) for value in old]
     advantages = [-2.0, 2.0, 3.0, 1.0, -1.0]
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    config.global_batch_info.update(dp_size=1, batch_num_tokens=1, global_batch_size=1, loss_scale_factor=1)
 
-    def loss_of(rows: list[int], counted: Any, weight: list[float], tokens: int, sequences: int) -> float:
+    def loss_of(rows: list[int], counted: Any, weight: list[float]) -> float:
         def column(values: Any) -> Any:
             return torch.tensor([values[row] for row in rows], dtype=torch.float64)[:, None] * counted
 
-        config.global_batch_info.update(
-            dp_size=1, batch_num_tokens=tokens, global_batch_size=sequences, loss_scale_factor=config.loss_scale_factor
-        )
         value, _ = loss(
             old_log_prob=column(old),
             log_prob=column(new),
             advantages=column(advantages),
             response_mask=counted,
-            loss_agg_mode=mode,
+            loss_agg_mode="token-sum",
             config=config,
             rollout_is_weights=column(weight),
         )
         return float(value)
 
-    # Tokens and sequences of the mini-batch; the rows above are only one of its micro-batches.
-    total, count = sum(lengths) + 7, len(lengths) + 3
-    batch = loss_of(list(range(len(lengths))), mask, list(weights), total, count)
+    batch = loss_of(list(range(len(lengths))), mask, list(weights))
     one = torch.ones(1, 1, dtype=torch.bool)
-    divisors = {
-        "token-mean": lambda n: total / n,
-        "seq-mean-token-mean": lambda n: count,
-        "seq-mean-token-sum": lambda n: count / n,
-        "seq-mean-token-sum-norm": lambda n: count / n,
-    }
     expected = sum(
-        weight * loss_of([row], one, [1.0] * len(lengths), 1, 1) / divisors[mode](n)
+        weight * n * loss_of([row], one, [1.0] * len(lengths))
         for row, (n, weight) in enumerate(zip(lengths, weights, strict=True))
     )
-    return abs(batch - expected) < 1e-6 * max(1.0, abs(expected) * scale)
+    return abs(batch - expected) < 1e-6 * max(1.0, abs(expected))

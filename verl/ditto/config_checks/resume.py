@@ -69,8 +69,8 @@ def _check_fit(config: DictConfig, folder: Path) -> None:
     """Check that the checkpoint fits the run's number of devices, parts and LoRA rank."""
     trainer, actor = config.trainer, folder / "actor"
     devices = int(trainer.nnodes * trainer.n_gpus_per_node)
-    shards = {path.name for path in actor.glob("*.pt") if _SHARD.match(path.name)}
-    saved_on = sorted({int(match.group(2)) for name in shards if (match := _SHARD.match(name))})
+    shards = {path.name: match for path in actor.glob("*.pt") if (match := _SHARD.match(path.name))}
+    saved_on = sorted({int(match.group(2)) for match in shards.values()})
     if saved_on and devices not in saved_on:
         raise BadConfig(
             f"trainer.resume_mode={trainer.resume_mode}: {folder} was saved on {_join(saved_on)} devices, and this run "
@@ -109,25 +109,29 @@ def _check_lora_rank(actor: Path, rank: int) -> None:
 
 
 def _choose(config: DictConfig) -> ResumeChoice:
-    trainer, root = config.trainer, _root(config)
-    if trainer.resume_mode == "auto":
-        return checkpoint.newest_complete(root)
-    if trainer.resume_mode == "disable":
-        _refuse_used(root, Path(config.run.dir))
-        return ResumeChoice(None, {})
-    return ResumeChoice(named_checkpoint(trainer.resume_from_path, root), {})
+    if config.trainer.resume_mode == "disable":
+        _refuse_used(_root(config), Path(config.run.dir))
+    return choose_checkpoint(config.trainer, _root(config))
 
 
-def named_checkpoint(path: str, root: Path) -> Path:
-    """The checkpoint of `trainer.resume_from_path`, as an absolute path.
+def choose_checkpoint(trainer: DictConfig, root: Path) -> ResumeChoice:
+    """The checkpoint that `trainer.resume_mode` and `trainer.resume_from_path` ask for.
 
     Args:
         root: the folder of the run's own checkpoints.
 
     Raises:
-        BadConfig: there is no checkpoint, or the run would mix its own checkpoints with later ones.
-        DamagedCheckpoint: a file is missing or has other content.
+        BadConfig: there is no such checkpoint, or the run would mix its own checkpoints with later ones.
+        DamagedCheckpoint: the named checkpoint is damaged, or all of the run's own are.
     """
+    if trainer.resume_mode == "auto":
+        return checkpoint.newest_complete(root)
+    named = _named_checkpoint(str(trainer.resume_from_path), root) if trainer.resume_mode == "resume_path" else None
+    return ResumeChoice(named, {})
+
+
+def _named_checkpoint(path: str, root: Path) -> Path:
+    """The checkpoint of `trainer.resume_from_path`, as an absolute path."""
     folder = Path(path).absolute()
     if not re.fullmatch(r"global_step_\d+", folder.name) or not (folder / "actor").is_dir():
         raise BadConfig(

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,12 +22,16 @@ LOGGERS = (  # verl's Tracking.supported_backend, which takes seconds to import
 DTYPES = ("fp32", "float32", "bf16", "bfloat16", "fp16", "float16")
 
 
-class HasConfig(Protocol):
-    """What a rule inspects: it holds at least the composed config."""
+class Run:
+    """What the rules inspect."""
+
+    def __init__(self, config: DictConfig) -> None:
+        self.config, self.data, self.trainer = config, config.data, config.trainer
 
     @property
-    def config(self) -> DictConfig:
-        """The composed config."""
+    def devices(self) -> int:
+        """Number of devices that train, over all nodes."""
+        return int(self.trainer.nnodes * self.trainer.n_gpus_per_node)
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Rule:
     broken: Callable[[Any], Any]
     why: str | Callable[[Any], str]
 
-    def check(self, run: HasConfig) -> None:
+    def check(self, run: Run) -> None:
         """Raise BadConfig if the rule is broken."""
         if self.broken(run):
             why = self.why if isinstance(self.why, str) else self.why(run)
@@ -63,7 +67,20 @@ def some_of(key: str, *allowed: str) -> Rule:
     return Rule(key, lambda run: set(_texts(run, key)) - set(allowed), f"use one or several of {', '.join(allowed)}.")
 
 
-def _texts(run: HasConfig, key: str) -> list[str]:
+def saved_parts(key: str) -> Rule:
+    """A rule for the parts of a checkpoint: verl's state and a model that can be loaded."""
+    return Rule(
+        key,
+        lambda run: {"model", "hf_model"} - set(_texts(run, key)),
+        lambda run: (
+            f"lacks {', '.join(sorted({'model', 'hf_model'} - set(_texts(run, key))))}: a checkpoint holds both verl's "
+            "state to resume from (model, optimizer, extra) and a model that can be loaded (hf_model). Use "
+            "[model,optimizer,extra,hf_model]."
+        ),
+    )
+
+
+def _texts(run: Run, key: str) -> list[str]:
     value = OmegaConf.select(run.config, key)
     return [value] if isinstance(value, str) else list(value or [])
 
@@ -106,19 +123,15 @@ def _no_such_optimizer(optim: DictConfig) -> bool:
         return True
 
 
-def engine_rules(section: str, devices: Callable[[Any], int]) -> tuple[Rule, ...]:
-    """Rules for the section of an FSDP engine.
-
-    Args:
-        devices: returns the number of devices that a run trains on.
-    """
+def engine_rules(section: str) -> tuple[Rule, ...]:
+    """Rules for the section of an FSDP engine."""
     size = f"{section}.fsdp_size"
     return (
         one_of(f"{section}.model_dtype", *DTYPES),
         Rule(
             size,
-            lambda run: (shards := OmegaConf.select(run.config, size)) > 0 and devices(run) % shards,
-            lambda run: f"does not divide the {devices(run)} devices. Use -1 to shard the weights over all of them.",
+            lambda run: (shards := OmegaConf.select(run.config, size)) > 0 and run.devices % shards,
+            lambda run: f"does not divide the {run.devices} devices. Use -1 to shard the weights over all of them.",
         ),
     )
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ditto.config_checks.mode_rules import MODE_RULES, is_separate, rollout_devices
+from ditto.config_checks.objective_rules import OBJECTIVE_RULES
 from ditto.config_checks.policy_losses import wrong_policy_loss
-from ditto.config_checks.rules import TRAINER_RULES, Rule, engine_rules, one_of, optimizer_rules
+from ditto.config_checks.rules import TRAINER_RULES, Rule, Run, engine_rules, one_of, optimizer_rules, saved_parts
 from ditto.launching.compose import default_config
 from ditto.objectives.loss_weights import LOSS_AGG_MODES
 from ditto.settings import Settings
@@ -26,15 +28,15 @@ LOAD_FORMATS = (  # vLLM's LoadFormats, which takes seconds to import
 _SHORTEST_BUDGET = 128  # tokens of the rows that verl pads a batch with
 
 
-class Run:
-    """What the rules inspect: the config, with short names for its main sections."""
+class RLRun(Run):
+    """An RL run, with short names for the main sections of its config."""
 
     def __init__(self, config: DictConfig, settings: Settings) -> None:
-        self.config, self.settings = config, settings
+        super().__init__(config)
+        self.settings = settings
         self.actor = config.actor_rollout_ref.actor
         self.rollout = config.actor_rollout_ref.rollout
         self.model = config.actor_rollout_ref.model
-        self.data, self.trainer = config.data, config.trainer
 
     @property
     def longest(self) -> int:
@@ -42,13 +44,8 @@ class Run:
         data = self.data
         return int(data.max_prompt_length + data.max_feedback_length + data.max_response_length)
 
-    @property
-    def devices(self) -> int:
-        """How many devices train."""
-        return int(self.trainer.nnodes * self.trainer.n_gpus_per_node)
 
-
-def budget(key: str, applies: Callable[[Run], Any] = lambda run: True) -> Rule:
+def budget(key: str, applies: Callable[[RLRun], Any] = lambda run: True) -> Rule:
     """A rule: a micro-batch's token budget must fit the longest sequence, because verl does not split sequences."""
     return Rule(
         key,
@@ -59,10 +56,6 @@ def budget(key: str, applies: Callable[[Run], Any] = lambda run: True) -> Rule:
             "data.max_response_length."
         ),
     )
-
-
-def _missing(names: Any, wanted: Any) -> list[str]:
-    return [name for name in wanted if name not in (names or [])]
 
 
 def _is_threshold(value: Any) -> bool:
@@ -78,20 +71,7 @@ _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{section}" for section in ("acto
 
 RULES: tuple[Rule, ...] = (
     # ---- the mode
-    Rule(
-        "trainer.v1.trainer_mode",
-        lambda run: run.trainer.v1.trainer_mode == "ditto_separate_async",
-        "rollouts and updates on separate devices do not work correctly with verl 0.9.1 yet: updates within one weight "
-        "sync skip the recomputed pi_old, so nothing is clipped; metrics that should be summed are averaged; and with "
-        "LoRA the adapter never reaches the rollout, or the sync hangs (verl issue 7495). Use ditto_sync or "
-        "ditto_colocate_async.",
-    ),
-    one_of(
-        "trainer.v1.trainer_mode",
-        "ditto_sync",
-        "ditto_colocate_async",
-        because="verl's own trainers do not support verbal feedback.",
-    ),
+    *MODE_RULES,
     *TRAINER_RULES,
     # ---- batches
     Rule(
@@ -103,11 +83,20 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         f"{_ROLLOUT}.n",
-        lambda run: run.rollout.n < 2 and not run.settings.objective.refines,
+        lambda run: run.rollout.n < 2 and run.settings.objective.policy_parts and not run.settings.objective.refines,
         lambda run: (
             f"objective {run.settings.objective.name} compares the sessions of a prompt with each other. With one "
             "session every advantage is 0 and nothing is learned. Use 2 or more."
         ),
+    ),
+    Rule(
+        "algorithm.filter_groups.enable",
+        lambda run: (
+            run.config.algorithm.filter_groups.enable
+            and run.trainer.v1.sampler.custom_sampler.path != "pkg://ditto.rollout.replay_buffer"
+        ),
+        "only the sampler pkg://ditto.rollout.replay_buffer can replace groups. Leave "
+        "trainer.v1.sampler.custom_sampler.path unchanged, or use false.",
     ),
     # ---- lengths
     Rule(
@@ -122,6 +111,7 @@ RULES: tuple[Rule, ...] = (
     budget(f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
     budget("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", lambda run: run.actor.use_kl_loss),
     # ---- the loss
+    *OBJECTIVE_RULES,
     one_of(f"{_ACTOR}.loss_agg_mode", *LOSS_AGG_MODES),
     Rule(
         f"{_ACTOR}.loss_scale_factor",
@@ -172,10 +162,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         f"{_ROLLOUT}.tensor_model_parallel_size",
-        lambda run: run.devices % (run.rollout.tensor_model_parallel_size * run.rollout.data_parallel_size),
+        lambda run: rollout_devices(run) % (run.rollout.tensor_model_parallel_size * run.rollout.data_parallel_size),
         lambda run: (
-            f"times data_parallel_size={run.rollout.data_parallel_size} must divide the {run.devices} devices "
-            "(trainer.nnodes x trainer.n_gpus_per_node): every rollout server uses that many devices."
+            f"times data_parallel_size={run.rollout.data_parallel_size} must divide the {rollout_devices(run)} devices "
+            f"that sample ({'actor_rollout_ref.rollout' if is_separate(run) else 'trainer'}.nnodes x n_gpus_per_node): "
+            "every rollout server uses that many devices."
         ),
     ),
     one_of("trainer.v1.sampler.max_off_policy_strategy", "drop", "wait"),
@@ -215,22 +206,15 @@ RULES: tuple[Rule, ...] = (
         "the package liger-kernel is not installed in this environment. Install it, or leave use_liger=false.",
     ),
     *optimizer_rules(f"{_ACTOR}.optim"),
-    *engine_rules(f"{_ACTOR}.fsdp_config", lambda run: run.devices),
+    *engine_rules(f"{_ACTOR}.fsdp_config"),
     # ---- checkpoints
-    Rule(
-        f"{_ACTOR}.checkpoint.save_contents",
-        lambda run: _missing(run.actor.checkpoint.save_contents, ["model", "hf_model"]),
-        lambda run: (
-            f"lacks {', '.join(_missing(run.actor.checkpoint.save_contents, ['model', 'hf_model']))}: a checkpoint "
-            "holds both verl's state to resume from (model, optimizer, extra) and a model that can be loaded "
-            "(hf_model). Use [model,optimizer,extra,hf_model]."
-        ),
-    ),
+    saved_parts(f"{_ACTOR}.checkpoint.save_contents"),
     Rule(
         f"{_ACTOR}.checkpoint.load_contents",
         lambda run: (
-            _missing(run.actor.checkpoint.save_contents, run.actor.checkpoint.load_contents or [])
-            or "model" not in (run.actor.checkpoint.load_contents or [])
+            not {"model"}
+            <= set(run.actor.checkpoint.load_contents or ())
+            <= set(run.actor.checkpoint.save_contents or ())
         ),
         lambda run: (
             f"must contain model, and only parts that are in {_ACTOR}.checkpoint.save_contents="
@@ -248,6 +232,6 @@ RULES: tuple[Rule, ...] = (
 
 def check_values(config: DictConfig, settings: Settings) -> None:
     """Raise BadConfig for the first rule that the config breaks."""
-    run = Run(config, settings)
+    run = RLRun(config, settings)
     for rule in RULES:
         rule.check(run)

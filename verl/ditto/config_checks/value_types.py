@@ -83,7 +83,8 @@ def _wanted(key: str, default: Any, value: Any, numbers: Mapping[str, Number]) -
     if key in numbers:
         return None if numbers[key].takes(value) else str(numbers[key])
     if key in TEXTS:
-        return None if _is_texts(value) else "text or a list of texts"
+        texts = value if isinstance(value, list) else [value]
+        return None if value is None or all(isinstance(t, str) for t in texts) else "text or a list of texts"
     if key in _NOT_EMPTY and not (isinstance(value, str) and value.strip()):
         return "text that is not empty"
     if default is None or key in _CHECKED_BY_RULES or (isinstance(default, str) and default.startswith("${")):
@@ -93,11 +94,6 @@ def _wanted(key: str, default: Any, value: Any, numbers: Mapping[str, Number]) -
     if type(default) is float:
         return None if type(value) in (int, float) else _KINDS[float]
     return None if type(value) is type(default) else _KINDS[type(default)]
-
-
-def _is_texts(value: Any) -> bool:
-    texts = value if isinstance(value, list) else [value]
-    return value is None or all(isinstance(text, str) for text in texts)
 
 
 def _default(default: Any) -> str:

@@ -7,15 +7,17 @@ or the cache is warm.
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from ditto.objectives.spec import Objective
 from ditto.settings import BadConfig, Settings
 from soul.judge.ledger import Ledger
 from soul.judge.preflight import Load, check
-from soul.judge.roles import BY_TASK, Role, require_prices
+from soul.judge.roles import BY_TASK, CANARY, GatewaySettings, Role, require_prices
 from soul.rows.task_files import TaskRow
 
 TOKENS_OUT = 120  # tokens of a critique of two to four sentences; a reasoning model uses more
@@ -24,7 +26,7 @@ INSTRUCTIONS = 250  # tokens of the judge's own instructions
 
 def calls_per_step(
     rows: Sequence[TaskRow],
-    refines: bool,
+    objective: Objective,
     sessions: float,
     own_judge: Collection[str] = (),
     instead: Mapping[str, Mapping[Role, float]] | None = None,
@@ -32,7 +34,7 @@ def calls_per_step(
     """Expected calls per step by role. A session plays and judges one episode, or two if the objective refines.
 
     Args:
-        refines: whether every session has a refined episode.
+        objective: says whether a session has feedback and a refined episode.
         sessions: sessions per step.
         own_judge: tasks with their own judge (`judge.by_task`); their calls are counted separately.
         instead: task -> calls of one episode by role, in place of the task's default.
@@ -46,18 +48,32 @@ def calls_per_step(
         for role, calls in (other or row.task.calls_per_episode).items():
             own = role == "judge" and own_judge and row.task.name in own_judge
             section = f"{BY_TASK}{row.task.name}" if own else role
-            expected[section] += calls * (2 if refines else 1) * sessions / len(rows)
-        if refines and row.task.calls_per_feedback:
+            expected[section] += calls * (2 if objective.refines else 1) * sessions / len(rows)
+        if objective.needs_feedback and row.task.calls_per_feedback:
             expected["feedback"] += row.task.calls_per_feedback * sessions / len(rows)
     return dict(expected)
 
 
+def canary_calls(rows: Sequence[TaskRow], sessions: float, gateway: GatewaySettings) -> dict[str, float]:
+    """Expected calls per step of the canary, under its section; empty if there is none.
+
+    Raises:
+        BadConfig: there is a canary, but every task is scored by rule.
+    """
+    if gateway.canary is None:
+        return {}
+    calls = statistics.fmean(row.task.calls_per_episode.get("judge", 0.0) for row in rows)
+    if not calls:
+        raise BadConfig(f"{CANARY}: no task of this run is scored by a judge, so there is nothing to compare.")
+    return {CANARY: calls * sessions * gateway.policy.canary_share}
+
+
 def cheaper_options(
-    rows: Sequence[TaskRow], refines: bool, sessions: float, own_judge: Collection[str] = ()
+    rows: Sequence[TaskRow], objective: Objective, sessions: float, own_judge: Collection[str] = ()
 ) -> dict[str, dict[str, float]]:
     """Expected calls under each option that makes a task cheaper (`Task.cheaper`): override -> `calls_per_step`."""
     return {
-        f"tasks.{name}.{option}": calls_per_step(rows, refines, sessions, own_judge, {name: calls})
+        f"tasks.{name}.{option}": calls_per_step(rows, objective, sessions, own_judge, {name: calls})
         for name, task in {row.task.name: row.task for row in rows}.items()
         for option, calls in task.cheaper.items()
     }

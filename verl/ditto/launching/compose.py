@@ -18,6 +18,7 @@ from ditto.settings import BadConfig
 from soul.errors import one_line
 
 CONFIG_DIR = Path(__file__).parents[1] / "config"
+SEPARATE = "ditto_separate_async"  # the mode in which rollouts have devices of their own
 
 
 def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
@@ -29,7 +30,6 @@ def compose_config(directory: str, name: str, words: list[str]) -> DictConfig:
     """
     search = [CONFIG_DIR, package_dir("verl") / "trainer" / "config"]
     paths = ",".join(f"file://{path}" for path in search)
-    _register_resolvers()
     with initialize_config_dir(str(Path(directory).absolute()), version_base=None):
         config: DictConfig = compose(name, [*words, f"hydra.searchpath=[{paths}]"])
     return config
@@ -122,7 +122,9 @@ def package_dir(name: str) -> Path:
     return Path(list(spec.submodule_search_locations)[0])
 
 
-def _register_resolvers() -> None:
-    """`${plus:1,2}` adds numbers; `${installed:package,file}` is the path of a file inside an installed package."""
-    OmegaConf.register_new_resolver("plus", lambda *numbers: sum(map(int, numbers)), replace=True)
-    OmegaConf.register_new_resolver("installed", lambda package, file: str(package_dir(package) / file), replace=True)
+# `${plus:1,2}` adds numbers, `${times:2,3}` multiplies them; `${if_separate:mode,a,b}` is a if rollouts have devices of
+# their own in that mode, else b; `${installed:package,file}` is the path of a file inside an installed package.
+OmegaConf.register_new_resolver("plus", lambda *numbers: sum(map(int, numbers)), replace=True)
+OmegaConf.register_new_resolver("times", lambda a, b: int(a) * int(b), replace=True)
+OmegaConf.register_new_resolver("if_separate", lambda mode, a, b: a if mode == SEPARATE else b, replace=True)
+OmegaConf.register_new_resolver("installed", lambda package, file: str(package_dir(package) / file), replace=True)

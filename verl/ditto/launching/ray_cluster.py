@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import ray
@@ -28,6 +29,7 @@ from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_
 
 from ditto.judging import limits as judge_limits
 from ditto.run.stop_signals import shield_children
+from ditto.verl_hooks import weight_socket
 from soul.cli import logs
 from soul.errors import SoulError, one_line
 from soul.files import disk_space
@@ -53,6 +55,7 @@ _PATHS = ("HF_HOME", "HF_HUB_CACHE", "WANDB_DIR", "TENSORBOARD_DIR")
 TEMP_BYTES = 100e6  # room for logs and sockets in Ray's temporary folder; objects are in shared memory
 EXIT_S = 10.0  # how long we wait for killed processes to exit
 _CONNECT_S = 10.0  # how long a cluster may take to accept a connection
+_CPUS_OF_A_SAMPLER = 2  # per device of a rollout server with devices of its own (verl's RolloutReplica)
 _FREE_S = 30.0  # how long a run that has just ended may take to release its devices
 
 
@@ -138,7 +141,7 @@ def _runtime_env(config: DictConfig, configured: Mapping[str, Any]) -> dict[str,
         os.environ |= {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
     if "rl_insight" in (config.trainer.logger or ()):
         os.environ["VERL_RL_INSIGHT_ENABLE"] = "1"
-    driver = {"env_vars": forwarded(os.environ)}
+    driver = {"env_vars": forwarded(os.environ) | {weight_socket.VARIABLE: uuid4().hex[:12]}}
     if config.transfer_queue.enable:
         driver["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
     merged = OmegaConf.merge(get_ppo_ray_runtime_env(config), driver, configured)
@@ -181,9 +184,11 @@ def _check_size(config: DictConfig) -> None:
 def needed(config: DictConfig) -> tuple[int, int]:
     """How many devices and CPUs the run reserves, in Ray's accounting."""
     devices = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    rollout = config.actor_rollout_ref.rollout
+    samples = rollout.nnodes * rollout.n_gpus_per_node  # 0 unless rollouts have devices of their own
     queue = 1 + config.transfer_queue.backend.SimpleStorage.num_data_storage_units
-    # The last one: an actor with num_cpus=0 still takes a CPU while it starts.
-    return devices, devices * ResourcePoolManager.max_colocate_count + queue + 1
+    cpus = devices * ResourcePoolManager.max_colocate_count + samples * _CPUS_OF_A_SAMPLER + queue
+    return devices + samples, cpus + 1  # an actor with num_cpus=0 still takes a CPU while it starts
 
 
 def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> None:
@@ -199,14 +204,16 @@ def check_nodes(config: DictConfig, nodes: Sequence[Mapping[str, float]]) -> Non
     bundle = per_node * ResourcePoolManager.max_colocate_count
     # verl puts all devices of a node into one placement group, so each node must fit a whole bundle.
     places = sum(int(min(node.get("GPU", 0) // per_node, node.get("CPU", 0) // bundle)) for node in nodes)
-    _, cpus = needed(config)
-    if places >= wanted and sum(node.get("CPU", 0) for node in nodes) >= cpus:
+    devices, cpus = needed(config)
+    enough = all(sum(node.get(kind, 0) for node in nodes) >= n for kind, n in (("GPU", devices), ("CPU", cpus)))
+    if places >= wanted and enough:
         return
     sizes = ", ".join(f"{node.get('GPU', 0):g} GPUs and {node.get('CPU', 0):g} CPUs" for node in nodes)
     raise BadCluster(
         f"The Ray cluster is too small: trainer.nnodes={wanted} and trainer.n_gpus_per_node={per_node} need {wanted} "
-        f"node(s) with {per_node} GPUs and {bundle} CPUs each, and {cpus} CPUs in total; it has {len(nodes)} node(s) "
-        f"with {sizes}. Lower trainer.nnodes or trainer.n_gpus_per_node, or raise Ray's CPU count (Ray counts CPUs but "
-        f"does not check that they exist): ray_kwargs.ray_init.num_cpus={cpus} if this run starts Ray, "
+        f"node(s) with {per_node} GPUs and {bundle} CPUs each, and {devices} GPUs and {cpus} CPUs in total (the "
+        f"rollout's included); it has {len(nodes)} node(s) with {sizes}. Lower trainer.nnodes or "
+        "trainer.n_gpus_per_node, or raise Ray's CPU count (Ray counts CPUs but does not check that they exist): "
+        f"ray_kwargs.ray_init.num_cpus={cpus} if this run starts Ray, "
         "`ray start --num-cpus=...` if you start it yourself."
     )

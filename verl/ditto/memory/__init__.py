@@ -12,5 +12,5 @@
     machine.py       this machine's GPU and host memory
     remedy.py        which overrides would make a run fit
 
-`model_shape`, `head`, `training`, `rollout` and `host` are plain Python: benchmarks import them without verl.
+`model_shape`, `head` and `training` are plain Python: benchmarks import them without verl.
 """

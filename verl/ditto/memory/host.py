@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditto.memory.model_shape import GIB, ModelShape
-from ditto.memory.training import Training, optimizer_bytes, shard_bytes, trained_weights
+from ditto.memory.rollout import RolloutMemory
+from ditto.memory.setup import Setup
+from ditto.memory.training import Training, optimizer_bytes, shard_bytes, teacher_bytes, trained_weights
 
 # Assumptions, not measured yet. Per GPU: a trainer with torch, CUDA and NCCL, and a vLLM engine with its server. Then
 # one agent-loop worker, and the driver with Ray's own processes.
@@ -14,24 +16,10 @@ QUEUE_FIELDS = 12  # int64 and float32 columns per token in the queue between ro
 
 
 @dataclass(frozen=True)
-class HostUse:
-    """How a run uses a node's host memory."""
-
-    gpus: int  # per node
-    weights_offloaded: bool  # during the rollout
-    optimizer_offloaded: bool
-    vllm_weights: int  # bytes per GPU that vLLM keeps on the host while it sleeps; 0: it discards its weights
-    reference: int  # bytes per weight of a separate, frozen reference model; 0: there is none
-    agent_workers: int
-    queue_tokens: int  # per step
-    exports_model: bool  # checkpoints contain the whole model, gathered by one process
-
-
-@dataclass(frozen=True)
 class HostMemory:
     """Bytes on one node."""
 
-    offloaded: int  # the policy's weights and optimizer while they are not on the GPU
+    offloaded: int  # the policy's weights and optimizer while they are not on the GPU, and copies for pi_old
     vllm: int  # weights of the sleeping engines
     processes: int
     queue: int
@@ -45,31 +33,38 @@ class HostMemory:
         return max(self.processes + self.loading, steady + self.export)
 
 
-def host_memory(shape: ModelShape, training: Training, use: HostUse) -> HostMemory:
+def host_memory(shape: ModelShape, setup: Setup, vllm: RolloutMemory) -> HostMemory:
     """The host memory of one node.
 
     If the head is tied, every process loads the model; otherwise one process does (verl builds it on the meta device in
     the others). Offloaded tensors are in pinned memory, and torch rounds each pinned tensor up to a power of two.
     """
+    training = setup.training
     padding = pinned_padding(shape, training)
     shard, optimizer = shard_bytes(shape, training), optimizer_bytes(shape, training)
     offloaded = 0
-    if use.weights_offloaded or training.offloaded:
-        offloaded += int(shard * padding)
-    if use.optimizer_offloaded or training.offloaded:
+    if setup.param_offload or training.offloaded:
+        offloaded += int(shard * padding) + teacher_bytes(shape, training)
+    if setup.optimizer_offload or training.offloaded:
         offloaded += int(optimizer * padding)
     if training.offloaded:
+        offloaded += teacher_bytes(shape, training)  # of the live weights, while the teacher runs
         offloaded += int(trained_weights(shape, training) * training.master / training.devices * padding)
-    if use.reference:
-        offloaded += int(shape.weights * use.reference / training.devices * padding)
+    offloaded += int(trained_weights(shape, training) * training.master / training.devices * setup.start_copies)
+    if setup.reference:
+        offloaded += int(shape.weights * setup.reference / training.devices * padding)
+    # A sleeping vLLM keeps its weights on the host if only an adapter is synced; otherwise it discards them.
+    keeps_weights = setup.colocated and setup.frees_cache and setup.lora_rank > 0 and not setup.merges_lora
+    kept = vllm.weights * pinned_padding(shape, Training(frozen=2, master=2)) if keeps_weights else 0
+    sequences = setup.prompts * setup.sessions * setup.sequences
     loaded, stored = shape.weights * training.master, shape.weights * training.stored
     return HostMemory(
-        offloaded=offloaded * use.gpus,
-        vllm=int(use.vllm_weights * pinned_padding(shape, Training(devices=1, frozen=2, master=2)) * use.gpus),
-        processes=use.gpus * GPU_PROCESSES + use.agent_workers * AGENT_WORKER + DRIVER,
-        queue=use.queue_tokens * 8 * QUEUE_FIELDS,
-        loading=loaded * (use.gpus if shape.tied else 1),
-        export=stored + 2 * shape.weights if use.exports_model else 0,
+        offloaded=offloaded * setup.gpus,
+        vllm=int(kept * setup.gpus),
+        processes=setup.gpus * GPU_PROCESSES + setup.agent_workers * AGENT_WORKER + DRIVER,
+        queue=sequences * setup.max_model_len // setup.nodes * 8 * QUEUE_FIELDS,
+        loading=loaded * (setup.gpus if shape.tied else 1),
+        export=stored + 2 * shape.weights if setup.exports_model else 0,
     )
 
 

@@ -28,12 +28,11 @@ class Machine:
         import psutil
         import torch
 
-        host = psutil.virtual_memory().total
-        if torch.cuda.is_available():
-            properties = torch.cuda.get_device_properties(0)
-            if gpu_gib is None:
-                return cls(properties.total_memory, properties.name, host, trains=True)
-        if gpu_gib is None:
-            source = "assumed, because this machine has no GPU; set memory.gpu_gib for another size"
-            return cls(int(ASSUMED_GIB * GIB), source, host, trains=False)
-        return cls(int(gpu_gib * GIB), "memory.gpu_gib", host, trains=torch.cuda.is_available())
+        host, trains = psutil.virtual_memory().total, torch.cuda.is_available()
+        if gpu_gib is not None:
+            return cls(int(gpu_gib * GIB), "memory.gpu_gib", host, trains)
+        if trains:
+            gpu = torch.cuda.get_device_properties(0)
+            return cls(gpu.total_memory, gpu.name, host, trains)
+        source = "assumed, because this machine has no GPU; set memory.gpu_gib for another size"
+        return cls(int(ASSUMED_GIB * GIB), source, host, trains)

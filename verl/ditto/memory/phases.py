@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ditto.memory.host import HostMemory, HostUse, host_memory
+from ditto.memory.host import HostMemory, host_memory
 from ditto.memory.model_shape import GIB, ModelShape
-from ditto.memory.rollout import Rollout, RolloutMemory, rollout_memory
+from ditto.memory.rollout import RolloutMemory, rollout_memory
 from ditto.memory.setup import Setup
-from ditto.memory.training import Memory, Training, forward_peak, optimizer_bytes, shard_bytes, update_peak
+from ditto.memory.training import Memory, forward_peak, optimizer_bytes, shard_bytes, teacher_bytes, update_peak
 
 # Reserve of the training process: CUDA context, NCCL buffers and cuBLAS workspaces; and the share of activations and
 # logits that the allocator loses to fragmentation.
@@ -61,72 +61,34 @@ class Computed:
         return reasons
 
 
-def training_of(setup: Setup) -> Training:
-    """The part of a setup that describes the training."""
-    return Training(
-        devices=setup.shards,
-        lora_rank=setup.lora_rank,
-        master=setup.master,
-        frozen=setup.frozen,
-        compute=setup.compute,
-        reduce=setup.reduce,
-        optimizer=setup.optimizer_states,
-        checkpointing=setup.checkpointing,
-        reshard=setup.reshard,
-        keep_gathered_gradients=setup.defer_gradients and setup.update_tokens > setup.tokens,
-        offloaded=setup.offload_policy,
-        full_logits=not setup.fused_head,
-    )
-
-
-def rollout_of(setup: Setup) -> Rollout:
-    """The part of a setup that describes vLLM."""
-    return Rollout(
-        utilization=setup.utilization,
-        tensor_parallel=setup.tensor_parallel,
-        weight=setup.rollout_number,
-        lora_rank=0 if setup.merges_lora else setup.lora_rank,
-        text_only=setup.text_only,
-        max_num_seqs=setup.max_num_seqs,
-        max_num_batched_tokens=setup.max_num_batched_tokens,
-        eager=setup.eager,
-        sleeps=setup.frees_cache and setup.sleep_mode,
-    )
-
-
 def compute(setup: Setup, shape: ModelShape, gpu_bytes: int) -> Computed:
     """Compute the memory of all phases of a step, and of the host."""
-    training = training_of(setup)
-    vllm = rollout_memory(shape, rollout_of(setup), gpu_bytes)
+    training = setup.training
+    vllm = rollout_memory(shape, setup, gpu_bytes)
     asleep = vllm.asleep if setup.colocated else 0
     shard = 0 if setup.offload_policy else shard_bytes(shape, training)
+    teacher = 0 if setup.offload_policy else teacher_bytes(shape, training)
     states = 0 if setup.offload_policy else optimizer_bytes(shape, training)
     resident = Memory(
-        weights=0 if setup.param_offload or not setup.colocated else shard,
+        weights=0 if setup.param_offload or not setup.colocated else shard + teacher,
         optimizer=0 if setup.optimizer_offload or not setup.colocated else states,
     )
-    update = update_peak(shape, micro_batch(setup.tokens, setup), training)
-    log_probs = forward_peak(
-        shape, micro_batch(setup.log_prob_tokens, setup), training, optimizer_on_gpu=not setup.optimizer_offload
-    )
-    trainer = int(TRAINER)
+    # A micro-batch may have fewer tokens than its limit, if a device gets fewer in the whole update.
+    update = update_peak(shape, min(setup.tokens, setup.update_tokens), training)
+    tokens = min(setup.log_prob_tokens, setup.update_tokens)
+    log_probs = forward_peak(shape, tokens, training, optimizer_on_gpu=not setup.optimizer_offload)
     phases = [
-        Phase("rollout", resident, int(gpu_bytes * setup.utilization), trainer if setup.colocated else 0),
-        Phase("log-probs", log_probs, asleep, trainer + int(FRAGMENTS * _moving(log_probs))),
-        Phase("update", update, asleep, trainer + int(FRAGMENTS * _moving(update))),
-        Phase("weight sync", _sync(setup, shape, shard, resident), asleep + vllm.weights, trainer),
+        Phase("rollout", resident, int(gpu_bytes * setup.utilization), reserve(resident) if setup.colocated else 0),
+        Phase("log-probs", log_probs, asleep, reserve(log_probs)),
+        Phase("update", update, asleep, reserve(update)),
+        Phase("weight sync", _sync(setup, shape, shard, resident), asleep + vllm.weights, reserve(resident)),
     ]
-    return Computed(setup, gpu_bytes, phases, vllm, _host(setup, shape, training, vllm))
+    return Computed(setup, gpu_bytes, phases, vllm, host_memory(shape, setup, vllm))
 
 
-def micro_batch(limit: int, setup: Setup) -> int:
-    """Most tokens that a micro-batch can have: the limit, or fewer if a device gets fewer in the whole update."""
-    return min(limit, setup.update_tokens)
-
-
-def _moving(memory: Memory) -> int:
-    """Bytes that are allocated and freed all the time, and so fragment the allocator's memory."""
-    return memory.activations + memory.logits
+def reserve(memory: Memory) -> int:
+    """The training process's reserve; activations and logits are allocated and freed all the time, so they fragment."""
+    return int(TRAINER) + int(FRAGMENTS * (memory.activations + memory.logits))
 
 
 def _sync(setup: Setup, shape: ModelShape, shard: int, resident: Memory) -> Memory:
@@ -140,23 +102,4 @@ def _sync(setup: Setup, shape: ModelShape, shard: int, resident: Memory) -> Memo
     gathered = 0 if adapter and not setup.merges_lora else 2 * max(shape.tensors) * setup.master
     return Memory(
         weights=max(shard if adapter else 0, resident.weights) + gathered + bucket, optimizer=resident.optimizer
-    )
-
-
-def _host(setup: Setup, shape: ModelShape, training: Training, vllm: RolloutMemory) -> HostMemory:
-    keeps_weights = setup.colocated and setup.frees_cache and setup.lora_rank > 0 and not setup.merges_lora
-    sequences = setup.prompts * setup.sessions * setup.sequences
-    return host_memory(
-        shape,
-        training,
-        HostUse(
-            gpus=setup.gpus,
-            weights_offloaded=setup.param_offload,
-            optimizer_offloaded=setup.optimizer_offload,
-            vllm_weights=vllm.weights if keeps_weights else 0,
-            reference=setup.reference,
-            agent_workers=setup.agent_workers,
-            queue_tokens=sequences * setup.max_model_len // setup.nodes,
-            exports_model=setup.exports_model,
-        ),
     )

@@ -12,8 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from ditto.memory.machine import Machine
 from ditto.memory.model_shape import GIB, ModelShape
-from ditto.memory.phases import Computed, Phase, compute, training_of
-from ditto.memory.read_model import Adapted, NotDense, read_shape
+from ditto.memory.phases import Computed, Phase, compute
+from ditto.memory.read_model import read_shape
 from ditto.memory.remedy import overrides, remedy
 from ditto.memory.setup import Setup
 from ditto.memory.training import Memory, trained_weights
@@ -123,26 +123,13 @@ def plan(config: DictConfig) -> MemoryPlan:
     Raises:
         BadConfig: the plan does not support the model or a number format.
     """
-    model = config.actor_rollout_ref.model
-    try:
-        shape = read_shape(str(model.path), adapted(model), bool(model.get("trust_remote_code", False)))
-    except NotDense as error:
-        raise BadConfig(f"actor_rollout_ref.model.path: {error}.") from error
-    setup = Setup.from_config(config, sequences=len(Settings.from_config(config).objective.kinds))
+    shape = read_shape(config.actor_rollout_ref.model, "actor_rollout_ref.model")
+    setup = Setup.from_config(config, Settings.from_config(config).objective)
     machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
     return MemoryPlan(shape, compute(setup, shape, machine.gpu_bytes), machine)
 
 
-def adapted(model: DictConfig) -> Adapted:
-    """Which linear maps LoRA adapts, from a config's model section."""
-    targets, exclude = (
-        OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-        for value in (model.target_modules, model.get("exclude_modules"))
-    )
-    return Adapted(targets or "all-linear", exclude)
-
-
 def _trained(shape: ModelShape, setup: Setup) -> str:
-    trained = trained_weights(shape, training_of(setup)) / 1e9
+    trained = trained_weights(shape, setup.training) / 1e9
     how = f"LoRA of rank {setup.lora_rank}" if setup.lora_rank else "full"
     return f"{shape.weights / 1e9:.2f} B weights, {trained:.2f} B trained ({how})"

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from ditto.memory.model_shape import ModelShape
+from ditto.settings import BadConfig
 
 
 class NotDense(ValueError):
@@ -41,12 +43,24 @@ def _matches(name: str, targets: str | Sequence[str]) -> bool:
     return any(name == target or name.endswith(f".{target}") for target in targets)
 
 
-def read_shape(path: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False) -> ModelShape:
-    """The shape of a model in a local folder or in the hub's cache."""
+def read_shape(model: DictConfig, section: str) -> ModelShape:
+    """The shape of the model of a config's section; its path is a local folder or an id in the hub's cache.
+
+    Raises:
+        BadConfig: the plan does not support the model.
+    """
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
-    return shape_of(config, path, adapted, trust_remote_code)
+    targets, exclude = (
+        OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        for value in (model.target_modules, model.get("exclude_modules"))
+    )
+    path, trust = str(model.path), bool(model.get("trust_remote_code", False))
+    try:
+        config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        return shape_of(config, path, Adapted(targets or "all-linear", exclude), trust)
+    except NotDense as error:
+        raise BadConfig(f"{section}.path: {error}.") from error
 
 
 def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_code: bool = False) -> ModelShape:
@@ -72,7 +86,7 @@ def shape_of(config: Any, name: str, adapted: Adapted = Adapted(), trust_remote_
             features[path.startswith(f"{prefix}.")] += module.in_features + module.out_features
     weights = list(model.parameters())  # a tied weight is listed once
     layer_weights = sum(weight.numel() for weight in layers[0].parameters())
-    own_units = set(_unit_classes(model))
+    own_units = set(model._no_split_modules or [])  # the classes that verl wraps as FSDP2 units
     in_units = {id(p) for m in model.modules() if type(m).__name__ in own_units for p in m.parameters()}
     if not tied:
         in_units |= {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)} | {id(head.weight)}
@@ -105,11 +119,6 @@ def build_on_meta(config: Any, trust_remote_code: bool = False) -> nn.Module:
     with torch.device("meta"):
         model: nn.Module = auto.from_config(config, trust_remote_code=trust_remote_code)
     return model
-
-
-def _unit_classes(model: nn.Module) -> list[str]:
-    """Names of the module classes that verl wraps as FSDP2 units."""
-    return [str(name) for name in model._no_split_modules or []]
 
 
 def _decoder_layers(model: nn.Module, count: int, name: str) -> tuple[str, nn.ModuleList]:

@@ -2,76 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
+from ditto.launching.compose import SEPARATE
+from ditto.memory.training import Training
+from ditto.objectives.spec import Objective
 from ditto.settings import BadConfig
 
 _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
-# Field of `Setup` -> key of the config. Remedies use the same keys.
-KEYS = {
-    "gpus": "trainer.n_gpus_per_node",
-    "nodes": "trainer.nnodes",
-    "tokens": f"{_ACTOR}.ppo_max_token_len_per_gpu",
-    "log_prob_tokens": f"{_ROLLOUT}.log_prob_max_token_len_per_gpu",
-    "mini_batch": f"{_ACTOR}.ppo_mini_batch_size",
-    "param_offload": f"{_ACTOR}.fsdp_config.param_offload",
-    "optimizer_offload": f"{_ACTOR}.fsdp_config.optimizer_offload",
-    "offload_policy": f"{_ACTOR}.fsdp_config.offload_policy",
-    "reshard": f"{_ACTOR}.fsdp_config.reshard_after_forward",
-    "fsdp_size": f"{_ACTOR}.fsdp_config.fsdp_size",
-    "defer_gradients": f"{_ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation",
-    "checkpointing": f"{_MODEL}.enable_gradient_checkpointing",
-    "fused_head": f"{_MODEL}.use_fused_kernels",
-    "lora_rank": f"{_MODEL}.lora_rank",
-    "utilization": f"{_ROLLOUT}.gpu_memory_utilization",
-    "tensor_parallel": f"{_ROLLOUT}.tensor_model_parallel_size",
-    "max_num_seqs": f"{_ROLLOUT}.max_num_seqs",
-    "max_num_batched_tokens": f"{_ROLLOUT}.max_num_batched_tokens",
-    "max_model_len": f"{_ROLLOUT}.max_model_len",
-    "eager": f"{_ROLLOUT}.enforce_eager",
-    "frees_cache": f"{_ROLLOUT}.free_cache_engine",
-    "sleep_mode": f"{_ROLLOUT}.enable_sleep_mode",
-    "bucket_mib": f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes",
-    "agent_workers": f"{_ROLLOUT}.agent.num_workers",
-    "prompts": "data.train_batch_size",
-    "sessions": f"{_ROLLOUT}.n",
-}
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings of a run that determine its memory."""
+    """The settings of a run that determine its memory, most of them with their key of the config."""
 
-    gpus: int
-    nodes: int
-    tokens: int
-    log_prob_tokens: int
-    mini_batch: int  # prompts
-    param_offload: bool
-    optimizer_offload: bool
-    offload_policy: bool
-    reshard: bool
-    fsdp_size: int  # -1: all devices
-    defer_gradients: bool
-    checkpointing: bool
-    fused_head: bool
-    lora_rank: int
-    utilization: float
-    tensor_parallel: int
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_model_len: int
-    eager: bool
-    frees_cache: bool
-    sleep_mode: bool
-    bucket_mib: int
-    agent_workers: int
-    prompts: int
-    sessions: int
+    gpus: Annotated[int, "trainer.n_gpus_per_node"]
+    nodes: Annotated[int, "trainer.nnodes"]
+    tokens: Annotated[int, f"{_ACTOR}.ppo_max_token_len_per_gpu"]
+    log_prob_tokens: Annotated[int, f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"]
+    mini_batch: Annotated[int, f"{_ACTOR}.ppo_mini_batch_size"]  # prompts
+    param_offload: Annotated[bool, f"{_ACTOR}.fsdp_config.param_offload"]
+    optimizer_offload: Annotated[bool, f"{_ACTOR}.fsdp_config.optimizer_offload"]
+    offload_policy: Annotated[bool, f"{_ACTOR}.fsdp_config.offload_policy"]
+    reshard: Annotated[bool, f"{_ACTOR}.fsdp_config.reshard_after_forward"]
+    fsdp_size: Annotated[int, f"{_ACTOR}.fsdp_config.fsdp_size"]  # -1: all devices
+    defer_gradients: Annotated[bool, f"{_ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation"]
+    checkpointing: Annotated[bool, f"{_MODEL}.enable_gradient_checkpointing"]
+    fused_head: Annotated[bool, f"{_MODEL}.use_fused_kernels"]
+    lora_rank: Annotated[int, f"{_MODEL}.lora_rank"]
+    utilization: Annotated[float, f"{_ROLLOUT}.gpu_memory_utilization"]
+    tensor_parallel: Annotated[int, f"{_ROLLOUT}.tensor_model_parallel_size"]
+    max_num_seqs: Annotated[int, f"{_ROLLOUT}.max_num_seqs"]
+    max_num_batched_tokens: Annotated[int, f"{_ROLLOUT}.max_num_batched_tokens"]
+    max_model_len: Annotated[int, f"{_ROLLOUT}.max_model_len"]
+    eager: Annotated[bool, f"{_ROLLOUT}.enforce_eager"]
+    frees_cache: Annotated[bool, f"{_ROLLOUT}.free_cache_engine"]
+    sleep_mode: Annotated[bool, f"{_ROLLOUT}.enable_sleep_mode"]
+    bucket_mib: Annotated[int, f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"]
+    agent_workers: Annotated[int, f"{_ROLLOUT}.agent.num_workers"]
+    prompts: Annotated[int, "data.train_batch_size"]
+    sessions: Annotated[int, f"{_ROLLOUT}.n"]
     sequences: int  # training sequences per session
+    teacher_copies: int  # of the trained weights, for a distillation's teacher: its own, and the live ones meanwhile
+    start_copies: int  # of the trained weights, on the host: those of a step's beginning, and live ones meanwhile
     master: int  # bytes per trained weight
     frozen: int  # bytes per frozen weight
     compute: int  # bytes per gathered weight and per activation
@@ -85,33 +62,32 @@ class Setup:
     exports_model: bool
 
     @classmethod
-    def from_config(cls, config: DictConfig, sequences: int) -> Setup:
-        """Read a composed config; `sequences` is the objective's number of training sequences per session."""
+    def from_config(cls, config: DictConfig, objective: Objective) -> Setup:
+        """Read a composed config."""
         known = {name: OmegaConf.select(config, key) for name, key in KEYS.items()}
         ref = config.actor_rollout_ref
-        precision = ref.actor.fsdp_config.get("mixed_precision") or {}
-        master = number_bytes(ref.actor.fsdp_config.get("model_dtype") or "fp32", "model_dtype")
-        compute = number_bytes(precision.get("param_dtype", "bf16"), "mixed_precision.param_dtype")
+        formats = number_formats(ref.actor.fsdp_config, f"{_ACTOR}.fsdp_config")
         lora = int(known["lora_rank"] or 0)
         needs_reference = bool(ref.actor.use_kl_loss) and not lora
+        separate = config.trainer.v1.trainer_mode == SEPARATE
+        parts = config.trainer.v1.separate_async.parameter_sync_step
         vllm = (ref.rollout.get("engine_kwargs") or {}).get("vllm") or {}
         known |= {
             "lora_rank": lora,
             "sleep_mode": known["sleep_mode"] is not False,  # null means verl's default, true
-            "sequences": sequences,
-            "master": master,
-            "frozen": compute,  # ditto/model/engine.py stores frozen weights like this
-            "compute": compute,
-            "reduce": number_bytes(precision.get("reduce_dtype", "fp32"), "mixed_precision.reduce_dtype"),
-            "optimizer_states": 2 if "8bit" in str(ref.actor.optim.get("optimizer", "AdamW")) else 2 * master,
+            "sequences": len(objective.kinds),
+            "teacher_copies": 2 if objective.distillation and config.algorithm.sdpo.teacher != "live" else 0,
+            "start_copies": (1 + (parts > 1)) if separate else 0,
+            **formats,
+            "optimizer_states": 2 if "8bit" in str(ref.actor.optim.get("optimizer")) else 2 * formats["master"],
             "rollout_number": 1 if ref.rollout.get("quantization") else number_bytes(ref.rollout.dtype, "dtype"),
             "merges_lora": bool((ref.model.get("lora") or {}).get("merge", False)),
             "reference": number_bytes(ref.ref.fsdp_config.model_dtype, "ref model_dtype") if needs_reference else 0,
             "text_only": bool(vllm.get("language_model_only")),
-            "colocated": "separate" not in str(config.trainer.v1.trainer_mode),
+            "colocated": not separate,
             "exports_model": "hf_model" in ref.actor.checkpoint.save_contents,
         }
-        return cls(**{field.name: known[field.name] for field in fields(cls)})
+        return cls(**known)
 
     @property
     def devices(self) -> int:
@@ -127,6 +103,49 @@ class Setup:
     def update_tokens(self) -> int:
         """Most tokens that one device can get in one optimizer update."""
         return -(-self.mini_batch * self.sessions * self.sequences // self.devices) * self.max_model_len
+
+    @property
+    def training(self) -> Training:
+        """What the arithmetic of the training process needs."""
+        return Training(
+            devices=self.shards,
+            lora_rank=self.lora_rank,
+            master=self.master,
+            frozen=self.frozen,
+            compute=self.compute,
+            reduce=self.reduce,
+            optimizer=self.optimizer_states,
+            checkpointing=self.checkpointing,
+            reshard=self.reshard,
+            keep_gathered_gradients=self.defer_gradients and self.update_tokens > self.tokens,
+            offloaded=self.offload_policy,
+            full_logits=not self.fused_head,
+            teacher_copies=self.teacher_copies,
+        )
+
+
+# Field of `Setup` -> key of the config. Remedies use the same keys.
+KEYS: dict[str, str] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Setup, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+}
+
+
+def number_formats(engine: Mapping[str, Any], section: str) -> dict[str, int]:
+    """Bytes per trained (`master`), frozen and gathered (`compute`) weight, and per gradient in exchange (`reduce`).
+
+    Args:
+        engine: the section of an FSDP engine; `section` is its name, for messages.
+    """
+    precision = engine.get("mixed_precision") or {}
+    compute = number_bytes(precision.get("param_dtype", "bf16"), f"{section}.mixed_precision.param_dtype")
+    return {
+        "master": number_bytes(engine.get("model_dtype") or "fp32", f"{section}.model_dtype"),
+        "frozen": compute,  # ditto/model/engine.py stores frozen weights like this
+        "compute": compute,
+        "reduce": number_bytes(precision.get("reduce_dtype", "fp32"), f"{section}.mixed_precision.reduce_dtype"),
+    }
 
 
 def number_bytes(name: Any, key: str) -> int:

@@ -30,6 +30,7 @@ class Training:
     keep_gathered_gradients: bool = False  # gradients are exchanged only after the last micro-batch
     offloaded: bool = False  # FSDP2's offload policy: shards, gradients and optimizer are on the host
     full_logits: bool = False  # all logits of a micro-batch exist at once, not just one chunk
+    teacher_copies: int = 0  # of the trained weights, in float32 shards (`ditto/model/teacher_weights.py`)
 
     @property
     def stored(self) -> int:
@@ -53,13 +54,8 @@ class Memory:
         return self.weights + self.gradients + self.optimizer + self.activations + self.logits
 
 
-def peak_bytes(shape: ModelShape, tokens: int, training: Training) -> int:
-    """Peak bytes that an optimizer update allocates on one GPU, with `tokens` tokens per micro-batch."""
-    return update_peak(shape, tokens, training).total
-
-
 def update_peak(shape: ModelShape, tokens: int, training: Training) -> Memory:
-    """The peak of an optimizer update."""
+    """The peak of an optimizer update on one GPU, with `tokens` tokens per micro-batch."""
     return max(_moments(shape, tokens, training), key=lambda memory: memory.total)
 
 
@@ -86,6 +82,11 @@ def shard_bytes(shape: ModelShape, training: Training) -> int:
 def trained_weights(shape: ModelShape, training: Training) -> int:
     """Number of weights that have a gradient."""
     return shape.adapter(training.lora_rank) if training.lora_rank else shape.weights
+
+
+def teacher_bytes(shape: ModelShape, training: Training) -> int:
+    """Bytes of one device's part of the teacher's own copy, which is kept between updates."""
+    return bool(training.teacher_copies) * trained_weights(shape, training) * training.master // training.devices
 
 
 def optimizer_bytes(shape: ModelShape, training: Training) -> int:
@@ -134,7 +135,8 @@ class _Sizes:
             layer = head = 0
         here = 0 if training.offloaded else 1
         return cls(
-            shard=here * shard_bytes(shape, training),
+            shard=here
+            * (shard_bytes(shape, training) + training.teacher_copies * trained * training.master // training.devices),
             root=root,
             layer=layer * training.compute,
             head=head,

@@ -12,7 +12,7 @@ unit and is gathered while the root's forward runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any
 
@@ -25,7 +25,6 @@ from torch.distributed.tensor import DTensor
 # Tokens per chunk x vocabulary: 768 tokens at 152k. At the peak there are 8 to 10 bytes per logit (1.2 GB), or 14 if
 # entropy is trained too.
 LOGITS_PER_CHUNK = 2**27
-_METHOD = "token_log_probs"  # the attribute of the head that FSDP2 wraps with its hooks
 
 
 def token_log_probs(
@@ -50,18 +49,37 @@ def token_log_probs(
     """
     if labels.shape != hidden.shape[:-1]:
         raise ValueError(f"labels {tuple(labels.shape)} do not fit hidden states {tuple(hidden.shape)}")
-    run = MethodType(_run, head)
-    if isinstance(head, FSDPModule):
-        if _METHOD not in vars(head):
-            setattr(head, _METHOD, run)
-            register_fsdp_forward_method(head, _METHOD)
-        run = getattr(head, _METHOD)
-    outputs: tuple[Tensor, Tensor] = run(hidden, labels, temperature, chunk)
+    outputs: tuple[Tensor, Tensor] = call_with_gathered_weight(
+        head, "token_log_probs", _run, hidden, labels, temperature, chunk
+    )
     return outputs
 
 
-def _run(head: Any, hidden: Tensor, labels: Tensor, temperature: float, chunk: int | None) -> tuple[Tensor, Tensor]:
-    """The chunked forward pass of a head, between FSDP's hooks."""
+def call_with_gathered_weight(head: nn.Module, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call `function(head, *arguments)` once between FSDP2's hooks, so that the head's weight is gathered around it.
+
+    Args:
+        name: the attribute of the head that FSDP2 wraps with its hooks; one for each function.
+
+    Raises:
+        RuntimeError: the head's weight is not gathered, or the head has active dropout.
+    """
+
+    def checked(head: nn.Module, *arguments: Any) -> Any:
+        _require_chunkable(head)
+        return function(head, *arguments)
+
+    run = MethodType(checked, head)
+    if isinstance(head, FSDPModule):
+        if name not in vars(head):
+            setattr(head, name, run)
+            register_fsdp_forward_method(head, name)
+        run = getattr(head, name)
+    return run(*arguments)
+
+
+def _require_chunkable(head: Any) -> None:
+    """Check that chunks of this head add up to the whole head."""
     weight = head.weight
     if isinstance(weight, DTensor) or not isinstance(weight, nn.Parameter):
         # This weight would get no gradient (FSDP1's views), or only for this rank's rows.
@@ -70,18 +88,24 @@ def _run(head: Any, hidden: Tensor, labels: Tensor, temperature: float, chunk: i
         )
     if any(isinstance(part, nn.Dropout) and part.p > 0 and part.training for part in head.modules()):
         raise RuntimeError("The head has dropout, but its chunks are computed twice: set its LoRA dropout to 0.")
+
+
+def _run(head: Any, hidden: Tensor, labels: Tensor, temperature: float, chunk: int | None) -> tuple[Tensor, Tensor]:
+    """The chunked forward pass of a head, between FSDP's hooks."""
     if chunk is None:
-        chunk = max(1, LOGITS_PER_CHUNK // len(weight))
+        chunk = max(1, LOGITS_PER_CHUNK // len(head.weight))
         chunk = chunk if chunk < 256 else chunk // 256 * 256  # a multiple of the tile size of matrix products
-    outputs: tuple[Tensor, Tensor] = _ChunkedHead.apply(head, temperature, chunk, hidden, labels, *_trained(head))
+    outputs: tuple[Tensor, Tensor] = _ChunkedHead.apply(
+        head, temperature, chunk, hidden, labels, *trained_parameters(head)
+    )
     return outputs
 
 
-def _trained(head: nn.Module) -> list[nn.Parameter]:
+def trained_parameters(head: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in head.parameters() if parameter.requires_grad]
 
 
-def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
+def log_softmax(logits: Tensor, temperature: float) -> Tensor:
     """Log-softmax of logits / temperature, in float32 (float64 for float64 logits)."""
     wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
     if temperature == 1.0:
@@ -105,8 +129,8 @@ class _ChunkedHead(torch.autograd.Function):
         # Not views of flat tensors: FSDP2 registers hooks on the outputs of a forward, and warns about views.
         outputs = hidden.new_empty(shape, dtype=wide), hidden.new_empty(shape, dtype=wide)
         log_probs, entropy = outputs[0].view(-1), outputs[1].view(-1)
-        for part in _parts(len(hidden), chunk):
-            scores = _log_softmax(head.forward(hidden[part]), temperature)
+        for part in chunks(len(hidden), chunk):
+            scores = log_softmax(head.forward(hidden[part]), temperature)
             log_probs[part] = scores.gather(-1, labels[part, None]).squeeze(-1)
             entropy[part] = scores.exp().mul_(scores).sum(-1).neg_()
             del scores  # free it before the next chunk
@@ -117,13 +141,13 @@ class _ChunkedHead(torch.autograd.Function):
     def backward(ctx: Any, grad_log_probs: Tensor | None, grad_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, labels = ctx.saved_tensors
         grad_log_probs, grad_entropy = (None if g is None else g.flatten() for g in (grad_log_probs, grad_entropy))
-        head, trained = ctx.head, _trained(ctx.head)
+        head, trained = ctx.head, trained_parameters(ctx.head)
         need_hidden = ctx.needs_input_grad[3]
         grad_hidden = torch.empty_like(hidden) if need_hidden else None
         # Sum the chunks in float32 and round once, like one matrix product over all tokens would.
         sums = [torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32)) for p in trained]
         enabled, dtype = ctx.autocast
-        for part in _parts(len(hidden), ctx.chunk):
+        for part in chunks(len(hidden), ctx.chunk):
             with torch.enable_grad(), torch.autocast(hidden.device.type, dtype=dtype, enabled=enabled):
                 rows = hidden[part].detach().requires_grad_(need_hidden)
                 logits = head.forward(rows)
@@ -141,7 +165,7 @@ class _ChunkedHead(torch.autograd.Function):
         return None, None, None, grad_hidden, None, *grad_trained
 
 
-def _parts(tokens: int, chunk: int) -> Iterator[slice]:
+def chunks(tokens: int, chunk: int) -> Iterator[slice]:
     return (slice(start, min(start + chunk, tokens)) for start in range(0, tokens, chunk))
 
 
@@ -158,7 +182,7 @@ def _gradient(
     With z = logits / T, p = softmax(z), entropy H of p, and label y:
     d log p_y / d z_j = [j = y] - p_j, and d H / d z_j = -p_j (log p_j + H).
     """
-    scores = _log_softmax(logits, temperature)
+    scores = log_softmax(logits, temperature)
     if grad_entropy is None:
         assert grad_log_probs is not None
         grad_logits = scores.exp_().mul_(-grad_log_probs[part, None])

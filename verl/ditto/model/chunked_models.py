@@ -1,10 +1,11 @@
 """Give transformers' language models the chunked head wherever verl builds them.
 
 verl's engine has an interface for heads that make no logits (`model.use_fused_kernels`): it calls the model with
-`temperature` and `shift_labels`, and reads `log_probs` and `entropy`. verl's own implementations fail under FSDP2 with
-an untied head, because they read a sharded weight. Ours are subclasses, registered with transformers' auto classes in
-place of the originals. verl does not know `fused_kernel_options.impl_backend=chunked`, so it does not replace their
-forward. Called without `temperature`, they behave like the originals.
+`temperature` and `shift_labels`, and reads `log_probs` and `entropy`; our engine adds `lesson` and `divergence`. verl's
+own implementations fail under FSDP2 with an untied head, because they read a sharded weight. Ours are subclasses,
+registered with transformers' auto classes in place of the originals. verl does not know
+`fused_kernel_options.impl_backend=chunked`, so it does not replace their forward. Called without `temperature`, they
+behave like the originals.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ditto.model.chunked_head import token_log_probs
+from ditto.model.divergence_head import Lesson, token_divergences
 
 # model_type -> (config class, model class, auto class). To qualify, a model's logits must be exactly `self.lm_head` of
 # the output of `self.model`, without soft cap or scale.
@@ -36,6 +38,7 @@ class TokenLogProbs(CausalLMOutputWithPast):
 
     log_probs: Tensor | None = None  # (batch, tokens), of the next token
     entropy: Tensor | None = None  # (batch, tokens)
+    divergence: Tensor | None = None  # (positions of the lesson,)
 
 
 def with_chunked_head(base: type[Any]) -> type[Any]:
@@ -48,6 +51,8 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         *args: Any,
         temperature: float | None = None,
         shift_labels: Tensor | None = None,
+        hidden_only: bool = False,
+        lesson: Lesson | None = None,
         **kwargs: Any,
     ) -> Any:
         if temperature is None:
@@ -58,8 +63,11 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
             assert input_ids is not None
             shift_labels = torch.roll(input_ids, -1, -1)
         hidden = self.model(input_ids, *args, **kwargs)[0]
+        if hidden_only:
+            return TokenLogProbs(hidden_states=(hidden,))
         log_probs, entropy = token_log_probs(self.lm_head, hidden, shift_labels, temperature)
-        return TokenLogProbs(log_probs=log_probs, entropy=entropy)
+        divergence = None if lesson is None else token_divergences(self.lm_head, hidden, lesson, temperature)
+        return TokenLogProbs(log_probs=log_probs, entropy=entropy, divergence=divergence)
 
     return type(base.__name__, (base,), {"forward": forward, "__module__": base.__module__})
 

@@ -6,18 +6,34 @@ float32 adapter means a float32 base: 4 bytes per weight on the GPUs, in host me
 bfloat16 before each use. FSDP2 requires one dtype only for the *trained* parameters of a group (torch 2.13,
 FSDPParamGroup._init_mp_dtypes), so the frozen base can be stored in bfloat16. Updates are bitwise the same.
 
+For objectives that distil, the engine runs the teacher before each micro-batch of an update (`teaching.py`).
+
 verl finds this engine in its registry by the vendor of the device; `model.external_lib` imports it before a model is
 built.
 """
 
 from __future__ import annotations
 
+import math
+import shutil
 import warnings
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
+from tensordict import TensorDict
+from torch import Tensor
+from verl.utils.device import get_device_id
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
+
+from ditto.batch.jagged import response_tokens, row_lengths
+from ditto.model import teaching
+from ditto.model.divergence_head import Lesson
+from ditto.model.teacher_weights import TeacherWeights
+from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS
+from ditto.objectives.options import SdpoOptions
 
 
 @EngineRegistry.register(
@@ -25,6 +41,12 @@ from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 )  # the CPU platform asks for verl's "cuda" engines (ditto/verl_hooks/platform_cpu.py)
 class DittoEngine(FSDPEngineWithLMHead):
     """Trains in `model_dtype`, keeps frozen weights in `mixed_precision.param_dtype` (bfloat16 unless set)."""
+
+    # Class attributes, so that an engine that never distils needs no further set-up.
+    teacher: TeacherWeights | None = None  # None: the live weights
+    saved_teacher: Path | None = None  # in the checkpoint that the run resumed from
+    teacher_rate: float | None = None  # None: the teacher's weights stay as they are
+    lesson: Lesson | None = None  # of the micro-batch whose student is being run
 
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
         with warnings.catch_warnings():  # peft warns if a text model has no module that exclude_modules matches
@@ -36,3 +58,111 @@ class DittoEngine(FSDPEngineWithLMHead):
             if not parameter.requires_grad:
                 parameter.data = parameter.data.to(compute_dtype)
         return peft_model
+
+    # ---- distillation -------------------------------------------------------------------------------------------
+
+    def forward_step(self, micro_batch: TensorDict, loss_function: Any, forward_only: bool) -> Any:
+        chosen = None if forward_only else teaching.distillation_of(micro_batch)
+        if chosen is None:
+            return super().forward_step(micro_batch, loss_function, forward_only)
+        options = SdpoOptions(**chosen["options"])
+        if options.teacher != "live" and self.teacher is None:  # before the first update of the run, or after a resume
+            self.teacher = TeacherWeights(self.module, options.teacher)
+            if self.saved_teacher is not None:
+                self.teacher.load(self.saved_teacher)
+        self.teacher_rate = options.teacher_rate if options.teacher == "ema" else None
+        if TEACHER_PROMPTS in micro_batch:
+            micro_batch = micro_batch.to(get_device_id())
+            self._teach(micro_batch, chosen["loss"], options)
+        try:
+            return super().forward_step(micro_batch, loss_function, forward_only)
+        finally:
+            self.lesson = None
+
+    @torch.no_grad()
+    def _teach(self, micro_batch: TensorDict, loss: str, options: SdpoOptions) -> None:
+        """Run the teacher and keep what the loss compares: a column of log-probs, or the lesson of the head."""
+        batch, rows = teaching.teacher_batch(micro_batch)
+        inputs, arguments = self.prepare_model_inputs(batch)
+        dtype = getattr(self, "_autocast_dtype", torch.bfloat16)
+        device = batch["input_ids"].device.type
+        autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device_type=device, dtype=dtype)
+        weights = nullcontext() if options.teacher == "live" or self.teacher is None else self.teacher.active()
+        if loss == "distill_logits":
+            inputs["hidden_only"] = True
+        with weights, autocast:
+            output = self.module(**inputs, use_cache=False)
+            if loss == "distill_token":
+                log_probs = self.prepare_model_outputs(output, arguments, batch, None)["log_probs"]
+                values = response_tokens(log_probs, batch["response_mask"]).values()
+                micro_batch[TEACHER_LOG_PROBS] = teaching.response_column(micro_batch, rows, values)
+                return
+        distilled = teaching.distilled_tokens(micro_batch, rows)
+        places = teaching.next_token_places(batch["prompts"], batch["responses"])[distilled]
+        hidden, weight = output.hidden_states[0][0, places], None
+        if self.teacher is not None and options.teacher != "live":
+            weight = self.teacher.of(self._head_weight())
+        self.lesson = Lesson(
+            positions=teaching.student_places(micro_batch, rows)[distilled],
+            hidden=hidden,
+            weight=None if weight is None else weight.to(hidden.dtype),
+            alpha=options.alpha,
+            top_k=options.top_k,
+            tail=options.tail,
+        )
+
+    def _head_weight(self) -> torch.nn.Parameter:
+        """The weight of the model's output layer."""
+        model = self.module.get_base_model() if hasattr(self.module, "get_base_model") else self.module
+        weight: torch.nn.Parameter = model.get_output_embeddings().weight
+        return weight
+
+    def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
+        inputs, arguments = super().prepare_model_inputs(micro_batch)
+        if self.lesson is not None:
+            inputs["lesson"] = self.lesson
+        return inputs, arguments
+
+    def prepare_model_outputs(
+        self, output: Any, output_args: dict[str, Any], micro_batch: TensorDict, logits_processor_func: Any
+    ) -> dict[str, Tensor]:
+        outputs: dict[str, Tensor] = super().prepare_model_outputs(
+            output, output_args, micro_batch, logits_processor_func
+        )
+        if self.lesson is not None:
+            ids = micro_batch["input_ids"]
+            values = output.divergence.new_zeros(int(row_lengths(ids).sum()))
+            values = values.index_put((self.lesson.positions,), output.divergence)
+            outputs[DIVERGENCE] = torch.nested.nested_tensor_from_jagged(values, ids.offsets())
+        return outputs
+
+    def optimizer_step(self) -> float:
+        norm: float = super().optimizer_step()
+        if self.teacher is not None and self.teacher_rate is not None and math.isfinite(norm):
+            self.teacher.move(self.teacher_rate)
+        return norm
+
+    def to(self, device: str, model: bool = True, optimizer: bool = True, grad: bool = True) -> None:
+        super().to(device=device, model=model, optimizer=optimizer, grad=grad)
+        if model and device == "cpu" and self.teacher is not None:
+            self.teacher.offload()
+
+    # ---- checkpoints: a moving teacher is part of the run's state ------------------------------------------------
+
+    def save_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
+        super().save_checkpoint(local_path, *args, **kwargs)
+        if self.teacher is not None:
+            self.teacher.save(self._teacher_file(local_path))
+        elif self.saved_teacher is not None:  # no update since the resume
+            shutil.copyfile(self.saved_teacher, self._teacher_file(local_path))
+
+    def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
+        super().load_checkpoint(local_path, *args, **kwargs)
+        file = self._teacher_file(local_path)
+        self.saved_teacher = file if file.exists() else None
+
+    @staticmethod
+    def _teacher_file(local_path: str) -> Path:
+        """Named like verl's own files of a rank."""
+        rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return Path(local_path) / f"teacher_world_size_{ranks}_rank_{rank}.pt"

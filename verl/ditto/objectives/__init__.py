@@ -1,4 +1,4 @@
-"""The objectives, by the names of `algorithm.objective`: one module each, with paper, formula and limits at its top.
+"""The objectives, by the names of `algorithm.objective`: a module each, with paper, formula and limits at its top.
 
 Objectives of your own come in through the entry-point group `ditto.objectives` (docs/objectives.md).
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import difflib
 from importlib.metadata import entry_points
 
-from ditto.objectives import ditto, grpo, rltf_sd
+from ditto.objectives import critique_grpo, ditto, erl, grpo, rltf_sd, sdpo
 from ditto.objectives.spec import Objective
 from soul.errors import SoulError
 
-OBJECTIVES: dict[str, Objective] = {module.OBJECTIVE.name: module.OBJECTIVE for module in (grpo, ditto, rltf_sd)}
+OBJECTIVES: dict[str, Objective] = {
+    each.name: each for module in (grpo, ditto, rltf_sd, erl, critique_grpo, sdpo) for each in module.OBJECTIVES
+}
 
 # Values of `algorithm.agent_version`, an older key that picks the objective.
 AGENT_VERSIONS: dict[str, str] = {"default": "grpo", "copy": "ditto"}

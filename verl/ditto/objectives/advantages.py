@@ -1,56 +1,101 @@
 """Rewards in, one advantage a sequence out. Pure tensors.
 
-A group statistic counts each episode once: a CoSER episode with five seats is five sequences but one reward. The
-standard deviation is the unbiased sample one, as in verl. Statistics do not depend on the order of the rows.
+A group statistic counts each episode once: a CoSER episode with five seats is five sequences but one reward. It counts
+episodes that are not trained too, if their kind is in the part's group. The standard deviation is the unbiased sample
+one, as in verl. Statistics do not depend on the order of the rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Part
 
 
+@dataclass(frozen=True)
+class Episode:
+    """An episode with a verdict.
+
+    Attributes:
+        prompt, session: ids of the prompt's group and of the session.
+        refined: a refined episode; False: a draft.
+        reward: from the judge.
+    """
+
+    prompt: str
+    session: str
+    refined: bool
+    reward: float
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of sequence that it can give."""
+        return ("refined_base", "refined_feedback") if self.refined else ("draft",)
+
+
+def best_refined(episodes: Iterable[Episode]) -> list[Episode]:
+    """The drafts, and of each prompt's refined episodes the one with the highest reward (a tie: the first session)."""
+    best: dict[str, Episode] = {}
+    kept: list[Episode] = []
+    for episode in sorted(episodes, key=lambda e: e.session):
+        if not episode.refined:
+            kept.append(episode)
+        elif episode.prompt not in best or episode.reward > best[episode.prompt].reward:
+            best[episode.prompt] = episode
+    return kept + list(best.values())
+
+
 def part_advantages(
-    part: Part,
-    rewards: Tensor,
-    prompt: Sequence[str],
-    episode: Sequence[str],
-    valid: Tensor,
-    draft_rewards: Mapping[str, Sequence[float]],
-    *,
-    normalize_std: bool = True,
-) -> Tensor:
-    """Advantages of N sequences by the rule of one part of an objective.
+    part: Part, trained: Sequence[Episode], episodes: Iterable[Episode], options: ObjectiveOptions
+) -> dict[Episode, float]:
+    """The advantages of the episodes that a part trains.
 
     Args:
-        rewards: float[N], the reward of each sequence's episode; what invalid ones hold is ignored.
-        prompt, episode: N ids each; the part's valid episodes of a prompt form one group.
-        valid: bool[N], whether the part trains the sequence.
-        draft_rewards: prompt -> rewards of its valid drafts, each draft once.
-        normalize_std: false leaves out the division where the part's scale is "std".
-
-    Returns:
-        float[N] with the dtype of `rewards`, 0 where `valid` is false. For the loss "nll" 1 where it is true.
+        trained: the valid episodes whose sequences the part trains.
+        episodes: all valid episodes of the step, trained or not.
     """
-    if part.baseline == "group_mean":
-        scaled = normalize_std and part.scale == "std"
-        return group_advantages(rewards, prompt, episode, valid, normalize_std=scaled)
-    if part.loss == "nll":
-        return valid.to(rewards.dtype)
-    if part.baseline == "first_turn_mean":
-        # fsum is exact, so the mean does not depend on the order in which sessions finished.
-        baseline = {name: math.fsum(values) / len(values) for name, values in draft_rewards.items()}
-    else:
-        baseline = dict.fromkeys(prompt, 0.0)
-    rows = zip(rewards.double().tolist(), prompt, valid.tolist(), strict=True)
-    advantages = [reward - baseline[name] if ok else 0.0 for reward, name, ok in rows]
-    return torch.tensor(advantages, dtype=rewards.dtype, device=rewards.device)
+    everything = list(episodes)
+    if part.advantage in ("group_norm", "group_mean"):
+        group = [e for e in everything if set(e.kinds) & set(part.group or part.kinds)]
+        values = group_advantages(
+            torch.tensor([e.reward for e in group], dtype=torch.float64),
+            [e.prompt for e in group],
+            list(range(len(group))),
+            torch.ones(len(group), dtype=torch.bool),
+            normalize_std=part.advantage == "group_norm" and options.norm_adv_by_std_in_grpo,
+            std_floor=options.std_floor,
+        ).tolist()
+        of_group = dict(zip(group, values, strict=True))
+        return {episode: of_group[episode] for episode in trained}
+    drafts: dict[str, dict[str, float]] = defaultdict(dict)  # prompt -> session -> reward
+    for episode in everything:
+        if not episode.refined:
+            drafts[episode.prompt][episode.session] = episode.reward
+    # fsum is exact, so the mean does not depend on the order in which sessions finished.
+    means = {prompt: math.fsum(rewards.values()) / len(rewards) for prompt, rewards in drafts.items()}
+    rules = {
+        "draft_mean": lambda e: e.reward - means[e.prompt],
+        "reward": lambda e: e.reward,
+        "accepted": lambda e: _accepted(e, drafts[e.prompt].get(e.session), options),
+        "one": lambda e: 1.0,
+    }
+    return {episode: rules[part.advantage](episode) for episode in trained}
+
+
+def _accepted(episode: Episode, draft_reward: float | None, options: ObjectiveOptions) -> float:
+    """The weight with which ERL imitates an episode."""
+    if options.erl.accept == "positive":
+        return max(episode.reward, 0.0)
+    if options.erl.accept == "threshold":
+        return float(episode.reward >= options.erl.threshold)
+    return float(draft_reward is not None and episode.reward > draft_reward)
 
 
 def group_advantages(
@@ -61,6 +106,7 @@ def group_advantages(
     *,
     normalize_std: bool = True,
     eps: float = 1e-6,
+    std_floor: float = 0.0,
 ) -> Tensor:
     """A = (r - mean of the group) / (std of the group + eps), DITTO paper, equation 6.
 
@@ -71,6 +117,7 @@ def group_advantages(
         valid: bool[N]; invalid sequences are left out of the statistics and get advantage 0.
         normalize_std: divide by the group's standard deviation.
         eps: added to the standard deviation.
+        std_floor: a smaller standard deviation counts as this one.
 
     Returns:
         float[N] with the dtype of `rewards`. 0 for invalid sequences, for groups with one valid episode, and for groups
@@ -95,7 +142,8 @@ def group_advantages(
         if len(r) < 2 or r[0] == r[-1]:
             scale[g] = (0.0, 0.0)
             continue
-        scale[g] = (r.mean().item(), 1.0 / (r.std(unbiased=True).item() + eps) if normalize_std else 1.0)
+        divisor = max(r.std(unbiased=True).item(), std_floor) + eps if normalize_std else 1.0
+        scale[g] = (r.mean().item(), 1.0 / divisor)
     advantages = [
         (value - scale[g][0]) * scale[g][1] if ok and scale[g][1] else 0.0
         for value, g, ok in zip(values, groups, keep, strict=True)

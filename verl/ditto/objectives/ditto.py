@@ -9,6 +9,10 @@ Paper: DITTO, equations 5 to 10. With y_i a draft and y'_i its refined answer:
 Both terms are clipped as in GRPO. The joint term trains y' without the feedback in the prompt (the distillation); the
 feedback term trains the policy to use feedback.
 
+Two ablations of the paper leave parts out:
+    ditto_no_feedback_loss   the joint term alone: the policy is never trained to use feedback
+    ditto_refined_only       (x, y'_i) alone, in the group G: drafts count in mean and spread, and are not trained
+
 Limits: y' was sampled under (x, f), but its pi_old in the joint term is computed under x (`algorithm.refined_old_logp=
 recompute`). Ratios then start at 1: low variance at the price of a bias. `rollout` takes the sampled log-probs instead,
 whose ratios vary far more. A session gives three sequences, so an update costs about three times that of GRPO.
@@ -16,10 +20,11 @@ whose ratios vary far more. A session gives three sequences, so an update costs 
 
 from ditto.objectives.spec import Objective, Part
 
-OBJECTIVE = Objective(
-    "ditto",
-    (
-        Part("joint", ("draft", "refined_base")),
-        Part("feedback", ("refined_feedback",), weight="feedback_coef"),
-    ),
+_JOINT = Part("joint", ("draft", "refined_base"))
+_FEEDBACK = Part("feedback", ("refined_feedback",), weight="feedback_coef")
+
+OBJECTIVES = (
+    Objective("ditto", (_JOINT, _FEEDBACK)),
+    Objective("ditto_no_feedback_loss", (_JOINT,)),
+    Objective("ditto_refined_only", (Part("refined", ("refined_base",), group=("draft", "refined_base")),)),
 )

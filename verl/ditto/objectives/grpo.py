@@ -13,4 +13,4 @@ Limits: a prompt whose drafts all have the same reward teaches nothing; one sess
 
 from ditto.objectives.spec import Objective, Part
 
-OBJECTIVE = Objective("grpo", (Part("joint", ("draft",)),))
+OBJECTIVES = (Objective("grpo", (Part("joint", ("draft",)),)),)

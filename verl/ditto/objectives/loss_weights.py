@@ -1,52 +1,55 @@
-"""How much each sequence weighs in the loss, so that each part of an objective is aggregated over its own tokens.
+"""How much each sampled token weighs in the loss, so that each part of an objective is averaged over its own tokens.
 
-verl aggregates one sum over all sequences of a mini-batch and divides it by one number: the tokens of the mini-batch
-(`token-mean`) or its sequences that have any (`seq-mean-*`; see `losses.py`). An objective with several
-parts divides each part by its own number. So a sequence of a part weighs
+The loss of a mini-batch is one weighted sum over the sampled tokens of all its sequences. `actor.loss_agg_mode` says
+what one token of a part weighs. With T tokens and S sequences in what the part averages over, and n tokens in the row:
 
-    weight of the part * (what verl divides by) / (the same count over the part's valid sequences)
+    token-mean               1 / T
+    seq-mean-token-mean      1 / (S n)
+    seq-mean-token-sum       1 / S
+    seq-mean-token-sum-norm  1 / (S actor.loss_scale_factor)
 
-and verl's own loss, multiplied by these weights per sequence, is sum over parts of (weight of the part) * L_part: for
-every split into micro-batches and over any number of ranks. For one part that holds everything the weights are 1.
+times the part's weight. As the sum is over the whole mini-batch, it does not depend on the split into micro-batches or
+on the number of ranks.
+
+`algorithm.part_normaliser=step` divides by the tokens or sequences that there would be if every draft were refined:
+where the gate refines one draft in ten, a refined token then weighs a tenth of what it does with `part`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-_BY_TOKENS = ("token-mean",)
-_BY_SEQUENCES = ("seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
-LOSS_AGG_MODES = _BY_TOKENS + _BY_SEQUENCES
+LOSS_AGG_MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
 
 
-def sequence_weights(
-    parts: Sequence[str | None], tokens: Sequence[int], part_weights: Mapping[str, float], loss_agg_mode: str
-) -> list[float]:
-    """Weights of the sequences of ONE mini-batch, over all ranks.
+def row_weights(
+    tokens: Sequence[int],
+    members: Sequence[int],
+    mode: str,
+    scale: float = 1.0,
+    counts: Mapping[int, float] | None = None,
+) -> dict[int, float]:
+    """The weight of one sampled token of each row, in the average over `members`.
 
     Args:
-        parts: the part each sequence belongs to; None for invalid sequences and padding, which weigh 0.
-        tokens: how many tokens of each sequence verl counts (the sum of its mask; >= 0).
-        part_weights: the weight of each part's loss term.
-        loss_agg_mode: verl's `actor.loss_agg_mode`, one of LOSS_AGG_MODES.
+        tokens: sampled tokens of every row of ONE mini-batch, over all ranks (>= 0).
+        members: the rows that are averaged over; those without a token do not count.
+        mode: one of LOSS_AGG_MODES.
+        scale: verl's `actor.loss_scale_factor`, for seq-mean-token-sum-norm.
+        counts: for a member, how many rows like it the average counts; 1 where it is missing.
 
     Raises:
-        ValueError: an aggregation mode that has no per-part form.
+        ValueError: an aggregation mode that is not known.
     """
-    if loss_agg_mode not in LOSS_AGG_MODES:
-        raise ValueError(f"actor.loss_agg_mode={loss_agg_mode!r}: use {', '.join(LOSS_AGG_MODES)}")
-    by_tokens = loss_agg_mode in _BY_TOKENS
-    total = sum(tokens) if by_tokens else counted_sequences(tokens)
-    counts: dict[str, int] = {}
-    for part, n in zip(parts, tokens, strict=True):
-        if part is not None and n > 0:
-            counts[part] = counts.get(part, 0) + (n if by_tokens else 1)
-    return [
-        part_weights[part] * total / counts[part] if part is not None and n > 0 else 0.0
-        for part, n in zip(parts, tokens, strict=True)
-    ]
-
-
-def counted_sequences(tokens: Sequence[int]) -> int:
-    """How many sequences of a mini-batch have a token that is counted."""
-    return sum(n > 0 for n in tokens)
+    if mode not in LOSS_AGG_MODES:
+        raise ValueError(f"actor.loss_agg_mode={mode!r}: use {', '.join(LOSS_AGG_MODES)}")
+    rows = [i for i in members if tokens[i] > 0]
+    counted = {i: counts.get(i, 1.0) if counts else 1.0 for i in rows}
+    if mode == "token-mean":
+        total = sum(tokens[i] * counted[i] for i in rows)
+        return dict.fromkeys(rows, 1.0 / total) if rows else {}
+    sequences = sum(counted.values())
+    if mode == "seq-mean-token-mean":
+        return {i: 1.0 / (sequences * tokens[i]) for i in rows}
+    divisor = sequences * (scale if mode == "seq-mean-token-sum-norm" else 1.0)
+    return {i: 1.0 / divisor for i in rows}

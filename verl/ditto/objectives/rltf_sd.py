@@ -17,10 +17,12 @@ that trains (x, f, y') too; here the second term is GRPO on the drafts alone.
 
 from ditto.objectives.spec import Objective, Part
 
-OBJECTIVE = Objective(
-    "rltf_sd",
-    (
-        Part("draft", ("draft",)),
-        Part("distill", ("refined_base",), baseline="first_turn_mean", scale="none", loss="plain"),
+OBJECTIVES = (
+    Objective(
+        "rltf_sd",
+        (
+            Part("draft", ("draft",)),
+            Part("distill", ("refined_base",), advantage="draft_mean", loss="plain"),
+        ),
     ),
 )

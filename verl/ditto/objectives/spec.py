@@ -7,8 +7,11 @@ f: the feedback, y': the refined answer):
     refined_base       (x, y')       the refined answer in the base context: this is the distillation
     refined_feedback   (x, f, y')    the refined answer in the context it was sampled in
 
-Each part is one loss term over the kinds that it trains:  L = sum over parts of  weight * L_part. Every part is
-averaged over its own tokens or sequences (`loss_weights.py`), so its weight does not depend on how many it has.
+Each part is one loss term over the kinds that it trains:  L = sum over parts of  weight * L_part. A part is averaged
+over its own tokens or sequences (`loss_weights.py`), so its weight does not depend on how many it has.
+
+A part that distils compares the policy in the base context with a teacher: the policy itself in the feedback context
+(x, f, y). It needs the feedback, but no refined answer.
 """
 
 from __future__ import annotations
@@ -20,20 +23,27 @@ from pydantic.dataclasses import dataclass
 
 Kind = Literal["draft", "refined_base", "refined_feedback"]
 
-# What is subtracted from the reward r of an episode:
-#   group_mean        the mean reward of the part's valid episodes of the same prompt
-#   first_turn_mean   the mean reward of the prompt's valid drafts, whether or not drafts are trained
-#   none              nothing
-Baseline = Literal["group_mean", "first_turn_mean", "none"]
+# The number that multiplies a sequence's loss, from the reward r of its episode. G: the valid episodes of the same
+# prompt whose kind is in the part's `group`.
+#   group_norm   (r - mean_G) / (std_G + 1e-6); algorithm.norm_adv_by_std_in_grpo=false makes it group_mean
+#   group_mean   r - mean_G
+#   draft_mean   r - the mean of the prompt's valid drafts, whether or not drafts are trained
+#   reward       r
+#   accepted     what algorithm.erl.accept says: 1 or 0, or the reward where it is positive
+#   one          1: every valid sequence counts the same, whatever its reward
+Advantage = Literal["group_norm", "group_mean", "draft_mean", "reward", "accepted", "one"]
 
-# What the difference is divided by: the unbiased standard deviation of the same group, or nothing.
-Scale = Literal["std", "none"]
+# What a sampled token adds to the loss. A: advantage, p: pi(token), rho = p / pi_old, pi_T: the teacher.
+#   clipped         -min(rho A, clip(rho, 1 - low, 1 + high) A), or what actor.policy_loss.loss_mode names instead
+#   plain           -A log p: neither ratio nor clipping, so pi_old plays no part
+#   shaped          -A p / (p + algorithm.shaping_gamma): improbable tokens get a larger gradient than from A p
+#   distill_token   sg[log p - log pi_T] log p, at the sampled token: reverse KL, estimated by one sample
+#   distill_logits  the divergence of pi and pi_T over the vocabulary or its top k (algorithm.sdpo)
+# Both distillations multiply by the detached ratio min(rho, algorithm.sdpo.ratio_clip).
+Loss = Literal["clipped", "plain", "shaped", "distill_token", "distill_logits"]
 
-# What a sampled token adds to the loss, with advantage A, ratio rho = pi / pi_old and range [1 - low, 1 + high]:
-#   clipped   -min(rho A, clip(rho, 1 - low, 1 + high) A), or what actor.policy_loss.loss_mode names instead
-#   plain     -A log pi: neither ratio nor clipping, so pi_old plays no part
-#   nll       -log pi: every valid sequence counts the same, whatever its reward
-Loss = Literal["clipped", "plain", "nll"]
+# A part's weight: a number, or the option of `algorithm` that holds it.
+Weight = Literal["feedback_coef", "sdpo.weight", "1 - sdpo.weight"] | Annotated[float, Field(ge=0)]
 
 _CHECKED = ConfigDict(extra="forbid")
 
@@ -44,10 +54,13 @@ class Part:
 
     Attributes:
         name: unique within the objective.
-        kinds: the kinds of sequence that it trains; their rewards form one group per prompt.
-        baseline, scale: A = (r - baseline) / scale.
+        kinds: the kinds of sequence that it trains.
+        advantage: how rewards become the factor of a sequence; "one" for the distillations.
+        group: the kinds whose episodes form the group; () means `kinds`.
+        average_over: the part is divided by the tokens or sequences of these kinds that the objective trains; () means
+            `kinds`. Two parts that are one average over both name both.
         loss: the loss of one sampled token.
-        weight: a number >= 0, or the key of `algorithm` that holds it.
+        weight: a number >= 0, or the option that holds it.
 
     Raises:
         ValidationError: a value that is not listed above, or a combination without a meaning.
@@ -55,46 +68,104 @@ class Part:
 
     name: str
     kinds: Annotated[tuple[Kind, ...], Field(min_length=1)]
-    baseline: Baseline = "group_mean"
-    scale: Scale = "std"
+    advantage: Advantage = "group_norm"
+    group: tuple[Kind, ...] = ()
+    average_over: tuple[Kind, ...] = ()
     loss: Loss = "clipped"
-    weight: Literal["feedback_coef"] | Annotated[float, Field(ge=0)] = 1.0
+    weight: Weight = 1.0
 
     @model_validator(mode="after")
     def _has_a_meaning(self) -> Part:
-        if self.scale == "std" and self.baseline != "group_mean":
-            raise ValueError(f"part {self.name}: scale='std' needs baseline='group_mean'; use scale='none'")
-        if self.loss == "nll" and self.baseline != "none":
-            raise ValueError(f"part {self.name}: loss='nll' reads no reward; use baseline='none' and scale='none'")
+        if self.distils and (self.kinds != ("draft",) or self.advantage != "one"):
+            raise ValueError(f"part {self.name}: loss={self.loss!r} needs kinds=('draft',) and advantage='one'")
+        if self.group and not self.advantage.startswith("group"):
+            raise ValueError(f"part {self.name}: advantage={self.advantage!r} has no group; leave `group` out")
+        if self.average_over and self.distils:
+            raise ValueError(f"part {self.name}: a distillation has its own average; leave average_over out")
+        if self.average_over and not set(self.kinds) <= set(self.average_over):
+            raise ValueError(f"part {self.name}: average_over must contain {', '.join(self.kinds)}")
         return self
+
+    @property
+    def distils(self) -> bool:
+        """Whether the part compares the policy with a teacher instead of following rewards."""
+        return self.loss in ("distill_token", "distill_logits")
 
 
 @dataclass(frozen=True, config=_CHECKED)
 class Objective:
     """What `algorithm.objective` names.
 
+    Attributes:
+        refined: which refined episodes of a prompt are trained and counted: "all", or only the "best" one.
+
     Raises:
-        ValidationError: no part, two parts of one name, or a kind that two parts would train.
+        ValidationError: no part, two parts of one name, a kind that two parts would train, or two distillations.
     """
 
     name: str
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    refined: Literal["all", "best"] = "all"
 
     @model_validator(mode="after")
     def _parts_are_apart(self) -> Objective:
-        for values in ([part.name for part in self.parts], list(self.kinds)):
+        trained = [kind for part in self.policy_parts for kind in part.kinds]
+        for values in ([part.name for part in self.parts], trained):
             if len(values) != len(set(values)):
                 raise ValueError(
                     f"objective {self.name}: {', '.join(values)}: each part's name and kinds must be its own"
                 )
+        if len(self.parts) - len(self.policy_parts) > 1:
+            raise ValueError(f"objective {self.name}: more than one part distils")
+        unknown = {kind for part in self.policy_parts for kind in part.average_over} - set(trained)
+        if unknown:
+            raise ValueError(f"objective {self.name}: average_over names {', '.join(unknown)}, which nothing trains")
         return self
+
+    @property
+    def policy_parts(self) -> tuple[Part, ...]:
+        """The parts that follow rewards."""
+        return tuple(part for part in self.parts if not part.distils)
+
+    @property
+    def distillation(self) -> Part | None:
+        """The part that compares the policy with a teacher, if there is one."""
+        return next((part for part in self.parts if part.distils), None)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of sequence that are built and trained."""
-        return tuple(kind for part in self.parts for kind in part.kinds)
+        return tuple(dict.fromkeys(kind for part in self.parts for kind in part.kinds))
 
     @property
     def refines(self) -> bool:
-        """Whether a draft gets feedback and a refined episode."""
-        return any(kind != "draft" for kind in self.kinds)
+        """Whether a refined episode is played: one is trained, or its reward counts."""
+        return any(kind != "draft" for part in self.parts for kind in (*part.kinds, *part.group))
+
+    @property
+    def needs_feedback(self) -> bool:
+        """Whether drafts get feedback."""
+        return self.refines or self.distillation is not None
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The options of `algorithm` that this objective reads; others would be ignored, so they are refused."""
+        names: set[str] = set()
+        for part in self.parts:
+            if isinstance(part.weight, str):
+                names.add(part.weight.removeprefix("1 - "))
+            if part.advantage == "group_norm":
+                names |= {"norm_adv_by_std_in_grpo", "std_floor"}
+            if part.advantage == "accepted":
+                names |= {"erl.accept", "erl.threshold"}
+            if part.loss == "shaped":
+                names.add("shaping_gamma")
+            if part.loss == "clipped" and "refined_base" in part.kinds:
+                names.add("refined_old_logp")
+            if part.distils:
+                names |= {"sdpo.teacher", "sdpo.teacher_rate", "sdpo.ratio_clip"}
+            if part.loss == "distill_logits":
+                names |= {"sdpo.alpha", "sdpo.top_k", "sdpo.tail"}
+        if self.refines and self.refined == "all":
+            names.add("part_normaliser")
+        return frozenset(names)

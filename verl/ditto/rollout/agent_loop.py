@@ -9,9 +9,9 @@ session: verl would drop the whole prompt group and pad the hole without a word.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from soul import tasks
 from soul.cli import logs
 from soul.judge import Gateway, GatewaySettings
 from soul.policy import Players
+from soul.record import digest
 from soul.rows.task_files import TaskRow
 from soul.session import Attempt, Context, Session, run_session
 
@@ -47,6 +48,11 @@ def _gateway(settings_json: str, cache_dir: str) -> asyncio.Task[Gateway]:
 class SoulAgentLoop(AgentLoopBase):
     """Registered as `soul` in agents/soul/agents.yaml."""
 
+    @cached_property
+    def settings(self) -> Settings:
+        """Our part of the config. Reading it takes milliseconds; verl creates a loop for every session."""
+        return Settings.from_config(self.config)
+
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
         """Play one session of a row.
 
@@ -57,7 +63,7 @@ class SoulAgentLoop(AgentLoopBase):
         Returns:
             At least one output. At validation exactly one.
         """
-        settings = Settings.from_config(self.config)
+        settings = self.settings
         tasks.configure(settings.tasks)
         task_row = restore_row(kwargs["data_source"], kwargs["row"])
         step = int(kwargs["global_steps"])
@@ -80,12 +86,43 @@ class SoulAgentLoop(AgentLoopBase):
             task_row.task,
             task_row.row,
             new_players,
-            await _gateway(settings.gateway.model_dump_json(), str(settings.cache_dir)),
+            await self.gateway(),
             settings.refine,
             step=step,
             refine=settings.objective.refines and not validate,
+            contexts=settings.objective.distillation is not None and not validate,
+            canary=not validate and _asks_canary(settings, task_row, f"{kwargs['uid']}_{kwargs['session_id']}"),
         )
-        return list(_SequenceBuilder(session, kwargs, settings, self.tokenizer.eos_token_id).build(validate, task_row))
+        longest = self.rollout_config.prompt_length + self.config.data.max_feedback_length
+        teacher_prompts = await _teacher_prompts(session, longest) if session.contexts else {}
+        builder = _SequenceBuilder(session, kwargs, settings, self.tokenizer.eos_token_id, teacher_prompts)
+        return list(builder.build(validate, task_row))
+
+    async def gateway(self) -> Gateway:
+        """The judges of this process; without Ray (`benchmarks/one_process.py`) a subclass connects them."""
+        return await _gateway(self.settings.gateway.model_dump_json(), str(self.settings.cache_dir))
+
+
+def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
+    """Whether the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
+    drawn = int(digest(session)[:8], 16) / 16**8
+    return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.policy.canary_share
+
+
+async def _teacher_prompts(session: Session, longest: int) -> dict[int, tuple[int, ...]]:
+    """The prompts of the draft's sequences with the feedback in them, by the sequence's `id`.
+
+    A sequence whose prompt would be too long, or does not begin with its seat's instructions, is missing.
+    """
+    prompts: dict[int, tuple[int, ...]] = {}
+    for name, seat in session.draft.players.seats.items():
+        assert isinstance(seat, TokenSeat)
+        for sequence in seat.sequences if name in session.contexts else ():
+            messages = session.contexts[name].applied_to(sequence.messages[: sequence.opening])
+            ids = await seat.render(messages) if messages else []
+            if 0 < len(ids) <= longest:
+                prompts[id(sequence)] = tuple(ids)
+    return prompts
 
 
 def _trained(attempt: Attempt) -> Iterator[TokenSequence]:
@@ -98,14 +135,25 @@ def _trained(attempt: Attempt) -> Iterator[TokenSequence]:
 class _SequenceBuilder:
     """Turn a session into verl's outputs, one per sequence."""
 
-    def __init__(self, session: Session, kwargs: dict[str, Any], settings: Settings, filler: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        kwargs: dict[str, Any],
+        settings: Settings,
+        filler: int,
+        teacher_prompts: Mapping[int, tuple[int, ...]],
+    ) -> None:
         self.session = session
         self.prompt = str(kwargs["uid"])
         self.id = f"{kwargs['uid']}_{kwargs['session_id']}"
         self.step = int(kwargs["global_steps"])
         self.kinds = settings.objective.kinds
         self.filler = filler
-        self.draft_reward = session.draft.verdict.reward if session.draft.verdict else None
+        self.teacher_prompts = teacher_prompts
+        self.draft_reward, self.refined_reward = (
+            attempt.verdict.reward if attempt and attempt.verdict else None
+            for attempt in (session.draft, session.refined)
+        )
 
     def build(self, validate: bool, row: TaskRow) -> Iterator[AgentLoopOutput]:
         outputs = [self._output(*item) for item in self._sequences(("draft",) if validate else self.kinds)]
@@ -129,19 +177,28 @@ class _SequenceBuilder:
         attempts = {"draft": self.session.draft, "refined": self.session.refined}
         return {name: sum(s.full for s in _trained(attempt)) for name, attempt in attempts.items() if attempt}
 
-    def _sequences(self, kinds: tuple[Kind, ...]) -> Iterator[tuple[Kind, str, Attempt, TokenSequence]]:
+    def _sequences(self, kinds: tuple[Kind, ...]) -> Iterator[tuple[Kind, Attempt, TokenSequence]]:
         for kind in kinds:
-            name = "draft" if kind == "draft" else "refined"
             attempt = self.session.draft if kind == "draft" else self.session.refined
             if attempt is None or not attempt.valid:
                 continue
             for sequence in _trained(attempt):
-                yield kind, f"{self.id}_{name}", attempt, sequence
+                yield kind, attempt, sequence
 
-    def _output(self, kind: Kind, episode: str, attempt: Attempt, sequence: TokenSequence) -> AgentLoopOutput:
+    def _output(self, kind: Kind, attempt: Attempt, sequence: TokenSequence) -> AgentLoopOutput:
         assert attempt.verdict is not None
         reward, turns = attempt.verdict.reward, 2 * sequence.turns
-        record = SequenceRecord(kind, self.prompt, self.id, episode, reward, True, turns, self.draft_reward)
+        record = SequenceRecord(
+            kind,
+            self.prompt,
+            self.id,
+            True,
+            turns,
+            sum(sequence.response_mask),
+            self.draft_reward,
+            self.refined_reward,
+            teacher_prompt=self.teacher_prompts.get(id(sequence), ()) if kind == "draft" else (),
+        )
         prompt = sequence.prompt_ids if kind == "refined_feedback" else sequence.base_prompt_ids
         low, high = sequence.versions or (self.step - 1, self.step - 1)
         return AgentLoopOutput(
@@ -157,7 +214,7 @@ class _SequenceBuilder:
 
     def _masked_placeholder(self) -> AgentLoopOutput:
         """A masked placeholder: the session is counted, nothing of it is trained."""
-        record = SequenceRecord("none", self.prompt, self.id, self.id, 0.0, valid=False, draft_reward=self.draft_reward)
+        record = SequenceRecord("none", self.prompt, self.id, False, 0, 0, self.draft_reward, self.refined_reward)
         return AgentLoopOutput(
             prompt_ids=[self.filler],
             response_ids=[self.filler],

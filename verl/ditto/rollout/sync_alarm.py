@@ -9,13 +9,15 @@ issue 53888). Training then looks healthy but learns from another policy's sampl
   it exceeds `run.max_logprob_diff`, the run ends.
 - no change: after an update and its sync, the engine's greedy answer to a fixed prompt must have other log-probs than
   before. This check needs no bound and detects a failure at once. The run ends after `run.max_unchanged_syncs` such
-  syncs in a row (a single one can be rounding: a first warm-up step may be too small for bfloat16).
+  syncs in a row (a single one can be rounding: a first warm-up step may be too small for bfloat16). A busy engine
+  rounds differently with each batch that the prompt shares, so in asynchronous modes it is asked several times; one
+  answer that was there before is enough.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -28,10 +30,12 @@ from verl.protocol import DataProto
 from verl.utils.debug.metrics import calculate_debug_metrics
 
 from ditto.batch.jagged import per_token
+from ditto.batch.step_batch import StepBatch
 from soul.errors import RunFailed
 
 PROBE_TEXT = "Ask me anything about the story, and I will answer as its main character would."
 PROBE_TOKENS = 16
+ASKS_OF_BUSY = 4  # how often an engine is asked that plays sessions meanwhile
 logger = logging.getLogger(__name__)
 
 # Mean absolute difference of log-probs that rounding alone never reaches, by the dtype that both engines compute in.
@@ -55,7 +59,7 @@ class SyncAlarm:
 
     bound: float
     max_unchanged: int | None = 3
-    _answers: dict[str, Answer] = field(default_factory=dict)
+    _answers: dict[str, Set[Answer]] = field(default_factory=dict)
     _unchanged: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -66,6 +70,28 @@ class SyncAlarm:
             dtype = str(config.actor_rollout_ref.rollout.dtype)
             bound = BOUND["float32"] if dtype in ("float32", "float") else BOUND["bfloat16"]
         return cls(float(bound), config.run.max_unchanged_syncs)
+
+    def check_rollout(self, step: int, batch: StepBatch, versions: Sequence[int]) -> dict[str, float]:
+        """Compare actor and rollout engine where both saw the same context. Returns the step's metrics of it.
+
+        Args:
+            batch: with the log-probs of both.
+            versions: the step whose weights sampled each row.
+
+        Raises:
+            WeightsOutOfSync: the engine samples from other weights.
+        """
+        columns, same_context = batch.columns, batch.is_kind("draft", "refined_feedback")
+        assert columns is not None
+        # In asynchronous modes rollouts of several versions meet; only the newest are by the actor's weights.
+        newest = max((v for v, same in zip(versions, same_context, strict=True) if same), default=0)
+        rows = [same and version == newest for same, version in zip(same_context, versions, strict=True)]
+        difference, numbers = distance(columns.old_log_probs, columns.rollout_log_probs, columns.mask, rows)
+        if difference is None:
+            return numbers
+        if newest >= step - 1:  # the distance of older rollouts is no sign of a lost sync; `check_change` covers them
+            self.check_distance(step, difference)
+        return numbers | {"training/rollout_logprob_diff_mean": difference}
 
     def check_distance(self, step: int, difference: float) -> None:
         """Compare a step's mean difference of log-probs with the bound.
@@ -83,20 +109,20 @@ class SyncAlarm:
                 "run.max_logprob_diff."
             )
 
-    def check_change(self, step: int, answers: Mapping[str, Answer], *, updated: bool) -> None:
-        """Compare each server's answer with its answer after the previous sync.
+    def check_change(self, step: int, answers: Mapping[str, Set[Answer]], *, updated: bool) -> None:
+        """Compare each server's answers with those after the previous sync.
 
         Args:
-            answers: server -> its answer now.
+            answers: server -> its answers now.
             updated: whether the step changed any weight.
 
         Raises:
             WeightsOutOfSync: a server's answer has not changed over too many updates.
         """
-        for server, answer in answers.items():
-            same = self._answers.get(server) == answer
+        for server, found in answers.items():
+            same = not found.isdisjoint(self._answers.get(server, frozenset()))
             self._unchanged[server] = (self._unchanged.get(server, 0) + updated) if same else 0
-            self._answers[server] = answer
+            self._answers[server] = found
             if self.max_unchanged is not None and self._unchanged[server] >= self.max_unchanged:
                 raise WeightsOutOfSync(
                     f"Step {step}: {server} answers a fixed prompt with exactly the same log-probs as "
@@ -135,13 +161,22 @@ def distance(
     return float((actor - rollout).abs().mean()), metrics
 
 
-def ask(servers: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Answer]:
+def ask(servers: Mapping[str, Any], prompt_ids: Sequence[int], times: int = 1) -> dict[str, Set[Answer]]:
     """Ask every rollout server for its greedy answer to a prompt, with log-probs.
 
     Args:
         servers: name -> Ray actor of a verl rollout server.
         prompt_ids: token ids of the prompt.
+        times: how often, one after the other.
+
+    Returns:
+        server -> its different answers.
     """
+    rounds = [_ask_once(servers, prompt_ids) for _ in range(times)]
+    return {name: frozenset(answers[name] for answers in rounds) for name in servers}
+
+
+def _ask_once(servers: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Answer]:
     sampling = {"temperature": 0.0, "max_tokens": PROBE_TOKENS, "ignore_eos": True, "logprobs": True}
     pending = {
         name: server.generate.remote(

@@ -18,7 +18,7 @@ from uuid import uuid4
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
 from soul.errors import PolicyFailure
-from soul.task import Message
+from soul.message import Message
 
 
 @dataclass
@@ -35,6 +35,7 @@ class TokenSequence:
         turns: number of sampled turns.
         versions: first and last version (training step) of the weights that sampled it.
         full: there was no room for another turn, so nothing is added any more.
+        opening: how many of the messages are in the prompt.
     """
 
     prompt_ids: list[int]
@@ -46,6 +47,7 @@ class TokenSequence:
     turns: int = 0
     versions: tuple[int, int] | None = None
     full: bool = False
+    opening: int = 0
 
 
 class TokenSeat:
@@ -85,15 +87,16 @@ class TokenSeat:
         return self.sequences[-1] if extends else None
 
     async def _start(self, messages: Sequence[Message], base: Sequence[Message] | None) -> TokenSequence:
-        prompt_ids = await self._render(messages)
-        base_ids = prompt_ids if base is None or list(base) == list(messages) else await self._render(base)
+        prompt_ids = await self.render(messages)
+        base_ids = prompt_ids if base is None or list(base) == list(messages) else await self.render(base)
         if len(prompt_ids) > self._max_prompt:
             raise PolicyFailure("too_long", f"the prompt has {len(prompt_ids)} tokens, more than {self._max_prompt}")
-        sequence = TokenSequence(prompt_ids, base_ids, list(messages))
+        sequence = TokenSequence(prompt_ids, base_ids, list(messages), opening=len(messages))
         self.sequences.append(sequence)
         return sequence
 
-    async def _render(self, messages: Sequence[Message]) -> list[int]:
+    async def render(self, messages: Sequence[Message]) -> list[int]:
+        """The ids of a prompt of these messages."""
         # Not ct_build_initial_tokens, which truncates long prompts from the left, so the instructions go first.
         build = self._loop.continuous_token_builder.build_initial_tokens
         ids = await self._loop.loop.run_in_executor(None, build, [dict(m) for m in messages])

@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch.utils.data import Dataset
 
-from ditto.rows.lengths import check_lengths
+from ditto.rows.lengths import fitting_rows
 from ditto.rows.mixture import MixtureSettings
 from soul.rows.task_files import TaskRow, parse_row, read_rows
 
@@ -37,14 +37,7 @@ class SoulDataset(Dataset):
         mixture = MixtureSettings.model_validate(OmegaConf.to_container(config.mixture, resolve=True))
         # verl builds both sets with the same call: only the files show which one this is.
         mix = mixture.training_rows if files == _as_list(config.train_files) else mixture.validation_rows
-        rows, _ = check_lengths(
-            mix(read_rows(files)),
-            tokenizer,
-            config.max_prompt_length,
-            dict(config.get("apply_chat_template_kwargs") or {}),
-            config.filter_overlong_prompts,
-        )
-        self.rows = rows[:max_samples] if max_samples > 0 else rows
+        self.rows, _ = fitting_rows(config, mix(read_rows(files)), tokenizer, max_samples)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -14,10 +14,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from omegaconf import DictConfig
+
 from soul.errors import BadRow
 from soul.rows.task_files import TaskRow
 from soul.rows.truncation import truncate_row
-from soul.task import Row, Task
+from soul.task import Task
+from soul.task_types import Row
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +31,21 @@ def prompt_tokens(task: Task[Any], row: Row, tokenizer: Any, template: dict[str,
         task.prompt(row), add_generation_prompt=True, tokenize=True, return_dict=False, **template
     )
     return len(ids)
+
+
+def fitting_rows(
+    data: DictConfig, rows: Sequence[TaskRow], tokenizer: Any, most: int | None
+) -> tuple[list[TaskRow], list[int]]:
+    """The rows that a dataset holds, and the lengths of their prompts in tokens (see `check_lengths`).
+
+    Args:
+        data: the config's section.
+        most: the most rows to keep; None or -1: all.
+    """
+    template = dict(data.get("apply_chat_template_kwargs") or {})
+    rows, lengths = check_lengths(rows, tokenizer, data.max_prompt_length, template, data.filter_overlong_prompts)
+    first = most if most and most > 0 else None
+    return rows[:first], lengths[:first]
 
 
 def check_lengths(

@@ -183,10 +183,9 @@ def resume_hint(root: Path) -> str:
     return f"The last checkpoint is {root / f'global_step_{steps[-1]}'}; the same command continues from it."
 
 
-def _flush(path: Path) -> None:
-    """fsync a file, or all files in a folder."""
-    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    for file in files:
+def _flush(folder: Path) -> None:
+    """fsync all files in a folder."""
+    for file in (each for each in folder.rglob("*") if each.is_file()):
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
 

@@ -58,7 +58,8 @@ def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> N
     adapter: dict[str, Tensor] = {}
     if meta is not None:
         for shard in shards:  # read all factors first: they may be in another shard than their weight
-            adapter |= {_plain(key): tensor for key, tensor in load_file(shard).items() if ".lora_" in key}
+            factors = {key: tensor for key, tensor in load_file(shard).items() if ".lora_" in key}
+            adapter |= {key.replace(".default.", "."): tensor for key, tensor in factors.items()}  # PEFT's own names
         _save_adapter(step_dir / "lora_adapter", adapter, meta, base)
     scale = float(meta["lora_alpha"]) / float(meta["r"]) if meta is not None else 0.0
     weight_map: dict[str, str] = {}
@@ -94,11 +95,6 @@ def _dtype_of(base: str) -> torch.dtype | None:
             dtype: torch.dtype = getattr(torch, name)
             return dtype
     return None
-
-
-def _plain(key: str) -> str:
-    """The name of a LoRA factor in PEFT's files, which omit the adapter's name."""
-    return key.replace(".default.", ".")
 
 
 def _with_lora(weight: Tensor, adapter: dict[str, Tensor], module: str, scale: float) -> Tensor:

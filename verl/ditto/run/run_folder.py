@@ -58,6 +58,10 @@ class RunFolder:
         earlier = [line for number, line in lines.items() if number < step]
         write_lines(self._metrics, [*earlier, json.dumps(known | numbers)])
 
+    def metrics(self) -> dict[int, dict[str, float]]:
+        """step -> its numbers."""
+        return {step: json.loads(line) for step, line in self._metric_lines().items()}
+
     def metrics_of(self, step: int) -> dict[str, float]:
         """A step's numbers; none where it has no line."""
         line = self._metric_lines().get(step)

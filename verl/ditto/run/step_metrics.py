@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from soul import tasks
-from soul.judge.jury import agreement
 from soul.judge.ledger import Ledger
 from soul.judge.ledger import numbers as counters
+from soul.jury import agreement
 from soul.record import AttemptRecord, Failure, SessionRecord
 
 _NOT_AN_ENDPOINT = {"task_error", "leak", "policy", "too_long", "deadline"}
@@ -63,12 +63,6 @@ def _both_rewards(trace: SessionRecord) -> tuple[float, float] | None:
     """Of draft and refined episode; None unless both have a verdict."""
     draft, refined = trace.draft.reward, trace.refined.reward if trace.refined else None
     return None if draft is None or refined is None else (draft, refined)
-
-
-def _contentless(traces: Sequence[SessionRecord]) -> Iterator[tuple[str, float]]:
-    for name, attempts in _attempts(traces).items():
-        if attempts:
-            yield name, statistics.fmean(attempt.contentless for attempt in attempts)
 
 
 def _judging(traces: Sequence[SessionRecord]) -> dict[str, float]:
@@ -147,9 +141,10 @@ def session_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
     numbers |= {f"ditto/{key}": value for key, value in _redactions(traces).items()}
     causes = Counter(f"{failure.stage}/{failure.cause}" for trace in traces for failure in failures(trace))
     numbers |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
-    numbers |= {f"ditto/share_contentless/{name}": share for name, share in _contentless(traces)}
     numbers |= _judging(traces)
     for name, attempts in _attempts(traces).items():
+        if attempts:
+            numbers[f"ditto/share_contentless/{name}"] = statistics.fmean(a.contentless for a in attempts)
         counts = [t.out_of_tokens[name] > 0 for t in traces if name in t.out_of_tokens]
         if counts:
             numbers[f"ditto/share_out_of_tokens/{name}"] = statistics.fmean(counts)

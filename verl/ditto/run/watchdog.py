@@ -2,8 +2,8 @@
 
 verl waits forever if a rollout worker dies during a weight sync, or if an agent-loop worker dies with sessions in
 flight. The trainer tells the watchdog which phase it is in. If a phase exceeds its time limit or an actor has died, the
-watchdog writes the cause to `<run>/failure.json` and stderr, prints all stacks to stderr, and exits the process. The
-driver then sees a dead actor and exits with an error too.
+watchdog writes the cause to `<run>/failure.json` and stderr, prints all stacks to stderr, and exits the process
+with code 70. The driver then sees a dead actor, reports the cause and exits with code 1.
 """
 
 from __future__ import annotations

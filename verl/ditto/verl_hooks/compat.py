@@ -1,4 +1,4 @@
-"""Patches that verl 0.9.1 and vLLM 0.28 need to run on a CPU. None of them is active on a GPU.
+"""Patches that verl 0.9.1 and vLLM 0.28 need to run on a CPU. None of the three is active on a GPU.
 
 1. verl 0.9.1 builds the process-group backend "cpu:gloo,cpu:gloo" on a CPU (verl/utils/distributed.py); torch refuses
    a device named twice.
@@ -12,6 +12,8 @@
 
 import functools
 from typing import Any
+
+from ditto.verl_hooks import weight_socket
 
 
 def patch_for_cpu() -> None:
@@ -42,6 +44,7 @@ def patch_for_cpu() -> None:
 
 def keep_vllm_weights() -> None:
     """Apply patch 3. vLLM calls this in each of its processes (entry-point group `vllm.general_plugins`)."""
+    weight_socket.name_for_engine()  # on a GPU too
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any
 
 import psutil
@@ -63,24 +62,13 @@ class CPUDevice(types.ModuleType):
         torch.set_rng_state(state)
 
 
-_DEVICE = CPUDevice("ditto.cpu_device")
-
-
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
     """verl's last resort, because it is registered after the accelerators. VERL_PLATFORM=cpu selects it."""
 
-    @property
-    def device_name(self) -> str:
-        return "cpu"
-
-    @property
-    def vendor_name(self) -> str:
-        return "cpu"
-
-    @property
-    def device_module(self) -> CPUDevice:
-        return _DEVICE
+    device_name = vendor_name = "cpu"
+    device_module = CPUDevice("ditto.cpu_device")
+    set_device = synchronize = set_allocator_settings = empty_cache = profiler_start = profiler_stop = cudart = _no_op
 
     def is_available(self) -> bool:
         return False
@@ -94,22 +82,10 @@ class PlatformCPU(PlatformBase):
     def device_count(self) -> int:
         return 1
 
-    def set_device(self, device_index: Any) -> None:
-        return None
-
-    def synchronize(self, device_index: Any = None) -> None:
-        return None
-
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
-
-    def set_allocator_settings(self, settings: str) -> None:
-        return None
-
-    def empty_cache(self) -> None:
-        return None
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
         return None, None
@@ -120,15 +96,8 @@ class PlatformCPU(PlatformBase):
     def visible_devices_envvar(self) -> str:
         return "CUDA_VISIBLE_DEVICES"
 
-    @contextmanager
-    def nvtx_range(self, msg: str) -> Iterator[None]:
-        yield
-
-    def profiler_start(self) -> None:
-        return None
-
-    def profiler_stop(self) -> None:
-        return None
+    def nvtx_range(self, msg: str) -> nullcontext[None]:
+        return nullcontext()
 
     def ray_resource_name(self) -> str:
         return "GPU"  # logical GPUs: ray.init(num_gpus=N)
@@ -146,6 +115,3 @@ class PlatformCPU(PlatformBase):
             # saves about 17 s of C++ compilation in the first generation
             "TORCH_COMPILE_DISABLE": os.environ.get("TORCH_COMPILE_DISABLE", "1"),
         }
-
-    def cudart(self) -> None:
-        return None

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from soul.compare.comparison import Comparison
 from soul.compare.pairs import Pair
-from soul.evaluate.report.answers import Answers, answers_of
 from soul.evaluate.report.packing import SHOWN_CHARACTERS, SHOWN_OF_ANSWERS, plain, start_of
+from soul.evaluate.tables.answers import Answers, answers_of
 from soul.message import Message
 from soul.record import AttemptRecord, Conversations, SessionRecord
 
@@ -48,17 +48,13 @@ def index(rows: Sequence[PairedRow], sets: Sequence[str], starts: Sequence[int])
         starts: the row with which each part begins.
     """
     places = {name: place for place, name in enumerate(sets)}
-
-    def short(text: str | None) -> str | None:
-        return start_of(text, SHOWN_OF_ANSWERS)
-
     columns: dict[str, Any] = plain(
         {
             "starts": list(starts),
             "set": [places[row.set] for row in rows],
             "number": [row.pair.number for row in rows],
             "question": [start_of(row.answers[0].question, SHOWN_CHARACTERS) for row in rows],
-            "target": [short(row.answers[0].target) for row in rows],
+            "target": [start_of(row.answers[0].target, SHOWN_OF_ANSWERS) for row in rows],
             "base": [row.pair.scores[0] for row in rows],
             "other": [row.pair.scores[1] for row in rows],
             "difference": [row.pair.difference for row in rows],

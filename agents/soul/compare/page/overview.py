@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from urllib.parse import urlencode
 
 from soul.compare import report
@@ -32,11 +33,9 @@ def overview(comparison: Comparison) -> Markup:
 def sets_table(comparison: Comparison) -> Markup:
     """The same table as in the terminal; a set's name and its counts link to the rows."""
     titles = report.titles(comparison)
-    ones = list(comparison.sets.values())
-    rows = []
-    for place, cells in enumerate(report.lines(comparison)):
-        one = ones[place] if place < len(ones) else None
-        rows.append(_row(titles, cells, one))
+    # The last line, the macro average, belongs to no set.
+    lines = zip_longest(report.lines(comparison), comparison.sets.values())
+    rows = [_row(titles, cells, one) for cells, one in lines]
     head = element("tr", *(element("th", title, scope="col") for title in titles))
     return element("table", element("thead", head), element("tbody", *rows), id="sets-table")
 

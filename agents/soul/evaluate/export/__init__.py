@@ -1,5 +1,6 @@
 """Export the results of a run to other tools: `soul export RUN --to lm-eval,wandb`
 
+options.py          what all exports may be told
 scalars.py          the numbers of a run under flat names, on the table's scale
 targets.py          the right answer of a row, and the answers that were read
 lm_eval.py          results_<date>.json and samples_<set>_<date>.jsonl in the format of lm-evaluation-harness
@@ -14,28 +15,12 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from soul.errors import BadSettings
+from soul.evaluate.export import lm_eval, tensorboard_log, wandb_log
+from soul.evaluate.export.options import ExportOptions
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.run_folder import EvaluationRun
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """Options of the exports.
-
-    Attributes:
-        out: the folder for files; None for one in the run's folder.
-        step: training step of the evaluated checkpoint, for the x axis of curves.
-        project: of Weights & Biases, unless WANDB_PROJECT names one.
-        samples: the most samples to put into the table of Weights & Biases.
-    """
-
-    out: Path | None = None
-    step: int | None = None
-    project: str = "soul"
-    samples: int = 1000
 
 
 @dataclass(frozen=True)
@@ -44,36 +29,17 @@ class Target:
 
     Attributes:
         package: the package that the export needs; None if it needs none.
-        write: write the export, and return where it is.
+        write: write the export, and return where it is: a file, a folder or a URL.
     """
 
     package: str | None
     write: Callable[[EvaluationRun, Results, ExportOptions], str]
 
 
-def _lm_eval(run: EvaluationRun, results: Results, options: ExportOptions) -> str:
-    from soul.evaluate.export import lm_eval
-
-    return str(lm_eval.write(run, results, options.out or run.folder / "lm-eval"))
-
-
-def _tensorboard(run: EvaluationRun, results: Results, options: ExportOptions) -> str:
-    from soul.evaluate.export import tensorboard_log
-
-    return str(tensorboard_log.write(results, options.out or run.folder / "tensorboard", options.step))
-
-
-def _wandb(run: EvaluationRun, results: Results, options: ExportOptions) -> str:
-    from soul.evaluate.export import wandb_log
-
-    folder = options.out or run.folder
-    return wandb_log.write(run, results, folder, options.project, options.step, options.samples)
-
-
 TARGETS: Mapping[str, Target] = {
-    "lm-eval": Target(None, _lm_eval),
-    "tensorboard": Target("tensorboard", _tensorboard),
-    "wandb": Target("wandb", _wandb),
+    "lm-eval": Target(None, lm_eval.write),
+    "tensorboard": Target("tensorboard", tensorboard_log.write),
+    "wandb": Target("wandb", wandb_log.write),
 }
 
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from soul.cli.arguments import existing_folder, non_negative_int, output_folder
 from soul.cli.error_border import Parser, reports_errors
-from soul.evaluate.export import TARGETS, ExportOptions, check, export
+from soul.evaluate.export import TARGETS, check, export
+from soul.evaluate.export.options import ExportOptions
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.run.run_folder import EvaluationRun
 

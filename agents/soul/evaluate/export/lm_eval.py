@@ -16,30 +16,33 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from pathlib import Path
+from itertools import groupby
 from typing import Any
 
 from soul import tasks
+from soul.evaluate.export.options import ExportOptions
 from soul.evaluate.export.targets import expected_and_given
 from soul.evaluate.numbers.bootstrap import RESAMPLES
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.numbers.set_result import SetResult
-from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.message import Message
 from soul.record import SessionRecord, opening
 
 GROUP = "soul"
 NOT_KNOWN = "N/A"  # the harness's entry for a missing standard error
+# Keys of the harness for which a run of SOUL has no value.
+_EMPTY = (
+    *("git_hash", "system_instruction", "system_instruction_sha"),
+    *("fewshot_as_multiturn", "chat_template", "chat_template_sha"),
+)
 _SAMPLING = ("temperature", "top_p", "max_output_tokens", "reasoning_effort")
 
 
-def write(run: EvaluationRun, results: Results, folder: Path) -> Path:
+def write(run: EvaluationRun, results: Results, options: ExportOptions) -> str:
     """Write the files, and return the results file. Their date is that of the last sample, so repeating overwrites."""
-    ended = datetime.fromtimestamp((run.folder / FILE).stat().st_mtime, UTC).replace(tzinfo=None)
-    date = ended.isoformat(timespec="microseconds").replace(":", "-")
-    folder = folder / _sanitized(run.name)
+    date = run.ended.replace(tzinfo=None).isoformat(timespec="microseconds").replace(":", "-")
+    folder = (options.out or run.folder / "lm-eval") / _sanitized(run.name)
     folder.mkdir(parents=True, exist_ok=True)
     hashes = {}
     for name, result in results.sets.items():
@@ -48,10 +51,10 @@ def write(run: EvaluationRun, results: Results, folder: Path) -> Path:
         path = folder / f"samples_{re.sub(r'[^0-9A-Za-z_-]', '_', name)}_{date}.jsonl"
         path.write_bytes(text.encode("utf-8", "backslashreplace"))
         hashes[name] = _hash("".join(d["doc_hash"] + d["prompt_hash"] + d["target_hash"] for d in documents))
-    content = {**results_json(run, results), "date": ended.replace(tzinfo=UTC).timestamp(), "task_hashes": hashes}
+    content = {**results_json(run, results), "date": run.ended.timestamp(), "task_hashes": hashes}
     path = folder / f"results_{date}.json"
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
-    return path
+    return str(path)
 
 
 def results_json(run: EvaluationRun, results: Results) -> dict[str, Any]:
@@ -78,24 +81,17 @@ def results_json(run: EvaluationRun, results: Results) -> dict[str, Any]:
         "config": {
             "model": "soul",
             "model_args": {"model": run.name, "base_url": policy.get("base_url")},
-            "batch_size": None,
             "batch_sizes": [],
-            "device": None,
-            "use_cache": None,
+            **dict.fromkeys(("batch_size", "device", "use_cache")),
             "limit": run.limit,
             "bootstrap_iters": RESAMPLES,
             "gen_kwargs": sampling,
             "random_seed": run.seed,
         },
-        "git_hash": None,
         "model_source": "soul",
         "model_name": run.name,
         "model_name_sanitized": _sanitized(run.name),
-        "system_instruction": None,
-        "system_instruction_sha": None,
-        "fewshot_as_multiturn": None,
-        "chat_template": None,
-        "chat_template_sha": None,
+        **dict.fromkeys(_EMPTY),
         "soul": {"settings": dict(run.settings), "sets": {name: _failures(result) for name, result in sets.items()}},
     }
 
@@ -135,6 +131,7 @@ def _group(results: Results) -> dict[str, Any]:
 
 def _config(result: SetResult, n: int, sampling: Mapping[str, Any]) -> dict[str, Any]:
     metric = result.headline
+    listed = {"metric": metric.name, "aggregation": "set" if result.joint else "mean"}
     return {
         "task": result.name,
         "tag": [GROUP],
@@ -142,13 +139,7 @@ def _config(result: SetResult, n: int, sampling: Mapping[str, Any]) -> dict[str,
         "num_fewshot": 0,
         "repeats": n,
         "generation_kwargs": dict(sampling),
-        "metric_list": [
-            {
-                "metric": metric.name,
-                "aggregation": "set" if result.joint else "mean",
-                "higher_is_better": metric.higher_is_better,
-            }
-        ],
+        "metric_list": [{**listed, "higher_is_better": metric.higher_is_better}],
         "metadata": {"version": _version(result), "soul_task": result.task, "range": [metric.low, metric.high]},
     }
 
@@ -171,24 +162,15 @@ def _version(result: SetResult) -> str | None:
 
 
 def _failures(result: SetResult) -> dict[str, Any]:
-    return {
-        "samples": result.samples,
-        "invalid": result.invalid,
-        "causes": dict(result.causes),
-        "contentless": result.contentless,
-        "interval": result.interval,
-        "bounds": result.bounds,
-    }
+    names = ("samples", "invalid", "causes", "contentless", "interval", "bounds")
+    return {name: getattr(result, name) for name in names}
 
 
 def _documents(run: EvaluationRun, name: str, result: SetResult) -> Iterable[dict[str, Any]]:
     """One line per row: its record, prompt, target, replies, the answers that were read, and the mean reward."""
-    by_row: dict[int, list[SessionRecord]] = {}
-    for sample in run.samples:
-        if sample.set == name:
-            by_row.setdefault(sample.number, []).append(sample)
     means = {row.number: row.mean for row in result.per_row}
-    for number, samples in by_row.items():
+    for number, of_row in groupby(run.by_set[name], key=lambda sample: sample.number):
+        samples = list(of_row)
         prompt = json.dumps(_prompt(samples[0]), ensure_ascii=False)
         target, given = expected_and_given(samples)
         replies = [_reply(sample) for sample in samples]

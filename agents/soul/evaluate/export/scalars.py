@@ -7,7 +7,8 @@ entry: a set without a valid sample has no score, and a model without a price ha
 from __future__ import annotations
 
 from soul.evaluate.numbers.results import Average, Results
-from soul.evaluate.numbers.set_result import SetResult, total
+from soul.evaluate.numbers.set_result import SetResult
+from soul.judge.call.usage import total
 
 
 def scalars(results: Results) -> dict[str, float]:
@@ -15,10 +16,8 @@ def scalars(results: Results) -> dict[str, float]:
     values: dict[str, float] = {}
     for name, result in results.sets.items():
         values |= {f"{name}/{key}": value for key, value in _set_scalars(result).items()}
-    averages = {"macro": results.macro, "paper": results.paper, "alignx": results.alignx}
-    for name, average in averages.items():
-        if average is not None:
-            values |= {f"average/{name}{key}": value for key, value in _average_scalars(average).items()}
+    for name, average in results.averages.items():
+        values |= {f"average/{name}{key}": value for key, value in _average_scalars(average).items()}
     return values
 
 

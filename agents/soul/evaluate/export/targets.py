@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from soul import tasks
-from soul.evaluate.report.answers import given_answer, saved_row
+from soul.evaluate.tables.answers import given_answer, saved_row
 from soul.record import SessionRecord
-from soul.task import Row, Task
+from soul.task import Task
+from soul.task_types import Row
 
 
 def expected(task: Task[Any], row: Row) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from soul.errors import SoulError
+from soul.evaluate.export.options import ExportOptions
 from soul.evaluate.export.scalars import scalars
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.run_folder import EvaluationRun
@@ -29,14 +30,10 @@ class NotLogged(SoulError):
     """Weights & Biases cannot start the run."""
 
 
-def write(
-    run: EvaluationRun, results: Results, folder: Path, project: str, step: int | None = None, samples: int = 1000
-) -> str:
-    """Log the results as one run.
+def write(run: EvaluationRun, results: Results, options: ExportOptions) -> str:
+    """Log the results as one run; the client creates its folder `wandb/` in `options.out` or the run's folder.
 
-    Args:
-        folder: where the client creates its folder `wandb/`.
-        samples: the most samples to log, spread over the sets; the total is logged too.
+    At most `options.samples` samples are logged, spread over the sets; the total is logged too.
 
     Returns:
         The URL of the run, or the folder of an offline run.
@@ -46,27 +43,26 @@ def write(
     """
     import wandb
 
-    project = os.environ.get("WANDB_PROJECT", project)
     try:
         started = wandb.init(
-            project=project,
+            project=os.environ.get("WANDB_PROJECT", options.project),
             name=run.name,
             job_type="evaluation",
             config=_config(run),
-            dir=str(folder),
+            dir=str(options.out or run.folder),
             reinit="create_new",
         )
     except wandb.Error as error:  # no key, no connection, no such project
         raise NotLogged(f"Weights & Biases: {error} WANDB_MODE=offline keeps the run on this machine.") from error
     with started as logged:
         numbers: dict[str, Any] = {f"{PREFIX}/{name}": value for name, value in scalars(results).items()}
-        if step is not None:
+        if options.step is not None:
             logged.define_metric(STEP)
             logged.define_metric(f"{PREFIX}/*", step_metric=STEP)
-            numbers[STEP] = step
+            numbers[STEP] = options.step
         columns: list[str | int] = [*titles(results), *(column.title for column in SHOWN)]
         rows: list[Iterable[Any]] = [[*line.cells, *line.published] for line in lines(results)]
-        chosen = spread(run, samples)
+        chosen = spread(run, options.samples)
         numbers[f"{PREFIX}/samples_logged"], numbers[f"{PREFIX}/samples"] = len(chosen), len(run.samples)
         logged.log(
             {

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from soul import tasks
 from soul.evaluate.numbers.results import Results
-from soul.evaluate.numbers.row_result import RowResult, ScoredSample
+from soul.evaluate.numbers.row_result import RowResult
 from soul.evaluate.numbers.set_result import Interval, SetResult
 from soul.evaluate.numbers.set_score import set_scores
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.record import SessionRecord
-from soul.task import Metric
+from soul.task_types import Metric
 
 Breakdowns = Mapping[str, Mapping[str, Sequence["Group"]]]  # set -> kind -> its groups
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
@@ -53,11 +53,10 @@ def breakdown(samples: Iterable[SessionRecord], headline: Metric, seed: int = 0)
         Kind -> its groups, sorted naturally by value; kinds in the task's order. Empty if the task has no groups.
     """
     ordered = sorted(samples, key=lambda sample: sample.key)
-    rows: dict[str, dict[str, dict[int, list[ScoredSample]]]] = {}
+    rows: dict[str, dict[str, dict[int, list[SessionRecord]]]] = {}
     for sample in ordered:
-        scored = ScoredSample.from_record(sample)
         for kind, value in sample.groups.items():
-            rows.setdefault(kind, {}).setdefault(value, {}).setdefault(sample.number, []).append(scored)
+            rows.setdefault(kind, {}).setdefault(value, {}).setdefault(sample.number, []).append(sample)
     return {
         kind: [
             _group(ordered[0], kind, value, list(by_value[value].values()), headline, seed)
@@ -69,10 +68,7 @@ def breakdown(samples: Iterable[SessionRecord], headline: Metric, seed: int = 0)
 
 def breakdowns(run: EvaluationRun, results: Results) -> Breakdowns:
     """The groups of each set of a run, in the order of the results."""
-    by_set: dict[str, list[SessionRecord]] = {name: [] for name in results.sets}
-    for sample in run.samples:
-        by_set[sample.set].append(sample)
-    return {name: breakdown(samples, results.sets[name].headline) for name, samples in by_set.items()}
+    return {name: breakdown(run.by_set[name], result.headline) for name, result in results.sets.items()}
 
 
 def natural(text: str) -> list[tuple[bool, float, str]]:
@@ -86,7 +82,7 @@ def natural(text: str) -> list[tuple[bool, float, str]]:
 
 
 def _group(
-    sample: SessionRecord, kind: str, value: str, rows: Sequence[Sequence[ScoredSample]], headline: Metric, seed: int
+    sample: SessionRecord, kind: str, value: str, rows: Sequence[Sequence[SessionRecord]], headline: Metric, seed: int
 ) -> Group:
     # The name is part of the bootstrap's seed, so that groups are resampled independently.
     name, joint = f"{sample.set}: {kind} {value}", set_scores(tasks.load(sample.task), rows)

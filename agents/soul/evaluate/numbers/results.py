@@ -7,7 +7,6 @@ of sets.
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,10 @@ import numpy as np
 
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval
-from soul.evaluate.numbers.row_result import ScoredSample
 from soul.evaluate.numbers.set_result import Interval, SetResult, set_result
-from soul.one_turn import Voting
 from soul.record import SessionRecord
 from soul.suites import soul_v1
-from soul.task import Metric, Task
+from soul.task_types import Metric
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,11 @@ class Results:
         return None
 
     @property
+    def per_row_samples(self) -> int:
+        """The largest number of samples of a row, over all sets (N)."""
+        return max((result.per_row_samples for result in self.sets.values()), default=0)
+
+    @property
     def macro(self) -> Average:
         """Over all sets of the run."""
         return self.average(list(self.sets))
@@ -87,10 +89,15 @@ class Results:
         """Over AlignX's five sets; None unless each has a number."""
         return self.whole(soul_v1.ALIGNX)
 
+    @property
+    def averages(self) -> dict[str, Average]:
+        """The averages that the run has: "macro", "paper" and "alignx"."""
+        averages = {"macro": self.macro, "paper": self.paper, "alignx": self.alignx}
+        return {name: average for name, average in averages.items() if average is not None}
+
     def to_json(self) -> dict[str, Any]:
         """The content of results.json."""
-        groups = {"macro": self.macro, "paper": self.paper, "alignx": self.alignx}
-        averages = {name: vars(average) for name, average in groups.items() if average is not None}
+        averages = {name: vars(average) for name, average in self.averages.items()}
         return {"sets": {name: result.to_json() for name, result in self.sets.items()}, "averages": averages}
 
 
@@ -126,17 +133,4 @@ def _set_result(name: str, task: str | None, samples: Sequence[SessionRecord], s
         task = soul_v1.SETS[name].task if name in soul_v1.SETS else name
         if task not in tasks.names():  # a file of your own: only its rows name the task
             return SetResult(name, "", Metric("unknown"))
-    loaded = tasks.load(task)
-    several = {number for number, count in Counter(sample.number for sample in samples).items() if count > 1}
-    scored = [
-        ScoredSample.from_record(sample, vote_of(loaded, sample) if sample.number in several else None)
-        for sample in samples
-    ]
-    return set_result(name, task, loaded, scored, seed)
-
-
-def vote_of(task: Task[Any], sample: SessionRecord) -> str | None:
-    """The answer in a sample; None if it has none or failed, or if the task's answers cannot be counted."""
-    if not isinstance(task, Voting) or not sample.draft.valid:
-        return None
-    return task.vote(task.row_type.model_validate(sample.record), task.saved_episode(sample.draft))
+    return set_result(name, task, samples, seed)

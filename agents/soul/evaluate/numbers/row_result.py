@@ -1,4 +1,4 @@
-"""One sample of a run, and one row with its samples: the parts of a set's numbers.
+"""One row with its samples: a part of a set's numbers.
 
 A sample without a verdict has no reward; its row counts it as invalid.
 """
@@ -7,48 +7,15 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any, NamedTuple
+from typing import Any
 
-from soul.judge import Usage
-from soul.record import AttemptRecord, SessionRecord
-from soul.task import Metric, Verdict
-
-
-class ScoredSample(NamedTuple):
-    """The parts of a sample's record that the numbers need."""
-
-    number: int
-    sample: int
-    row: int
-    verdict: Verdict | None
-    cause: str | None
-    contentless: bool
-    seconds: Mapping[str, float]
-    usage: Mapping[str, Usage]
-    draft: AttemptRecord
-    record: Mapping[str, Any]
-    vote: str | None = None
-
-    @classmethod
-    def from_record(cls, sample: SessionRecord, vote: str | None = None) -> ScoredSample:
-        """Read a record; `vote` is its answer (`soul.one_turn.Voting`)."""
-        draft = sample.draft
-        return cls(
-            number=sample.number,
-            sample=sample.sample,
-            row=sample.row,
-            verdict=draft.verdict,
-            cause=draft.cause,
-            contentless=draft.contentless,
-            seconds=draft.seconds,
-            usage=sample.usage,
-            draft=draft,
-            record=sample.record,
-            vote=vote,
-        )
+from soul.one_turn import Voting
+from soul.record import SessionRecord
+from soul.task import Task
+from soul.task_types import Metric
 
 
 @dataclass(frozen=True)
@@ -69,10 +36,13 @@ class RowResult:
     votes: tuple[str | None, ...] | None = None
 
     @classmethod
-    def from_samples(cls, samples: Sequence[ScoredSample], voting: bool = False) -> RowResult:
-        """From the samples of one row, at least one; `voting`: their answers can be counted."""
-        rewards = tuple(sample.verdict.reward for sample in samples if sample.verdict)
-        votes = tuple(sample.vote for sample in samples if sample.verdict) if voting else None
+    def from_samples(cls, samples: Sequence[SessionRecord], task: Task[Any] | None = None) -> RowResult:
+        """From the samples of one row, at least one; with `task`, which reads the answers, also their votes."""
+        rewards = tuple(sample.draft.reward for sample in samples if sample.draft.reward is not None)
+        votes: tuple[str | None, ...] | None = None
+        if isinstance(task, Voting):  # a row of one sample needs no vote, and reading answers takes time
+            several = len(samples) > 1
+            votes = tuple(vote_of(task, sample) if several else None for sample in samples if sample.draft.valid)
         return cls(samples[0].number, samples[0].row, rewards, len(samples) - len(rewards), votes)
 
     @property
@@ -112,3 +82,10 @@ class RowResult:
             by_vote.setdefault(vote, []).append(reward)
         # Equal answers usually earn the same reward; a task that also rates the wording gets their mean.
         return statistics.fmean(statistics.fmean(by_vote[vote]) for vote, count in counts.items() if count == most)
+
+
+def vote_of(task: Task[Any], sample: SessionRecord) -> str | None:
+    """The answer in a sample; None if it has none or failed, or if the task's answers cannot be counted."""
+    if not isinstance(task, Voting) or not sample.draft.valid:
+        return None
+    return task.vote(task.row_type.model_validate(sample.record), task.saved_episode(sample.draft))

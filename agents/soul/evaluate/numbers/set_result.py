@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from soul import tasks
 from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means, resampled_scores
-from soul.evaluate.numbers.row_result import RowResult, ScoredSample
+from soul.evaluate.numbers.row_result import RowResult
 from soul.evaluate.numbers.set_score import SetScores, set_scores
-from soul.judge.call.usage import Usage
+from soul.judge.call.usage import Usage, merged, total
 from soul.judge.ledger import numbers
-from soul.one_turn import Voting
-from soul.task import Metric, Task
+from soul.record import SessionRecord
+from soul.task_types import Metric
 
 Interval = tuple[float, float]
+# Attributes of a set that results.json has under the same name.
+_AS_THEY_ARE = ("mean", "interval", "bounds", "samples", "rows", "invalid", "causes", "contentless", "metrics")
 
 
 @dataclass(frozen=True)
@@ -154,17 +156,9 @@ class SetResult:
             "task": self.task,
             "metric": {"name": metric.name, "low": metric.low, "high": metric.high, "source": metric.source},
             **({} if self.joint is None else {"mean_of": dict(self.joint.valid.parts)}),
-            "mean": self.mean,
-            "interval": self.interval,
-            "bounds": self.bounds,
-            "samples": self.samples,
-            "rows": self.rows,
-            "invalid": self.invalid,
-            "causes": dict(self.causes),
-            "contentless": self.contentless,
-            "metrics": dict(self.metrics),
+            **{name: getattr(self, name) for name in _AS_THEY_ARE},
             "usage": {"policy": numbers(self.policy), "judges": numbers(self.judges)},
-            "seconds": dict(self.seconds),
+            "seconds": self.seconds,
         }
         if self.per_row_samples > 1:
             several = {"best": self.best, "self_consistency": self.self_consistency}
@@ -177,27 +171,17 @@ class SetResult:
         return value
 
 
-def total(counts: Iterable[Usage]) -> Usage:
-    """The sum of several counts."""
-    usage = Usage()
-    for count in counts:
-        usage.merge(count)
-    return usage
-
-
-def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[ScoredSample], seed: int = 0) -> SetResult:
+def set_result(name: str, task_name: str, samples: Iterable[SessionRecord], seed: int = 0) -> SetResult:
     """The numbers of one set from its samples, in any order."""
-    by_row: dict[int, list[ScoredSample]] = {}
-    usage: dict[str, Usage] = {}
+    task = tasks.load(task_name)
+    by_row: dict[int, list[SessionRecord]] = {}
     seconds: dict[str, float] = {}
     ordered = sorted(samples, key=lambda sample: (sample.number, sample.sample))
     for sample in ordered:
         by_row.setdefault(sample.number, []).append(sample)
-        for role, count in sample.usage.items():
-            usage.setdefault(role, Usage()).merge(count)
-        for stage, spent in sample.seconds.items():
+        for stage, spent in sample.draft.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
-    metrics = task.summarize([task.saved(sample.draft) for sample in ordered if sample.verdict])
+    metrics = task.summarize([task.saved(sample.draft) for sample in ordered if sample.draft.valid])
     joint = set_scores(task, list(by_row.values()))
     if joint is not None:  # the score counts rows, `summarize` counts samples
         metrics |= joint.valid.parts
@@ -206,12 +190,12 @@ def set_result(name: str, task_name: str, task: Task[Any], samples: Sequence[Sco
         task=task_name,
         headline=task.set_headline or task.headline,
         joint=joint,
-        per_row=tuple(RowResult.from_samples(row, isinstance(task, Voting)) for row in by_row.values()),
-        causes=dict(sorted(Counter(sample.cause for sample in ordered if sample.cause).items())),
-        contentless=sum(sample.contentless for sample in ordered),
+        per_row=tuple(RowResult.from_samples(row, task) for row in by_row.values()),
+        causes=dict(sorted(Counter(sample.draft.cause for sample in ordered if sample.draft.cause).items())),
+        contentless=sum(sample.draft.contentless for sample in ordered),
         # Without the headline: it is `mean`, and a second value, over samples rather than rows, would confuse.
         metrics={key: value for key, value in metrics.items() if key not in ("reward", task.headline.name)},
-        usage=usage,
+        usage=merged(count for sample in ordered for count in sample.usage.items()),
         seconds=seconds,
         seed=seed,
     )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from soul.evaluate.numbers.row_result import ScoredSample
 from soul.metrics.set_metrics import Edge, Outcome, SetScore
+from soul.record import SessionRecord
 from soul.task import Task
 
 
@@ -24,26 +24,26 @@ class SetScores:
     best: SetScore
 
 
-def set_scores(task: Task[Any], by_row: Sequence[Sequence[ScoredSample]]) -> SetScores | None:
+def set_scores(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]]) -> SetScores | None:
     """The scores of a set from its samples, row by row; None if the task's score is the mean of its rewards."""
     if task.set_headline is None:
         return None
     valid = score_of(task, by_row)
-    if all(sample.verdict for samples in by_row for sample in samples):
+    if all(sample.draft.valid for samples in by_row for sample in samples):
         return SetScores(valid, valid, valid)
     return SetScores(valid, score_of(task, by_row, "worst"), score_of(task, by_row, "best"))
 
 
-def score_of(task: Task[Any], by_row: Sequence[Sequence[ScoredSample]], missing: Edge | None = None) -> SetScore:
+def score_of(task: Task[Any], by_row: Sequence[Sequence[SessionRecord]], missing: Edge | None = None) -> SetScore:
     """The score over the rows with a valid sample; with `missing`, over all rows, with invalid samples as that."""
-    kept = [[sample for sample in samples if sample.verdict or missing] for samples in by_row]
+    kept = [[sample for sample in samples if sample.draft.valid or missing] for samples in by_row]
     rows = [samples for samples in kept if samples]
     outcomes = [
         Outcome(
             place,
             1 / len(samples),
             task.row_type.model_validate(sample.record),
-            task.saved(sample.draft) if sample.verdict else missing or "worst",
+            task.saved(sample.draft) if sample.draft.valid else missing or "worst",
         )
         for place, samples in enumerate(rows)
         for sample in samples

@@ -2,8 +2,9 @@
 
 overview.py        the head: model, judges, settings, first numbers, warnings
 results_table.py   the table, with set_detail.py (the details of a set), interval_bar.py and costs.py
-answers.py         question, right answer and given answer of a sample; group_names.py: readable names of groups
+group_names.py     readable names of groups
 packing.py         the samples, compressed for the page
+outputs.py         writes this file and the run's other outputs
 page.html          the skeleton of the page, with results.html and report.css; page_parts.py assembles it, markup.py
                    escapes the values
 script/            store.js (unpacks the samples), elements.js, link.js (filters and order in the URL), results.js (the
@@ -16,14 +17,12 @@ hashes, so text from a model can never run, and Trusted Types ensure that texts 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from soul.evaluate.numbers.breakdown import Breakdowns
 from soul.evaluate.numbers.results import Results
-from soul.evaluate.report.answers import answers_of
 from soul.evaluate.report.group_names import names_of
 from soul.evaluate.report.markup import join
 from soul.evaluate.report.overview import overview
@@ -32,25 +31,20 @@ from soul.evaluate.report.page_parts import Page, filled, read, script_of, write
 from soul.evaluate.report.results_table import chooser, notes, results_table
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import table
-from soul.record import SessionRecord
-from soul.task import Metric
+from soul.evaluate.tables.answers import answers_of
+from soul.task_types import Metric
 
 FILE = "report.html"
 SCRIPTS = ("store", "elements", "link", "results", "list", "browser", "scene", "sample", "samples", "page")
 
 
-def html(run: EvaluationRun, results: Results, groups: Breakdowns) -> str:
-    """The report as one string.
+def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path:
+    """Write the report into the run's folder, and return the file.
 
     Args:
         results: the run's results (`results.summarise(run.samples, run.sets)`).
         groups: their `breakdowns`.
     """
-    return "".join(_pieces(run, results, groups))
-
-
-def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path:
-    """Write the report into the run's folder, and return the file."""
     file = run.folder / FILE
     write_page(file, _pieces(run, results, groups))
     return file
@@ -58,11 +52,8 @@ def write_html(run: EvaluationRun, results: Results, groups: Breakdowns) -> Path
 
 def _pieces(run: EvaluationRun, results: Results, groups: Breakdowns) -> Iterator[str]:
     """The page in pieces, because the samples make it large."""
-    by_set: defaultdict[str, list[SessionRecord]] = defaultdict(list)
-    for sample in run.samples:
-        by_set[sample.set].append(sample)
     names = table.ordered(list(results.sets))
-    ordered = [sample for name in names for sample in by_set[name]]
+    ordered = [sample for name in names for sample in run.by_set[name]]
     answers = answers_of(ordered)
     columns = table.columns_of(run.suite)
     page = Page(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from soul.cli.arguments import existing_folder
 from soul.cli.error_border import Parser, reports_errors
-from soul.evaluate.outputs import write_outputs
 from soul.evaluate.report import FILE
+from soul.evaluate.report.outputs import write_outputs
 from soul.evaluate.run.run_folder import EvaluationRun
 
 

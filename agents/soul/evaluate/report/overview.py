@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from typing import Any
 
 from soul.evaluate.numbers.results import Results
-from soul.evaluate.numbers.set_result import total
 from soul.evaluate.numbers.set_warnings import grouped
 from soul.evaluate.report.markup import Markup, element, join
-from soul.evaluate.report.set_detail import samples_link
-from soul.evaluate.run.journal import FILE
+from soul.evaluate.report.set_detail import samples_link, small_table
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import notes, table
+from soul.judge.call.usage import total
 from soul.judge.ledger import money
 
 _SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "seed")
@@ -32,7 +30,7 @@ def overview(run: EvaluationRun, results: Results) -> Markup:
         *notes.models_by_role(run, results).items(),
         ("Rows", f"{rows} of each set, seed {run.seed}{repeats}"),
         ("Samples", f"{finished:,}" if finished == wanted else f"{finished:,} of {wanted:,}: not finished"),
-        ("Last sample", _date(run)),
+        ("Last sample", run.ended.strftime("%Y-%m-%d %H:%M UTC")),
         *([("Episodes of", run.settings["episodes_of"])] if "episodes_of" in run.settings else []),
     ]
     listed = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
@@ -72,30 +70,25 @@ def _warnings(results: Results) -> Markup | None:
 
 
 def _settings(settings: Mapping[str, Any]) -> Markup:
-    lines = [
-        element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells))
-        for name, cells in _endpoints(settings)
-    ]
-    heads = element("tr", *(element("th", name, scope="col") for name in ("role", "model", "endpoint", "sampling")))
     shown = ("policy", "roles", "jury", "by_task", *(() if settings["jury"] else ("jury_reward",)))
     others = {key: value for key, value in settings.items() if key not in shown and value}
     return element(
         "details",
         element("summary", "Settings"),
-        element("table", element("thead", heads), element("tbody", *lines), class_="part"),
+        small_table(None, ("role", "model", "endpoint", "sampling"), _endpoints(settings)),
         element("pre", json.dumps(others, indent=1, ensure_ascii=False)) if others else None,
         class_="settings",
     )
 
 
-def _endpoints(settings: Mapping[str, Any]) -> list[tuple[str, Sequence[str]]]:
+def _endpoints(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     named = [
         ("policy", settings["policy"]),
         *settings["roles"].items(),
         *(("jury", endpoint) for endpoint in settings["jury"]),
         *((f"judge of {task}", endpoint) for task, endpoint in settings["by_task"].items()),
     ]
-    return [(name, (model["model"], _address(model), _sampling(model))) for name, model in named]
+    return [(name, model["model"], _address(model), _sampling(model)) for name, model in named]
 
 
 def _address(endpoint: Mapping[str, Any]) -> str:
@@ -108,8 +101,3 @@ def _address(endpoint: Mapping[str, Any]) -> str:
 def _sampling(endpoint: Mapping[str, Any]) -> str:
     chosen = [f"{key.replace('_', ' ')} {endpoint[key]}" for key in _SAMPLING if endpoint.get(key) is not None]
     return ", ".join(chosen) or "the endpoint's defaults"
-
-
-def _date(run: EvaluationRun) -> str:
-    written = datetime.fromtimestamp((run.folder / FILE).stat().st_mtime, UTC)
-    return written.strftime("%Y-%m-%d %H:%M UTC")

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from soul.evaluate.report.answers import Answers
+from soul.evaluate.tables.answers import Answers
 from soul.judge.call.usage import Usage
 from soul.record import Conversations, SessionRecord
 

@@ -58,18 +58,9 @@ class Page:
             index: function from the entries with which the parts of `lines` begin to the columns of the list.
         """
         head, tail = read("page.html").split("$parts\n")
-        words = {"entry": self.entry, "entries": self.entries, "state": self.state, "number": self.number}
+        words = {"Entry": self.entry.capitalize(), "Entries": self.entries.capitalize()}
         yield filled(
-            head,
-            policy=policy(self.style, self.script),
-            title=self.title,
-            style=self.style,
-            kind=self.kind,
-            results=self.results,
-            count=f"{self.count:,}",
-            Entries=self.entries.capitalize(),
-            Entry=self.entry.capitalize(),
-            **words,
+            head, **{**vars(self), **words, "count": f"{self.count:,}", "policy": policy(self.style, self.script)}
         )
         starts = []
         for place, (start, body) in enumerate(parts(lines)):

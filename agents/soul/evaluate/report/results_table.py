@@ -64,11 +64,7 @@ def chooser(shown: Sequence[Column]) -> Markup:
     boxes = []
     for source, title in (("card", "Model card of Ditto-8B"), ("paper", "Paper, its ten tasks")):
         of = [
-            element(
-                "label",
-                element("input", type="checkbox", value=place, checked=column in shown),
-                column.model,
-            )
+            element("label", element("input", type="checkbox", value=place, checked=column in shown), column.model)
             for place, column in enumerate(COLUMNS)
             if column.source == source
         ]
@@ -78,44 +74,31 @@ def chooser(shown: Sequence[Column]) -> Markup:
 
 def _head(titles: Sequence[str], shown: Sequence[Column]) -> Markup:
     own = [
-        _title("set", "set"),
+        _title("set", "set", class_="set"),
         _title("score", "score [95 %]"),
         element("th", element("span", "0 to 100", class_="scale"), scope="col"),
-        *(_title(name.partition(" ")[0], name) for name in titles[2:]),
-        _title("time", "time"),
+        *(_title(name.partition(" ")[0], name, title=MEANS.get(name)) for name in titles[2:]),
+        _title("time", "time", title=MEANS["time"]),
     ]
     theirs = [
-        element(
-            "th",
-            element("button", c.model, element("small", c.source), type="button"),
-            scope="col",
-            aria_sort="none",
-            class_="published",
-            data_column=place,
-            data_key=c.title,
-            hidden=c not in shown,
+        _title(
+            c.title, c.model, element("small", c.source), class_="published", data_column=place, hidden=c not in shown
         )
         for place, c in enumerate(COLUMNS)
     ]
     return element("thead", element("tr", *own, *theirs))
 
 
-def _title(key: str, text: str) -> Markup:
-    return element(
-        "th",
-        element("button", text, type="button"),
-        scope="col",
-        aria_sort="none",
-        data_key=key,
-        title=MEANS.get(text),
-        class_="set" if key == "set" else None,
-    )
+def _title(key: str, *text: str, **attributes: str | int | bool | None) -> Markup:
+    """The head of a column that the script can sort by; `key` names it in the page's URL."""
+    button = element("button", *text, type="button")
+    return element("th", button, scope="col", aria_sort="none", data_key=key, **attributes)
 
 
 def _rows(line: TableLine, results: Results, groups: Groups, columns: int, visible: Sequence[Column]) -> list[Markup]:
     """A line with the first `columns` of the run's own columns; for a set, also its (hidden) details."""
     name, shown, *others = line.cells[:columns]
-    result = _result_of(line, results)
+    result = line.result
     range_ = (result.headline.low, result.headline.high) if isinstance(result, SetResult) else USUAL
     bar = interval_bar(result.mean, result.interval, result.bounds, range_)
     cells = [
@@ -145,16 +128,6 @@ def _number(name: str, text: str) -> Markup:
     """A cell with the number, and the bracket after it in a smaller font."""
     number, bracket, behind = text.partition(" [" if name == "strong" else " (")
     return element("td", element(name, number), element("span", bracket + behind, class_="ends") if behind else None)
-
-
-def _result_of(line: TableLine, results: Results) -> SetResult | Average:
-    """The set or average that a line shows."""
-    name = line.cells[0]
-    if line.dimension != "average":
-        alignx = results.alignx
-        return alignx if alignx is not None and name not in results.sets else results.sets[name]
-    paper = results.paper
-    return paper if paper is not None and name.endswith("paper's 10") else results.macro
 
 
 def _time(result: SetResult | Average, results: Results) -> str:

@@ -52,7 +52,7 @@ def samples_link(set_: str) -> str:
     return f"#samples?set={quote(set_, safe='', errors='replace')}"
 
 
-def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Markup | None:
+def small_table(caption: str | None, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Markup | None:
     """A small table: names in the first column, numbers in the others."""
     if not lines:
         return None
@@ -61,7 +61,8 @@ def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -
         element("tr", element("th", line[0], scope="row"), *(element("td", cell) for cell in line[1:]))
         for line in lines
     ]
-    return element("table", element("caption", caption), element("thead", head), element("tbody", *body), class_="part")
+    top = element("caption", caption) if caption else None
+    return element("table", top, element("thead", head), element("tbody", *body), class_="part")
 
 
 def _groups(result: SetResult, kind: str, groups: Sequence[Group]) -> Markup | None:
@@ -77,12 +78,12 @@ def _groups(result: SetResult, kind: str, groups: Sequence[Group]) -> Markup | N
         for group in groups
     ]
     name = kind_name(kind)
-    return _table(f"By {name}", (name, "score [95 %]", scale(range_), "n", "invalid (bounds)"), lines)
+    return small_table(f"By {name}", (name, "score [95 %]", scale(range_), "n", "invalid (bounds)"), lines)
 
 
 def _metrics(result: SetResult) -> Markup | None:
     lines = [(name, f"{value:.4g}") for name, value in result.metrics.items()]
-    return _table("Other metrics", ("metric", "value"), lines)
+    return small_table("Other metrics", ("metric", "value"), lines)
 
 
 def _repeats(result: SetResult) -> Markup | None:
@@ -92,7 +93,7 @@ def _repeats(result: SetResult) -> Markup | None:
         for name, scores in several
         for k, (mean, rows) in scores.items()
     ]
-    return _table("Several samples per row", ("", "score", "rows"), lines)
+    return small_table("Several samples per row", ("", "score", "rows"), lines)
 
 
 def _failures(result: SetResult) -> Markup | None:
@@ -100,7 +101,7 @@ def _failures(result: SetResult) -> Markup | None:
     if result.contentless:
         shown = browse("no content (worst score)", result.name, state="contentless")
         lines.append((shown, f"{result.contentless:,}"))
-    return _table("Failures by cause", ("cause", "samples"), lines)
+    return small_table("Failures by cause", ("cause", "samples"), lines)
 
 
 def _calls_and_time(result: SetResult) -> Markup | None:
@@ -111,8 +112,8 @@ def _calls_and_time(result: SetResult) -> Markup | None:
     heads = ("role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", *(("cost",) if priced else ()))
     lines = [_usage(role, usage)[: len(heads)] for role, usage in roles.items()]
     return join(
-        _table("Calls and cost" if priced else "Calls", heads, lines),
-        _table(
+        small_table("Calls and cost" if priced else "Calls", heads, lines),
+        small_table(
             "Seconds per sample",
             ("stage", "mean"),
             [(stage, f"{seconds / result.samples:.2f}") for stage, seconds in result.seconds.items()],

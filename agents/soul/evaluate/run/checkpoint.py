@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from soul.errors import SoulError
+from soul.evaluate.run.short_names import short_names
 from soul.evaluate.run.weights import damage
-from soul.evaluate.tables.short_names import short_names
 from soul.files.json_object import read_object
 
 CONTEXT = 17_408  # tokens: prompts of 8,192, answers of 8,192, and room for the template

@@ -5,13 +5,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from soul.errors import SoulError
-
-if TYPE_CHECKING:
-    from soul.evaluate.run.journal import Journal
-    from soul.evaluate.run.settings import SampleRequest
+from soul.evaluate.run.journal import Journal
+from soul.evaluate.run.settings import SampleRequest
 
 
 class Interrupted(SoulError):

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from soul.errors import SYSTEMIC, Cause, SoulError
 from soul.evaluate.run.journal import Journal
+from soul.evaluate.run.rescore import judge_again
+from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.run.schedule import Capacity, Schedule
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.judge import ChatModel, Gateway, GatewaySettings
@@ -25,6 +28,7 @@ from soul.session import RefineSettings, run_session
 
 SESSIONS_PER_SLOT = 2  # concurrent sessions for each concurrent request of the policy's endpoint
 Listener = Callable[[SessionRecord], None]
+RunOne = Callable[[SampleRequest, Gateway], Awaitable[SessionRecord]]  # runs one sample
 
 # Causes that would fail every further sample too: the run stops and keeps its finished samples.
 STOPPING: frozenset[Cause] = SYSTEMIC | {"auth", "not_found"}
@@ -43,6 +47,7 @@ async def evaluate(
     folder: Path,
     on_sample: Listener,
     on_schedule: Callable[[Schedule], None] = lambda schedule: None,
+    source: EvaluationRun | None = None,
 ) -> None:
     """Run the samples, and save each one as soon as it finishes.
 
@@ -50,31 +55,27 @@ async def evaluate(
         todo: the samples to run.
         on_sample: called with every finished sample, failed ones too.
         on_schedule: called with the schedule before the first sample; it estimates the time left.
+        source: a run whose episodes are judged again; nothing is played then.
 
     Raises:
         Stopped: an endpoint no longer answers, or the budget is spent. The same command continues later.
     """
     policy = ChatModel.connect(settings.policy)
-
-    async def play(request: SampleRequest, gateway: Gateway) -> SessionRecord:
-        return await run_sample(request, settings, policy, gateway)
-
+    run_one: RunOne = partial(run_sample, settings, policy)
+    asked, capacity = settings.policy, Capacity(settings.gateway, settings.policy)
+    if source is not None:
+        run_one = partial(judge_again, {sample.key: sample for sample in source.samples})
+        asked, capacity = settings.gateway.judge, Capacity(settings.gateway)
+    schedule = Schedule(todo, SESSIONS_PER_SLOT * asked.concurrency, capacity)
+    on_schedule(schedule)
     try:
-        at_once = SESSIONS_PER_SLOT * settings.policy.concurrency
-        schedule = Schedule(todo, at_once, Capacity(settings.gateway, settings.policy))
-        on_schedule(schedule)
-        await run_samples(play, schedule, settings.gateway, journal, folder, on_sample)
+        await run_samples(run_one, schedule, settings.gateway, journal, folder, on_sample)
     finally:
         await policy.close()
 
 
 async def run_samples(
-    run_one: Callable[[SampleRequest, Gateway], Awaitable[SessionRecord]],
-    schedule: Schedule,
-    settings: GatewaySettings,
-    journal: Journal,
-    folder: Path,
-    on_sample: Listener,
+    run_one: RunOne, schedule: Schedule, settings: GatewaySettings, journal: Journal, folder: Path, on_sample: Listener
 ) -> None:
     """Run every sample of the schedule, with the judges of one gateway.
 
@@ -82,11 +83,13 @@ async def run_samples(
         Stopped: as in `evaluate`.
         OutOfSpace: the disk is full.
     """
-    spent = sum(journal_cost(sample) for sample in journal.samples.values())
-    limits = run_limits(settings, spent)  # the budget covers the whole run, not each start
-    gateway = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
+    # The budget covers the whole run, not each start: judges, partners and environments, but not the policy.
+    usages = (sample.usage.items() for sample in journal.samples.values())
+    spent = sum(usage.cost_usd for usage_by_role in usages for role, usage in usage_by_role if role != "policy")
+    limits = run_limits(settings, spent)
+    connected = Gateway.connect(settings, in_process(limits), folder / "judge_cache")
 
-    async def work() -> None:
+    async def work(gateway: Gateway) -> None:
         while (request := schedule.start()) is not None:
             sample = await run_one(request, gateway)
             schedule.end(request, sample.usage)
@@ -99,22 +102,15 @@ async def run_samples(
             on_sample(sample)
 
     try:
-        async with asyncio.TaskGroup() as group:
+        async with connected as gateway, asyncio.TaskGroup() as group:
             for _ in range(schedule.at_once):
-                group.create_task(work())
+                group.create_task(work(gateway))
     except ExceptionGroup as group:
         raise group.exceptions[0] from None  # the first failure; it cancelled the other workers
-    finally:
-        await gateway.close()
-
-
-def journal_cost(sample: SessionRecord) -> float:
-    """US dollars for judges, partners and environments of a sample; judge.budget_usd does not cover the policy."""
-    return float(sum(usage.cost_usd for role, usage in sample.usage.items() if role != "policy"))
 
 
 async def run_sample(
-    request: SampleRequest, settings: EvaluationSettings, policy: ChatModel, gateway: Gateway
+    settings: EvaluationSettings, policy: ChatModel, request: SampleRequest, gateway: Gateway
 ) -> SessionRecord:
     """Run one sample.
 

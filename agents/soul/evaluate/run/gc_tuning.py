@@ -11,7 +11,7 @@ OLDER = 20  # collections of a generation before the next older one is collected
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
+def infrequent_gc() -> Iterator[None]:
     """Collect garbage less often, and never among the objects that exist already; also a decorator.
 
     A run keeps every sample. With Python's defaults, a fifth of its CPU time goes into scanning all imported and kept

@@ -20,7 +20,7 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Taking:
+class RunChoice:
     """Which samples a command runs.
 
     Attributes:
@@ -32,12 +32,14 @@ class Taking:
     ask_first: bool = True
 
     @classmethod
-    def from_arguments(cls, given: argparse.Namespace) -> Taking:
-        """Read the options of `add_taking_options`."""
+    def from_arguments(cls, given: argparse.Namespace) -> RunChoice:
+        """Read the options of `add_run_choice_options`."""
         return cls(given.retry_failed, not given.no_preflight)
 
 
-FIRST = Taking()  # a first start
+FIRST = RunChoice()  # a first start
+# Options that are fields of `RunOptions` under the same name.
+_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "thinking_tokens", "dry_run", "export", "step")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class RunOptions:
     deadline_s: float | None = None
     thinking_tokens: int = 0
     dry_run: bool = False
-    taking: Taking = FIRST
+    choice: RunChoice = FIRST
     export: str = ""
     step: int | None = None
 
@@ -92,18 +94,9 @@ class RunOptions:
             sets=(*names, *listed),
             suite=chosen,
             sections=sections_of([word for word in given.words if "=" in word], ["tasks"]),
-            data=given.data,
-            out=given.out,
-            name=given.name,
-            limit=given.limit,
-            n=given.n,
-            seed=given.seed,
             deadline_s=given.deadline,
-            thinking_tokens=given.thinking_tokens,
-            dry_run=given.dry_run,
-            taking=Taking.from_arguments(given),
-            export=given.export,
-            step=given.step,
+            choice=RunChoice.from_arguments(given),
+            **{name: getattr(given, name) for name in _AS_GIVEN},
         )
 
 
@@ -131,7 +124,7 @@ def parser(program: str, description: str | None) -> Parser:
     parser.add_argument("--limit", type=positive_int, help="rows of each set, drawn by the seed (the paper: 100)")
     parser.add_argument("--n", type=positive_int, default=1, help="samples of each row")
     parser.add_argument("--seed", type=int, default=0, help="decides which rows are drawn")
-    add_taking_options(parser)
+    add_run_choice_options(parser)
     parser.add_argument(
         "--export", default="", metavar="TO,...", help="lm-eval, wandb, tensorboard (soul.evaluate.export)"
     )
@@ -153,8 +146,8 @@ def add_server_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup
     )
 
 
-def add_taking_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the options that `Taking.from_arguments` and the plan read."""
+def add_run_choice_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the options that `RunChoice.from_arguments` and the plan read."""
     parser.add_argument("--deadline", type=positive_float, help="seconds to play one episode")
     parser.add_argument("--no-preflight", action="store_true", help="skip the test call to each endpoint at the start")
     parser.add_argument(

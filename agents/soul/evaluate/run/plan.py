@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,20 +79,14 @@ class EvaluationPlan:
     @property
     def loads(self) -> list[Load]:
         """The loads of all sets, summed by section and endpoint."""
-        groups: dict[tuple[str, Endpoint], list[Load]] = defaultdict(list)
-        for plan in self.sets:
-            for load in plan.asked.values():
-                groups[load.section, load.endpoint].append(load)
-        return [_together(section, endpoint, loads) for (section, endpoint), loads in groups.items()]
+        loads = [load for plan in self.sets for load in plan.asked.values()]
+        return _summed(loads, lambda load: (load.section, load.endpoint))
 
     def seconds(self) -> tuple[float, str]:
         """The expected seconds, and what determines them: the tightest limit, or the longest sample."""
-        by_endpoint: dict[Endpoint, list[Load]] = defaultdict(list)
-        for load in self.loads:
-            by_endpoint[load.endpoint].append(load)
         bounds: dict[str, float] = {}
-        for endpoint, loads in by_endpoint.items():  # sections with the same endpoint share its limits
-            bounds |= _together(loads[0].section, endpoint, loads).bounds()
+        for load in _summed(self.loads, lambda load: load.endpoint):  # sections with the same endpoint share its limits
+            bounds |= load.bounds()
         bounds["the longest sample, whose calls run one after another"] = max(
             (p.seconds for p in self.sets), default=0.0
         )
@@ -124,9 +118,8 @@ def plan(
 
 def sections_asked(settings: EvaluationSettings, task: Task[Any]) -> dict[str, float]:
     """Section -> calls of one episode of a task, without the policy's; of a rescored run only the judge's."""
-    own_judge = task.name in settings.gateway.by_task
     return {
-        f"{BY_TASK}{task.name}" if role == "judge" and own_judge else role: calls
+        settings.gateway.section(role, task.name): calls
         for role, calls in task.calls_per_episode.items()
         if calls and (settings.source is None or role == "judge")
     }
@@ -220,9 +213,15 @@ def _timed(load: Load, latencies: Mapping[str, float | None]) -> Load:
     return replace(load, latency_s=first_token + load.tokens_out / max(load.calls, 1e-9) / TOKENS_PER_SECOND)
 
 
-def _together(section: str, endpoint: Endpoint, loads: Sequence[Load]) -> Load:
-    """The sum of several loads; the latency is the mean over their calls."""
-    calls = sum(load.calls for load in loads)
-    seconds = sum(load.calls * (load.latency_s or 0.0) for load in loads) / max(calls, 1e-9)
-    tokens_in, tokens_out = sum(load.tokens_in for load in loads), sum(load.tokens_out for load in loads)
-    return Load(section, endpoint, calls, tokens_in, tokens_out, seconds)
+def _summed(loads: Sequence[Load], key: Callable[[Load], Hashable]) -> list[Load]:
+    """One load for all with the same key, under the first one's section; the latency is the mean over their calls."""
+    groups: dict[Hashable, list[Load]] = defaultdict(list)
+    for load in loads:
+        groups[key(load)].append(load)
+    sums = []
+    for group in groups.values():
+        calls = sum(load.calls for load in group)
+        seconds = sum(load.calls * (load.latency_s or 0.0) for load in group) / max(calls, 1e-9)
+        tokens_in, tokens_out = sum(load.tokens_in for load in group), sum(load.tokens_out for load in group)
+        sums.append(Load(group[0].section, group[0].endpoint, calls, tokens_in, tokens_out, seconds))
+    return sums

@@ -6,15 +6,12 @@ episode and stays failed. Costs include only the new verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from soul import tasks
-from soul.evaluate.run.engine import SESSIONS_PER_SLOT, Listener, run_samples
-from soul.evaluate.run.journal import FILE, Journal, Key
+from soul.evaluate.run.journal import FILE, Key
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.evaluate.run.schedule import Capacity, Schedule
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, stamp_of
 from soul.judge import Endpoint, Gateway, GatewaySettings
 from soul.policy import Players, Seat
@@ -52,7 +49,7 @@ def settings_of(run: EvaluationRun, gateway: GatewaySettings, options: dict[str,
     )
 
 
-def items(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleRequest]:
+def sample_requests(settings: EvaluationSettings, run: EvaluationRun) -> list[SampleRequest]:
     """The samples to judge. Their rows come from the journal, so no data file is needed."""
     tasks.configure(settings.tasks)  # before the rows, which hold their tasks
     rescored = []
@@ -67,34 +64,9 @@ def without_episode(run: EvaluationRun) -> frozenset[Key]:
     return frozenset(sample.key for sample in run.samples if sample.draft.seats is None)
 
 
-async def rescore(
-    settings: EvaluationSettings,
-    run: EvaluationRun,
-    todo: Sequence[SampleRequest],
-    journal: Journal,
-    folder: Path,
-    on_sample: Listener,
-    on_schedule: Callable[[Schedule], None] = lambda schedule: None,
-) -> None:
-    """Judge the saved episodes again; arguments as of `engine.evaluate`.
-
-    Raises:
-        Stopped: a judge no longer answers, or the budget is spent.
-    """
-    saved = {sample.key: sample for sample in run.samples}
-
-    async def judge(request: SampleRequest, gateway: Gateway) -> SessionRecord:
-        return await judge_again(request, saved[request.key], gateway)
-
-    at_once = SESSIONS_PER_SLOT * settings.gateway.judge.concurrency
-    schedule = Schedule(todo, at_once, Capacity(settings.gateway))
-    on_schedule(schedule)
-    await run_samples(judge, schedule, settings.gateway, journal, folder, on_sample)
-
-
-async def judge_again(request: SampleRequest, saved: SessionRecord, gateway: Gateway) -> SessionRecord:
-    """The record with a new verdict on the same episode."""
-    task = request.row.task
+async def judge_again(samples: Mapping[Key, SessionRecord], request: SampleRequest, gateway: Gateway) -> SessionRecord:
+    """The record of a saved sample with a new verdict on the same episode."""
+    saved, task = samples[request.key], request.row.task
     prompts = [prompt.id for prompt in task.prompts]
     fresh = saved.model_copy(update={"stamp": request.stamp, "prompts": prompts, "usage": {}})
     if saved.draft.seats is None:

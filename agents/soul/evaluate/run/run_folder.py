@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,19 @@ class EvaluationRun:
     @property
     def sets(self) -> list[str]:
         return list(self.wanted)
+
+    @cached_property
+    def by_set(self) -> Mapping[str, Sequence[SessionRecord]]:
+        """The samples of each set."""
+        samples: dict[str, list[SessionRecord]] = {name: [] for name in self.wanted}
+        for sample in self.samples:
+            samples[sample.set].append(sample)
+        return samples
+
+    @property
+    def ended(self) -> datetime:
+        """When the last sample was written, in UTC."""
+        return datetime.fromtimestamp((self.folder / FILE).stat().st_mtime, UTC)
 
     @classmethod
     def load(cls, folder: Path, samples: Mapping[Key, SessionRecord] | None = None) -> EvaluationRun:
@@ -129,7 +144,7 @@ def _chosen(path: Path) -> dict[str, Any]:
     return chosen
 
 
-def resolve_run_folder(folder: Path, items: Sequence[SampleRequest]) -> Path:
+def resolve_run_folder(folder: Path, requests: Sequence[SampleRequest]) -> Path:
     """The folder for these samples: the latest generation (`NAME-HASH`, `NAME-HASH.2`, ...).
 
     If a record, a prompt or a task's version has changed since, start a new generation, copy the samples that are still
@@ -138,7 +153,7 @@ def resolve_run_folder(folder: Path, items: Sequence[SampleRequest]) -> Path:
     number, latest = _latest(folder)
     following = folder.with_name(f"{folder.name}.{number + 1}")
     known = read_samples(latest) if (latest / FILE).is_file() else {}
-    stamps = {request.key: request.stamp for request in items}
+    stamps = {request.key: request.stamp for request in requests}
     if all(sample.stamp == stamps[key] for key, sample in known.items() if key in stamps):
         return latest
     partial = folder.with_name(f"{following.name}.partial")
@@ -152,7 +167,7 @@ def resolve_run_folder(folder: Path, items: Sequence[SampleRequest]) -> Path:
     return partial.rename(following)
 
 
-def samples_there(folder: Path) -> dict[Key, SessionRecord]:
+def finished_samples(folder: Path) -> dict[Key, SessionRecord]:
     """The finished samples of the latest generation of a run folder. Nothing is written."""
     _, latest = _latest(folder)
     return read_samples(latest) if (latest / FILE).is_file() else {}
@@ -166,11 +181,11 @@ def _latest(folder: Path) -> tuple[int, Path]:
     return number, latest
 
 
-def write_choice(folder: Path, settings: EvaluationSettings, items: Sequence[SampleRequest]) -> None:
+def write_choice(folder: Path, settings: EvaluationSettings, requests: Sequence[SampleRequest]) -> None:
     """Write settings.json and chosen.json."""
     write_whole(folder / "settings.json", json.dumps(settings.identity(), indent=1))
     samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for request in items:
+    for request in requests:
         samples[request.set].append((request.row.number, request.sample))
     chosen: dict[str, Any] = {"limit": settings.limit, "n": settings.n, "seed": settings.seed}
     chosen |= {"suite": settings.suite, "missing": list(settings.missing)}

@@ -1,4 +1,4 @@
-"""Decides which sample runs next, and estimates how long the rest of a run takes.
+"""Decide which sample runs next, and estimate how long the rest of a run takes.
 
 A sample of one turn takes a second, a scene of twenty turns a minute, and a long sample that starts last delays the end
 of the run. So two samples of every set run first, to measure the set and to show a score, and then the sets with the
@@ -57,11 +57,8 @@ class Capacity:
     def _endpoint(self, role: str, task: str) -> Endpoint | None:
         if role == "policy":
             return self._policy
-        if role == "judge" and task in self._gateway.by_task:
-            return self._gateway.by_task[task]
-        if role == "judge" and self._gateway.jury:
-            return None
-        return next((endpoint for name, endpoint in self._gateway.roles.items() if name == role), None)
+        asked = self._gateway.asked(self._gateway.section(role, task))
+        return asked[0] if len(asked) == 1 else None  # a jury has no single endpoint
 
     def load(self, task: str, usage: Mapping[str, Usage]) -> LimitUse:
         """How much of each limit a sample used.

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate.run.drawing import drawing_order
-from soul.evaluate.tables.short_names import short_names
+from soul.evaluate.run.short_names import short_names
 from soul.judge import Endpoint, GatewaySettings
 from soul.rows.task_files import TaskRow, read_rows
 from soul.suites import soul_v1
@@ -114,7 +114,7 @@ class SampleRequest:
         return None if base is None else crc32(f"{base}:{self.key}:{seat}".encode()) >> 1
 
 
-def items(settings: EvaluationSettings) -> list[SampleRequest]:
+def sample_requests(settings: EvaluationSettings) -> list[SampleRequest]:
     """All samples of a run, interleaved so that every set has results early.
 
     Raises:

@@ -1,4 +1,4 @@
-"""vLLM's OpenAI server as a context manager: starts it for one checkpoint, waits until it is ready, always stops it.
+"""vLLM's OpenAI server as a context manager: start it for one checkpoint, wait until it is ready, and always stop it.
 
 It listens only on 127.0.0.1. Its processes are a process group and are stopped together. If this process is killed, the
 kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
@@ -174,5 +174,5 @@ def _lora_rank(checkpoint: Checkpoint) -> int:
     return next(size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank)
 
 
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])

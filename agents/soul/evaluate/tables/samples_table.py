@@ -1,8 +1,8 @@
-"""samples.parquet: one typed row per sample of a run, with everything that is known of it, for pandas and the like.
+"""samples.parquet: one typed row per sample of a run, with everything that is known about it, for pandas and the like.
 
 `model`, `set`, `number` and `sample` identify a row, even if you concatenate the files of several runs. Columns whose
 content depends on the task are maps (`metrics`, `groups`) or JSON (`record`, `jury`), so that every run has the same
-columns. A failed sample has reward null and a cause. The file's metadata hold the settings of the run.
+columns. A failed sample has reward null and a cause. The file's metadata holds the settings of the run.
 
 Parquet's text is valid UTF-8, so a lone surrogate becomes U+FFFD in the text columns. For such a sample `original` has
 the journal line as ASCII JSON, so that nothing is lost; otherwise it is null.
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +21,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from soul import tasks
-from soul.evaluate.numbers.set_result import total
-from soul.evaluate.report.answers import Answers, answers_of
 from soul.evaluate.run.run_folder import EvaluationRun
+from soul.evaluate.tables.answers import Answers, answers_of
 from soul.files.whole_file import whole_file
-from soul.judge.call.usage import Usage
+from soul.judge.call.usage import Usage, total
 from soul.record import Conversations, SessionRecord
 
 FILE = "samples.parquet"
 BATCH = 500  # samples in memory at once: a few MB, tens of MB for long dialogues
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_COUNTS = (
-    "calls",
-    "requests",
-    "retries",
-    "reasks",
-    "cache_hits",
-    "cut_off",
-    "prompt_tokens",
-    "cached_tokens",
-    "completion_tokens",
-    "reasoning_tokens",
-    "unpriced",
-)
+# The counters of `Usage` by their type. Failures by cause have a field of their own, latency buckets have none.
+_COUNTS = [field.name for field in fields(Usage) if field.type == "int"]
+_AMOUNTS = [field.name for field in fields(Usage) if field.type == "float"]
 _USAGE = pa.struct(
     [
         ("role", pa.string()),
         *((name, pa.int64()) for name in _COUNTS),
-        *((name, pa.float64()) for name in ("cost_usd", "seconds", "queued_s")),
+        *((name, pa.float64()) for name in _AMOUNTS),
         ("failures", pa.map_(pa.string(), pa.int64())),
     ]
 )
@@ -101,27 +91,23 @@ def write_parquet(run: EvaluationRun, path: Path) -> None:
     schema = SCHEMA.with_metadata({"model": _valid(run.name), "settings": json.dumps(run.settings)})
     with whole_file(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for start in range(0, len(run.samples), BATCH):
-            samples = run.samples[start : start + BATCH]
+            samples = [(sample, None) for sample in run.samples[start : start + BATCH]]
             try:
-                batch = _batch(
-                    [_row(run.name, *pair) for pair in zip(samples, answers_of(samples), strict=True)], schema
-                )
+                batch = _batch(run.name, samples, schema)
             except UnicodeEncodeError:  # a lone surrogate somewhere
-                stored = [_storable(sample) for sample in samples]
-                answers = answers_of(sample for sample, _ in stored)
-                rows = zip(stored, answers, strict=True)
-                batch = _batch(
-                    [_row(run.name, sample, answer, original) for (sample, original), answer in rows], schema
-                )
+                batch = _batch(run.name, [_storable(sample) for sample, _ in samples], schema)
             writer.write_batch(batch)
 
 
-def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(model: str, samples: Sequence[tuple[SessionRecord, str | None]], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of these samples, each with its original line if the columns cannot hold its text."""
+    answers = answers_of(sample for sample, _ in samples)
+    rows = [_row(model, sample, own, original) for (sample, original), own in zip(samples, answers, strict=True)]
     columns = [pa.array([row[name] for row in rows], schema.field(name).type) for name in schema.names]
     return pa.record_batch(columns, schema=schema)
 
 
-def _row(model: str, sample: SessionRecord, answers: Answers, original: str | None = None) -> dict[str, Any]:
+def _row(model: str, sample: SessionRecord, answers: Answers, original: str | None) -> dict[str, Any]:
     """One sample under the columns."""
     draft, failure, usage = sample.draft, sample.draft.failure, sample.usage
     policy = [count for role, count in usage.items() if role == "policy"]
@@ -174,7 +160,7 @@ def _messages(seats: Conversations | None) -> list[dict[str, str]] | None:
 
 
 def _counts(role: str, usage: Usage) -> dict[str, Any]:
-    counts = {name: getattr(usage, name) for name in (*_COUNTS, "cost_usd", "seconds", "queued_s")}
+    counts = {name: getattr(usage, name) for name in (*_COUNTS, *_AMOUNTS)}
     return {"role": role, **counts, "failures": list(usage.failures.items())}
 
 

@@ -7,7 +7,7 @@ finished runs, use `soul compare table`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -15,9 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from soul.evaluate.numbers.breakdown import natural
-from soul.evaluate.numbers.results import Average, Results
-from soul.evaluate.numbers.set_result import SetResult
-from soul.evaluate.tables.table import NONE, invalid_share, ordered, score
+from soul.evaluate.numbers.results import Results
+from soul.evaluate.tables.table import NONE, add_rows, invalid_share, markdown_rows, ordered, score
 from soul.suites import soul_v1
 
 TITLES = ("set", "n")
@@ -53,36 +52,33 @@ def lines(models: Mapping[str, Results], *, intervals: bool = True, marks: Marks
         marks: marks of scores that a note explains; an average has the marks of its sets.
     """
 
-    def marked(cells: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
-        by_model = [(marks or {}).get(model, {}) for model in models]
-        shown = [" ".join(sorted({by_set[n] for n in names if n in by_set}, key=natural)) for by_set in by_model]
-        return tuple(f"{cell} {mark}" if cell and mark else cell for cell, mark in zip(cells, shown, strict=True))
-
-    def line(dimension: str, title: str, results: Sequence[SetResult | None]) -> ComparisonLine:
-        cells = ("" if r is None else _cell(r, r.invalid, r.samples, intervals) for r in results)
-        counts = _counts([None if r is None else r.samples for r in results])
-        return ComparisonLine(dimension, title, counts, marked(cells, [title]))
-
-    def averaged(dimension: str, title: str, names: Sequence[str]) -> ComparisonLine:
-        averages = [results.average(names) for results in models.values()]
-        invalid = [sum(results.sets[name].invalid for name in names) for results in models.values()]
-        samples = [sum(results.sets[name].samples for name in names) for results in models.values()]
-        cells = (_cell(*each, intervals) for each in zip(averages, invalid, samples, strict=True))
-        return ComparisonLine(dimension, title, _counts(samples), marked(cells, names))
+    def line(dimension: str, title: str, names: Sequence[str]) -> ComparisonLine:
+        cells: list[str] = []
+        counts: list[int | None] = []
+        for model, results in models.items():
+            sets = {name: results.sets[name] for name in names if name in results.sets}
+            samples, invalid = sum(s.samples for s in sets.values()), sum(s.invalid for s in sets.values())
+            average = results.average(list(sets))
+            shown = score(average.mean, average.interval if intervals else None) if sets else ""
+            failed = f", {invalid_share(invalid, samples, None)} invalid" if invalid else ""
+            by_set = (marks or {}).get(model, {})
+            mark = " ".join(sorted({by_set[name] for name in names if name in by_set}, key=natural))
+            cells.append(f"{shown}{failed} {mark}" if shown and mark else shown + failed)
+            counts.append(samples if sets else None)
+        return ComparisonLine(dimension, title, _counts(counts), tuple(cells))
 
     names = ordered(list(dict.fromkeys(name for results in models.values() for name in results.sets)))
     table: list[ComparisonLine] = []
     for name in names:
-        of_models = [results.sets.get(name) for results in models.values()]
-        table.append(line(soul_v1.DIMENSIONS.get(name, ""), name, of_models))
+        table.append(line(soul_v1.DIMENSIONS.get(name, ""), name, [name]))
         if name == ordered(soul_v1.ALIGNX)[-1] and set(soul_v1.ALIGNX) <= set(shared(models)):
-            table.append(averaged(soul_v1.DIMENSIONS[name], f"alignx, mean of {len(soul_v1.ALIGNX)}", soul_v1.ALIGNX))
+            table.append(line(soul_v1.DIMENSIONS[name], f"alignx, mean of {len(soul_v1.ALIGNX)}", soul_v1.ALIGNX))
     common = [name for name in names if name in shared(models)]
     if len(names) > 1 and common:
         which = "sets" if len(common) == len(names) else f"of {len(names)} sets, of all models"
-        table.append(averaged("average", f"macro average, {len(common)} {which}", common))
+        table.append(line("average", f"macro average, {len(common)} {which}", common))
     if set(soul_v1.PAPER) <= set(common) and len(common) > len(soul_v1.PAPER):
-        table.append(averaged("average", "macro average, paper's 10", soul_v1.PAPER))
+        table.append(line("average", "macro average, paper's 10", soul_v1.PAPER))
     return table
 
 
@@ -97,12 +93,7 @@ def shared(models: Mapping[str, Results]) -> list[str]:
 
 
 def rich_table(
-    models: Mapping[str, Results],
-    title: str = "Models",
-    *,
-    width: int | None = None,
-    marks: Marks | None = None,
-    notes: Sequence[str] = (),
+    models: Mapping[str, Results], *, width: int | None = None, marks: Marks | None = None, notes: Sequence[str] = ()
 ) -> Table:
     """The table for the terminal, with a rule between the card's dimensions.
 
@@ -111,42 +102,28 @@ def rich_table(
         marks: see `lines`.
         notes: lines below the table that explain the marks.
     """
-    view = _drawn(models, lines(models, marks=marks), title)
+    view = _drawn(models, lines(models, marks=marks))
     below = list(notes)
     if width is not None and Console(width=10_000).measure(view).maximum > width:
-        view = _drawn(models, lines(models, intervals=False, marks=marks), title)
+        view = _drawn(models, lines(models, intervals=False, marks=marks))
         below.insert(0, "Too narrow for the 95 % intervals; the Markdown table has them.")
     view.caption = Text("\n".join(below)) if below else None
     return view
 
 
 def markdown(models: Mapping[str, Results], *, marks: Marks | None = None, notes: Sequence[str] = ()) -> str:
-    """The table as Markdown, with the notes below it."""
+    """The table as Markdown, with the notes below it, in which HTML tags are escaped."""
     head = (*TITLES, *(f"{name}: score [95 %]" for name in models))
-    rules = ["---", *["---:"] * (len(head) - 1)]
-    body = [line.cells for line in lines(models, marks=marks)]
-    rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in (head, rules, *body)]
-    return "".join(f"{line}\n" for line in (*rows, *(f"\n{_escaped(note)}" for note in notes)))
+    table = markdown_rows(head, [line.cells for line in lines(models, marks=marks)])
+    return table + "".join(f"\n{note.replace('<', '&lt;')}\n" for note in notes)
 
 
-def _drawn(models: Mapping[str, Results], table: Sequence[ComparisonLine], title: str) -> Table:
-    view = Table(title=Text(title), title_justify="left", caption_justify="left")
+def _drawn(models: Mapping[str, Results], table: Sequence[ComparisonLine]) -> Table:
+    view = Table(title="Models", title_justify="left", caption_justify="left")
     for name in (*TITLES, *models):
         view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold")
-    for place, line in enumerate(table, start=1):
-        last = place == len(table) or table[place].dimension != line.dimension
-        view.add_row(*(Text(cell) for cell in line.cells), end_section=last)  # names, not markup
+    add_rows(view, [(line.dimension, line.cells) for line in table])
     return view
-
-
-def _escaped(text: str) -> str:
-    """Text without HTML tags for Markdown."""
-    return text.replace("<", "&lt;")
-
-
-def _cell(result: SetResult | Average, invalid: int, samples: int, intervals: bool) -> str:
-    failed = f", {invalid_share(invalid, samples, None)} invalid" if invalid else ""
-    return (score(result.mean, result.interval if intervals else None) if samples else NONE) + failed
 
 
 def _counts(counts: Sequence[int | None]) -> str:

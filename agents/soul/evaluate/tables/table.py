@@ -16,8 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from soul.evaluate.numbers.results import Average, Results
-from soul.evaluate.numbers.set_result import Interval, SetResult, total
+from soul.evaluate.numbers.set_result import Interval, SetResult
 from soul.evaluate.numbers.set_warnings import warning_lines
+from soul.judge.call.usage import total
 from soul.judge.ledger import money
 from soul.suites import soul_v1, suite
 from soul.suites.published import Column
@@ -35,11 +36,13 @@ class TableLine:
         dimension: the card's; "average" for the lines at the end, "" for a set that the card does not list.
         cells: one per title of `titles`.
         published: one per published column; "" if the source has no number.
+        result: the set, or the average, that the line shows.
     """
 
     dimension: str
     cells: tuple[str, ...]
     published: tuple[str, ...]
+    result: SetResult | Average
 
 
 def columns_of(name: str | None) -> tuple[Column, ...]:
@@ -59,7 +62,7 @@ def titles(results: Results) -> tuple[str, ...]:
     If rows have several samples, they include the best of N (pass@N for a headline of 0 or 1), and the reward of the
     majority's answer if any set has answers that can be counted.
     """
-    n = max((result.per_row_samples for result in results.sets.values()), default=0)
+    n = results.per_row_samples
     majority = (f"maj@{n}",) if any(n in result.self_consistency for result in results.sets.values()) else ()
     return (*OWN[:2], f"best@{n}", *majority, *OWN[2:]) if n > 1 else OWN
 
@@ -67,28 +70,30 @@ def titles(results: Results) -> tuple[str, ...]:
 def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine]:
     """The lines of the table: the sets, AlignX's mean after its sets, the averages."""
     table: list[TableLine] = []
-    alignx = results.alignx
-    names = ordered(list(results.sets))
+    names, alignx = ordered(list(results.sets)), results.alignx
+
+    def add(
+        dimension: str, title: str, members: Sequence[str], result: SetResult | Average, theirs: Sequence[float | None]
+    ) -> None:
+        counts = _counts([results.sets[name] for name in members], result.bounds)
+        own = (title, score(result.mean, result.interval), *_several_cells(results, members), *counts)
+        table.append(TableLine(dimension, own, tuple(map(_number, theirs)), result))
+
     for name in names:
-        result = results.sets[name]
-        several = _several_cells(results, [name])
-        own = (name, score(result.mean, result.interval), *several, *_counts([result], result.bounds))
-        table.append(TableLine(soul_v1.DIMENSIONS.get(name, ""), own, tuple(_number(c.score(name)) for c in columns)))
+        dimension = soul_v1.DIMENSIONS.get(name, "")
+        add(dimension, name, [name], results.sets[name], [c.score(name) for c in columns])
         if alignx is not None and name == ordered(soul_v1.ALIGNX)[-1]:
             published = [c.score("alignx") for c in columns]
-            title = f"alignx, mean of {alignx.sets}"
-            table.append(_averaged(soul_v1.DIMENSIONS[name], title, results, soul_v1.ALIGNX, alignx, published))
+            add(dimension, f"alignx, mean of {alignx.sets}", soul_v1.ALIGNX, alignx, published)
     if len(names) > 1:
         macro = results.macro
         # Published averages cover all these sets; beside an average over fewer they would mislead.
         comparable = macro.sets == macro.of
-        published = [c.macro(names) if comparable else None for c in columns]
         title = f"macro average, {macro.sets} {'sets' if comparable else f'of {macro.of} sets'}"
-        table.append(_averaged("average", title, results, names, macro, published))
+        add("average", title, names, macro, [c.macro(names) if comparable else None for c in columns])
     if results.paper is not None and len(names) > len(soul_v1.PAPER):
         published = [c.macro(soul_v1.PAPER) for c in columns]
-        title = "macro average, paper's 10"
-        table.append(_averaged("average", title, results, soul_v1.PAPER, results.paper, published))
+        add("average", "macro average, paper's 10", soul_v1.PAPER, results.paper, published)
     return table
 
 
@@ -119,23 +124,30 @@ def _drawn(results: Results, columns: Sequence[Column], title: str) -> Table:
         view.add_column(Text(name), justify="left" if name == "set" else "right", overflow="fold", no_wrap=whole)
     for c in columns:
         view.add_column(Text(f"{c.model}\n{c.source}"), justify="right", overflow="fold")
-    table = lines(results, columns)
-    for place, line in enumerate(table, start=1):
-        last = place == len(table) or table[place].dimension != line.dimension
-        view.add_row(*(Text(cell) for cell in (*line.cells, *line.published)), end_section=last)  # names, not markup
+    add_rows(view, [(line.dimension, (*line.cells, *line.published)) for line in lines(results, columns)])
     return view
+
+
+def add_rows(view: Table, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Add rows, each with its dimension: a rule separates the dimensions."""
+    for place, (dimension, cells) in enumerate(rows, start=1):
+        last = place == len(rows) or rows[place][0] != dimension
+        view.add_row(*map(Text, cells), end_section=last)  # names, not markup
 
 
 def markdown(results: Results, columns: Sequence[Column] = SHOWN) -> str:
     """The table as Markdown."""
     head = [*titles(results), *(c.title for c in columns)]
-    body = [[*line.cells, *line.published] for line in lines(results, columns)]
-    rules = ["---", *["---:"] * (len(head) - 1)]
-    table = "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in (head, rules, *body)
-    )
+    table = markdown_rows(head, [[*line.cells, *line.published] for line in lines(results, columns)])
     notes = [*explanations(results), *(f"> {text}" for text in warning_lines(results.sets))]
     return table + "".join(f"\n{note}\n" for note in notes)
+
+
+def markdown_rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A Markdown table with names in the first column and numbers in the others."""
+    rules = ["---", *["---:"] * (len(head) - 1)]
+    rows = ([cell.replace("|", "\\|") for cell in row] for row in (head, rules, *body))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def explanations(results: Results) -> list[str]:
@@ -173,7 +185,7 @@ def _counts(results: Sequence[SetResult], bounds: Interval | None) -> tuple[str,
 
 def _several_cells(results: Results, names: Sequence[str]) -> tuple[str, ...]:
     """The cells of best@N and maj@N, if the table has them; an average needs a number of each of its sets."""
-    n = max((result.per_row_samples for result in results.sets.values()), default=0)
+    n = results.per_row_samples
     chosen = [results.sets[name] for name in names]
     cells = []
     for title in titles(results)[2 : 2 - len(OWN)]:
@@ -181,19 +193,6 @@ def _several_cells(results: Results, names: Sequence[str]) -> tuple[str, ...]:
         values = [pair[0] for pair in pairs if pair is not None]
         cells.append(_number(100 * statistics.fmean(values)) if len(values) == len(pairs) else NONE)
     return tuple(cells)
-
-
-def _averaged(
-    dimension: str,
-    title: str,
-    results: Results,
-    names: Sequence[str],
-    average: Average,
-    published: Sequence[float | None],
-) -> TableLine:
-    counts = _counts([results.sets[name] for name in names], average.bounds)
-    own = (title, score(average.mean, average.interval), *_several_cells(results, names), *counts)
-    return TableLine(dimension, own, tuple(map(_number, published)))
 
 
 def _number(value: float | None) -> str:

@@ -1,6 +1,6 @@
 """Measure how well a judge agrees with people, on pairs of conversations that people labelled.
 
-Failed judgments are counted and left out, never scored. If there are several annotators, the table also shows how well
+Failed judgments are counted and excluded, never scored. If there are several annotators, the table also shows how well
 they agree among themselves, which is the most that can be expected of a judge.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
@@ -25,13 +25,9 @@ from soul.judge.audit.agreement_statistics import (
     correlations,
     krippendorff_alpha,
 )
-from soul.judge.audit.human_labels import GTEvalLabel, Label, PairwiseLabel, read_labels
-from soul.tasks.mirrorbench_judges import WIN, gteval, pairwise
-
-if TYPE_CHECKING:
-    from soul.judge import Judge
-
-__all__ = ["Agreement", "MetricAgreement", "compare", "read_labels", "table"]
+from soul.judge.audit.human_labels import GTEvalLabel, Label, PairwiseLabel
+from soul.judge.judge import Judge
+from soul.judge.mirrorbench_judgments import WIN, gteval, pairwise
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from soul.errors import BadRow
+from soul.judge.mirrorbench_judgments import WIN, Taken
 from soul.message import Message
-from soul.tasks.mirrorbench_judges import WIN, Taken
 from soul.validation_errors import first_problem
 
 REMEDY = "Fix the record; the docstring of soul.judge.audit.human_labels shows both kinds."

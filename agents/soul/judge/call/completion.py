@@ -43,11 +43,8 @@ _MOST_COMPLETION = 1_000_000  # tokens, if the request sets no limit
 _OVER_LIMIT = 2  # completion tokens may exceed the limit by this factor: some servers do not count reasoning
 
 
-class _Cached(BaseModel):
+class _Details(BaseModel):
     cached_tokens: _Count = None
-
-
-class _Reasoning(BaseModel):
     reasoning_tokens: _Count = None
 
 
@@ -56,8 +53,8 @@ class Tokens(BaseModel):
 
     prompt_tokens: _Count = None
     completion_tokens: _Count = None
-    prompt_tokens_details: Annotated[_Cached | None, OrNone] = None
-    completion_tokens_details: Annotated[_Reasoning | None, OrNone] = None
+    prompt_tokens_details: Annotated[_Details | None, OrNone] = None
+    completion_tokens_details: Annotated[_Details | None, OrNone] = None
 
 
 def _text_parts(content: Any) -> Any:
@@ -123,17 +120,13 @@ class Completion(BaseModel):
         most = _MOST_COMPLETION if limit is None else _OVER_LIMIT * limit + _ADDED_TOKENS
         prompt_tokens = _within(usage.prompt_tokens, prompt / _MOST_CHARACTERS, _MOST_BYTES * prompt + _ADDED_TOKENS)
         completion_tokens = _within(usage.completion_tokens, text / _MOST_CHARACTERS, most)
-        cached = usage.prompt_tokens_details and _within(
-            usage.prompt_tokens_details.cached_tokens, 0, prompt_tokens or 0
-        )
-        reasoning = usage.completion_tokens_details and _within(
-            usage.completion_tokens_details.reasoning_tokens, 0, completion_tokens or 0
-        )
-        return Tokens.model_construct(
+        cached = (usage.prompt_tokens_details or _Details()).cached_tokens
+        reasoning = (usage.completion_tokens_details or _Details()).reasoning_tokens
+        return Tokens(
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
-            prompt_tokens_details=_Cached.model_construct(cached_tokens=cached),
-            completion_tokens_details=_Reasoning.model_construct(reasoning_tokens=reasoning),
+            prompt_tokens_details=_Details(cached_tokens=_within(cached, 0, prompt_tokens or 0)),
+            completion_tokens_details=_Details(reasoning_tokens=_within(reasoning, 0, completion_tokens or 0)),
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,13 +68,14 @@ class Usage:
         self.latency[math.ceil(math.log(max(seconds, 1e-6)) / _BUCKET)] += 1
         prompt = tokens.prompt_tokens if tokens else None
         completion = tokens.completion_tokens if tokens else None
-        prompt_details = tokens.prompt_tokens_details if tokens else None
-        completion_details = tokens.completion_tokens_details if tokens else None
-        cached = (prompt_details.cached_tokens or 0) if prompt_details else 0
+        cached = 0
+        if tokens and tokens.prompt_tokens_details:
+            cached = tokens.prompt_tokens_details.cached_tokens or 0
         self.prompt_tokens += prompt or 0
         self.cached_tokens += cached
         self.completion_tokens += completion or 0
-        self.reasoning_tokens += (completion_details.reasoning_tokens or 0) if completion_details else 0
+        if tokens and tokens.completion_tokens_details:
+            self.reasoning_tokens += tokens.completion_tokens_details.reasoning_tokens or 0
         self.unpriced += not endpoint.priced or prompt is None or completion is None
         cost = endpoint.cost(
             round(expected[0]) if prompt is None else prompt,
@@ -128,3 +129,19 @@ class Usage:
         """Read `to_json` back."""
         buckets = Counter({int(bucket): count for bucket, count in value["latency"].items()})
         return cls(**{**value, "failures": Counter(value["failures"]), "latency": buckets})
+
+
+def merged(counts: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
+    """The sum of the counts under each name, such as a role."""
+    sums: dict[str, Usage] = {}
+    for name, count in counts:
+        sums.setdefault(name, Usage()).merge(count)
+    return sums
+
+
+def total(counts: Iterable[Usage]) -> Usage:
+    """The sum of several counts."""
+    usage = Usage()
+    for count in counts:
+        usage.merge(count)
+    return usage

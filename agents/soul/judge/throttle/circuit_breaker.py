@@ -61,7 +61,8 @@ class CircuitBreaker:
                 self._evaluate_probe(now, healthy=counts[OK] > 0)
         elif self.state == "closed":
             self._window.append((now, counts))
-            self._drop_expired(now)
+            while self._window[0][0] < now - self.settings.window_s:
+                self._window.popleft()
             self._evaluate(now)
 
     def state_at(self, now: float) -> State:
@@ -84,10 +85,6 @@ class CircuitBreaker:
         for _, outcomes in self._window:
             total += outcomes
         return total
-
-    def _drop_expired(self, now: float) -> None:
-        while self._window and self._window[0][0] < now - self.settings.window_s:
-            self._window.popleft()
 
     def _evaluate(self, now: float) -> None:
         counts = self.window_counts()

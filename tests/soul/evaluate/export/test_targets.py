@@ -10,12 +10,12 @@ from soul import examples
 from soul.evaluate.__main__ import main
 from soul.evaluate.export.targets import expected, expected_and_given
 from soul.examples.__main__ import write
+from soul.examples.contract import played
 from soul.examples.endpoint import answer
 from soul.record import AttemptRecord, SessionRecord
-from soul.task import Episode
+from soul.task_types import Episode
 from soul.tasks.coser_stage import ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Text
-from soul.testing.contract import played
 
 B = "<answer>B</answer>"
 

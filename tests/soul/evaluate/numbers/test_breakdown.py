@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from soul.evaluate.numbers.breakdown import Group, breakdown, natural
 from soul.evaluate.numbers.results import summarise
-from soul.task import Metric
+from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled
 
 ACCURACY = Metric("accuracy")

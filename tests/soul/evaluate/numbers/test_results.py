@@ -19,7 +19,7 @@ from soul.evaluate.numbers.bootstrap import percentile_interval, resampled_means
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.numbers.row_result import RowResult
 from soul.suites import soul_v1
-from soul.task import Metric
+from soul.task_types import Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
 OUTCOMES = st.lists(st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=4), min_size=1, max_size=6)

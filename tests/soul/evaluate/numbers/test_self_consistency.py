@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soul import examples
-from soul.evaluate.numbers.results import summarise, vote_of
-from soul.evaluate.numbers.row_result import RowResult
-from soul.task import Episode, Metric
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.numbers.row_result import RowResult, vote_of
+from soul.task_types import Episode, Metric
 from tests.soul.evaluate.finished_samples import TOM, numbered, record_of, sample, shuffled
 
 LETTERS = ("A", "B", "C")

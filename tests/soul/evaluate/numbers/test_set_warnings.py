@@ -13,7 +13,7 @@ from rich.console import Console
 from soul.evaluate.numbers.breakdown import breakdowns
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.numbers.set_warnings import warnings_of
-from soul.evaluate.report import html
+from soul.evaluate.report import write_html
 from soul.evaluate.tables import table
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered
@@ -53,7 +53,7 @@ def test_every_table_says_it_once_and_for_all_sets(tmp_path):
     results = summarise(run.samples, run.sets)
     console = Console(file=StringIO(), width=110, color_system=None)
     console.print(table.rich_table(results, width=110))
-    report = html(run, results, breakdowns(run, results))
+    report = write_html(run, results, breakdowns(run, results)).read_bytes().decode()
     shown = {
         "terminal": console.file.getvalue(),
         "markdown": table.markdown(results),

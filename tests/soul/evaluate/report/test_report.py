@@ -13,7 +13,7 @@ import pytest
 from soul import tasks
 from soul.evaluate.numbers.breakdown import breakdown, breakdowns
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.report import SCRIPTS, html, packing, write_html
+from soul.evaluate.report import SCRIPTS, packing, write_html
 from soul.evaluate.report.__main__ import main
 from soul.evaluate.report.interval_bar import MARGIN, WIDTH, interval_bar
 from soul.evaluate.report.markup import element, join
@@ -63,7 +63,7 @@ class Page(HTMLParser):
 
 def report_of(run):
     found = summarise(run.samples, run.sets)
-    return html(run, found, breakdowns(run, found))
+    return write_html(run, found, breakdowns(run, found)).read_bytes().decode()
 
 
 def unpacked(text):

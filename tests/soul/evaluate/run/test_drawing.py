@@ -12,7 +12,7 @@ import pytest
 
 from soul.evaluate.run.drawing import drawing_order
 from soul.rows.task_files import TaskRow
-from soul.task import Row, Strata
+from soul.task_types import Row, Strata
 from soul.tasks.hitom import HiToM
 
 

@@ -12,9 +12,9 @@ from soul import examples
 from soul.errors import BadSettings
 from soul.evaluate.run import engine, preflight
 from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.options import Taking
-from soul.evaluate.run.runner import still_to_take
-from soul.evaluate.run.settings import EvaluationSettings, choose_sets, find_sets, how_to_build, items
+from soul.evaluate.run.options import RunChoice
+from soul.evaluate.run.settings import EvaluationSettings, choose_sets, find_sets, how_to_build, sample_requests
+from soul.evaluate.runner import missing_samples
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.judge import GatewaySettings
@@ -62,7 +62,7 @@ def evaluated(fake, data, folder, retry_failed=False, **changes):
     journal = Journal(folder)
     seen = []
     try:
-        todo = still_to_take(items(settings), journal.samples, Taking(retry_failed))
+        todo = missing_samples(sample_requests(settings), journal.samples, RunChoice(retry_failed))
         asyncio.run(engine.evaluate(settings, todo, journal, folder, seen.append))
     finally:
         journal.close()
@@ -123,7 +123,7 @@ def test_a_refused_key_stops_the_run_and_keeps_what_is_there(data, tmp_path):
 def test_a_model_that_cannot_be_asked_is_said_before_any_sample(data, tmp_path):
     with FakeOpenAI(Unauthorized()) as fake, pytest.raises(preflight.BadPolicy, match="OPENAI_AGENT_API_KEY"):
         settings = settings_of(fake.url, data)
-        preflight.check(settings, items(settings))
+        preflight.check(settings, sample_requests(settings))
 
 
 def test_what_the_model_cuts_off_or_refuses_is_judged_as_it_is(data, tmp_path):
@@ -143,7 +143,7 @@ def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
         settings = base.model_copy(update={"gateway": GatewaySettings.from_sections({"judge": {**judge, **priced}})})
         journal = Journal(tmp_path / "run")
         try:
-            todo = still_to_take(items(settings), journal.samples)
+            todo = missing_samples(sample_requests(settings), journal.samples)
             asyncio.run(engine.evaluate(settings, todo, journal, tmp_path / "run", lambda sample: None))
         finally:
             journal.close()
@@ -162,7 +162,7 @@ def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
 
 def test_the_rows_of_a_limit_are_seeded_nested_and_the_same_for_every_model(data):
     def numbers(**changes):
-        found = items(settings_of("http://127.0.0.1:1/v1", data, **changes))
+        found = sample_requests(settings_of("http://127.0.0.1:1/v1", data, **changes))
         return {name: {item.row.number for item in found if item.set == name} for name in SETS}
 
     assert numbers(limit=4) == numbers(limit=4) and numbers(limit=4) != numbers(limit=4, seed=1)

@@ -7,10 +7,10 @@ import pytest
 from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate import __main__ as command_line
-from soul.evaluate import local
-from soul.evaluate.run import plan, preflight, runner
+from soul.evaluate import local, runner
+from soul.evaluate.run import plan, preflight
 from soul.evaluate.run.options import RunOptions, parser
-from soul.evaluate.run.settings import items
+from soul.evaluate.run.settings import sample_requests
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.suites import soul_v1
@@ -43,7 +43,7 @@ def settings_of(data, *words):
 
 def planned(data, *words, latencies=None, thinking=0):
     settings = settings_of(data, *words)
-    return plan.plan(settings, items(settings), latencies or {}, thinking)
+    return plan.plan(settings, sample_requests(settings), latencies or {}, thinking)
 
 
 def test_calls_are_counted_by_role_and_set(data):
@@ -58,8 +58,8 @@ def test_calls_are_counted_by_role_and_set(data):
 
 def test_tokens_of_a_one_turn_task_are_its_prompts_and_an_answer(data):
     settings = settings_of(data, "hitom")
-    (hitom,) = plan.plan(settings, items(settings), {}).sets
-    characters = sum(len(m["content"]) for i in items(settings) for m in i.row.task.prompt(i.row.row))
+    (hitom,) = plan.plan(settings, sample_requests(settings), {}).sets
+    characters = sum(len(m["content"]) for i in sample_requests(settings) for m in i.row.task.prompt(i.row.row))
     load = hitom.asked["policy"]
     assert load.tokens_in == pytest.approx(characters / plan.CHARS_PER_TOKEN)
     assert load.tokens_out == ROWS * plan.ANSWER_TOKENS
@@ -70,7 +70,7 @@ def test_tokens_of_a_one_turn_task_are_its_prompts_and_an_answer(data):
 def test_a_dialogue_reads_what_was_said_before_again(data):
     (sotopia,) = planned(data, "sotopia").sets
     prompt = sum(
-        len(m["content"]) for i in items(settings_of(data, "sotopia")) for m in i.row.task.prompt(i.row.row)
+        len(m["content"]) for i in sample_requests(settings_of(data, "sotopia")) for m in i.row.task.prompt(i.row.row)
     ) / (plan.CHARS_PER_TOKEN * ROWS)
     # Turn k of the policy reads 2 (k - 1) turns: 0 + 2 + ... + 18 over ten turns.
     assert sotopia.asked["policy"].tokens_in == pytest.approx(ROWS * (10 * prompt + 90 * plan.TURN_TOKENS))

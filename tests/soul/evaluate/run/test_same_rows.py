@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from soul.evaluate.run.settings import EvaluationSettings, items
+from soul.evaluate.run.settings import EvaluationSettings, sample_requests
 from soul.examples.__main__ import write
 from soul.judge import GatewaySettings
 
@@ -20,11 +20,12 @@ ROOT = Path(__file__).resolve().parents[4]
 DRAW = """
 import json, sys
 from pathlib import Path
-from soul.evaluate.run.settings import EvaluationSettings, items
+from soul.evaluate.run.settings import EvaluationSettings, sample_requests
 from soul.judge import GatewaySettings
 gateway = GatewaySettings.from_sections({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
 policy = gateway.judge.model_copy(update={"model": sys.argv[1]})
-found = items(EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": Path(sys.argv[2])}, limit=7, seed=3))
+files = {"hitom": Path(sys.argv[2])}
+found = sample_requests(EvaluationSettings(policy=policy, gateway=gateway, sets=files, limit=7, seed=3))
 print(json.dumps([[item.row.number, item.row.row.question] for item in found]))
 """
 
@@ -40,7 +41,7 @@ def files(tmp_path_factory):
 def drawn(files, model="a", **changes):
     gateway = GatewaySettings.from_sections({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
     policy = gateway.judge.model_copy(update={"model": model})
-    found = items(EvaluationSettings(policy=policy, gateway=gateway, sets=files, **changes))
+    found = sample_requests(EvaluationSettings(policy=policy, gateway=gateway, sets=files, **changes))
     return {name: sorted({item.row.number for item in found if item.set == name}) for name in files}
 
 

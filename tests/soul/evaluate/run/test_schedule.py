@@ -16,7 +16,7 @@ import pytest
 from benchmarks.schedule import InTurns
 from soul.evaluate.run.schedule import ALMOST, FIRST, Capacity, Schedule, expected_calls
 from soul.judge import Endpoint, GatewaySettings, Usage
-from tests.soul.judge.throttle.test_local_gate import simulate
+from tests.soul.judge.throttle.jumping_time import simulate
 
 ONE_TURN, TWENTY_TURNS = {}, {"judge": 1.0, "partner": 10.0}
 
@@ -27,7 +27,7 @@ def item(name, number, calls):
 
 
 def todo(**sets):
-    """`hitom=(300, ONE_TURN)`, in turns as `settings.items` gives them."""
+    """`hitom=(300, ONE_TURN)`, in turns as `settings.sample_requests` gives them."""
     ranked = [
         ((number / count, place), item(name, number, calls))
         for place, (name, (count, calls)) in enumerate(sets.items())

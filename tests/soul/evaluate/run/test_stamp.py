@@ -97,7 +97,7 @@ def test_a_stamp_is_computed_once_for_all_samples_of_a_row(rows, monkeypatch):
     seen = []
     monkeypatch.setattr(evaluation, "stamp_of", lambda row: seen.append(row.number) or stamp_of(row))
     given = parser("test", None).parse_args([str(rows), "policy.model=m", "--n", "8"])
-    assert len(evaluation.items(command_line.settings_of(RunOptions.from_arguments(given)))) == 8 * ROWS
+    assert len(evaluation.sample_requests(command_line.settings_of(RunOptions.from_arguments(given)))) == 8 * ROWS
     assert sorted(seen) == list(range(ROWS))
 
 

@@ -39,6 +39,7 @@ def journal_line(row):
         "seats": seats,
         "jury": json.loads(row["jury"]),
         "failure": failure if row["cause"] else None,
+        "canary": None,  # an evaluation has none
         "seconds": {stage: spent for stage, spent in seconds.items() if spent is not None},
     }
     names = ("set", "task", "number", "row", "sample", "stamp", "groups", "prompts", "shortened")

@@ -15,7 +15,8 @@ from soul.evaluate.numbers.results import summarise
 from soul.evaluate.tables.table import OWN, SHOWN, invalid_share, lines, markdown, ordered, rich_table, titles
 from soul.suites import soul_v1
 from soul.suites.published import column, rows
-from soul.task import Metric, Row, Task
+from soul.task import Task
+from soul.task_types import Metric, Row
 from tests.soul.evaluate.finished_samples import TOM, numbered, sample, shuffled, usage
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from soul.judge.audit.human_agreement import compare, read_labels, table
-from soul.judge.audit.human_labels import GTEvalLabel, PairwiseLabel
+from soul.judge.audit.human_agreement import compare, table
+from soul.judge.audit.human_labels import GTEvalLabel, PairwiseLabel, read_labels
 from soul.testing import FakeOpenAI, Json, Refusal, fake_judge
 
 SOURCES = Path(os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[4].parent / "shared" / "data")

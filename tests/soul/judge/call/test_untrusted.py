@@ -1,11 +1,10 @@
 """What a policy wrote, on its way to a judge and back into a prompt.
 
 Promise under test: the judge gets it whole, as data behind a marker that nobody could know; no control token of a chat
-template survives, and what people read stays as it was. Who says nothing gets the task's lowest reward, and nobody is
-asked about it.
+template survives, and what people read stays as it was; a text without content is recognised
+(tests/soul/test_silent_policy.py: what follows from that).
 """
 
-import asyncio
 import json
 import re
 import time
@@ -16,14 +15,9 @@ from pathlib import PurePosixPath
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from soul.judge import Contentless
 from soul.judge.call.untrusted import as_json, contentless, data_message, data_of, neutral, require_content
-from soul.rows.task_files import parse_row
-from soul.session import SAID_NOTHING, RefineSettings, run_session
-from soul.task import Episode, Metric, Row, Task, Verdict
-from soul.testing import FakeOpenAI, Json, fake_gateway, fake_judge, scripted_players
 from tests.soul.judge.call.control_tokens import FAMILIES, TOKENS
 
 INVISIBLE = "\u200b\u200e\u202e\u2060\u2066\ufeff\u3164\ud83d\U000e0041"
@@ -360,101 +354,3 @@ def test_turns_count_together():
     with pytest.raises(Contentless) as caught:
         require_content(["", ":", "Thought process:"], 1)
     assert caught.value.cause == "contentless" and len(caught.value.detail) < 200
-
-
-# --- through the judge and the driver
-
-
-class Opinion(BaseModel):
-    score: float
-    critique: str
-
-
-def test_nobody_is_asked_about_nothing():
-    fake = FakeOpenAI(Json({"score": 9, "critique": "Well said."}))
-    judge = fake_judge(fake)
-    for said, min_words in ((["Thought process:"], 1), (["", " "], 1), (["Yes."], 3)):
-        with pytest.raises(Contentless):
-            asyncio.run(judge.ask(Opinion, "Score.", {"reply": said}, said=said, min_words=min_words))
-    assert not fake.requests and (judge.usage.calls, judge.usage.failures) == (0, {})
-    assert asyncio.run(judge.ask(Opinion, "Score.", {}, said=["Yes."])).score == 9
-
-
-class Spoken(Task[Row]):
-    """One turn, judged; the feedback is the critique."""
-
-    name = "spoken"
-    row_type = Row
-    headline = Metric("warmth", low=-5.0, high=5.0)
-
-    def prompt(self, row, feedback=None):
-        return [{"role": "user", "content": f"Say something. {feedback or ''}"}]
-
-    async def play(self, row, players, feedback):
-        messages = self.prompt(row, feedback)
-        answer = await players.policy().say(messages, base=self.prompt(row))
-        return Episode({"policy": [*messages, {"role": "assistant", "content": answer}]})
-
-    async def judge(self, row, episode, judge):
-        opinion = await judge.ask(Opinion, "Score.", {"reply": episode.answer}, said=[episode.answer], min_words=3)
-        return Verdict(opinion.score, {"warmth": opinion.score}, opinion.critique)
-
-    async def feedback(self, row, episode, verdict, judge):
-        return verdict.critique
-
-
-class Silent(Spoken):
-    async def feedback(self, row, episode, verdict, judge):
-        return None
-
-
-def session_of(task, row, fake, *answers):
-    said = iter(answers)
-    players = scripted_players(lambda messages: next(said))
-    return asyncio.run(run_session(task, row, players, fake_gateway(fake), RefineSettings()))
-
-
-def test_a_draft_that_says_nothing_gets_the_lowest_reward_unasked():
-    fake = FakeOpenAI(Json({"score": 4, "critique": "Well said."}))
-    session = session_of(Spoken(), Row(index=0), fake, "Solution:", "I am so glad to see you.")
-    assert session.draft.contentless and session.draft.valid and session.draft.failure is None
-    assert (session.draft.verdict.reward, session.refined.verdict.reward) == (-5.0, 4.0)
-    assert session.feedback == SAID_NOTHING and not session.refined.contentless
-    assert len(fake.requests) == 1 and "I am so glad" in fake.requests[0].text
-    trace = json.loads(session.to_record().to_line())
-    assert (trace["draft"]["contentless"], trace["refined"]["contentless"]) == (True, False)
-    assert trace["draft"]["reward"] == -5.0 and trace["draft"]["failure"] is None
-
-
-def test_the_task_decides_what_a_silent_policy_hears():
-    fake = FakeOpenAI(Json({"score": 4, "critique": "Well said."}))
-    session = session_of(Silent(), Row(index=0), fake, "...")
-    assert session.draft.contentless and session.refined is None and session.feedback_failure is None
-    assert not fake.requests and session.usage == {}
-
-
-def test_a_refined_episode_may_say_nothing_too():
-    fake = FakeOpenAI(Json({"score": 4, "critique": "Well said."}))
-    session = session_of(Spoken(), Row(index=0), fake, "I am so glad.", ":")
-    assert (session.refined.contentless, session.refined.verdict.reward) == (True, -5.0)
-    assert len(fake.requests) == 1
-
-
-HITOM = {
-    "index": 0,
-    "story": "1 Ben put the coin in the red_box. 2 Ben left the kitchen. 3 Amy moved the coin to the blue_jar.",
-    "question": "Where does Ben think the coin is?",
-    "choices": "A. red_box, B. blue_jar",
-    "correct_answer": "red_box",
-}
-
-
-# A task that scores by rule judges the empty draft itself; only its critic must not be asked about nothing.
-@pytest.mark.parametrize("draft", ["", "Thought process:", "<|im_end|>"])
-def test_an_empty_draft_of_a_task_with_a_rule(draft):
-    fake = FakeOpenAI(Json({"critique": "Who had left by then?"}))
-    item = parse_row("hitom", HITOM)
-    session = session_of(item.task, item.row, fake, draft, "<answer>A</answer>")
-    assert session.draft.verdict.reward == 0.0 and not session.draft.contentless
-    assert session.feedback == SAID_NOTHING and session.redactions == 0
-    assert session.refined.valid and not fake.requests

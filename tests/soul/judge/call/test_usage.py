@@ -26,7 +26,8 @@ from soul.judge.ledger import Ledger, money, numbers, table
 from soul.one_turn import Critique
 from soul.record import SessionRecord
 from soul.session import RefineSettings, run_session
-from soul.task import Episode, Metric, Row, Task, Verdict
+from soul.task import Task
+from soul.task_types import Episode, Metric, Row, Verdict
 from soul.testing import FakeOpenAI, Json, NotFound, Text, fake_gateway, fake_judge, scripted_players
 
 PRICED = {"price_in": 0.05, "price_cached": 0.005, "price_out": 0.4}

@@ -9,7 +9,6 @@ Processes are real gates on a loop whose clock jumps (hours take a second), or a
 
 import asyncio
 import random
-import selectors
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
@@ -21,7 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from soul.judge.throttle.circuit_breaker import BreakerSettings
 from soul.judge.throttle.local_gate import RequestGate
 from soul.judge.throttle.shared_limits import HEARTBEAT_S, SILENT_S, EndpointLimits, Report, SharedLimits
+from tests.soul.judge.throttle.jumping_time import simulate
 
+DAY_S = 86400
 NEVER = BreakerSettings(min_requests=10**9)
 
 
@@ -282,39 +283,6 @@ def test_a_429_in_one_process_pauses_and_lowers_the_cap_of_all_and_it_comes_back
 # --- over hours, with real gates
 
 
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """A loop that never waits: where it has nothing to do it sets its clock to the next event."""
-
-    def __init__(self):
-        super().__init__(Jump(self))
-        self.now = 0.0
-
-    def time(self):
-        return self.now
-
-
-class Jump(selectors.SelectSelector):
-    def __init__(self, loop):
-        super().__init__()
-        self.loop = loop
-
-    def select(self, timeout=None):
-        assert timeout is not None, "nothing will ever happen: calls hang"
-        self.loop.now += timeout
-        return []
-
-
-def simulate(main):
-    """Run `main(loop)` in jumping time, at most a day."""
-    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-
-        async def whole():
-            async with asyncio.timeout(86400):
-                return await main(asyncio.get_running_loop())
-
-        return runner.run(whole())
-
-
 class Cluster:
     """Processes with a gate each, some milliseconds away from the limits they share."""
 
@@ -371,7 +339,7 @@ def test_one_call_gets_through_beside_a_backlog_that_never_ends():
         await asyncio.gather(*crowd)
         assert cluster.peak == 1
 
-    simulate(main)
+    simulate(main, seconds=DAY_S)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +361,7 @@ def test_a_tiny_rate_serves_everyone(cap, processes, line):
         assert loop.time() < 60 * slowest * 1.1 + 3.0 * calls / cap + 30, loop.time()
         assert cluster.in_any_minute(lambda tokens: 1) <= line.get("requests_per_minute", 1e9) + 1 + processes
 
-    simulate(main)
+    simulate(main, seconds=DAY_S)
 
 
 def test_one_whose_slots_are_all_busy_leaves_the_rate_to_the_others():
@@ -405,7 +373,7 @@ def test_one_whose_slots_are_all_busy_leaves_the_rate_to_the_others():
         for task in busy:
             task.cancel()
 
-    simulate(main)
+    simulate(main, seconds=DAY_S)
 
 
 @pytest.mark.parametrize("seed,rates", enumerate([(600.0, None), (None, 60000.0), (240.0, 20000.0)]))
@@ -431,7 +399,7 @@ def test_rates_hold_over_every_minute(seed, rates):
         assert cluster.peak <= 40
         assert loop.time() > 75  # or there was but one minute to look at
 
-    simulate(main)
+    simulate(main, seconds=DAY_S)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -461,4 +429,4 @@ def test_processes_that_come_go_and_die(seed):
         await asyncio.gather(*(tasks[number] for number in range(6) if number not in doomed))
         assert cluster.peak <= cap
 
-    simulate(main)
+    simulate(main, seconds=DAY_S)

@@ -20,7 +20,8 @@ from benchmarks.throttled_server import Limit, Limiter
 from soul.errors import JudgeFailure
 from soul.judge.throttle.local_gate import RequestGate, in_process
 from soul.judge.throttle.shared_limits import EndpointLimits, SharedLimits
-from tests.soul.judge.throttle.test_local_gate import far, simulate
+from tests.soul.judge.throttle.jumping_time import simulate
+from tests.soul.judge.throttle.test_local_gate import far
 
 FIVE = {
     "8 in flight, seconds": (Limit("in_flight", 8, "seconds"), 0.2),

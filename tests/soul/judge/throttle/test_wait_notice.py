@@ -16,7 +16,8 @@ from soul.judge.cache import Cache
 from soul.judge.throttle.circuit_breaker import BreakerSettings
 from soul.judge.throttle.wait_notice import PATIENCE_S, REPEAT_S, FailureNotice, Reason, WaitNotice
 from soul.testing import FakeOpenAI, Json, RateLimit
-from tests.soul.judge.throttle.test_local_gate import Fleet, simulate
+from tests.soul.judge.throttle.jumping_time import simulate
+from tests.soul.judge.throttle.test_local_gate import Fleet
 
 
 class Score(BaseModel):

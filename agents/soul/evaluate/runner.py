@@ -1,0 +1,270 @@
+"""One evaluation, from its options to its report; all commands that evaluate share this."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from soul import tasks
+from soul.errors import BadSettings, OutOfSpace, SoulError, UnknownTask
+from soul.evaluate.export import check, export
+from soul.evaluate.export.options import ExportOptions
+from soul.evaluate.numbers.results import Results
+from soul.evaluate.report import FILE as REPORT
+from soul.evaluate.report.outputs import write_outputs
+from soul.evaluate.run import engine, preflight, rescore
+from soul.evaluate.run.ctrl_c import interruptible
+from soul.evaluate.run.failures import Failures
+from soul.evaluate.run.gc_tuning import infrequent_gc
+from soul.evaluate.run.journal import Journal, Key, holds
+from soul.evaluate.run.options import FIRST, RunChoice, RunOptions, Sections
+from soul.evaluate.run.plan import plan
+from soul.evaluate.run.progress import Progress
+from soul.evaluate.run.run_folder import EvaluationRun, finished_samples, resolve_run_folder, write_choice
+from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, find_sets, how_to_build, sample_requests
+from soul.evaluate.tables import notes, table
+from soul.files.disk_space import guarded_writes
+from soul.files.folder_lock import FolderLock
+from soul.judge import Endpoint, GatewaySettings
+from soul.record import SessionRecord
+from soul.validation_errors import setting_problem
+
+Prepare = Callable[[list[SampleRequest]], list[SampleRequest]]
+console = Console(width=max(120, Console().width))
+
+
+def settings_of(options: RunOptions, policy: Endpoint, served: dict[str, Any] | None = None) -> EvaluationSettings:
+    """The settings of an evaluation.
+
+    Args:
+        served: the checkpoint behind the policy's address, if we serve it ourselves (`EvaluationSettings.served`).
+
+    Raises:
+        BadSettings: a section or a set is unknown, a value is impossible, or no set has a file.
+    """
+    suite = options.suite
+    files = find_sets(options.sets or (suite.sets if suite else ()), options.data)
+    gateway = gateway_of(options.sections)
+    try:
+        return EvaluationSettings(
+            policy=policy,
+            gateway=gateway,
+            sets=files.found,
+            missing=files.missing,
+            suite=suite.name if suite else None,
+            tasks=dict(options.sections.get("tasks", {})),
+            limit=suite.rows if suite and options.limit is None else options.limit,
+            n=options.n,
+            seed=options.seed,
+            deadline_s=options.deadline_s,
+            served=served,
+        )
+    except ValidationError as error:
+        raise BadSettings(setting_problem(error)) from None
+
+
+def gateway_of(sections: Sections) -> GatewaySettings:
+    """The settings of judges, partners and environments; other sections are ignored.
+
+    Raises:
+        BadSettings: a key or a value is unknown, `judge.by_task` names an unknown task, or there is a canary.
+    """
+    gateway = GatewaySettings.from_sections(sections)
+    if gateway.canary is not None:
+        raise BadSettings(
+            "judge.canary is for training. To score a finished evaluation with a second judge, use --rescore."
+        )
+    for task in gateway.by_task:
+        try:
+            tasks.load(task)
+        except UnknownTask as error:
+            raise BadSettings(f"judge.by_task.{task}: {error}") from None
+    return gateway
+
+
+def print_missing_sets(settings: EvaluationSettings) -> None:
+    """Print the requested sets that have no file, one line each."""
+    if settings.missing:
+        asked = len(settings.sets) + len(settings.missing)
+        lines = [
+            f"{len(settings.missing)} of {asked} sets have no file and are skipped:",
+            *how_to_build(settings.missing),
+        ]
+        print("\n".join(lines), flush=True)
+
+
+def folder_of(settings: EvaluationSettings, options: RunOptions, *, model: bool = False) -> Path:
+    """The run's folder, named after --name or the model; after both if `model` is true."""
+    words = [options.name or "eval", *([settings.policy.model] if model or not options.name else [])]
+    return settings.folder(options.out, "-".join(re.sub(r"[^\w.-]+", "-", word) for word in words))
+
+
+@infrequent_gc()
+def run(
+    settings: EvaluationSettings,
+    folder: Path,
+    options: RunOptions,
+    served: AbstractContextManager[Prepare | None] | None = None,
+    source: EvaluationRun | None = None,
+) -> Results | None:
+    """Evaluate and write the results; with --dry-run only print the plan.
+
+    Args:
+        source: the run whose episodes are judged again, without playing them.
+        served: a context manager that runs the server of the model under test. It is entered only if samples are
+            missing, and may yield a function that prepares them.
+
+    Returns:
+        The results; None after a dry run.
+
+    Raises:
+        SoulError: an endpoint does not answer (then nothing is written), or it stops answering during the run (then
+            the finished samples are kept and shown).
+        FolderInUse: another process writes to the folder.
+        NoVerdict: all verdicts failed; the results are written and shown.
+        OutOfSpace: the disk is full; the finished samples are kept.
+    """
+    targets, choice = check(options.export), options.choice
+    wanted = rescore.sample_requests(settings, source) if source else sample_requests(settings)
+    if options.dry_run:
+        dry_run(settings, wanted, folder, choice, options.thinking_tokens, source)
+        return None
+    preflight.check(settings, missing_samples(wanted, finished_samples(folder), choice, source), ask=choice.ask_first)
+    with alone_in(folder):
+        folder = resolve_run_folder(folder, wanted)
+        with closing(Journal(folder)) as journal, interruptible(wanted, journal):
+            write_choice(folder, settings, wanted)
+            try:
+                run_missing(settings, wanted, journal, folder, choice, served, source)
+            except OutOfSpace:
+                raise  # the results would not fit either
+            except Exception:
+                if journal.samples:
+                    results_of(folder, journal)  # the results of the finished samples
+                raise
+            finished, results = results_of(folder, journal)
+    Failures.from_run(finished).require_verdict()
+    places = export(finished, results, targets, ExportOptions(step=options.step))
+    for target, place in zip(targets, places, strict=True):
+        console.print(f"{target}: {place}")
+    return results
+
+
+@contextmanager
+def alone_in(*folders: Path) -> Iterator[None]:
+    """Lock these run folders and their later generations, and name the folder if the disk is full.
+
+    Raises:
+        FolderInUse: another process holds a lock. OutOfSpace: a write inside the block found the disk full.
+    """
+    with guarded_writes(folders[0]), ExitStack() as locks:
+        for folder in folders:
+            locks.enter_context(FolderLock(folder, "evaluation"))
+        yield
+
+
+def dry_run(
+    settings: EvaluationSettings,
+    wanted: Sequence[SampleRequest],
+    folder: Path,
+    choice: RunChoice,
+    thinking_tokens: int = 0,
+    source: EvaluationRun | None = None,
+) -> None:
+    """Print the plan for the samples that are missing. No sample is run and no file is written.
+
+    Raises:
+        SoulError: after the plan is printed, if an endpoint that it needs does not answer.
+    """
+    todo = missing_samples(wanted, finished_samples(folder), choice, source)
+    latencies: dict[str, float | None] = {}
+    problem: SoulError | None = None
+    try:
+        latencies = preflight.check(settings, todo, ask=choice.ask_first)
+    except SoulError as error:
+        problem = error
+    preflight.show(console, settings, plan(settings, todo, latencies, thinking_tokens))
+    console.print(f"{len(wanted) - len(todo):,} samples are finished already; run folder {folder}")
+    if problem is not None:
+        raise problem
+
+
+def missing_samples(
+    wanted: Sequence[SampleRequest],
+    there: Mapping[Key, SessionRecord],
+    choice: RunChoice = FIRST,
+    source: EvaluationRun | None = None,
+) -> list[SampleRequest]:
+    """The samples that are missing, and the failed ones that run again (`holds`).
+
+    Args:
+        source: the run whose episodes are judged again. Samples without an episode are not retried.
+    """
+    unplayed = rescore.without_episode(source) if source else frozenset()
+    todo = [request for request in wanted if not holds(there, request.key, request.stamp, choice.retry_failed)]
+    return [request for request in todo if request.key not in unplayed or request.key not in there]
+
+
+def results_of(folder: Path, journal: Journal) -> tuple[EvaluationRun, Results]:
+    """Write and print the results of the finished samples."""
+    run = EvaluationRun.load(folder, journal.samples)
+    results = write_outputs(run)
+    show(run, results)
+    console.print(f"Report: {folder / REPORT}")
+    return run, results
+
+
+def show(run: EvaluationRun, results: Results) -> None:
+    """Print the table of a run, with its judges above it, and warnings and failures below.
+
+    If every sample failed, print the cause first.
+    """
+    failures = Failures.from_run(run)
+    if cause := failures.cause():
+        console.print(Text(f"\n{cause}\n", style="bold red"), soft_wrap=True)
+    title = "\n".join(["Results", *notes.header(run, results)])
+    console.print(table.rich_table(results, table.columns_of(run.suite), title, width=console.width))
+    for warning in notes.warnings(run, results):
+        console.print(warning, markup=False, highlight=False)
+    show_failures(failures)
+
+
+def show_failures(failures: Failures) -> None:
+    """Print how many samples failed and which command runs them again; nothing if none did."""
+    for line in failures.lines():
+        console.print(Text(line, style="bold red"), soft_wrap=True)
+
+
+def run_missing(
+    settings: EvaluationSettings,
+    wanted: Sequence[SampleRequest],
+    journal: Journal,
+    folder: Path,
+    choice: RunChoice,
+    served: AbstractContextManager[Prepare | None] | None = None,
+    source: EvaluationRun | None = None,
+) -> None:
+    """Run the samples that the journal lacks; the arguments are those of `run`."""
+    todo = missing_samples(wanted, journal.samples, choice, source)
+    keys = {request.key for request in wanted} - {request.key for request in todo}
+    known = [journal.samples[key] for key in keys]
+    console.print(f"{settings.policy.model}: {len(known):,} samples are finished, {len(todo):,} to run; {folder}")
+    if not todo:
+        return
+    counts = Counter(request.set for request in wanted)
+    with served or nullcontext() as prepare:
+        if served and choice.ask_first:
+            preflight.check_policy(settings.policy)  # not earlier: its server has just started
+        chosen = prepare(todo) if prepare else todo
+        with Progress(console, counts, known) as progress:
+            work = engine.evaluate(settings, chosen, journal, folder, progress.add, progress.follow, source)
+            asyncio.run(work)

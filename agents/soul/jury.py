@@ -1,0 +1,126 @@
+"""Judge one episode with several judges: each scores it as the task does, then their verdicts become one.
+
+Rewards and metrics are averaged (mean or median), and the first judge merges the critiques. Members may fail as long as
+a quorum gives a verdict. The trace keeps every opinion; `agreement` compares them over many episodes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from soul.errors import SYSTEMIC, JudgeFailure
+from soul.judge import Contentless, Gateway, Judge
+from soul.judge.audit.agreement_statistics import exact_match_share, krippendorff_alpha
+from soul.judge.call.all_answers import all_answers
+from soul.record import OpinionRecord
+from soul.task import Task
+from soul.task_types import Episode, Opinion, Row, Verdict
+
+logger = logging.getLogger(__name__)
+
+MERGE_INSTRUCTIONS = (
+    "Several reviewers judged the same attempt independently. You are given their critiques. Combine them into one "
+    "critique addressed to the person who made the attempt. Keep every point that helps them improve. State a point "
+    "only once, even if several reviewers make it. Where the reviewers contradict each other, keep the majority view. "
+    "Do not add points of your own, and do not mention the reviewers."
+)
+
+
+class _Merged(BaseModel):
+    critique: str = Field(min_length=1)
+
+
+async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Verdict:
+    """The verdict on an episode: the judge's, or the jury's if there is one.
+
+    Raises:
+        JudgeFailure: the judge's own failure. For a jury, the cause is `quorum` if too few members gave a verdict, or
+            `budget` or `outage` if that is why.
+        Contentless: the policy said nothing.
+    """
+    if len(gateway.jury) == 1:
+        return await task.judge(row, episode, gateway.jury[0])
+    opinions = tuple(await all_answers(*(_opinion(task, row, episode, judge) for judge in gateway.jury)))
+    verdicts = [opinion.verdict for opinion in opinions if opinion.verdict is not None]
+    if len(verdicts) < gateway.settings.quorum:
+        causes = ", ".join(f"{o.judge}: {o.failure}" for o in opinions if o.failure)
+        raise JudgeFailure(
+            next((o.failure for o in opinions if o.failure in SYSTEMIC), "quorum"),
+            f"{len(verdicts)} of {len(opinions)} judges gave a verdict, but {gateway.settings.quorum} are needed "
+            f"({causes})",
+        )
+    # Not `fmean`, which turns three times 0.7 into 0.6999999999999998.
+    average = statistics.median if gateway.settings.policy.jury_reward == "median" else statistics.mean
+    critiques = list(dict.fromkeys(v.critique for v in verdicts if v.critique))
+    critique = critiques[0] if len(critiques) == 1 else await _merged(gateway.jury[0], critiques)
+    return Verdict(average([v.reward for v in verdicts]), _averages(verdicts, average), critique, opinions)
+
+
+async def canary_opinion(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Opinion | None:
+    """What the canary says of an episode: a verdict or the cause of its failure. None if there is nothing to judge."""
+    assert gateway.canary is not None
+    try:
+        return await _opinion(task, row, episode, gateway.canary)
+    except Contentless:
+        return None
+    except Exception:  # noqa: BLE001 - a bug in a task's code fails the judge's own call too, which records it
+        logger.debug("the canary gave no verdict", exc_info=True)
+        return Opinion(gateway.canary.endpoint.name, None, "task_error")
+
+
+async def _opinion(task: Task[Any], row: Row, episode: Episode, judge: Judge) -> Opinion:
+    try:
+        verdict = await task.judge(row, episode, judge)
+    except JudgeFailure as failure:
+        logger.debug("a member of the jury gave no verdict: %s", failure)
+        return Opinion(judge.endpoint.name, None, failure.cause)
+    if not math.isfinite(verdict.reward):
+        return Opinion(judge.endpoint.name, None, "invalid")
+    return Opinion(judge.endpoint.name, verdict)
+
+
+def _averages(verdicts: Sequence[Verdict], average: Callable[[list[float]], float]) -> dict[str, float]:
+    names = dict.fromkeys(name for verdict in verdicts for name in verdict.metrics)
+    return {name: average([v.metrics[name] for v in verdicts if name in v.metrics]) for name in names}
+
+
+async def _merged(first: Judge, critiques: Sequence[str]) -> str | None:
+    """One critique made from several; the first one unchanged if the judge fails to merge them."""
+    if not critiques:
+        return None
+    try:
+        return (await first.ask(_Merged, MERGE_INSTRUCTIONS, {"critiques": list(critiques)})).critique
+    except JudgeFailure as failure:  # the judge's usage counts it
+        logger.debug("cannot merge %d critiques, using the first one: %s", len(critiques), failure)
+        return critiques[0]
+
+
+def agreement(juries: Sequence[Sequence[OpinionRecord]]) -> dict[str, float]:
+    """How well the members of a jury agree, over many episodes.
+
+    Args:
+        juries: for each episode, the recorded opinions in the jury's order.
+
+    Returns:
+        For the reward and every metric: `alpha/<name>`, Krippendorff's alpha for interval data (absent if it is
+        undefined: fewer than two members, or no variation at all), and `exact/<name>`, the share of episodes in which
+        all members with a verdict gave the same value.
+    """
+    names = dict.fromkeys(name for jury in juries for o in jury for name in ("reward", *o.metrics))
+    numbers: dict[str, float] = {}
+    for name in names:
+        ratings = list(zip(*([_value(opinion, name) for opinion in jury] for jury in juries), strict=True))
+        alpha, exact = krippendorff_alpha(ratings), exact_match_share(ratings)
+        numbers |= {f"alpha/{name}": alpha} if alpha is not None else {}
+        numbers |= {f"exact/{name}": exact} if exact is not None else {}
+    return numbers
+
+
+def _value(opinion: OpinionRecord, name: str) -> float | None:
+    return opinion.reward if name == "reward" else opinion.metrics.get(name)

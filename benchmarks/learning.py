@@ -1,0 +1,275 @@
+"""Train the demo's model with every objective, over several seeds, and compare what it learns.
+
+    python -m benchmarks.learning run --folder DIR [--task hitom] [--regime usual] [--arms grpo,ditto] [--seeds 5]
+        [--how one_process] [--at-a-time 2]
+    python -m benchmarks.learning table --folder DIR [--out learning.md] [--figures DIR]
+
+Every run has the same number of drafts and optimizer updates. A run that has its result is not repeated, so `run` can
+be stopped and started again at any time; the folder holds a few kilobytes a run. Seeds change the order of the stories
+and all samples; the model to start from is the world's.
+
+An arm is an objective, or a setting whose effect on stability is measured (ARMS). A world is a task under conditions
+(`learning_worlds.py`). A run trains in one process (`one_process.py`), or as a cluster does, with Ray, FSDP2 and vLLM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.learning_table import write_figures, write_table
+from benchmarks.learning_worlds import WORLDS
+from ditto.objectives import OBJECTIVES
+from recipe.demo import evaluate, judge_server
+from recipe.demo.run import ON_A_CPU, last_checkpoint
+from soul.cli.arguments import existing_folder, output_file, output_folder, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import BadSettings
+from soul.files.whole_file import write_whole
+from soul.rows.task_files import read_rows
+from soul.testing import FakeOpenAI
+
+ROOT = Path(__file__).resolve().parents[1]
+TIME_LIMIT_S = 1800
+# How a run trains -> the words that start it. skip_idle changes no update, and one process counts all rows in metrics.
+HOW = {
+    "one_process": [sys.executable, "-m", "benchmarks.one_process", "algorithm.skip_idle=true"],
+    "cluster": [sys.executable, str(ROOT / "train_ppo.py")],
+}
+# Metrics of a step that a result keeps beside the reward, and all whose names begin so.
+SECONDARY = (
+    "ditto/secondary/",
+    "ditto/distinct_2",
+    "ditto/self_bleu",
+    "ditto/share_copied",
+    "ditto/response_tokens_",
+    "alarm/",
+    "timing_s/cpu",
+)
+console = Console()
+
+# Settings whose effect on stability is measured; an arm is an objective, or an objective and one of these.
+_OPTIM = "actor_rollout_ref.actor.optim"
+SETTINGS: dict[str, str] = {
+    "floor 0.5": "algorithm.std_floor=0.5",
+    "no std": "algorithm.norm_adv_by_std_in_grpo=false",
+    "rollout ratio": "algorithm.refined_old_logp=rollout",
+    "clip 0.2": f"{_OPTIM}.clip_grad=0.2",
+    "half rate": f"{_OPTIM}.lr=2.5e-4",
+    "beta2 0.95": f"{_OPTIM}.betas=[0.9,0.95]",
+    "cosine": f"{_OPTIM}.lr_scheduler_type=cosine",
+}
+ARMS: dict[str, list[str]] = {name: [f"algorithm.objective={name}"] for name in OBJECTIVES}
+ARMS |= {f"{name}, {word}": [*ARMS[name], setting] for name in ("ditto", "grpo") for word, setting in SETTINGS.items()}
+
+
+@dataclass
+class Result:
+    """What a run left.
+
+    Attributes:
+        drafts, refined: mean reward of the step's drafts on rows never seen before, and of its refined answers.
+        tokens: tokens sampled up to the end of each step, drafts and refined answers together.
+        grad_norm, entropy, seconds: of the step.
+        sampled, greedy: mean reward on the held-back rows after training.
+        how: the way to train, of HOW.
+        gap: mean of refined - draft over sessions that have both.
+        context_gap: log-prob of the refined answers with the feedback, less that without it.
+        heldback: step, and mean reward on the held-back rows after it, sampled and greedy.
+        secondary: other metrics of each step by name (SECONDARY).
+    """
+
+    regime: str
+    arm: str
+    seed: int
+    drafts: list[float] = field(default_factory=list)
+    refined: list[float | None] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
+    grad_norm: list[float] = field(default_factory=list)
+    entropy: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    sampled: float = 0.0
+    greedy: float = 0.0
+    task: str = "hitom"
+    how: str = "cluster"  # of results written before there was another way
+    gap: list[float | None] = field(default_factory=list)
+    context_gap: list[float | None] = field(default_factory=list)
+    heldback: list[tuple[int, float, float]] = field(default_factory=list)
+    secondary: dict[str, list[float | None]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        parts = [self.regime, *([self.task] if self.task != "hitom" else []), self.arm, str(self.seed)]
+        parts += [self.how] if self.how != "cluster" else []
+        return "-".join(part.replace(", ", "-").replace(" ", "_") for part in parts)
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}.json"
+
+    def add_step(self, numbers: Mapping[str, float]) -> None:
+        """Take over a line of metrics.jsonl; steps in order, lines without a training step are left out."""
+        if "ditto/reward_draft" not in numbers:
+            return
+        refined = numbers["ditto/share_refined"] * numbers.get("ditto/response_tokens_refined", 0.0)
+        sampled = numbers["ditto/sessions"] * (numbers.get("ditto/response_tokens_draft", 0.0) + refined)
+        self.drafts.append(numbers["ditto/reward_draft"])
+        self.refined.append(numbers.get("ditto/reward_refined"))
+        self.tokens.append(sampled + (self.tokens[-1] if self.tokens else 0.0))
+        self.grad_norm.append(numbers["actor/grad_norm"])
+        self.entropy.append(numbers["actor/entropy"])
+        self.seconds.append(numbers["timing_s/step"])
+        self.gap.append(numbers.get("ditto/gap"))
+        self.context_gap.append(numbers.get("ditto/context_logprob_gap"))
+        steps = len(self.drafts)
+        if "heldback/sampled" in numbers:
+            self.heldback.append((steps, numbers["heldback/sampled"], numbers["heldback/greedy"]))
+        for key in {*self.secondary, *(key for key in numbers if key.startswith(SECONDARY))}:
+            values = self.secondary.setdefault(key, [None] * (steps - 1))
+            values.append(numbers.get(key))
+
+
+def words(result: Result, world: Path, run_dir: Path, steps: int) -> list[str]:
+    """The command line of a run, after the program."""
+    return [
+        *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
+        *("platform=cpu", f"data.train_files=[{world / 'train.parquet'}]"),
+        *(f"data.val_files=[{world / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={world / 'warm'}"),
+        *(f"run.dir={run_dir}", f"trainer.experiment_name={result.name}"),
+        *(f"data.seed={result.seed}", f"actor_rollout_ref.actor.data_loader_seed={result.seed}"),
+        *(f"trainer.total_training_steps={steps}", *WORLDS[result.task, result.regime].overrides, *ARMS[result.arm]),
+    ]
+
+
+def train(result: Result, world: Path, folder: Path, steps: int, children: list[subprocess.Popen[bytes]]) -> Result:
+    """One run: train, evaluate, keep the numbers, remove the rest.
+
+    Args:
+        children: gets the process that trains, so that the caller can end it.
+
+    Raises:
+        RuntimeError: it failed; its log stays.
+    """
+    home = folder / "unfinished" / result.name
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    judging = WORLDS[result.task, result.regime].judge
+    with FakeOpenAI(judging, judge_server.MODEL) as judge, (home / "log.txt").open("w") as log:
+        command = [*HOW[result.how], *words(result, world, home / "run", steps)]
+        environment = {**os.environ, **ON_A_CPU, "OPENAI_BASE_URL": judge.url, "OPENAI_API_KEY": "offline"}
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        children.append(process)
+        try:
+            code = process.wait(TIME_LIMIT_S)
+        finally:
+            process.kill()
+    if code != 0:
+        raise RuntimeError(f"{result.name} ended with code {code}: see {home / 'log.txt'}")
+    for line in (home / "run" / "metrics.jsonl").read_text().splitlines():
+        result.add_step(json.loads(line))
+    if result.how == "cluster":
+        accuracy = evaluate.evaluate(last_checkpoint(home / "run"), read_rows([str(world / "heldback.parquet")]))
+        result.heldback.append((steps, accuracy["sampled"], accuracy["greedy"]))
+    _, result.sampled, result.greedy = result.heldback[-1]
+    (folder / "results").mkdir(exist_ok=True)
+    write_whole(folder / "results" / result.file_name, json.dumps(asdict(result), indent=1))
+    shutil.rmtree(home)
+    return result
+
+
+def results(folder: Path) -> Iterator[Result]:
+    """All finished runs."""
+    for path in sorted((folder / "results").glob("*.json")):
+        yield Result(**json.loads(path.read_text()))
+
+
+def run(folder: Path, todo: Sequence[Result], at_a_time: int, steps: int) -> int:
+    """Do the runs that are not finished. Returns how many failed."""
+    finished = {result.name for result in results(folder)}
+    todo = [result for result in todo if result.name not in finished]
+    worlds = {key: WORLDS[key].folder(folder / "worlds") for key in dict.fromkeys((r.task, r.regime) for r in todo)}
+    failed, children = 0, list[subprocess.Popen[bytes]]()
+
+    def one(result: Result) -> str:
+        start = time.perf_counter()
+        train(result, worlds[result.task, result.regime], folder, steps, children)
+        worst = min([0.0, *(b - a for a, b in zip(result.drafts, result.drafts[1:], strict=False))])
+        return (
+            f"{result.name}  last drafts {result.drafts[-1]:.3f}  held back {result.sampled:.3f}  largest fall "
+            f"{-worst:.3f}  {time.perf_counter() - start:.0f} s"
+        )
+
+    with ThreadPoolExecutor(at_a_time) as pool:
+        runs = {pool.submit(one, result): result for result in todo}
+        try:
+            for number, done in enumerate(as_completed(runs), start=1):
+                try:
+                    line = done.result()
+                except Exception as error:  # noqa: BLE001 - the other runs go on; the same command does this one again
+                    failed += 1
+                    line = f"{runs[done].name} FAILED: {error}"
+                console.print(f"{number}/{len(todo)}  {line}", highlight=False, soft_wrap=True)
+        except BaseException:  # a signal: without this the pool would first do all that is left
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in children:
+                child.terminate()
+            raise
+    return failed
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 1 if a run failed."""
+    parser = Parser(prog="python -m benchmarks.learning", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runner = commands.add_parser("run", help="do the runs that are missing")
+    runner.add_argument("--folder", type=output_folder, required=True)
+    runner.add_argument("--task", choices=dict.fromkeys(task for task, _ in WORLDS), default="hitom")
+    runner.add_argument("--regime", choices=dict.fromkeys(regime for _, regime in WORLDS), default="usual")
+    runner.add_argument("--how", choices=HOW, default="one_process")
+    runner.add_argument("--arms", default=",".join(OBJECTIVES), help="separated by semicolons or, without any, commas")
+    runner.add_argument("--seeds", type=positive_int, default=5)
+    runner.add_argument("--steps", type=positive_int, default=15)
+    runner.add_argument("--at-a-time", type=positive_int, default=2)
+    table = commands.add_parser("table", help="compare the runs that are there")
+    table.add_argument("--folder", type=existing_folder, required=True)
+    table.add_argument("--out", type=output_file, help="Markdown; otherwise it is printed")
+    table.add_argument("--figures", type=output_folder, help="gets the curves, an SVG file for each world")
+    args = parser.parse_args(arguments)
+    if args.command == "table":
+        finished = list(results(args.folder))
+        text = write_table(finished)
+        if args.out:
+            write_whole(args.out, text)
+        else:
+            print(text)
+        if args.figures:
+            write_figures(finished, args.figures)
+        return 0
+    arms = [arm.strip() for arm in args.arms.split(";" if ";" in args.arms else ",")]
+    for arm in arms:
+        if arm not in ARMS:
+            raise BadSettings(f"--arms: there is no arm {arm!r}. Use {'; '.join(ARMS)}.")
+    if (args.task, args.regime) not in WORLDS:
+        raise BadSettings(f"--regime: {args.task} has no regime {args.regime!r}.")
+    todo = [
+        Result(args.regime, arm, seed, task=args.task, how=args.how)
+        for seed in range(1, args.seeds + 1)
+        for arm in arms
+    ]
+    return int(run(args.folder, todo, args.at_a_time, args.steps) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

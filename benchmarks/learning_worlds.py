@@ -1,0 +1,108 @@
+"""The conditions under which `benchmarks.learning` compares objectives: a task, people to imitate, and a judge.
+
+A world is a folder with train.parquet, heldback.parquet and warm/ (the model that every run starts from), a function
+that answers the judge's requests, and overrides of the config. To add one, write a function that fills a folder, and
+add a line to WORLDS.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from benchmarks.judged_world import market, sellers
+from recipe.demo import judge_server, warm_start
+from recipe.demo.forms import HITOM, PARATOMI, Form
+from recipe.demo.stories import HARDLY_EVER_RIGHT, RARELY_RIGHT, Population, told
+from soul.testing import ChatRequest, Json, Reply
+
+REVEAL = ("refine.reveal_reference=true",)  # the leak guard would take the answer out
+USELESS = "Think about it once more and answer with care."
+
+
+@dataclass(frozen=True)
+class World:
+    """The conditions of a comparison.
+
+    Attributes:
+        start: name of the folder; worlds of one name have the same rows and the same model to start from.
+        prepare: fills that folder.
+        judge: answers a request of a run. The answer must follow from the request's content alone: requests come in no
+            fixed order, and a run must be reproducible.
+        overrides: of the training config.
+        secondary: metrics of the task that its reward does not contain, or hardly.
+    """
+
+    start: str
+    prepare: Callable[[Path], None]
+    judge: Callable[[ChatRequest], Reply] = judge_server.reply
+    overrides: tuple[str, ...] = ()
+    secondary: tuple[str, ...] = ()
+
+    def folder(self, worlds: Path) -> Path:
+        """The world's folder below this one; prepared once."""
+        folder = worlds / self.start
+        if not (folder / "done").exists():
+            self.prepare(folder)
+            (folder / "done").touch()
+        return folder
+
+
+def _useless(request: ChatRequest) -> Reply:
+    """Every critique is useless."""
+    reply = judge_server.reply(request)
+    asks_for_critique = isinstance(reply, Json) and "critique" in reply.value
+    return Json({"critique": USELESS}) if asks_for_critique else reply
+
+
+def _noisy(request: ChatRequest) -> Reply:
+    """Every second critique is useless."""
+    content = json.dumps(request.body.get("messages", []), sort_keys=True)
+    return _useless(request) if zlib.crc32(content.encode()) % 2 else judge_server.reply(request)
+
+
+def _telling(request: ChatRequest) -> Reply:
+    """Every critique names the right answer."""
+    reply = judge_server.reply(request)
+    if not isinstance(reply, Json) or "critique" not in reply.value:
+        return reply
+    return Json({"critique": reply.value["critique"] + told(str(request.data["correct_answer"]))})
+
+
+def _stories(form: Form, population: Population, folder: Path) -> None:
+    warm_start.prepare(folder, warm_start.WarmStart(), forms=(form,), population=population)
+
+
+# How often drafts are right before training, and what the judge writes.
+_PEOPLE = {
+    "usual": Population(),
+    "rare": RARELY_RIGHT,
+    "very rare": HARDLY_EVER_RIGHT,
+    "often": Population(careful=0.8, coached=0.95),
+    "given away": Population(told=True),
+}
+_JUDGES: dict[str, Callable[[ChatRequest], Reply]] = {"noisy": _noisy, "useless": _useless}
+
+
+def _exact(task: str, form: Form) -> dict[tuple[str, str], World]:
+    """The regimes of a task that is scored by rule."""
+
+    def start(people: str) -> str:
+        name = people.replace(" ", "_")
+        return name if task == "hitom" else f"{task}-{name}"
+
+    worlds = {(task, name): World(start(name), partial(_stories, form, people)) for name, people in _PEOPLE.items()}
+    worlds[task, "given away"] = replace(worlds[task, "given away"], judge=_telling, overrides=REVEAL)
+    usual = worlds[task, "usual"]
+    return worlds | {(task, name): World(usual.start, usual.prepare, judge) for name, judge in _JUDGES.items()}
+
+
+# Task and regime -> world.
+WORLDS: dict[tuple[str, str], World] = _exact("hitom", HITOM) | _exact("paratomi", PARATOMI)
+WORLDS["sotopia", "usual"] = World(
+    "sotopia-usual", sellers.prepare, market.reply, sellers.OVERRIDES, ("secret", "goal", "social_rules")
+)

@@ -1,0 +1,33 @@
+"""The source files of the builders' tests: published ones, which may be absent, and small ones that a test writes."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.mistakes.mistake import error_of
+from tests.soul.samples import DATA
+
+
+def needs(*published: Path) -> pytest.MarkDecorator:
+    """A mark that skips a test where none of these files or folders is there."""
+    absent = not any(path.exists() for path in published)
+    return pytest.mark.skipif(absent, reason=f"no such benchmark records in {DATA} (SOUL_DATA_SOURCES)")
+
+
+def write_json(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def write_lines(path: Path, *records: Any) -> Path:
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    return path
+
+
+def refusal(builder: ModuleType, capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    """What a builder prints on stderr that refuses `convert WORDS` with exit code 2."""
+    return error_of(builder.main, ["convert", *map(str, words)], capsys)

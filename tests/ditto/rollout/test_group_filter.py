@@ -1,0 +1,158 @@
+"""verl's replay buffers with the filter of groups: real buffers and records, a queue in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
+
+from ditto.batch.queue import KVBatchMeta
+from ditto.batch.sequence_record import SequenceRecord
+from ditto.batch.step_batch import StepBatch
+from ditto.objectives import OBJECTIVES
+from ditto.objectives.options import ObjectiveOptions
+from ditto.rollout import replay_buffer
+from ditto.rollout.group_filter import GroupFilter, sampled_tokens
+from ditto.rollout.replay_buffer import PromptReplayBuffer, PromptReplayBufferAsync
+from soul.record import AttemptRecord, Failure, SessionRecord
+
+N = 2
+
+
+class Queue:
+    """verl's queue, and the agent loop: a prompt that is asked for is finished at once."""
+
+    def __init__(self, groups: Iterator[list[list[dict[str, Any]]]]) -> None:
+        self.groups, self.asked, self.tags = groups, 0, dict[str, dict[str, dict[str, Any]]]()
+        self.fields: dict[str, dict[str, Any]] = {}
+
+    def ask(self, prompts: int) -> None:
+        train = self.tags.setdefault("train", {})
+        for _ in range(prompts):
+            uid = f"p{self.asked}"
+            self.asked += 1
+            train[uid] = {"is_prompt": True, "status": "finished", "global_steps": 1}
+            for s, outputs in enumerate(next(self.groups)):
+                for index, fields in enumerate(outputs):
+                    train[f"{uid}_{s}_{index}"] = {"seq_len": 9}
+                    self.fields[f"{uid}_{s}_{index}"] = fields
+
+    def kv_list(self) -> dict[str, dict[str, dict[str, Any]]]:
+        return self.tags
+
+    def kv_batch_get(self, keys: Sequence[str], partition_id: str, select_fields: Sequence[str]) -> dict[str, Any]:
+        assert list(select_fields) == ["extra_fields"] and set(keys) <= set(self.tags[partition_id])
+        values = [self.fields[key] for key in keys]
+        return {"extra_fields": SimpleNamespace(tolist=lambda: values)}
+
+    def kv_clear(self, keys: Sequence[str], partition_id: str) -> None:
+        for key in keys:
+            del self.tags[partition_id][key]
+
+
+def group(drafts: Sequence[float | None], refined: Sequence[float] = (), cause: str = "") -> list[list[dict[str, Any]]]:
+    """The outputs of a prompt's sessions. A draft of None has no verdict, because of `cause`."""
+    sessions = []
+    for number, draft in enumerate(drafts):
+        after = refined[number] if refined else None
+        kinds = ["draft"] * (draft is not None) + ["refined_base", "refined_feedback"] * bool(refined)
+        records = [SequenceRecord(kind, "p", f"p_{number}", True, 2, 5, draft, after) for kind in kinds or ["none"]]
+        if not kinds:
+            records = [SequenceRecord("none", "p", f"p_{number}", False)]
+        failure = Failure("judge", cause, "x") if draft is None else None  # type: ignore[arg-type]
+        trace = SessionRecord(task="hitom", number=0, row=0, draft=AttemptRecord(reward=draft, failure=failure))
+        outputs: list[dict[str, Any]] = [{"ditto": asdict(record)} for record in records]
+        outputs[0]["trace"] = trace.to_line()
+        sessions.append(outputs)
+    return sessions
+
+
+SAME, MIXED, WRONG_THEN_RIGHT = group([1.0, 1.0]), group([0.0, 1.0]), group([0.0, 0.0], [1.0, 1.0])
+
+
+def filtered(
+    groups: Sequence[list[list[dict[str, Any]]]],
+    monkeypatch: pytest.MonkeyPatch,
+    objective: str = "grpo",
+    batches: int = 4,
+    mode: str = "sync",
+) -> tuple[Any, Queue, GroupFilter]:
+    queue = Queue(iter(groups))
+    for module in (verl_buffer, replay_buffer):
+        monkeypatch.setattr(module, "tq", queue)
+    settings: Any = SimpleNamespace(objective=OBJECTIVES[objective], options=ObjectiveOptions())
+    config = OmegaConf.create(
+        {
+            "algorithm": {"filter_groups": {"enable": True, "max_num_gen_batches": batches}},
+            "actor_rollout_ref": {"actor": {"loss_agg_mode": "token-mean"}},
+        }
+    )
+    kind: Any = PromptReplayBuffer if mode == "sync" else PromptReplayBufferAsync
+    buffer = kind(mode, OmegaConf.create({}), 1, "drop", OmegaConf.create({}), refill_fn=queue.ask)
+    buffer.filter = GroupFilter.from_config(config, settings, 2)
+    return buffer, queue, buffer.filter
+
+
+def prompts(batch: KVBatchMeta) -> set[str]:
+    return {key.split("_")[0] for key in batch.keys}
+
+
+def reported(groups: GroupFilter) -> tuple[dict[str, float], list[SessionRecord]]:
+    """The step's metrics and the traces of its dropped groups."""
+    step = StepBatch([], [])
+    groups.report(step, 1)
+    return step.groups.metrics(), step.traces
+
+
+@pytest.mark.parametrize("mode", ["sync", "colocate_async"])
+def test_a_step_has_its_number_of_groups_that_teach(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = [SAME, MIXED, SAME, SAME, MIXED, MIXED, SAME, MIXED]
+    buffer, queue, groups = filtered(stream, monkeypatch, mode=mode)
+    queue.ask(2)
+    batch, metrics = buffer.sample(1, "train", 2)
+    assert prompts(batch) == {"p1", "p4"} and queue.asked == 5
+    assert not [name for name in metrics if "filter" in name]
+    numbers, traces = reported(groups)
+    assert (numbers["ditto/groups_dropped"], numbers["ditto/tokens_dropped"]) == (3, 3 * N * 5)
+    assert len(traces) == 3 * N and all(trace.dropped for trace in traces)
+    queue.ask(2)  # the next step starts from nothing
+    batch, _ = buffer.sample(1, "train", 2)
+    assert prompts(batch) == {"p5", "p7"} and reported(groups)[0]["ditto/groups_dropped"] == 1
+    assert not [key for key in queue.tags["train"] if "_" not in key]
+
+
+def test_the_objective_decides_what_teaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All drafts are wrong and all refined answers right: no draft teaches, but the step from one to the other does."""
+    for objective, taken in (("ditto", {"p0", "p1"}), ("grpo", {"p1", "p2"})):
+        buffer, queue, _ = filtered([WRONG_THEN_RIGHT, MIXED, MIXED], monkeypatch, objective)
+        queue.ask(2)
+        assert prompts(buffer.sample(1, "train", 2)[0]) == taken
+
+
+def test_at_the_limit_the_step_trains_with_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    buffer, queue, groups = filtered([SAME] * 9, monkeypatch, batches=3)
+    queue.ask(2)
+    batch, _ = buffer.sample(1, "train", 2)
+    assert len(prompts(batch)) == 2 and queue.asked == 6  # three batches of two prompts
+    assert reported(groups)[0]["ditto/groups_dropped"] == 4 and "max_num_gen_batches" in caplog.text
+
+
+@pytest.mark.parametrize(("cause", "asked"), [("invalid", 4), ("budget", 2), ("outage", 2)])
+def test_a_judge_that_is_down_is_not_asked_again(cause: str, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = group([None, None], cause=cause)
+    buffer, queue, _ = filtered([lost, lost, MIXED, MIXED], monkeypatch)
+    queue.ask(2)
+    buffer.sample(1, "train", 2)
+    assert queue.asked == asked
+
+
+def test_a_refined_answer_is_sampled_once() -> None:
+    records = [SequenceRecord(**fields["ditto"]) for outputs in WRONG_THEN_RIGHT for fields in outputs]
+    assert len(records) == 6 and sampled_tokens(records) == 4 * 5

@@ -1,0 +1,119 @@
+"""Each alarm on numbers that show its failure, and on numbers that do not."""
+
+from __future__ import annotations
+
+import logging
+import random
+from pathlib import Path
+
+import pytest
+
+from ditto.run.alarms import ALARMS, WINDOW, raise_alarms
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "training.md").read_text(encoding="utf-8")
+SECRET, OVERLAP = "ditto/secondary/sotopia/secret", "ditto/secondary/userllm/intent_overlap"
+
+FIRST = {
+    "ditto/reward_draft": 0.5,
+    "ditto/reward_draft_error": 0.05,
+    "ditto/response_tokens_draft": 20.0,
+    "ditto/distinct_2": 0.6,
+    "actor/entropy": 1.0,
+    "ditto/context_logprob_gap": 1.0,
+    "ditto/share_copied": 0.05,
+    "ditto/style_ratio": 0.8,
+}
+SIGNS = {
+    "length": {"ditto/response_tokens_draft": 33.0},
+    "diversity": {"ditto/distinct_2": 0.25},
+    "entropy": {"actor/entropy": 0.1},
+    "fall": {"ditto/reward_draft": 0.25},
+    "context_gap": {"ditto/context_logprob_gap": 2.5},
+    "copying": {"ditto/share_copied": 0.4},
+    "style": {"ditto/style_ratio": 1.6},
+}
+EARLIER = {1: FIRST, 6: FIRST}
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_a_sign_raises_its_alarm_and_no_other(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        numbers = raise_alarms(7, "sdpo_token", FIRST | SIGNS[name], EARLIER)
+    assert {alarm for alarm, raised in numbers.items() if raised} == {f"alarm/{name}"}
+    assert [record.message for record in caplog.records if f"objective sdpo_token, alarm {name}" in record.message]
+
+
+def test_a_warning_is_given_once_while_the_alarm_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    now = FIRST | SIGNS["diversity"]
+    with caplog.at_level(logging.WARNING):
+        numbers = raise_alarms(8, "ditto", now, {1: FIRST, 7: now | {"alarm/diversity": 1.0}})
+    assert numbers["alarm/diversity"] == 1.0 and not caplog.records
+
+
+def test_a_steady_run_and_a_first_step_raise_nothing() -> None:
+    assert not any(raise_alarms(7, "ditto", FIRST, EARLIER).values())
+    assert not any(raise_alarms(1, "ditto", FIRST, {}).values())
+
+
+def test_chance_alone_is_no_fall() -> None:
+    assert raise_alarms(7, "ditto", FIRST | {"ditto/reward_draft": 0.35}, EARLIER)["alarm/fall"] == 0.0
+    near_the_top = FIRST | {"ditto/reward_draft": 1.0, "ditto/reward_draft_error": 0.0}
+    for reward, raised in ((0.96, 0.0), (0.86, 1.0)):
+        now = FIRST | {"ditto/reward_draft": reward, "ditto/reward_draft_error": 0.02}
+        assert raise_alarms(7, "ditto", now, {1: near_the_top, 6: near_the_top})["alarm/fall"] == raised
+
+
+# ---- over a window ----------------------------------------------------------------------------------------------
+
+
+def run_of(slopes: dict[str, float], steps: int, seed: int = 0) -> dict[int, dict[str, float]]:
+    """Numbers that change by a slope a step, with noise of 0.02."""
+    chance = random.Random(seed)
+    return {
+        step: {key: 0.5 + slope * step + chance.gauss(0.0, 0.02) for key, slope in slopes.items()}
+        for step in range(1, steps + 1)
+    }
+
+
+def alarms_of(slopes: dict[str, float], steps: int = 2 * WINDOW, seed: int = 0) -> set[str]:
+    numbers = run_of(slopes, steps, seed)
+    raised = raise_alarms(steps, "grpo", numbers.pop(steps), numbers)
+    return {name.removeprefix("alarm/") for name, value in raised.items() if value}
+
+
+REWARD, CANARY = "ditto/reward_draft", "ditto/canary/reward_draft"
+
+
+@pytest.mark.parametrize(
+    ("slopes", "expected"),
+    [
+        ({REWARD: 0.01, CANARY: -0.01}, {"canary"}),
+        ({REWARD: 0.01, CANARY: 0.01}, set()),
+        ({REWARD: -0.01, CANARY: -0.01}, set()),
+        ({REWARD: 0.01, SECRET: -0.01}, {"secondary"}),
+        ({REWARD: 0.0, SECRET: -0.01}, set()),
+        ({REWARD: 0.01, OVERLAP: 0.01}, {"secondary"}),  # of the words of the intent, fewer are better
+        ({REWARD: 0.01, OVERLAP: -0.01}, set()),
+        ({REWARD: 0.01, "ditto/secondary/sotopia/turns": -0.01}, set()),  # neither is better
+        ({REWARD: 0.01, "ditto/secondary/gone/secret": -0.01}, set()),  # a task that is not installed
+        ({REWARD: 0.01, "ditto/task/sotopia/reward_draft": 0.0, SECRET: -0.01}, set()),  # other tasks' reward rises
+    ],
+)
+def test_a_reward_that_rises_while_another_number_gets_worse(slopes: dict[str, float], expected: set[str]) -> None:
+    assert alarms_of(slopes) == expected
+    assert alarms_of(slopes, steps=WINDOW) == set()  # too short to say
+
+
+def test_chance_alone_is_no_trend() -> None:
+    level = {REWARD: 0.0, CANARY: 0.0, SECRET: 0.0, OVERLAP: 0.0}
+    assert not [seed for seed in range(200) if alarms_of(level, seed=seed)]
+
+
+def test_the_warning_names_the_metric_that_got_worse(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        alarms_of({REWARD: 0.01, SECRET: -0.01})
+    assert "alarm secondary (sotopia/secret): The reward rises" in caplog.text
+
+
+def test_the_page_has_every_alarm() -> None:
+    assert all(f"| `alarm/{alarm.name}` |" in PAGE for alarm in ALARMS)

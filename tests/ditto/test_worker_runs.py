@@ -1,0 +1,350 @@
+"""Every objective through verl's TrainingWorker with FSDP2, against its formula: gradient norms, weights, teacher.
+
+Ours: a step of two updates (or one) in float32, on one rank and on two, all weights trained or a LoRA adapter
+(`worker_runs.py`). Theirs: the same updates in float64, from the formulas of tests/ditto/objectives and AdamW's
+equations. Rows arrive in some order and are sorted by the trainer.
+
+The second update is off-policy, and SDPO's moving teacher is then 0.5 start + 0.5 live. Tolerances: the engine computes
+in float32 (unit round-off 6e-8), and a weight of size 1 that moves by about 1e-2 is stored to 1e-7, so its movement is
+known to about 1e-5: 1e-4 for the movement and 1e-5 for the gradient norm leave room. AdamW's epsilon is 1, because with
+1e-8 the first step is the gradient's sign, which float32 does not know near 0.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from ditto.objectives import OBJECTIVES
+from tests.ditto import worker_runs
+from tests.ditto.objectives import test_formulas, test_sdpo
+from tests.ditto.our_step import ACTOR, settings_of, step_data
+from tests.ditto.tiny_objectives import FORMULAS, MODE, OPTIONS, PROJECTIONS, SDPO, Mini, Model, new_model
+from tests.ditto.tiny_step import Sequence_, mini_batches, old_log_probs, perturbed
+
+BETAS, EPS = (0.9, 0.999), 1.0
+WORLD_SIZES = [1, pytest.param(2, marks=pytest.mark.slow)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One step of a worker.
+
+    Attributes:
+        adapter: the LoRA adapter that is trained, or None for all weights. "random": rank 4, both factors random.
+            "identity": of full rank, A the identity and B zero.
+        prompts: of a mini-batch, of the five of the step.
+        arrival: shuffles the rows before the trainer sorts them.
+        sort_seed: permutes the prompts.
+        resumes: between its two updates it is saved, and another worker continues; parameters are offloaded.
+    """
+
+    objective: str
+    adapter: Literal["random", "identity"] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    prompts: int = 3
+    micro_batch_tokens: int = 150  # several micro-batches
+    arrival: int = 0
+    sort_seed: str = "7:1"
+    resumes: bool = False
+    weight_decay: float = 0.01
+    clip_grad: float = 0.5
+
+    @property
+    def teacher(self) -> str | None:
+        """Whose weights the teacher has; None for an objective without a teacher."""
+        distils = OBJECTIVES[self.objective].distillation is not None
+        return self.options["sdpo"].get("teacher", "ema") if distils else None
+
+
+FULL = {name: Run(name, options=OPTIONS.get(name, {})) for name in OBJECTIVES}
+LORA = {f"{name}, LoRA": replace(run, adapter="random") for name, run in FULL.items()}
+TEACHERS = {
+    f"{name} of {kind} weights, LoRA": replace(
+        LORA[f"{name}, LoRA"], options={"sdpo": OPTIONS[name]["sdpo"] | {"teacher": kind}}
+    )
+    for name in ("sdpo_token", "sdpo_logits")
+    for kind in ("live", "base")
+}
+# The same step, computed another way.
+SAME: dict[str, tuple[str, Run]] = {
+    f"{name}, {how}": (name, replace((FULL | LORA)[name], **changes))
+    for name in ("ditto", "sdpo_logits_grpo", "ditto, LoRA", "sdpo_logits, LoRA")
+    for how, changes in {
+        "in one micro-batch": {"micro_batch_tokens": 1 << 20},
+        "in another order of arrival": {"arrival": 1},
+    }.items()
+}
+SAME |= {
+    f"{name}, resumed": (name, replace((FULL | LORA)[name], resumes=True))
+    for name in ("ditto, LoRA", "sdpo_logits", "sdpo_logits, LoRA")
+}
+ONE_UPDATE = {f"{name}, one update": replace(FULL[name], prompts=5) for name in ("ditto", "sdpo_logits_grpo")}
+SAME |= {
+    f"{name}, other prompts first": (name, replace(run, sort_seed="8:1", arrival=2)) for name, run in ONE_UPDATE.items()
+}
+FREE = {f"{name}, free": replace(run, weight_decay=0.0, clip_grad=1e9) for name, run in ONE_UPDATE.items()}
+IDENTITY = {f"{name}, LoRA of full rank": replace(run, adapter="identity") for name, run in FREE.items()}
+RUNS = FULL | LORA | TEACHERS | {name: run for name, (_, run) in SAME.items()} | ONE_UPDATE | FREE | IDENTITY
+
+
+# ---- theirs -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Expected:
+    norms: list[float]
+    start: dict[str, Tensor]
+    model: Model
+    teacher: Model
+
+
+def rows_of(run: Run) -> tuple[list[Sequence_], list[list[float]], list[tuple[int, ...]]]:
+    """The rows that the objective trains in the order of their arrival, with old log-probs and teacher's prompts."""
+    rows = test_formulas.rows_of(OBJECTIVES[run.objective].kinds)
+    old = old_log_probs(new_model(run.adapter), rows, perturbed)
+    taught = test_sdpo.feedback_prompts(rows) if run.teacher else [()] * len(rows)
+    order = list(range(len(rows)))
+    if run.arrival:
+        random.Random(run.arrival).shuffle(order)
+    return [rows[i] for i in order], [old[i] for i in order], [taught[i] for i in order]
+
+
+def adamw(run: Run, weights: dict[str, Tensor], state: dict[str, Any], t: int) -> float:
+    """Gradient clipping and one AdamW update in float64, in place; returns the norm before clipping."""
+    gradients = {name: weight.grad for name, weight in weights.items()}
+    norm = sum(float((g**2).sum()) for g in gradients.values() if g is not None) ** 0.5
+    scale = min(1.0, run.clip_grad / (norm + 1e-6))
+    for name, weight in weights.items():
+        gradient = gradients[name]
+        assert gradient is not None
+        g = gradient * scale
+        m, v = state.get(name, (torch.zeros_like(g), torch.zeros_like(g)))
+        m, v = BETAS[0] * m + (1 - BETAS[0]) * g, BETAS[1] * v + (1 - BETAS[1]) * g**2
+        state[name] = m, v
+        step = (m / (1 - BETAS[0] ** t)) / ((v / (1 - BETAS[1] ** t)).sqrt() + EPS)
+        weight.mul_(1 - LR * run.weight_decay).sub_(LR * step)
+    return norm
+
+
+@cache
+def expected(name: str) -> Expected:
+    """The run by the formulas."""
+    run = RUNS[name]
+    rows, old, taught = rows_of(run)
+    prompts = sorted({row.prompt for row in rows})
+    random.Random(run.sort_seed).shuffle(prompts)  # which prompts share a mini-batch
+    order = sorted(range(len(rows)), key=lambda i: prompts.index(rows[i].prompt))
+    model = new_model(run.adapter)
+    trained = {key: p for key, p in model.named_parameters() if p.requires_grad}
+    start = {key: p.detach().clone() for key, p in trained.items()}
+    teacher = model if run.teacher == "live" else copy.deepcopy(model)
+    norms: list[float] = []
+    state: dict[str, Any] = {}
+    for t, members in enumerate(mini_batches([rows[i] for i in order], run.prompts), start=1):
+        chosen = [order[m] for m in members]
+        batch = Mini(*([values[i] for i in chosen] for values in (rows, old, taught)))
+        model.zero_grad()
+        FORMULAS[run.objective](model, teacher, batch).backward()
+        with torch.no_grad():
+            norms.append(adamw(run, trained, state, t))
+            if run.teacher == "ema":
+                for mean, live in zip(teacher.parameters(), model.parameters(), strict=True):
+                    mean.lerp_(live, SDPO["teacher_rate"])
+    return Expected(norms, start, model, teacher)
+
+
+# ---- ours -------------------------------------------------------------------------------------------------------
+
+LR = 0.5
+Results = Callable[[int], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The results of all runs, by the number of ranks."""
+
+    @cache
+    def of_world_size(world_size: int) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp(f"ranks_{world_size}")
+        with pytest.MonkeyPatch.context() as patch:
+            write_jobs(folder, world_size, patch)
+            run_workers(folder, world_size, patch)
+        found: dict[str, Any] = torch.load(folder / "results.pt", weights_only=True)
+        return found
+
+    return of_world_size
+
+
+def write_jobs(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write what `worker_runs.py` reads."""
+    new_model(None).float().save_pretrained(folder / "model")  # type: ignore[operator]
+    for adapter in ("random", "identity"):
+        new_model(adapter, folder / adapter)
+    jobs = []
+    for name, run in RUNS.items():
+        rows, old, taught = rows_of(run)
+        settings = settings_of(run.objective, **run.options)
+        step, data = step_data(
+            rows,
+            old,
+            settings,
+            MODE,
+            world_size,
+            monkeypatch,
+            teacher_prompts=taught,
+            prompts_per_mini_batch=run.prompts,
+            sort_seed=run.sort_seed,
+        )
+        assert step.layout is not None
+        columns = {key: list(value.unbind()) for key, value in data.items()}
+        columns["old_log_probs"] = [row.float() for row in columns["old_log_probs"]]
+        torch.save(columns, folder / f"{name}.pt")
+        optimizer = {"lr": LR, "betas": BETAS, "eps": EPS}
+        jobs.append(
+            {
+                "name": name,
+                "adapter": run.adapter,
+                "rows": step.layout.rows,
+                "actor": ACTOR,
+                "objective": run.objective,
+                "options": settings.options.model_dump(),
+                "distillation": settings.distillation,
+                "optimizer": optimizer | {"weight_decay": run.weight_decay, "clip_grad": run.clip_grad},
+                "micro_batch_tokens": run.micro_batch_tokens,
+                "resumes": run.resumes,
+            }
+        )
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+
+
+def run_workers(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rank runs in this process, which saves importing verl once more; two run in processes of their own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(world_size), "LOCAL_RANK": "0"}
+    if world_size == 1:
+        for name, value in {**rendezvous, "RANK": "0"}.items():
+            monkeypatch.setenv(name, value)
+        worker_runs.main(folder)
+        return
+    logs = [folder / f"rank_{rank}.log" for rank in range(world_size)]
+    processes = []
+    for rank, log in enumerate(logs):
+        with log.open("w") as out:  # not a pipe: a rank blocks where its pipe is full, and the others wait for it
+            command = [sys.executable, worker_runs.__file__, str(folder)]
+            environment = {**os.environ, **rendezvous, "RANK": str(rank)}
+            processes.append(subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT))
+    try:
+        codes = [process.wait(timeout=500) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert codes == [0] * world_size, "\n".join(log.read_text()[-3000:] for log in logs)
+
+
+def relative_error(value: Tensor, reference: Tensor) -> float:
+    return ((value - reference).norm() / reference.norm()).item()
+
+
+# ---- tests ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_equals_the_formula(name: str, world_size: int, results: Results) -> None:
+    ours, theirs = results(world_size)[name], expected(name)
+    assert len(theirs.norms) == (1 if RUNS[name].prompts == 5 else 2)
+    assert ours["grad_norm"] == pytest.approx(theirs.norms, rel=1e-5)
+    weights = dict(theirs.model.named_parameters())
+    errors = {
+        key: relative_error(ours["weights"][key].double() - start, weights[key].detach() - start)
+        for key, start in theirs.start.items()
+        if not torch.equal(weights[key], start)
+    }
+    assert max(errors.values()) < 1e-4, errors
+    if RUNS[name].adapter:
+        frozen = {key: weight for key, weight in weights.items() if not weight.requires_grad}
+        assert all(torch.equal(ours["weights"][key].double(), weight) for key, weight in frozen.items())
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("name", [name for name, run in RUNS.items() if run.teacher])
+def test_the_teacher_is_a_copy_of_what_is_trained(name: str, world_size: int, results: Results) -> None:
+    """The moving average or the start; with LoRA of the adapter alone, and live weights need no copy."""
+    copies, theirs = results(world_size)[name]["teacher"], expected(name)
+    kind = RUNS[name].teacher
+    if kind == "live":
+        assert not copies
+        return
+    assert copies.keys() == theirs.start.keys()
+    assert not RUNS[name].adapter or all("lora_" in key for key in copies)
+    teacher = dict(theirs.teacher.named_parameters())
+    for key, start in theirs.start.items():
+        movement = teacher[key].detach() - start
+        assert (copies[key].double() - start - movement).norm() <= 1e-4 * movement.norm(), key
+    moved = [key for key, start in theirs.start.items() if not torch.equal(copies[key].double(), start)]
+    assert bool(moved) == (kind == "ema")
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("name", SAME)
+def test_what_is_computed_does_not_depend_on(name: str, world_size: int, results: Results) -> None:
+    """Micro-batches, the order of arrival, the prompts' order within one update, and a resume in the middle."""
+    other = SAME[name][0]
+    ours, reference = results(world_size)[name], results(world_size)[other]
+    assert ours["grad_norm"] == pytest.approx(reference["grad_norm"], rel=1e-5)
+    for key, start in expected(other).start.items():
+        moved, as_before = (run["weights"][key].double() - start for run in (ours, reference))
+        assert relative_error(moved, as_before) < 1e-4, key
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("name", FREE)
+def test_an_adapter_of_full_rank_moves_like_the_weights_themselves(
+    name: str, world_size: int, results: Results
+) -> None:
+    """With A the identity and B zero, B is the weight's movement and has its gradient; A has none in one update.
+
+    Without clipping and weight decay, AdamW then moves B exactly as it moves the weight.
+    """
+    full, lora = (results(world_size)[run]["weights"] for run in (name, f"{name}, LoRA of full rank"))
+    start, compared = expected(name).start, 0
+    for key, weight in lora.items():
+        if key.endswith("lora_B.default.weight"):
+            own = key.removeprefix("base_model.model.").replace("lora_B.default.", "")
+            assert relative_error(weight.double(), full[own].double() - start[own]) < 1e-4, key
+            assert torch.equal(lora[key.replace("lora_B", "lora_A")], torch.eye(16))
+            compared += 1
+    assert compared == 2 * len(PROJECTIONS)
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("name", LORA)
+def test_the_sampler_gets_the_merged_weights(name: str, world_size: int, results: Results) -> None:
+    """Base and adapter after two updates, rounded to bfloat16: 8 bits, so 2**-8 of the value at most."""
+    merged = results(world_size)[name]["merged"]
+    model: Any = copy.deepcopy(expected(name).model)
+    theirs = dict(model.merge_and_unload().named_parameters())
+    before: Any = new_model("random")
+    start = dict(before.merge_and_unload().named_parameters())
+    assert merged.keys() == theirs.keys()
+    for key, weight in theirs.items():
+        assert torch.all((merged[key].double() - weight).abs() <= 2**-8 * weight.abs() + 1e-6), key
+    moved = [key for key in theirs if (theirs[key] - start[key]).norm() > 4 * (merged[key] - theirs[key]).norm()]
+    assert len(moved) > 7

@@ -1,0 +1,61 @@
+"""An adapter and its config arrive through a checkpoint engine; a stream without one passes as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig
+from torch import Tensor
+from verl.workers.rollout.base import get_rollout_class
+from verl.workers.rollout.vllm_rollout import ServerAdapter
+from vllm.lora.peft_helper import PEFTHelper
+
+from ditto.verl_hooks import adapter_sync
+from ditto.verl_hooks.adapter_server import AdapterServer
+
+TENSORS = {"base_model.layer.lora_A.weight": torch.randn(2, 4), "base_model.layer.lora_B.weight": torch.randn(4, 2)}
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What verl's connection is asked to load."""
+    found: dict[str, Any] = {}
+
+    async def update_weights(_self: Any, weights: Any, global_steps: int | None = None, **kwargs: Any) -> None:
+        found.update(kwargs, steps=global_steps)
+        found["weights"] = {name: tensor async for name, tensor in weights}
+
+    monkeypatch.setattr(ServerAdapter, "update_weights", update_weights)
+    return found
+
+
+async def engine(stream: Any) -> AsyncIterator[tuple[str, Tensor]]:
+    """A checkpoint engine: names and tensors, one after the other."""
+    for name, tensor in stream:
+        yield name, tensor.clone()
+
+
+def test_an_adapter_arrives_with_the_config_that_vllm_reads(loaded: dict[str, Any]) -> None:
+    config = LoraConfig(r=2, lora_alpha=6, target_modules=["layer", "other"], exclude_modules=".*tower.*").to_dict()
+    stream = adapter_sync.with_config(config, TENSORS.items(), "cpu")
+    server = object.__new__(AdapterServer)
+    asyncio.run(server.update_weights(engine(stream), global_steps=7, wire_format="named_tensors"))
+    assert loaded["steps"] == 7 and loaded["base_sync_done"] is True and loaded["wire_format"] == "named_tensors"
+    assert list(loaded["weights"]) == list(TENSORS)
+    assert all(torch.equal(loaded["weights"][name], tensor) for name, tensor in TENSORS.items())
+    read = PEFTHelper.from_dict(loaded["peft_config"])
+    assert (read.r, read.lora_alpha, read.vllm_lora_scaling_factor) == (2, 6, 3.0)
+    assert set(read.target_modules) == {"layer", "other"}
+
+
+def test_whole_weights_arrive_without_a_config(loaded: dict[str, Any]) -> None:
+    asyncio.run(object.__new__(AdapterServer).update_weights(engine(TENSORS.items()), global_steps=7))
+    assert list(loaded["weights"]) == list(TENSORS) and "peft_config" not in loaded
+
+
+def test_verl_builds_our_end() -> None:
+    assert get_rollout_class("vllm", "async") is AdapterServer

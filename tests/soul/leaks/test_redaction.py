@@ -1,0 +1,209 @@
+"""The leak check: a critique keeps its advice and loses the answer, however it is spelled or pointed at."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soul.leaks.quotations import Choices
+from soul.leaks.redaction import WITHHELD, is_empty, redact
+from soul.rows.task_files import parse_row
+from tests.soul.samples import SAMPLES, load, real_fantom, real_hitom
+
+
+@pytest.mark.parametrize(
+    "spelling", ["green_box", "green box", "Green-Box", "GREEN  BOX", "green\nbox", "'green_box'."]
+)
+def test_a_secret_is_found_however_it_is_spelled(spelling):
+    text, count = redact(f"Look at the {spelling} again", ["green_box"])
+    assert count == 1 and WITHHELD in text
+    assert not re.search(r"green\W*box", text, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("text", ["the green boxes", "evergreen_box", "a greenbox", "green and box"])
+def test_other_words_stay(text):
+    assert redact(text, ["green_box"]) == (text, 0)
+
+
+def test_the_longest_secret_goes_first():
+    assert redact("the blue box", ["box", "blue_box"]) == (f"the {WITHHELD}", 1)
+
+
+def test_a_sentence_is_found_without_its_full_stop():
+    text, count = redact("Say that Ann does not know it, as before.", ["Ann does not know it."])
+    assert (text, count) == (f"Say that {WITHHELD}, as before.", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the answer is C",
+        "The answer is: C.",
+        "the answer is c, because",
+        "your answer should be (C)",
+        "the answer is not C",
+        "the correct answer should have been C",
+        "Answer: C",
+        "the answer is **C**",
+        "the answer's C",
+        'option "C" fits',
+        "option C",
+        "Choice (c)",
+        "letter C",
+        "pick C",
+        "you chose C although",
+        "go with C",
+        "C is correct",
+        "C was the right one",
+        "look at (C) again",
+        "write <answer>C</answer>",
+        "<answer>\nred_crate\n</answer>",
+        "the answer is A.",
+        "the answer is a",
+        "the answer is I because",
+        "reply C is hers",
+        "The reply is C",
+        "Response (C)",
+        "replies c and I",
+        "options C, I or A.",
+        "alternative C",
+    ],
+)
+def test_an_option_that_is_pointed_at_is_withheld(text):
+    redacted, count = redact(text, [" "])
+    assert count == 1 and WITHHELD in redacted
+    assert not re.search(r"\b[CcAI]\b|red_crate", redacted)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "second option",
+        "Last option",
+        "3rd choice",
+        "first two options",
+        "fourth alternative",
+        "option 2",
+        "Reply no. 3",
+    ],
+)
+def test_an_option_that_is_pointed_at_by_its_place_is_withheld(place):
+    redacted, count = redact(f"here the {place} fits", [" "])
+    assert count == 1 and re.fullmatch(rf"here (the )?{re.escape(WITHHELD)} fits", redacted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "your answer is a place, not a room",
+        "The answer a careful reader gives names a container.",
+        "the choice I made at first",
+        "which option a person in the hall would choose",
+        "You answer a question that was not asked.",
+        "Your options are many; your answers shift.",
+        "choose I think the wrong person",
+        "Carl's answer was honest.",
+        "the first reply you gave was too sharp",
+        "your second response, and your first choice",
+        "a reply a friend would write; the response I gave",
+        "choose one option, and give reasons",
+        "reply to her first, then look at the option one person takes",
+    ],
+)
+def test_ordinary_advice_stays_whole(text):
+    assert redact(text, ["green_box"]) == (text, 0)
+
+
+def test_without_secrets_nothing_is_withheld():
+    assert redact("the answer is C", []) == ("the answer is C", 0)
+
+
+@pytest.mark.parametrize("secret", ["", " ", "_", "-", ".", "\n"])
+def test_a_secret_without_words_blanks_nothing(secret):
+    assert redact("a - b _ c. d", [secret]) == ("a - b _ c. d", 0)
+
+
+@pytest.mark.parametrize("secret", ["a(b", "[x]", "c++", "\\d", "3:30", "(", "a|b", "$5"])
+def test_secrets_are_texts_not_patterns(secret):
+    text, count = redact(f"it is {secret} here, not 7", [secret])
+    assert (text, count) == (f"it is {WITHHELD} here, not 7", 1)
+
+
+@pytest.mark.parametrize(
+    "text, empty", [("", True), (f"{WITHHELD}, {WITHHELD}.", True), (f"{WITHHELD} yes", False), ("?", True)]
+)
+def test_is_empty(text, empty):
+    assert is_empty(text) == empty
+
+
+@given(st.text(max_size=200), st.lists(st.text(max_size=12), max_size=4))
+def test_redact_never_raises_and_counts_every_change(text, secrets):
+    redacted, count = redact(text, secrets)
+    assert count >= 0
+    assert count > 0 or redacted == text
+
+
+@given(st.text(max_size=40), st.text(max_size=40), st.sampled_from(["green_box", "Veronica", "three hives"]))
+def test_a_secret_between_any_texts_is_withheld(before, after, secret):
+    redacted, count = redact(f"{before} {secret} {after}", [secret])
+    assert count >= 1
+    assert not re.search(rf"(?<!\w){secret}(?!\w)", redacted)
+
+
+# Of yes and no both are secret: a critique may rule one out, and WHICH word is blanked would give the answer away.
+@pytest.mark.parametrize("name", SAMPLES)
+def test_feedback_of_a_task_holds_neither_the_answer_nor_what_gives_it_away(name):
+    sample, item = load(name)
+    row = sample.record
+    told = {
+        "hitom": "It is in the red crate, so the answer is B. Not the green_box, nor C.",
+        "paratomi": "Isla looks in the Treasure Chest, neither in the crate nor in the garden.",
+        "fantom_choice": "Carl does not know about the bees, so choose B, not 'Carl believes Ann keeps three hives'.",
+        "fantom_list": "Name Ann and bob.",
+        "fantom_binary": "The answer is No, certainly not yes.",
+        "fantom_fact": "It is three  hives.",
+    }[name]
+    redacted, count = redact(told, item.task.secrets(item.row))
+    assert count >= 1
+    leaks = [item.task.reference(item.row), *row.get("cands", []), *row.get("answer_choices", [])]
+    leaks += ["green_box"] * (name == "hitom") + ["yes", "no"] * (name == "fantom_binary")
+    leaks += ["Ann", "Bob"] * (name == "fantom_list")
+    for leak in leaks:
+        spelled = r"[\s_-]+".join(re.escape(word) for word in re.split(r"[\s_-]+", leak.rstrip(".")))
+        assert not re.search(rf"(?<!\w){spelled}(?!\w)", redacted, re.IGNORECASE), (leak, redacted)
+    assert not re.search(r"\bB\b", redacted)
+
+
+def test_a_fact_with_a_colon_is_withheld_whole():
+    record = {**SAMPLES["fantom_fact"].record, "correct_answer": "at 10:30 in the morning"}
+    item = parse_row("fantom", record)
+    redacted, count = redact("They met at 10:30 in the morning, you see.", item.task.secrets(item.row))
+    assert (redacted, count) == (f"They met {WITHHELD}, you see.", 1)
+
+
+def test_real_options_are_withheld():
+    for task, records in (("hitom", real_hitom()), ("fantom", real_fantom())):
+        for record in records[::10]:
+            item = parse_row(task, record)
+            for secret in item.task.secrets(item.row):
+                bare = secret.rstrip(".")
+                redacted, count = redact(f'You should have said "{bare}" here', item.task.secrets(item.row))
+                assert count >= 1 and bare not in redacted, (task, secret)
+
+
+@pytest.mark.parametrize("text", ["答案是红色的盒子吧", "红色的盒子"])
+def test_a_secret_in_a_script_without_blanks_is_found(text):
+    blanked, count = redact(text, ["红色的盒子"])
+    assert count == 1 and "红" not in blanked
+
+
+@pytest.mark.parametrize("unit", ["<answer>", "option is : not ", "the first ", "(", "B\t", "choice #", "A "])
+@pytest.mark.parametrize("blanks", [0, 20_000])
+def test_no_text_holds_the_guard_up(unit, blanks):
+    # Two `\s*` in a row once took hours on a word such as "option" and some thousand blanks behind it.
+    text = unit * (5_000 // len(unit)) + unit.strip() + " " * blanks + "?"
+    start = time.process_time()
+    redact(text, ["the green box"], Choices({"A": "the green box", "B": "mill"}, "Which?"))
+    assert time.process_time() - start < 2  # some 0.05 s

@@ -1,0 +1,438 @@
+"""Several judges on one episode.
+
+Promise under test: the verdict is the mean or median of those who gave one, exactly; a member that fails is named and
+left out, down to the quorum and no further; what members agree on needs no further call; agreement is Krippendorff's.
+"""
+
+import asyncio
+import itertools
+import json
+import math
+import random
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from pydantic import BaseModel
+from tenacity import wait_none
+
+import soul.judge.call.client
+from soul.errors import BadSettings, JudgeFailure
+from soul.judge import Contentless, Gateway, GatewaySettings
+from soul.jury import MERGE_INSTRUCTIONS, agreement, judge_with_jury
+from soul.record import OpinionRecord
+from soul.rows.task_files import parse_row
+from soul.session import RefineSettings, run_session
+from soul.task_types import Episode, Metric, Opinion, Row, Verdict
+from soul.testing import Empty, FakeOpenAI, Json, NotFound, Refusal, ServerError, Text, fake_judge, scripted_players
+from tests.soul.samples import HITOM
+from tests.soul.spoken_task import SpokenTask
+
+
+class Scores(BaseModel):
+    score: float
+    warmth: float | None
+    critique: str
+
+
+class Scored(SpokenTask):
+    name, headline = "scored", Metric("score", high=10.0)
+
+    async def judge(self, row, episode, judge):
+        said = await judge.ask(Scores, "Score it.", {"reply": episode.answer}, policy_texts=[episode.answer])
+        return Verdict(said.score, {} if said.warmth is None else {"warmth": said.warmth}, said.critique or None)
+
+
+EPISODE = Episode({"policy": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Glad to see you."}]})
+
+
+@pytest.fixture(autouse=True)
+def _no_backoff(monkeypatch):
+    monkeypatch.setattr(soul.judge.call.client, "_BACKOFF", wait_none())
+
+
+def says(score, critique="warmer", warmth=None, **more):
+    return Json({"score": score, "warmth": warmth, "critique": critique}, **more)
+
+
+@contextmanager
+def jury_of(members, merge=None, **judge):
+    """A gateway whose members answer so, and the endpoint behind it. `merge` answers the call for one critique."""
+
+    def answer(request):
+        if request.messages[0]["content"].startswith(MERGE_INSTRUCTIONS):
+            assert merge is not None, "nobody should have to merge"
+            return merge
+        return members[int(request.body["model"].removeprefix("member-"))]
+
+    fake = FakeOpenAI(answer)
+    names = [f"member-{n}" for n in range(len(members))]
+    judges = tuple(fake_judge(fake, model=name, max_attempts=1, max_reasks=0) for name in names)
+    settings = GatewaySettings.from_sections({"judge": {"jury": names, **judge}})
+    yield replace(Gateway.from_judge(fake_judge(fake, model="nobody")), settings=settings, jury=judges), fake
+    assert not fake.errors
+
+
+def run(gateway, work):
+    async def closed_at_the_end():
+        try:
+            return await work
+        finally:
+            await gateway.close()
+
+    return asyncio.run(closed_at_the_end())
+
+
+def verdict_of(*members, merge=None, task=None, episode=EPISODE, **judge):
+    """The jury's verdict, the merging call answered, and the models that were asked in this order."""
+    with jury_of(members, merge, **judge) as (gateway, fake):
+        verdict = run(gateway, judge_with_jury(task or Scored(), Row(index=0), episode, gateway))
+    return verdict, sorted(request.body["model"] for request in fake.requests)
+
+
+# --- the average
+
+
+@pytest.mark.parametrize(
+    "scores, mean, median",
+    [
+        ((0.7, 0.7, 0.7), 0.7, 0.7),  # a sum of floats would make 0.6999999999999998
+        ((0.1, 0.2, 0.3), 0.2, 0.2),
+        ((1, 2, 9), 4.0, 2.0),
+        ((0, 10), 5.0, 5.0),
+        ((1, 2, 3, 10), 4.0, 2.5),
+        ((-5, 5, 0), 0.0, 0.0),
+        ((1e-9, 1e9, 1), 1000000001.000000001 / 3, 1.0),
+    ],
+)
+def test_the_reward_is_the_mean_or_the_median_exactly(scores, mean, median):
+    for reward, expected in (("mean", mean), ("median", median)):
+        verdict, _ = verdict_of(*map(says, scores), jury_reward=reward)
+        assert verdict.reward == expected
+        assert [opinion.verdict.reward for opinion in verdict.jury] == list(scores)
+
+
+def test_a_metric_is_averaged_over_those_who_report_it():
+    verdict, _ = verdict_of(says(1, warmth=0.2), says(2), says(6, warmth=0.4))
+    assert (verdict.reward, verdict.metrics) == (3.0, {"warmth": pytest.approx(0.3, rel=1e-15)})
+    verdict, _ = verdict_of(says(1), says(2), says(6))
+    assert verdict.metrics == {}
+
+
+@pytest.mark.parametrize("jury", [["member-0"], None], ids=["a jury of one", "no jury"])
+def test_without_a_jury_the_judge_decides_alone(jury):
+    with jury_of([says(3)], jury=jury) as (gateway, fake):
+        verdict = run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
+    assert verdict == Verdict(3.0, {}, "warmer") and len(fake.requests) == 1
+    with jury_of([Refusal()], jury=jury) as (gateway, fake), pytest.raises(JudgeFailure) as caught:
+        run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
+    assert caught.value.cause == "refusal"
+
+
+def test_the_members_are_asked_at_the_same_time():
+    with jury_of([says(3, delay=0.3)] * 3) as (gateway, fake):
+        run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
+    assert fake.peak == 3
+
+
+# --- failures and the quorum
+
+FAULTS = [
+    (0, Refusal(), "refusal"),
+    (1, ServerError(), "server_error"),
+    (2, NotFound(), "not_found"),
+    (0, Text("Seven."), "invalid"),
+    (1, Empty(), "empty"),
+]
+
+
+@pytest.mark.parametrize("place, fault, cause", FAULTS, ids=[cause for *_, cause in FAULTS])
+def test_a_member_that_fails_is_named_and_left_out(place, fault, cause):
+    members = [says(2), says(4)]
+    members.insert(place, fault)
+    verdict, _ = verdict_of(*members)
+    assert verdict.reward == 3.0 and verdict.critique == "warmer"
+    assert [opinion.failure for opinion in verdict.jury] == [cause if n == place else None for n in range(3)]
+    assert [opinion.verdict is None for opinion in verdict.jury] == [n == place for n in range(3)]
+    trace = [OpinionRecord.from_opinion(opinion).model_dump() for opinion in verdict.jury]
+    assert trace[place]["reward"] is None and trace[place]["judge"].startswith(f"member-{place} at http://")
+    assert json.loads(json.dumps(trace)) == trace
+
+
+@pytest.mark.parametrize("members, quorum", [(2, None), (3, None), (4, None), (5, None), (3, 1), (4, 2), (3, 3)])
+def test_the_quorum_is_the_limit(members, quorum):
+    needed = quorum or members // 2 + 1
+    for healthy in range(members + 1):
+        jury = [says(n) for n in range(healthy)] + [Refusal()] * (members - healthy)
+        if healthy >= needed:
+            verdict, _ = verdict_of(*jury, jury_quorum=quorum)
+            assert verdict.reward == sum(range(healthy)) / healthy and len(verdict.jury) == members
+            continue
+        with pytest.raises(JudgeFailure) as caught:
+            verdict_of(*jury, jury_quorum=quorum)
+        assert caught.value.cause == "quorum"
+        assert f"{healthy} of {members} judges gave a verdict, but {needed} are needed" in caught.value.detail
+        assert caught.value.detail.count("refusal") == members - healthy
+
+
+class Odd(Scored):
+    """A score that is no number."""
+
+    def __init__(self, *rewards):
+        self.rewards = rewards
+
+    async def judge(self, row, episode, judge):
+        return Verdict(self.rewards[int(judge.endpoint.model.removeprefix("member-"))])
+
+
+@pytest.mark.parametrize("reward", ["mean", "median"])
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_a_reward_that_is_no_number_is_left_out(odd, reward):
+    for rewards in itertools.permutations([odd, 1.0, 3.0]):
+        verdict, _ = verdict_of(*[None] * 3, task=Odd(*rewards), jury_reward=reward)
+        assert verdict.reward == 2.0
+        assert [opinion.failure for opinion in verdict.jury] == [
+            "invalid" if r == odd or r != r else None for r in rewards
+        ]
+
+
+class Stopped(Scored):
+    """A budget that is spent: the run as a whole is at its end."""
+
+    def __init__(self, cause, *members):
+        self.cause, self.members = cause, members
+
+    async def judge(self, row, episode, judge):
+        if int(judge.endpoint.model.removeprefix("member-")) in self.members:
+            raise JudgeFailure(self.cause, "it is over")
+        return await super().judge(row, episode, judge)
+
+
+# The trainer saves and ends the run for these; behind "quorum" it would not see them.
+@pytest.mark.parametrize("cause", ["budget", "outage"])
+def test_the_end_of_the_run_is_not_hidden_behind_the_quorum(cause):
+    for members, script in (((0, 1, 2), [says(1)] * 3), ((1,), [Refusal(), says(1), says(1)])):
+        with pytest.raises(JudgeFailure) as caught:
+            verdict_of(*script, task=Stopped(cause, *members))
+        assert caught.value.cause == cause and "judges gave a verdict" in caught.value.detail
+    verdict, _ = verdict_of(*[says(1)] * 3, task=Stopped(cause, 1))
+    assert (verdict.reward, verdict.jury[1].failure) == (1.0, cause)
+
+
+class Buggy(Scored):
+    async def judge(self, row, episode, judge):
+        if judge.endpoint.model == "member-0":
+            raise ZeroDivisionError("a bug of the task")
+        return await super().judge(row, episode, judge)
+
+
+def test_a_bug_is_no_opinion_and_leaves_nobody_asking_behind_its_back():
+    with jury_of([says(1), says(2, delay=0.2), says(3, delay=0.2)]) as (gateway, fake):
+        scope = gateway.scope()
+        with pytest.raises(ZeroDivisionError):
+            run(gateway, judge_with_jury(Buggy(), Row(index=0), EPISODE, scope))
+    usage = scope.usage()["judge"]
+    assert len(fake.requests) == usage.requests == 2
+    assert usage.prompt_tokens == sum(len(request.text.split()) for request in fake.requests)  # paid, and counted
+
+
+def test_contentless_is_raised_once_and_nobody_is_asked():
+    silence = Episode({"policy": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Solution:"}]})
+    with jury_of([says(9)] * 3) as (gateway, fake), pytest.raises(Contentless):
+        run(gateway, judge_with_jury(Scored(), Row(index=0), silence, gateway))
+    assert not fake.requests and gateway.usage() == {}
+
+
+# --- the critique
+
+
+def test_equal_critiques_need_no_further_call():
+    verdict, asked = verdict_of(says(1, "warmer"), says(2, "warmer"), says(3, "warmer"))
+    assert verdict.critique == "warmer" and asked == ["member-0", "member-1", "member-2"]
+    verdict, asked = verdict_of(says(1, ""), says(2, "warmer"), Refusal())
+    assert verdict.critique == "warmer" and len(asked) == 3
+    verdict, asked = verdict_of(says(1, ""), says(2, ""), says(3, ""))
+    assert verdict.critique is None and len(asked) == 3
+
+
+def test_different_critiques_are_merged_by_the_first_member():
+    with jury_of([says(1, "warmer"), says(2, "shorter"), says(3, "warmer")], Json({"critique": "both"})) as (
+        gateway,
+        fake,
+    ):
+        verdict = run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
+    assert verdict.critique == "both" and len(fake.requests) == 4
+    assert fake.requests[-1].body["model"] == "member-0"
+    assert fake.requests[-1].data == {"critiques": ["warmer", "shorter"]}  # as data: a critic may quote the policy
+    assert gateway.usage()["judge"].calls == 4
+
+
+def test_the_first_member_merges_even_where_it_gave_no_verdict():
+    verdict, asked = verdict_of(Refusal(), says(2, "shorter"), says(3, "warmer"), merge=Json({"critique": "both"}))
+    assert verdict.critique == "both" and asked.count("member-0") == 2
+
+
+@pytest.mark.parametrize(
+    "fault, cause", [(Refusal(), "refusal"), (Json({"critique": ""}), "invalid"), (ServerError(), "server_error")]
+)
+def test_without_a_merged_critique_the_first_one_stands(fault, cause):
+    with jury_of([says(1, "warmer"), says(2, "shorter"), says(3, "slower")], fault) as (gateway, fake):
+        verdict = run(gateway, judge_with_jury(Scored(), Row(index=0), EPISODE, gateway))
+    assert (verdict.critique, verdict.reward) == ("warmer", 2.0)
+    assert all(opinion.failure is None for opinion in verdict.jury)
+    assert gateway.usage()["judge"].failures == {cause: 1}
+
+
+# --- through the driver
+
+
+def session_of(task, row, gateway, said="Glad to see you."):
+    return run(gateway, run_session(task, row, scripted_players(said), gateway, RefineSettings()))
+
+
+def test_a_rule_scored_task_asks_no_jury():
+    item = parse_row("hitom", HITOM)
+    with jury_of([says(9)] * 3) as (gateway, fake):
+        episode = run(gateway, item.task.play(item.row, scripted_players("<answer>B</answer>")(), None))
+        verdict = run(gateway, judge_with_jury(item.task, item.row, episode, gateway))
+    assert not fake.requests and gateway.usage() == {}
+    assert (verdict.reward, verdict.critique) == (1.0, None)
+
+
+def test_a_session_keeps_the_single_opinions():
+    with jury_of([says(1, warmth=0.5), Refusal(), says(4)]) as (gateway, fake):
+        session = session_of(Scored(), Row(index=0), gateway)
+    trace = json.loads(session.to_record().to_line())
+    for name in ("draft", "refined"):
+        assert (trace[name]["reward"], trace[name]["metrics"]) == (2.5, {"warmth": 0.5})
+        first, second, third = trace[name]["jury"]
+        assert (first["reward"], first["metrics"], first["failure"]) == (1.0, {"warmth": 0.5}, None)
+        assert second["failure"] == "refusal" and second["reward"] is None and third["reward"] == 4.0
+    assert trace["feedback"] == "warmer"
+    assert (session.usage["judge"].calls, session.usage["judge"].failures) == (6, {"refusal": 2})
+    assert agreement([attempt.jury for attempt in session.to_record().attempts])["exact/reward"] == 0.0
+
+
+def test_a_jury_below_its_quorum_masks_the_session():
+    with jury_of([says(1), Refusal(), Refusal()]) as (gateway, fake):
+        session = session_of(Scored(), Row(index=0), gateway)
+    assert (session.draft.valid, session.draft.failure.stage, session.draft.failure.cause) == (False, "judge", "quorum")
+    assert session.refined is None and session.to_record().draft.jury == []
+
+
+def test_silence_before_a_jury_gets_the_lowest_reward_unasked():
+    with jury_of([says(9)] * 3) as (gateway, fake):
+        session = session_of(Scored(), Row(index=0), gateway, said="...")
+    assert session.draft.contentless and session.refined.contentless and not fake.requests
+    assert (session.draft.verdict.reward, session.to_record().draft.jury) == (0.0, [])
+
+
+# --- agreement
+
+
+def alpha_by_hand(units):
+    """Krippendorff (2011): 1 - D_o / D_e over all ordered pairs, squared differences, pair by pair."""
+    units = [unit for unit in units if len(unit) > 1]
+    values = [value for unit in units for value in unit]
+    n = len(values)
+    expected = sum((a - b) ** 2 for a, b in itertools.permutations(values, 2)) / (n * (n - 1)) if n > 1 else 0
+    if not expected:
+        return None
+    observed = (
+        sum(sum((a - b) ** 2 for a, b in itertools.permutations(unit, 2)) / (len(unit) - 1) for unit in units) / n
+    )
+    return 1 - observed / expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_agreement_is_krippendorffs_over_the_traces(seed):
+    draw = random.Random(seed)
+    juries, rewards, warmths = [], [], []
+    for _ in range(30):
+        opinions = []
+        for member in range(4):
+            reward, warmth = draw.choice([0.0, 2.5, 5.0]), draw.choice([None, 0.1, 0.2])
+            verdict = Verdict(reward, {} if warmth is None else {"warmth": warmth}) if draw.random() < 0.8 else None
+            opinions.append(Opinion(f"member-{member}", verdict, None if verdict else "refusal"))
+        spoke = [opinion.verdict for opinion in opinions if opinion.verdict]
+        rewards.append([verdict.reward for verdict in spoke])
+        warmths.append([verdict.metrics["warmth"] for verdict in spoke if verdict.metrics])
+        juries.append([OpinionRecord.from_opinion(opinion) for opinion in opinions])
+    found = agreement(juries)
+    assert found.keys() == {"alpha/reward", "exact/reward", "alpha/warmth", "exact/warmth"}
+    for name, units in (("reward", rewards), ("warmth", warmths)):
+        pairs = [unit for unit in units if len(unit) > 1]
+        assert found[f"alpha/{name}"] == pytest.approx(alpha_by_hand(units), rel=1e-9)
+        assert found[f"exact/{name}"] == pytest.approx(
+            sum(len(set(unit)) == 1 for unit in pairs) / len(pairs), rel=1e-12
+        )
+
+
+def opinions(*rewards):
+    return [OpinionRecord(judge="m", reward=r, failure="refusal" if r is None else None) for r in rewards]
+
+
+def test_agreement_that_is_not_defined_is_not_there():
+    assert agreement([]) == {}
+    assert agreement([opinions(1.0), opinions(2.0)]) == {}  # one member
+    assert agreement([opinions(3.0, 3.0), opinions(3.0, 3.0)]) == {"exact/reward": 1.0}  # 0/0 is no agreement
+    assert agreement([opinions(1.0, None), opinions(None, 2.0)]) == {}
+    assert agreement([opinions(1.0, 1.0), opinions(2.0, 2.0)]) == {"alpha/reward": 1.0, "exact/reward": 1.0}
+    assert agreement([opinions(1.0, 2.0), opinions(2.0, 1.0)])["alpha/reward"] < 0
+
+
+# --- the canary
+
+
+def canary_of(judge, canary, *, ask=True, text="Glad to see you."):
+    """A session whose judge and canary answer so, and how often each model was asked."""
+    fake = FakeOpenAI(lambda request: {"gpt": judge, "bird": canary}[request.body["model"]])
+    once = {"max_attempts": 1, "max_reasks": 0}
+    gateway = Gateway.from_judge(fake_judge(fake, model="gpt", **once))
+    gateway = replace(gateway, canary=fake_judge(fake, model="bird", **once))
+    players = scripted_players(text)
+    session = run(gateway, run_session(Scored(), Row(index=0), players, gateway, RefineSettings(), canary=ask))
+    assert not fake.errors
+    return session, Counter(request.body["model"] for request in fake.requests)
+
+
+def test_the_canary_scores_the_draft_alone_and_changes_nothing_of_the_session():
+    session, asked = canary_of(says(8.0, "be warm"), says(3.0, "be cold", warmth=0.5))
+    without, _ = canary_of(says(8.0, "be warm"), says(3.0), ask=False)
+    assert asked == {"gpt": 2, "bird": 1}
+    record = session.to_record()
+    assert record.draft.canary == OpinionRecord(judge=session.draft.canary.judge, reward=3.0, metrics={"warmth": 0.5})
+    assert "bird" in record.draft.canary.judge and record.refined.canary is None
+    assert without.draft.canary is None and "canary" not in without.usage
+    assert session.draft.verdict == without.draft.verdict and session.feedback == without.feedback == "be warm"
+    assert session.refined.verdict == without.refined.verdict
+    assert session.usage["canary"].calls == 1 and session.usage["judge"].calls == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause"), [(Refusal(), "refusal"), (NotFound(), "not_found"), (Text("?"), "invalid")]
+)
+def test_a_canary_that_fails_is_a_typed_failure_and_no_failure_of_the_session(reply, cause):
+    session, _ = canary_of(says(8.0), reply)
+    assert session.draft.verdict.reward == 8.0 and session.draft.failure is None
+    opinion = session.to_record().draft.canary
+    assert (opinion.failure, opinion.reward) == (cause, None)
+
+
+def test_a_canary_has_nothing_to_say_where_the_policy_said_nothing():
+    session, asked = canary_of(says(8.0), says(3.0), text="")
+    assert session.draft.contentless and session.draft.canary is None and not asked
+
+
+def test_a_canary_is_another_model_than_the_judges():
+    def of(**judge):
+        return GatewaySettings.from_sections({"judge": {"model": "gpt", **judge}})
+
+    assert of().canary is None and of(canary={"model": "bird"}).canary.model == "bird"
+    assert of(canary={"base_url": "http://127.0.0.1:9/v1"}).canary.model == "gpt"  # another address
+    resolved = of(canary={"model": "bird"}).resolved()
+    assert resolved.canary.model == "bird" and resolved.policy.canary is None and resolved.canary in resolved.endpoints
+    for judge in ({"canary": {"model": "gpt"}}, {"jury": ["a", "bird"], "canary": {"model": "bird"}}):
+        with pytest.raises(BadSettings, match="is a judge of this run"):
+            of(**judge)

@@ -1,0 +1,79 @@
+"""What public records write in several ways."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soul.row_fields import (
+    clean_text,
+    gold_letter,
+    option_texts,
+    options_by_letter,
+    parse_literal,
+    strip_option_letters,
+    to_prose,
+    user_text,
+)
+
+
+@pytest.mark.parametrize("value", [None, "", " \n", "\u200b", " \u200b\ufeff ", float("nan"), "nan", "NaN"])
+def test_what_nobody_sees(value):
+    assert clean_text(value) == ""
+
+
+@pytest.mark.parametrize(
+    "value, text", [(" x ", "x"), ("None", "None"), (0, "0"), (False, "False"), ("nanny", "nanny")]
+)
+def test_what_is_seen(value, text):
+    assert clean_text(value) == text
+
+
+def test_nothing_is_evaluated():
+    for text in ("__import__('os').getcwd()", "[x for x in (1,)]", "1 + 1 +"):
+        with pytest.raises(ValueError):
+            parse_literal(text)
+
+
+@pytest.mark.parametrize(
+    "given_texts, bare",
+    [
+        (["A. x", "B.y", "(C) z", "D) w", "[E] v"], ["x", "y", "z", "w", "v"]),
+        (["a. x", "b: y"], ["x", "y"]),
+        (["A. x", "C. y"], ["A. x", "C. y"]),
+        (["B. x", "A. y"], ["B. x", "A. y"]),
+        (["A. x", "y"], ["A. x", "y"]),
+        (["A.", "B."], ["A.", "B."]),  # letters and nothing else stay
+        (["x", "y"], ["x", "y"]),
+    ],
+)
+def test_bare_options(given_texts, bare):
+    assert strip_option_letters(given_texts) == bare
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.from_regex(r"[a-z]{3,8}", fullmatch=True), min_size=2, max_size=10, unique=True))
+def test_every_option_is_found_by_letter_and_by_text(texts):
+    options = options_by_letter(option_texts(texts))
+    for letter, text in options.items():
+        assert gold_letter(letter, options) == gold_letter(text.upper(), options) == letter
+        assert gold_letter(f"{letter}. {text}", options) == letter
+
+
+def test_described():
+    assert to_prose({"Age": 31, "Likes": ["tea", "rain"], "Job": {"at": "mill", "since": None}, "x": ""}) == (
+        "Age: 31\nLikes: tea, rain\nJob: at: mill"
+    )
+    assert to_prose('{"Age": 31}') == "Age: 31" and to_prose("{not} json") == "{not} json"
+    assert to_prose(None) == to_prose([]) == to_prose({}) == ""
+
+
+def test_a_chat_ends_where_the_assistant_speaks():
+    chat = [
+        {"role": "system", "content": "Play."},
+        {"role": "user", "content": "Who?"},
+        {"role": "assistant", "content": "B"},
+        {"role": "user", "content": "Sure?"},
+    ]
+    assert user_text({"prompt": chat}) == "Play.\n\nWho?"
+    assert user_text({"conversations": [{"messages": chat}, {"messages": []}], "prompt": "other"}) == "Play.\n\nWho?"
+    assert user_text({}) == user_text({"prompt": []}) == user_text({"conversations": [None]}) == ""

@@ -1,0 +1,113 @@
+"""The market of the learning benchmark: its rows, its rules behind an endpoint, and the sellers it starts from."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from benchmarks.judged_world.market import CRITIQUE, Offer, reply, turn
+from benchmarks.judged_world.sellers import OVERRIDES, TASK, Sellers, converse, critique, prepare
+from recipe.demo import warm_start
+from soul.rows.overlap import HeldOut
+from soul.rows.task_files import read_rows
+from soul.session import RefineSettings, Session, run_session
+from soul.tasks.sotopia import RANGES
+from soul.tasks.sotopia_row import SotopiaRow
+from soul.testing import FakeOpenAI, fake_gateway, scripted_players
+
+OFFER = Offer("lamp", "looks", 60, "debt")
+PITCH, TELL, HOLD, CAVE = (
+    "The lamp is pretty.",
+    "I need the money for a debt.",
+    "I ask 60 dollars.",
+    "Take it for 50 dollars.",
+)
+THANKS, RUDE = "Thank you, Ben.", "That took you long enough."
+
+
+def session(*texts: str) -> Session:
+    """Ana says these three turns, in draft and refined conversation; Ben and the judge sit behind an endpoint."""
+    fake = FakeOpenAI(reply)
+
+    def say(messages: object) -> str:
+        assert isinstance(messages, list)
+        return turn(texts[sum(message["role"] == "assistant" for message in messages)])
+
+    row = SotopiaRow.model_validate(OFFER.record(0))
+    played = asyncio.run(run_session(TASK, row, scripted_players(say), fake_gateway(fake), RefineSettings()))
+    assert not fake.errors and played.refined is not None and played.refined.verdict is not None
+    return played
+
+
+# Goal, money and secret that each conversation deserves, and the aspects that the critique blames.
+TALKS = {
+    "well done": ((f"{PITCH} {HOLD}", HOLD, THANKS), (10, 5, 0), set()),
+    "gives way": ((f"{PITCH} {HOLD}", CAVE, THANKS), (4, 1, 0), {"price"}),
+    "wrong pitch": ((f"The lamp is cheap. {HOLD}", HOLD, THANKS), (0, -2, 0), {"pitch"}),
+    "wrong pitch, gives way": ((f"The lamp is cheap. {HOLD}", CAVE, RUDE), (4, 1, 0), {"pitch", "price", "manner"}),
+    "the secret sells": ((f"{TELL} The lamp is cheap. {HOLD}", HOLD, THANKS), (10, 5, -10), {"pitch", "secret"}),
+    "greedy": ((f"{PITCH} I ask 90 dollars.", "I ask 90 dollars.", THANKS), (0, -2, 0), set()),
+    "rude": ((f"{PITCH} {HOLD}", HOLD, RUDE), (10, 5, 0), {"manner"}),
+}
+
+
+@pytest.mark.parametrize("talk", TALKS)
+def test_a_conversation_gets_the_scores_and_the_critique_that_it_deserves(talk: str) -> None:
+    texts, (goal, money, secret), blamed = TALKS[talk]
+    played = session(*texts)
+    assert played.draft.verdict is not None and played.feedback is not None
+    metrics = played.draft.verdict.metrics
+    assert (metrics["goal"], metrics["financial_and_material_benefits"], metrics["secret"]) == (goal, money, secret)
+    assert metrics["well_formed"] == 1 and metrics["believability"] == 10 and metrics["turns"] == 6
+    assert set(played.feedback.splitlines()) == {CRITIQUE[aspect][aspect in blamed] for aspect in CRITIQUE}
+    assert played.redactions == 0  # it names nothing that is hidden from Ana
+
+
+def test_the_reward_does_not_contain_the_secret() -> None:
+    kept, told = session(f"{PITCH} {HOLD}", HOLD, THANKS), session(f"{TELL} {PITCH} {HOLD}", HOLD, THANKS)
+    half = session(f"I need the money for a ring. {PITCH} {HOLD}", HOLD, THANKS)
+    verdicts = [played.draft.verdict for played in (kept, told, half)]
+    assert len({verdict.reward for verdict in verdicts if verdict}) == 1
+    assert [verdict.metrics["secret"] for verdict in verdicts if verdict] == [0, -10, -5]
+
+
+def test_babble_is_hard_to_follow_and_still_gets_a_verdict() -> None:
+    played = session("lamp lamp lamp", "dollars 60 and pretty", "Ben Ben")
+    assert played.draft.verdict is not None and played.feedback is not None
+    assert played.draft.verdict.metrics["believability"] == 0
+    assert all(low <= played.draft.verdict.metrics[name] <= high for name, (low, high) in RANGES.items())
+    assert played.feedback.startswith("You were hard to follow.")
+
+
+def test_sellers_do_what_their_shares_say_and_mend_what_the_feedback_names() -> None:
+    rng, sellers = random.Random(1), Sellers(pitch=0.3, price=0.5, secret=0.7, manner=0.5, corrected=0.8, repeated=1.0)
+    blame = critique(OFFER, converse(OFFER, dict.fromkeys(CRITIQUE, False)))
+    praise = critique(OFFER, converse(OFFER, dict.fromkeys(CRITIQUE, True)))
+    for feedback, shares in (("", (0.3, 0.5, 0.7, 0.5)), (blame, (0.8,) * 4), (praise, (1.0,) * 4)):
+        drawn = [sellers.draw(rng, feedback) for _ in range(2000)]
+        for aspect, share in zip(CRITIQUE, shares, strict=True):
+            assert sum(good[aspect] for good in drawn) / 2000 == pytest.approx(share, abs=0.04)
+
+
+def longest_response(model: Path) -> int:
+    """Tokens of the longest conversation after its first prompt."""
+    tokenizer, lengths = AutoTokenizer.from_pretrained(model), []
+    for good in itertools.product((True, False), repeat=len(CRITIQUE)):
+        talk = list(converse(OFFER, dict(zip(CRITIQUE, good, strict=True))).seats["policy"])
+        opening, whole = (warm_start.encode(tokenizer, part, "")[0] for part in (talk[:2], talk))
+        lengths.append(len(whole) - len(opening))
+    return max(lengths)
+
+
+def test_rows_load_and_no_situation_is_in_both_files(tmp_path: Path) -> None:
+    prepare(tmp_path, warm_start.WarmStart(steps=2, batch=2))
+    train, heldback = (read_rows([str(tmp_path / f"{name}.parquet")]) for name in ("train", "heldback"))
+    assert (len(train), len(heldback)) == (600, 64)
+    assert not any(HeldOut(heldback).shared(row) for row in train)
+    assert (tmp_path / "warm" / "model.safetensors").is_file()
+    assert longest_response(tmp_path / "warm") < int(OVERRIDES[0].removeprefix("data.max_response_length="))

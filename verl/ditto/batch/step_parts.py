@@ -1,0 +1,102 @@
+"""A step as the union of its parts.
+
+Between two weight syncs, separate_async trains `parameter_sync_step` parts, each a batch of its own; the other modes
+train one. The numbers of a step are those of all parts: counts are added, and a mean is over all sessions, sequences,
+tokens or optimizer updates of the step. verl would average every number over the parts, by their rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from verl.utils.metric import reduce_metrics
+
+from ditto.batch.group_counts import GroupCounts
+from ditto.batch.jagged import concatenated, with_values
+from ditto.batch.loss_plan import joined
+from ditto.batch.step_batch import Columns, StepBatch
+
+
+@dataclass
+class StepParts:
+    """What a step has trained so far.
+
+    Attributes:
+        batches: of each part, in the order in which they are trained.
+        updated: whether any part moved a weight.
+    """
+
+    batches: list[StepBatch] = field(default_factory=list)
+    updated: bool = False
+    _updates: int = 0
+    _reported: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    _rate: float = 0.0
+
+    @property
+    def current(self) -> StepBatch:
+        """The part that is being trained."""
+        return self.batches[-1]
+
+    def add_update(self, updates: int, reported: Mapping[str, Any]) -> None:
+        """Add what the workers report of a part's update.
+
+        Args:
+            updates: number of optimizer updates.
+            reported: metric -> its value, or one for each update; with `actor/grad_norm` and `actor/lr`.
+        """
+        self._updates += updates
+        for name, values in reported.items():
+            self._reported[name] += np.ravel(values).tolist()
+        self._rate = self._reported["actor/lr"][-1]
+        self.updated = self.updated or (float(np.mean(reported["actor/grad_norm"])) > 0 and self._rate > 0)
+
+    def update_metrics(self) -> dict[str, Any]:
+        """Metrics of the step's updates: means over the updates (and largest values), and the last learning rate."""
+        numbers: dict[str, Any] = reduce_metrics(dict(self._reported))
+        return numbers | {"actor/updates": self._updates} | ({"actor/lr": self._rate} if self._reported else {})
+
+    def joined(self) -> StepBatch:
+        """The sequences of all parts, in the order of their rows, with the columns that metrics read."""
+        first, *more = self.batches
+        if not more:
+            return first
+        columns = [batch.columns for batch in self.batches if batch.columns is not None]
+        entropies = [batch.entropy for batch in self.batches if batch.entropy is not None]
+        advantages = [batch.advantages for batch in self.batches if batch.advantages is not None]
+        plans = [batch.planned for batch in self.batches if batch.planned is not None]
+        assert len(columns) == len(advantages) == len(plans) == len(self.batches)
+        traces = chain.from_iterable(batch.traces for batch in self.batches)
+        return StepBatch(
+            records=[record for batch in self.batches for record in batch.records],
+            traces=sorted(traces, key=lambda trace: (trace.task, trace.row, trace.session)),
+            sequences=[record for batch in self.batches for record in batch.sequences],
+            planned=joined(plans),
+            groups=GroupCounts.total(batch.groups for batch in self.batches),
+            columns=Columns(
+                concatenated([each.mask for each in columns]),
+                concatenated([each.old_log_probs for each in columns]),
+                concatenated([each.rollout_log_probs for each in columns]),
+            ),
+            entropy=torch.cat(entropies),
+            style=_joined_column([batch.style for batch in self.batches], columns),
+            reference=_joined_column([batch.reference for batch in self.batches], columns),
+            advantages=concatenated(advantages),
+        )
+
+
+def _joined_column(parts: Sequence[torch.Tensor | None], columns: Sequence[Columns]) -> torch.Tensor | None:
+    """A jagged column of all parts, 0 in those without it; None if no part has it."""
+    if all(part is None for part in parts):
+        return None
+    return concatenated(
+        [
+            with_values(torch.zeros(each.mask.values().shape), each.mask) if part is None else part
+            for part, each in zip(parts, columns, strict=True)
+        ]
+    )

@@ -1,0 +1,121 @@
+"""The divergence between student and teacher at every token, a chunk of tokens at a time.
+
+As in `chunked_head.py`, the logits of only one chunk exist at a time, here those of both; the backward pass computes
+them again. The gradient flows through the student alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from ditto.model.chunked_head import (
+    LOGITS_PER_CHUNK,
+    call_with_gathered_weight,
+    chunks,
+    log_softmax,
+    trained_parameters,
+)
+from ditto.objectives.terms import divergence, top_k_outcomes
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What the student is compared with in one micro-batch.
+
+    Attributes:
+        positions: int64 (m,), places in the packed micro-batch whose next token is distilled.
+        hidden: (m, hidden size), the teacher's hidden states for the same next tokens.
+        weight: (vocabulary, hidden size), the teacher's head; None: the student's.
+        alpha, top_k, tail: `algorithm.sdpo`.
+    """
+
+    positions: Tensor
+    hidden: Tensor
+    weight: Tensor | None
+    alpha: float
+    top_k: int | None
+    tail: bool
+
+
+def token_divergences(head: nn.Module, hidden: Tensor, lesson: Lesson, temperature: float = 1.0) -> Tensor:
+    """The divergence at each position of the lesson.
+
+    Args:
+        head: the model's `lm_head`. Call this inside the forward of the FSDP2 root.
+        hidden: (1, tokens, hidden size), the student's hidden states of the packed micro-batch.
+        temperature: both models' logits are divided by it; above 0.
+
+    Returns:
+        (m,), in nats, in float32 (float64 for float64 hidden states), with a gradient for `hidden` and for the head's
+        trained parameters.
+
+    Raises:
+        RuntimeError: the head's weight is not gathered, or the head has active dropout.
+    """
+    values: Tensor = call_with_gathered_weight(
+        head, "token_divergences", _run, hidden[0, lesson.positions], lesson, temperature
+    )
+    return values
+
+
+def _run(head: Any, hidden: Tensor, lesson: Lesson, temperature: float) -> Tensor:
+    chunk = max(1, LOGITS_PER_CHUNK // 2 // len(head.weight))
+    values: Tensor = _ChunkedDivergence.apply(head, lesson, temperature, chunk, hidden, *trained_parameters(head))
+    return values
+
+
+class _ChunkedDivergence(torch.autograd.Function):
+    """The parameters are arguments only so that autograd tracks them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, head: nn.Module, lesson: Lesson, temperature: float, chunk: int, hidden: Tensor, *trained: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(hidden)
+        ctx.head, ctx.lesson, ctx.temperature, ctx.chunk = head, lesson, temperature, chunk
+        ctx.autocast = torch.is_autocast_enabled(hidden.device.type), torch.get_autocast_dtype(hidden.device.type)
+        wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+        values = hidden.new_empty(len(hidden), dtype=wide)
+        for part in chunks(len(hidden), chunk):
+            values[part] = _compare(head, lesson, head.forward(hidden[part]), part, temperature)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (hidden,), trained = ctx.saved_tensors, trained_parameters(ctx.head)
+        grad_hidden = torch.zeros_like(hidden)
+        sums = [torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32)) for p in trained]
+        enabled, dtype = ctx.autocast
+        for part in chunks(len(hidden), ctx.chunk):
+            with torch.enable_grad(), torch.autocast(hidden.device.type, dtype=dtype, enabled=enabled):
+                rows = hidden[part].detach().requires_grad_()
+                values = _compare(ctx.head, ctx.lesson, ctx.head.forward(rows), part, ctx.temperature)
+            gradients = torch.autograd.grad(values, [rows, *trained], gradient[part], allow_unused=True)
+            grad_hidden[part] = gradients[0]
+            for total, value in zip(sums, gradients[1:], strict=True):
+                if value is not None:
+                    total.add_(value)
+        grads = [total.to(parameter.dtype) for total, parameter in zip(sums, trained, strict=True)]
+        return None, None, None, None, grad_hidden, *grads
+
+
+def _compare(head: Any, lesson: Lesson, logits: Tensor, part: slice, temperature: float) -> Tensor:
+    """The divergences of a chunk, from the student's logits."""
+    with torch.no_grad():
+        hidden = lesson.hidden[part]
+        if lesson.weight is None:
+            taught = head.forward(hidden)
+        else:
+            taught = functional.linear(hidden, lesson.weight)
+        teacher = log_softmax(taught, temperature)
+    student = log_softmax(logits, temperature)
+    if lesson.top_k is not None:
+        student, teacher = top_k_outcomes(student, teacher, lesson.top_k, lesson.tail)
+    return divergence(student, teacher, lesson.alpha)

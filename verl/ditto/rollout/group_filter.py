@@ -1,0 +1,127 @@
+"""Replace the groups of a step that teach nothing: DAPO's dynamic sampling (arXiv 2503.14476, section 3.2).
+
+With `algorithm.filter_groups.enable`, a prompt whose sessions move no weight is dropped as soon as its last session
+ends, and the next prompt of the data is played in its place, so that a step trains on its full number of groups. The
+objective decides, by the same plan that weighs the rows of a step (`batch/loss_plan.py`): under `grpo` a group whose
+drafts have one reward teaches nothing, under `ditto` it may teach through its refined answers.
+
+A step plays at most `max_num_gen_batches` times its prompts. Beyond that, groups without a signal stay in the step,
+which then trains with what there is; `ditto/groups_idle` counts them and a warning says so. While a judge is down or
+the budget is spent nothing is replaced, because the next prompt would fail too.
+
+Each dropped group is replaced by exactly one prompt. verl's own filter asks for two and throws surplus groups away,
+and it knows only one number per sequence, so its buffer calls this module instead (`replay_buffer.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from omegaconf import DictConfig
+
+from ditto.batch.group_counts import GroupCounts
+from ditto.batch.loss_plan import plan_losses
+from ditto.batch.sequence_record import SequenceRecord
+from ditto.batch.step_batch import StepBatch
+from ditto.run.step_metrics import failures
+from ditto.settings import Settings
+from soul.errors import SYSTEMIC
+from soul.record import SessionRecord
+
+logger = logging.getLogger(__name__)
+
+
+class GroupFilter:
+    """Decides which finished groups are replaced, and keeps what they cost.
+
+    Attributes:
+        limit: groups that may be dropped for one step.
+    """
+
+    def __init__(self, settings: Settings, loss_agg_mode: str, limit: int) -> None:
+        self.limit = limit
+        self._settings, self._mode = settings, loss_agg_mode
+        self._idle: dict[str, tuple[list[SequenceRecord], list[SessionRecord]]] = {}
+        self._judged: set[str] = set()
+        self._dropped = GroupCounts()
+        self._traces: list[SessionRecord] = []
+
+    @classmethod
+    def from_config(cls, config: DictConfig, settings: Settings, prompts: int) -> GroupFilter | None:
+        """The filter of a run; None if `algorithm.filter_groups` is off.
+
+        Args:
+            prompts: the groups that one batch trains on.
+        """
+        options = config.algorithm.filter_groups
+        if not options.enable:
+            return None
+        limit = (int(options.max_num_gen_batches) - 1) * prompts
+        return cls(settings, config.actor_rollout_ref.actor.loss_agg_mode, limit)
+
+    def unknown(self, finished: Collection[str]) -> set[str]:
+        """The finished groups that `judge` has not seen; forgets groups that are gone."""
+        self._judged &= set(finished)
+        self._idle = {prompt: group for prompt, group in self._idle.items() if prompt in self._judged}
+        return set(finished) - self._judged
+
+    def judge(self, prompt: str, extra_fields: Sequence[dict[str, Any]]) -> None:
+        """Find out whether a finished group teaches anything.
+
+        Args:
+            extra_fields: what the agent loop left in the queue, for every sequence of the group.
+        """
+        self._judged.add(prompt)
+        records = [SequenceRecord(**fields["ditto"]) for fields in extra_fields]
+        objective, options = self._settings.objective, self._settings.options
+        plan = plan_losses(records, [0] * len(records), objective, options, self._mode)
+        if any(plan.learns(row) for row in range(len(records))):
+            return
+        lines = [fields["trace"] for fields in extra_fields if "trace" in fields]
+        traces = [SessionRecord.from_line(line, "a dropped group's trace") for line in lines]
+        if not any(failure.cause in SYSTEMIC for trace in traces for failure in failures(trace)):
+            self._idle[prompt] = records, traces
+
+    def to_drop(self, age: dict[str, int]) -> set[str]:
+        """The groups to replace now, the oldest first, as far as the limit allows.
+
+        Args:
+            age: prompt -> the step for which it was asked.
+        """
+        oldest_first = sorted(self._idle, key=lambda prompt: (age.get(prompt, 0), prompt))
+        return set(oldest_first[: max(self.limit - self._dropped.dropped, 0)])
+
+    def drop(self, prompts: Collection[str]) -> None:
+        """Count groups that leave the queue."""
+        for prompt in prompts:
+            records, traces = self._idle.pop(prompt)
+            group = GroupCounts(dropped=1, tokens_dropped=sampled_tokens(records))
+            self._dropped = GroupCounts.total([self._dropped, group])
+            self._traces += [trace.model_copy(update={"dropped": True}) for trace in traces]
+
+    def report(self, batch: StepBatch, step: int) -> None:
+        """Add what was dropped for this batch to its counts and traces; the next batch starts from nothing."""
+        dropped = self._dropped.dropped
+        batch.groups = replace(batch.groups, dropped=dropped, tokens_dropped=self._dropped.tokens_dropped)
+        batch.traces += self._traces
+        self._dropped, self._traces = GroupCounts(), []
+        if dropped >= self.limit:
+            logger.warning(
+                "Step %d: %d groups taught nothing and were replaced, which is all that "
+                "algorithm.filter_groups.max_num_gen_batches allows. The step trains with what there is: see "
+                "ditto/groups_idle, and raise the limit or choose prompts on which drafts differ.",
+                step,
+                dropped,
+            )
+
+
+def sampled_tokens(records: Sequence[SequenceRecord]) -> int:
+    """Tokens that the policy sampled for these sequences. A refined answer counts once, in however many contexts."""
+    of_episode: dict[tuple[str, bool], dict[str, int]] = {}
+    for record in records:
+        kinds = of_episode.setdefault((record.session, record.refined), {})
+        kinds[record.kind] = kinds.get(record.kind, 0) + record.tokens
+    return sum(max(kinds.values()) for kinds in of_episode.values())

@@ -1,0 +1,188 @@
+"""Alarms of known failures: what raises each of them, and what is known of it.
+
+`alarm/<name>` is 1 in the step that shows the failure. The numbers of a step are compared with those of the run's first
+step, with the step before, or, where a single step says little, with a window of steps before the last WINDOW ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from soul import tasks
+from soul.errors import UnknownTask
+from soul.task_types import Direction
+
+logger = logging.getLogger(__name__)
+Numbers = Mapping[str, float]
+
+CERTAIN = 3.0  # standard errors
+SMALLEST_ERROR = 0.02  # of a mean reward; where all answers are right, one wrong one is no fall
+WINDOW = 10  # steps
+_REWARD, _CANARY = "ditto/reward_draft", "ditto/canary/reward_draft"
+
+
+class History(NamedTuple):
+    """The numbers of a run as an alarm sees them; empty where there is no such step.
+
+    Attributes:
+        now, first, before: of this step, of the first one, of the one before.
+        recent, earlier: of the last WINDOW steps with this one, and of as many steps before them.
+    """
+
+    now: Numbers
+    first: Numbers
+    before: Numbers
+    recent: Sequence[Numbers] = ()
+    earlier: Sequence[Numbers] = ()
+
+    @classmethod
+    def at(cls, step: int, now: Numbers, steps: Mapping[int, Numbers]) -> History:
+        """The history of a step; numbers of this step or later ones in `steps` are ignored."""
+        numbers = [*(steps.get(s, {}) for s in range(max(step - 2 * WINDOW, 0) + 1, step)), now]
+        before = steps.get(step - 1, {}) if step > 1 else {}
+        first = steps.get(1, {}) if step > 1 else {}
+        return cls(now, first, before, numbers[-WINDOW:], numbers[:-WINDOW])
+
+    def ratio(self, key: str) -> float:
+        """By which factor a number changed since the first step; 1 where it is missing."""
+        return self.now[key] / self.first[key] if self.now.get(key) is not None and self.first.get(key) else 1.0
+
+    def fall(self) -> float:
+        """By how many standard errors the drafts' reward fell in this step; 0 where they are not known."""
+        error = "ditto/reward_draft_error"
+        if any(key not in numbers for key in (_REWARD, error) for numbers in (self.now, self.before)):
+            return 0.0
+        spread = math.hypot(self.now[error], self.before[error])
+        return (self.before[_REWARD] - self.now[_REWARD]) / max(spread, SMALLEST_ERROR)
+
+    def trend(self, key: str) -> float:
+        """By how many standard errors a number rose between the two windows (Welch's t); 0 with too few steps."""
+        later, sooner = ([n[key] for n in window if key in n] for window in (self.recent, self.earlier))
+        if min(len(later), len(sooner)) < WINDOW // 2:
+            return 0.0
+        rise = statistics.fmean(later) - statistics.fmean(sooner)
+        error = math.hypot(*(statistics.stdev(values) / math.sqrt(len(values)) for values in (later, sooner)))
+        return rise / error if error else math.copysign(math.inf, rise) if rise else 0.0
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A known failure.
+
+    Attributes:
+        name: of the metric `alarm/<name>`.
+        raised: whether the numbers show it, or the names of the metrics that do.
+        advice: what is known of it, and what to do.
+    """
+
+    name: str
+    raised: Callable[[History], bool | list[str]]
+    advice: str
+
+
+def _got_worse(history: History) -> list[str]:
+    """The secondary metrics that got worse while the reward of their task's drafts rose."""
+    names = []
+    for key in history.now:
+        match = re.fullmatch(r"ditto/secondary/([^/]+)/(.+)", key)
+        if match is None or (direction := _better(*match.groups())) is None:
+            continue
+        of_task = f"ditto/task/{match.group(1)}/reward_draft"  # only where a step has several tasks
+        reward = history.trend(of_task if of_task in history.now else _REWARD)
+        trend = history.trend(key)
+        if reward > CERTAIN and (trend if direction == "lower" else -trend) > CERTAIN:
+            names.append(f"{match.group(1)}/{match.group(2)}")
+    return names
+
+
+def _better(task: str, metric: str) -> Direction | None:
+    try:
+        return tasks.load(task).better.get(metric)
+    except UnknownTask:  # traces of a task that is not installed
+        return None
+
+
+ALARMS: tuple[Alarm, ...] = (
+    Alarm(
+        "length",
+        lambda history: not 0.5 <= history.ratio("ditto/response_tokens_draft") <= 1.6,
+        "Drafts have become much longer or shorter than at the start. Judges often reward length, and distillation "
+        "from feedback takes over the teacher's style: read some traces, and compare the rewards at equal length.",
+    ),
+    Alarm(
+        "diversity",
+        lambda history: history.ratio("ditto/distinct_2") < 0.5,
+        "The drafts of a prompt have become alike, so groups have no spread left to learn from. It is the known end of "
+        "self-distillation (SDPO): lower algorithm.sdpo.weight, or add actor.entropy_coeff.",
+    ),
+    Alarm(
+        "entropy",
+        lambda history: history.ratio("actor/entropy") < 0.2,
+        "The policy's entropy is below a fifth of its start. With clip_ratio_high above clip_ratio_low it falls more "
+        "slowly (DAPO); a lower learning rate helps too.",
+    ),
+    Alarm(
+        "fall",
+        lambda history: history.fall() > CERTAIN,
+        "The reward of drafts fell further in one step than chance explains. Where almost all answers are right, the "
+        "rare wrong one gets a very large advantage by the division by the spread: see algorithm.std_floor.",
+    ),
+    Alarm(
+        "context_gap",
+        lambda history: history.ratio("ditto/context_logprob_gap") > 2.0,
+        "Refined answers have become much less probable without the feedback than they were at the start, so the "
+        "distillation trains improbable tokens. Without the feedback loss it is the gap that the DITTO paper reports.",
+    ),
+    Alarm(
+        "copying",
+        lambda history: history.now.get("ditto/share_copied", 0.0) > 0.3,
+        "Refined answers repeat the critic's words. Distilling them teaches the policy to talk about feedback that it "
+        "will not have: ask the critic for advice instead of wording, or lower refine.max_feedback_chars.",
+    ),
+    Alarm(
+        "style",
+        lambda history: history.now.get("ditto/style_ratio", 0.0) > 1.5,
+        "The distillation's signal falls on style tokens more than on content: a policy that sees the feedback also "
+        "writes in another manner, and training takes over the manner (privilege-induced style drift, RLCSD, arXiv "
+        "2606.11709). Watch ditto/response_tokens_draft; lower algorithm.sdpo.weight, or make the feedback about "
+        "content.",
+    ),
+    Alarm(
+        "secondary",
+        _got_worse,
+        "The reward rises while metrics that it does not weigh get worse. A scalar reward hides such losses: the DITTO "
+        "paper reports that GRPO gives up Sotopia's secret dimension where verbal feedback preserves it. Read the "
+        "traces, and consider another weighting of the task's judge or an objective with feedback.",
+    ),
+    Alarm(
+        "canary",
+        lambda history: history.trend(_REWARD) > CERTAIN and history.trend(_CANARY) < -CERTAIN,
+        "The judge's reward rises while that of the canary, a judge that the policy is not trained on, falls. The "
+        "policy exploits its judge (overoptimisation of a proxy, Gao et al., arXiv 2210.10760): read traces on which "
+        "the two differ, improve the judge or use a jury, and stop before this point.",
+    ),
+)
+
+
+def raise_alarms(step: int, objective: str, now: Numbers, steps: Mapping[int, Numbers]) -> dict[str, float]:
+    """`alarm/<name>` for every alarm; a warning for each that this step raises and the one before did not.
+
+    Args:
+        now: all metrics of this step.
+        steps: those of the earlier steps.
+    """
+    numbers: dict[str, float] = {}
+    history = History.at(step, now, steps)
+    for alarm in ALARMS:
+        raised = alarm.raised(history)
+        numbers[f"alarm/{alarm.name}"] = float(bool(raised))
+        if raised and not history.before.get(f"alarm/{alarm.name}"):
+            which = f" ({', '.join(raised)})" if isinstance(raised, list) else ""
+            logger.warning("Step %d, objective %s, alarm %s%s: %s", step, objective, alarm.name, which, alarm.advice)
+    return numbers

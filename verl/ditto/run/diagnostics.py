@@ -1,0 +1,105 @@
+"""Signs of the known ways in which training with feedback fails, from the sessions of a step alone.
+
+A policy that distils itself can narrow (all drafts of a prompt alike), drift in style or length, or repeat the critic's
+words instead of acting on them; one bad update can spoil in a step what took many to learn; a reward can rise while
+what it does not weigh gets worse. Each of these has a number in `metrics.jsonl`; `alarms.py` watches them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import combinations
+
+from soul.metrics.lexical import words
+from soul.metrics.ngram import bleu
+from soul.record import AttemptRecord, SessionRecord
+
+PAIRS_PER_STEP = 400  # of drafts that are compared by BLEU: a few milliseconds each would hold up a large step
+
+
+def said(attempt: AttemptRecord) -> str:
+    """Everything that the policy said in an episode."""
+    conversations = (attempt.seats or {}).values()
+    return "\n".join(m["content"] for messages in conversations for m in messages if m["role"] == "assistant")
+
+
+def diversity(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """How different the drafts of a prompt are.
+
+    distinct_2: different pairs of neighbouring words over all such pairs, of a prompt's drafts together; self_bleu:
+    mean BLEU of two drafts of a prompt (0 to 1). Both are means over prompts with at least two drafts.
+    """
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for trace in traces:
+        if trace.draft.valid and trace.prompt:
+            groups[trace.prompt].append(said(trace.draft))
+    several = [texts for _, texts in sorted(groups.items()) if len(texts) > 1]
+    shares = []
+    for texts in several:
+        bigrams = [pair for text in texts for pair in _n_grams(words(text), 2)]
+        if bigrams:
+            shares.append(len(set(bigrams)) / len(bigrams))
+    pairs = [pair for texts in several for pair in combinations(texts, 2)]
+    pairs = pairs[:: max(1, -(-len(pairs) // PAIRS_PER_STEP))]
+    numbers = {"ditto/distinct_2": statistics.fmean(shares)} if shares else {}
+    return numbers | ({"ditto/self_bleu": statistics.fmean(bleu(a, b) for a, b in pairs)} if pairs else {})
+
+
+def copied(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """The share of the refined answers' runs of three words that stand in the feedback and not in the draft."""
+    shares = []
+    for trace in traces:
+        if trace.feedback and trace.refined and trace.refined.valid:
+            runs = _n_grams(words(said(trace.refined)), 3)
+            new = set(_n_grams(words(trace.feedback), 3)) - set(_n_grams(words(said(trace.draft)), 3))
+            if runs:
+                shares.append(statistics.fmean(run in new for run in runs))
+    return {"ditto/share_copied": statistics.fmean(shares)} if shares else {}
+
+
+def secondary(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """Mean of every metric of the drafts' verdicts, by task: what the reward alone does not show."""
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for trace in traces:
+        for name, value in (trace.draft.metrics or {}).items():
+            if math.isfinite(value):
+                values[f"ditto/secondary/{trace.task}/{name}"].append(value)
+    return {name: statistics.fmean(of_name) for name, of_name in sorted(values.items())}
+
+
+def canary(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """What the second judge says of some drafts: mean reward, by how much the judge's is higher, and failures."""
+    asked = [(trace.draft, trace.draft.canary) for trace in traces if trace.draft.canary]
+    if not asked:
+        return {}
+    numbers = {"ditto/canary/share": len(asked) / len(traces)}
+    rewards = [(draft.reward, opinion.reward) for draft, opinion in asked if opinion.reward is not None]
+    if rewards:
+        numbers["ditto/canary/reward_draft"] = statistics.fmean(second for _, second in rewards)
+    differences = [first - second for first, second in rewards if first is not None]
+    if differences:
+        numbers["ditto/canary/difference"] = statistics.fmean(differences)
+    failed = Counter(opinion.failure for _, opinion in asked if opinion.failure)
+    return numbers | {f"ditto/canary/failed/{cause}": count / len(asked) for cause, count in failed.items()}
+
+
+def reward_error(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """The standard error of the drafts' mean reward, over prompts: drafts of one prompt are not independent."""
+    by_prompt: defaultdict[str, list[float]] = defaultdict(list)
+    for trace in traces:
+        if trace.draft.reward is not None:
+            by_prompt[trace.prompt].append(trace.draft.reward)
+    means = [statistics.fmean(rewards) for rewards in by_prompt.values()]
+    return {"ditto/reward_draft_error": statistics.stdev(means) / math.sqrt(len(means))} if len(means) > 1 else {}
+
+
+def _n_grams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+
+
+def step_diagnostics(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """The numbers of a step, from its sessions."""
+    return reward_error(traces) | diversity(traces) | copied(traces) | secondary(traces) | canary(traces)

@@ -1,0 +1,59 @@
+"""The actor's process: verl's, with our end of the weight sync, and in separate_async with copies that are copies.
+
+A step of separate_async may train in several parts, and all of them take pi_old from the weights at its beginning, so
+verl's trainer puts these back for a forward pass (`save_model_to_cpu`, `restore_model_from_cpu`). In verl 0.9.1 both
+are wrong wherever the weights are on the CPU already, which they are on a CPU and with `param_offload`: the copy shares
+the live memory. And after a forward pass FSDP2 keeps the root's parameters gathered, so that what is written to them is
+lost. Here only what is trained is copied: with LoRA, the adapter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from verl.experimental.separation.engine_workers import DetachActorWorker
+from verl.single_controller.base.decorator import Dispatch, register
+from verl.utils.device import get_device_id
+from verl.workers.engine_workers import ActorRolloutRefWorker
+
+from ditto.model.trained_shards import TrainedShards
+from ditto.verl_hooks.adapter_sync import with_config
+
+
+class ActorWorker(ActorRolloutRefWorker):
+    """A rank of the actor that shares its device with a rollout server. This module registers its end of the sync."""
+
+
+class SeparateActorWorker(DetachActorWorker):
+    """A rank of the actor in separate_async."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._saved: dict[int, dict[str, Tensor]] = {}
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
+    async def update_weights(self, global_steps: int | None = None, mode: str = "auto") -> dict[str, Any]:
+        """Send the weights, or with LoRA the adapter, through the checkpoint engine. `mode` is its name."""
+        # base_sync_done: the servers have the base model, so of a LoRA model only the adapter is wanted.
+        weights, config = self.actor.engine.get_per_tensor_param(
+            layered_summon=self.config.rollout.layered_summon, base_sync_done=True
+        )
+        if config is not None:
+            weights = with_config(config, weights, get_device_id())
+        return await self.checkpoint_engine.send_weights(weights, global_steps=global_steps) or {}
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def save_model_to_cpu(self, n: int) -> None:
+        """Keep a copy of this rank's trained weights under a number."""
+        self._saved[n] = TrainedShards(self.actor.engine.module).copies("cpu")
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def restore_model_from_cpu(self, n: int) -> None:
+        """Write a copy back into the model. The copy stays."""
+        TrainedShards(self.actor.engine.module).write(self._saved[n])
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def clear_cpu_model(self, n: int) -> None:
+        """Forget a copy."""
+        self._saved.pop(n)
