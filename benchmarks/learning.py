@@ -4,9 +4,10 @@
         [--how one_process] [--at-a-time 2]
     python -m benchmarks.learning table --folder DIR [--out learning.md] [--figures DIR]
 
-Every run has the same number of drafts and optimizer updates. A run that has its result is not repeated, so `run` can
-be stopped and started again at any time; the folder holds a few kilobytes a run. Seeds change the order of the stories
-and all samples; the model to start from is the world's.
+Every run of a table has the same number of drafts and optimizer updates; runs of several lengths (`--steps`) are
+compared at equal CPU time. A run that has its result is not repeated, so `run` can be stopped and started again at any
+time; the folder holds a few kilobytes a run. Seeds change the order of the stories and all samples; the model to start
+from is the world's.
 
 An arm is an objective, or a setting whose effect on stability is measured (ARMS). A world is a task under conditions
 (`learning_worlds.py`). A run trains in one process (`one_process.py`), or as a cluster does, with Ray, FSDP2 and vLLM.
@@ -78,6 +79,7 @@ class Result:
     """What a run left.
 
     Attributes:
+        steps: how many it trains; runs of other lengths are in tables of their own.
         drafts, refined: mean reward of the step's drafts on rows never seen before, and of its refined answers.
         tokens: tokens sampled up to the end of each step, drafts and refined answers together.
         grad_norm, entropy, seconds: of the step.
@@ -92,6 +94,7 @@ class Result:
     regime: str
     arm: str
     seed: int
+    steps: int
     drafts: list[float] = field(default_factory=list)
     refined: list[float | None] = field(default_factory=list)
     tokens: list[float] = field(default_factory=list)
@@ -101,7 +104,7 @@ class Result:
     sampled: float = 0.0
     greedy: float = 0.0
     task: str = "hitom"
-    how: str = "cluster"  # of results written before there was another way
+    how: str = "one_process"
     gap: list[float | None] = field(default_factory=list)
     context_gap: list[float | None] = field(default_factory=list)
     heldback: list[tuple[int, float, float]] = field(default_factory=list)
@@ -110,8 +113,7 @@ class Result:
     @property
     def name(self) -> str:
         """Of its file."""
-        parts = [self.regime, *([self.task] if self.task != "hitom" else []), self.arm, str(self.seed)]
-        parts += [self.how] if self.how != "cluster" else []
+        parts = [self.regime, self.task, self.arm, str(self.seed), f"{self.steps}_steps", self.how]
         return "-".join(part.replace(", ", "-").replace(" ", "_") for part in parts)
 
     @property
@@ -140,7 +142,7 @@ class Result:
             values.append(numbers.get(key))
 
 
-def words(result: Result, world: Path, run_dir: Path, steps: int) -> list[str]:
+def words(result: Result, world: Path, run_dir: Path) -> list[str]:
     """The command line of a run, after the program."""
     return [
         *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
@@ -148,11 +150,15 @@ def words(result: Result, world: Path, run_dir: Path, steps: int) -> list[str]:
         *(f"data.val_files=[{world / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={world / 'warm'}"),
         *(f"run.dir={run_dir}", f"trainer.experiment_name={result.name}"),
         *(f"data.seed={result.seed}", f"actor_rollout_ref.actor.data_loader_seed={result.seed}"),
-        *(f"trainer.total_training_steps={steps}", *WORLDS[result.task, result.regime].overrides, *ARMS[result.arm]),
+        *(
+            f"trainer.total_training_steps={result.steps}",
+            *WORLDS[result.task, result.regime].overrides,
+            *ARMS[result.arm],
+        ),
     ]
 
 
-def train(result: Result, world: Path, folder: Path, steps: int, children: list[subprocess.Popen[bytes]]) -> Result:
+def train(result: Result, world: Path, folder: Path, children: list[subprocess.Popen[bytes]]) -> Result:
     """One run: train, evaluate, keep the numbers, remove the rest.
 
     Args:
@@ -166,7 +172,7 @@ def train(result: Result, world: Path, folder: Path, steps: int, children: list[
     home.mkdir(parents=True)
     judging = WORLDS[result.task, result.regime].judge
     with FakeOpenAI(judging, judge_server.MODEL) as judge, (home / "log.txt").open("w") as log:
-        command = [*HOW[result.how], *words(result, world, home / "run", steps)]
+        command = [*HOW[result.how], *words(result, world, home / "run")]
         environment = {**os.environ, **ON_A_CPU, "OPENAI_BASE_URL": judge.url, "OPENAI_API_KEY": "offline"}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
         children.append(process)
@@ -180,7 +186,7 @@ def train(result: Result, world: Path, folder: Path, steps: int, children: list[
         result.add_step(json.loads(line))
     if result.how == "cluster":
         accuracy = evaluate.evaluate(last_checkpoint(home / "run"), read_rows([str(world / "heldback.parquet")]))
-        result.heldback.append((steps, accuracy["sampled"], accuracy["greedy"]))
+        result.heldback.append((result.steps, accuracy["sampled"], accuracy["greedy"]))
     _, result.sampled, result.greedy = result.heldback[-1]
     (folder / "results").mkdir(exist_ok=True)
     write_whole(folder / "results" / result.file_name, json.dumps(asdict(result), indent=1))
@@ -194,7 +200,7 @@ def results(folder: Path) -> Iterator[Result]:
         yield Result(**json.loads(path.read_text()))
 
 
-def run(folder: Path, todo: Sequence[Result], at_a_time: int, steps: int) -> int:
+def run(folder: Path, todo: Sequence[Result], at_a_time: int) -> int:
     """Do the runs that are not finished. Returns how many failed."""
     finished = {result.name for result in results(folder)}
     todo = [result for result in todo if result.name not in finished]
@@ -203,7 +209,7 @@ def run(folder: Path, todo: Sequence[Result], at_a_time: int, steps: int) -> int
 
     def one(result: Result) -> str:
         start = time.perf_counter()
-        train(result, worlds[result.task, result.regime], folder, steps, children)
+        train(result, worlds[result.task, result.regime], folder, children)
         worst = min([0.0, *(b - a for a, b in zip(result.drafts, result.drafts[1:], strict=False))])
         return (
             f"{result.name}  last drafts {result.drafts[-1]:.3f}  held back {result.sampled:.3f}  largest fall "
@@ -264,11 +270,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (args.task, args.regime) not in WORLDS:
         raise BadSettings(f"--regime: {args.task} has no regime {args.regime!r}.")
     todo = [
-        Result(args.regime, arm, seed, task=args.task, how=args.how)
+        Result(args.regime, arm, seed, args.steps, task=args.task, how=args.how)
         for seed in range(1, args.seeds + 1)
         for arm in arms
     ]
-    return int(run(args.folder, todo, args.at_a_time, args.steps) > 0)
+    return int(run(args.folder, todo, args.at_a_time) > 0)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import math
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import matplotlib
 import numpy as np
@@ -27,6 +27,7 @@ from matplotlib import pyplot  # noqa: E402 - the backend without a display come
 
 BASELINE = "grpo"
 SECONDARY = "ditto/secondary/"
+CPU = "timing_s/cpu"
 RESAMPLES = 10_000
 
 
@@ -38,6 +39,7 @@ class Run(Protocol):
     how: str
     arm: str
     seed: int
+    steps: int
     drafts: list[float]
     refined: list[float | None]
     tokens: list[float]
@@ -47,7 +49,7 @@ class Run(Protocol):
 
 def _world(run: Run) -> str:
     """What two runs must share to be compared."""
-    return f"{run.regime}, {run.task}, {run.how}"
+    return f"{run.regime}, {run.task}, {run.steps} steps, {run.how}"
 
 
 def area(run: Run) -> float:
@@ -59,6 +61,12 @@ def at_tokens(run: Run, budget: float) -> float:
     """Mean reward of the drafts at the last step within this many sampled tokens."""
     within = [reward for reward, tokens in zip(run.drafts, run.tokens, strict=True) if tokens <= budget]
     return within[-1] if within else run.drafts[0]
+
+
+def at_cpu_time(run: Run, seconds: float) -> float:
+    """Mean reward of the drafts in the last three steps that ended within this much CPU time; NaN if none did."""
+    spent = np.cumsum(np.array(run.secondary.get(CPU, []), dtype=float))
+    return at_end(run.drafts[: int((spent <= seconds).sum())])
 
 
 def largest_fall(run: Run) -> float:
@@ -87,45 +95,72 @@ def at_end(values: Sequence[float | None]) -> float:
 
 
 def write_table(runs: Sequence[Run]) -> str:
-    """One Markdown table for each regime, task and way to train."""
-    by_world: defaultdict[str, list[Run]] = defaultdict(list)
+    """A Markdown table for each world and number of steps, and one at equal CPU time for each world."""
+    tables = [_steps_table(world, of_world) for world, of_world in _grouped(runs, _world).items()]
+    timed = [run for run in runs if run.secondary.get(CPU)]
+    tables += [
+        _time_table(of_world) for of_world in _grouped(timed, lambda run: (run.regime, run.task, run.how)).values()
+    ]
+    return "\n".join(line for table in tables for line in (*table, ""))
+
+
+def _grouped(runs: Iterable[Run], key: Callable[[Run], Hashable]) -> dict[Any, list[Run]]:
+    groups: defaultdict[Hashable, list[Run]] = defaultdict(list)
     for run in runs:
-        by_world[_world(run)].append(run)
-    lines: list[str] = []
-    for world, of_world in by_world.items():
-        lines += [*_world_table(world, of_world), ""]
-    return "\n".join(lines)
+        groups[key(run)].append(run)
+    return dict(groups)
 
 
-def _world_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
+def _header(columns: Sequence[str]) -> str:
+    return f"| {' | '.join(columns)} |\n" + "|---" * len(columns) + "|"
+
+
+def _steps_table(world: str, runs: Sequence[Run]) -> Iterator[str]:
     budget = min(run.tokens[-1] for run in runs)
     minor = WORLDS[runs[0].task, runs[0].regime].secondary
-    columns = [
-        *("arm", "seeds", "held back (95 %)", "worst seed", "drafts, all steps", "p against grpo"),
-        *("at equal tokens", "refined at the end", "largest fall", *minor, "CPU s a step"),
-    ]
-    yield f"**{world}**, {len(runs[0].drafts)} steps; the column of equal tokens stops at {budget:,.0f} sampled."
-    yield ""
-    yield f"| {' | '.join(columns)} |"
-    yield "|---" * len(columns) + "|"
-    arms = {run.arm: [other for other in runs if other.arm == run.arm] for run in runs}
-    for arm in sorted(arms, key=lambda name: -statistics.fmean(map(area, arms[name]))):
-        of_arm = arms[arm]
+    yield f"**{world}**; the column of equal tokens stops at {budget:,.0f} sampled.\n"
+    yield _header(
+        [
+            *("arm", "seeds", "held back (95 %)", "p", "worst seed", "drafts, all steps", "p"),
+            *("at equal tokens", "refined at the end", "largest fall", *minor, "CPU s a step"),
+        ]
+    )
+    arms = _grouped(runs, lambda run: run.arm)
+    rivals = arms.get(BASELINE, [])
+    for arm, of_arm in sorted(arms.items(), key=lambda item: -statistics.fmean(map(area, item[1]))):
         held, areas = [run.sampled for run in of_arm], [area(run) for run in of_arm]
         low, high = interval(held)
-        p = math.nan if arm == BASELINE else p_value(areas, [area(run) for run in arms.get(BASELINE, [])])
+        p_held, p_area = p_value(held, [run.sampled for run in rivals]), p_value(areas, list(map(area, rivals)))
+        if arm == BASELINE:
+            p_held = p_area = math.nan
         cells = [
-            *(arm, str(len(of_arm)), f"{statistics.fmean(held):.3f} ({low:.3f} to {high:.3f})", f"{min(held):.3f}"),
-            *(f"{statistics.fmean(areas):.3f}", _number(p)),
+            *(arm, str(len(of_arm)), f"{statistics.fmean(held):.3f} ({low:.3f} to {high:.3f})", _number(p_held)),
+            *(f"{min(held):.3f}", f"{statistics.fmean(areas):.3f}", _number(p_area)),
             *(_mean(at_tokens(run, budget) for run in of_arm), _mean(at_end(run.refined) for run in of_arm)),
             f"{max(map(largest_fall, of_arm)):.2f}",
             *(
                 _mean(at_end(run.secondary.get(f"{SECONDARY}{run.task}/{name}", [])) for run in of_arm)
                 for name in minor
             ),
-            _mean((at_end(run.secondary.get("timing_s/cpu", [])) for run in of_arm), digits=1),
+            _mean((at_end(run.secondary.get(CPU, [])) for run in of_arm), digits=1),
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _time_table(runs: Sequence[Run]) -> Iterator[str]:
+    """Each arm's longest runs at four times, up to the time at which the first arm ends."""
+    longest = {
+        arm: [run for run in of_arm if run.steps == max(other.steps for other in of_arm)]
+        for arm, of_arm in _grouped(runs, lambda run: run.arm).items()
+    }
+    spent = {arm: [sum(filter(None, run.secondary[CPU])) for run in of_arm] for arm, of_arm in longest.items()}
+    end = min(map(statistics.fmean, spent.values()))
+    times = [end * share for share in (0.25, 0.5, 0.75, 1.0)]
+    yield f"**{runs[0].regime}, {runs[0].task}, {runs[0].how}**: reward of the drafts after equal CPU time.\n"
+    yield _header(["arm", "seeds", "steps", *(f"{time:.0f} s" for time in times)])
+    for arm, of_arm in longest.items():
+        rewards = (_mean(at_cpu_time(run, time) for run in of_arm) for time in times)
+        yield f"| {' | '.join([arm, str(len(of_arm)), str(of_arm[0].steps), *rewards])} |"
 
 
 def _number(value: float, digits: int = 3) -> str:
@@ -138,10 +173,8 @@ def _mean(values: Iterable[float], digits: int = 3) -> str:
 
 def write_figures(runs: Sequence[Run], folder: Path) -> list[Path]:
     """Draw each world to a file of its own: drafts, refined answers, and what the scalar reward does not contain."""
-    by_world: defaultdict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        by_world[_world(run)].append(run)
-    files = [folder / f"learning-{re.sub(r'[^a-z_]+', '-', world)}.svg" for world in by_world]
+    by_world = _grouped(runs, _world)
+    files = [folder / f"learning-{re.sub(r'[^a-z0-9_]+', '-', world)}.svg" for world in by_world]
     for file, (world, of_world) in zip(files, by_world.items(), strict=True):
         _draw(of_world, world, file)
     return files

@@ -15,9 +15,8 @@ from ditto.objectives import OBJECTIVES
 def run(arm: str, seed: int, drafts: list[float], sampled: float = 0.9) -> Result:
     steps = len(drafts)
     tokens = [100.0 * (step + 1) for step in range(steps)]
-    return Result(
-        "usual", arm, seed, drafts, [None] * steps, tokens, [0.1] * steps, [1.0] * steps, [2.0] * steps, sampled
-    )
+    noise = {"grad_norm": [0.1] * steps, "entropy": [1.0] * steps, "seconds": [2.0] * steps}
+    return Result("usual", arm, seed, steps, drafts, [None] * steps, tokens, sampled=sampled, **noise)
 
 
 def test_every_objective_is_an_arm() -> None:
@@ -48,10 +47,22 @@ def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> No
     for each in runs:
         each.task, each.secondary = "sotopia", {"ditto/secondary/sotopia/secret": [-1.0, None, -3.0]}
     lines = [line for line in write_table(runs).splitlines() if line.startswith("| ditto")]
-    numbers = "0.900 (0.900 to 0.900) | 0.900 | 0.601 | 0.008 | 0.703 |  | 0.00 | -2.000"
+    numbers = "0.900 (0.900 to 0.900) | 0.008 | 0.900 | 0.601 | 0.008 | 0.703 |  | 0.00 | -2.000"
     assert lines == [f"| ditto | 5 | {numbers} |  |  |  |"]
     (file,) = write_figures(runs, tmp_path)
-    assert file.name == "learning-usual-sotopia-cluster.svg" and "secret" in file.read_text()
+    assert file.name == "learning-usual-sotopia-2-steps-one_process.svg" and "secret" in file.read_text()
+
+
+def test_runs_of_several_lengths_are_compared_at_equal_time() -> None:
+    """A step of grpo takes 1 s, one of ditto 4 s; grpo's longer runs are taken."""
+    runs = [run("grpo", 1, [0.1, 0.2]), run("grpo", 1, [0.1] * 10), run("ditto", 1, [0.2, 0.3])]
+    runs[1].drafts[5:] = [0.4] * 5
+    for each in runs:
+        each.secondary = {"timing_s/cpu": [4.0 if each.arm == "ditto" else 1.0] * each.steps}
+    text = write_table(runs)
+    assert "| arm | seeds | steps | 2 s | 4 s | 6 s | 8 s |" in text
+    assert "| grpo | 1 | 10 | 0.100 | 0.100 | 0.200 | 0.400 |" in text
+    assert "| ditto | 1 | 2 |  | 0.200 | 0.200 | 0.250 |" in text
 
 
 def test_a_folder_without_runs_has_no_results(tmp_path: Path) -> None:

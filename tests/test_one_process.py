@@ -16,7 +16,6 @@ for name, value in {"VERL_PLATFORM": "cpu", "HF_HUB_OFFLINE": "1", "TOKENIZERS_P
     os.environ.setdefault(name, value)
 
 from benchmarks import learning  # noqa: E402
-from benchmarks.learning import Result  # noqa: E402
 from benchmarks.one_process import OneProcess, started  # noqa: E402
 from data.rows import write_rows  # noqa: E402
 from ditto.batch.jagged import per_token  # noqa: E402
@@ -144,7 +143,7 @@ def test_a_finished_run_is_not_repeated_and_a_failed_one_is(
     arguments = ["run", "--folder", str(tmp_path), "--arms", "grpo", "--seeds", "2", "--at-a-time", "1"]
 
     assert learning.main(arguments) == 1
-    assert "usual-grpo-2-one_process FAILED" in capsys.readouterr().out
+    assert "usual-hitom-grpo-2-15_steps-one_process FAILED" in capsys.readouterr().out
     assert learning.main(arguments) == 0
     assert counter.read_text() == "122"
     first, second = learning.results(tmp_path)
@@ -154,12 +153,3 @@ def test_a_finished_run_is_not_repeated_and_a_failed_one_is(
         "ditto/secondary/hitom/exact": [0.4, 0.4],
         "ditto/response_tokens_draft": [10, 10],
     }
-
-
-def test_results_from_before_there_were_two_ways_still_load(tmp_path: Path) -> None:
-    (tmp_path / "results").mkdir()
-    old = {"regime": "usual", "arm": "ditto, no std", "seed": 3, "drafts": [0.5], "sampled": 0.9, "greedy": 1.0}
-    (tmp_path / "results" / "usual-ditto-no_std-3.json").write_text(json.dumps(old))
-    (result,) = learning.results(tmp_path)
-    assert (result.how, result.task, result.name) == ("cluster", "hitom", "usual-ditto-no_std-3")
-    assert Result("usual", "grpo", 1, task="paratomi", how="one_process").name == "usual-paratomi-grpo-1-one_process"
