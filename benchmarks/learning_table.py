@@ -42,6 +42,7 @@ class Run(Protocol):
     steps: int
     drafts: list[float]
     refined: list[float | None]
+    gap: list[float | None]
     tokens: list[float]
     sampled: float
     secondary: dict[str, list[float | None]]
@@ -172,7 +173,7 @@ def _mean(values: Iterable[float], digits: int = 3) -> str:
 
 
 def write_figures(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """Draw each world to a file of its own: drafts, refined answers, and what the scalar reward does not contain."""
+    """Draw each table to a file of its own: drafts, refined answers, gap, and what the reward does not contain."""
     by_world = _grouped(runs, _world)
     files = [folder / f"learning-{re.sub(r'[^a-z0-9_]+', '-', world)}.svg" for world in by_world]
     for file, (world, of_world) in zip(files, by_world.items(), strict=True):
@@ -184,18 +185,21 @@ def _draw(runs: Sequence[Run], world: str, file: Path) -> None:
     panels: dict[str, Callable[[Run], Sequence[float | None]]] = {
         "reward of drafts": lambda run: run.drafts,
         "reward of refined answers": lambda run: run.refined,
+        "gap: refined - draft, in sessions with both": lambda run: run.gap,
     }
     for name in WORLDS[runs[0].task, runs[0].regime].secondary:
         panels[name] = lambda run, name=name: run.secondary.get(f"{SECONDARY}{run.task}/{name}", [])  # type: ignore[misc]
+    arms = list(dict.fromkeys(run.arm for run in runs))
+    colours = pyplot.colormaps["tab10" if len(arms) <= 10 else "tab20"].colors
     figure, axes = pyplot.subplots(1, len(panels), figsize=(5.5 * len(panels), 4), squeeze=False, layout="constrained")
     for panel, (title, values) in zip(axes[0], panels.items(), strict=True):
-        for number, arm in enumerate(dict.fromkeys(run.arm for run in runs)):
+        for number, arm in enumerate(arms):
             curves = [[math.nan if v is None else v for v in values(run)] for run in runs if run.arm == arm]
             steps = min(map(len, curves))
             table = np.array([curve[:steps] for curve in curves], dtype=float)
             if not steps or np.isnan(table).all():
                 continue
-            colour, x = f"C{number % 10}", np.arange(1, steps + 1)
+            colour, x = colours[number % len(colours)], np.arange(1, steps + 1)
             panel.plot(x, table.mean(0), color=colour, label=f"{arm} ({len(curves)})")
             if len(curves) > 1:
                 panel.fill_between(x, *np.array([interval(list(at)) for at in table.T]).T, color=colour, alpha=0.12)
