@@ -26,7 +26,7 @@ from transformers.utils import logging as hf_logging
 
 from recipe.demo import evaluate, summary, warm_start
 from recipe.demo.steps import read_steps
-from recipe.demo.stories import RARELY_RIGHT
+from recipe.demo.stories import HARDLY_EVER_RIGHT
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import SoulError
 
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     start = time.perf_counter()
     runs = {"ditto": folder / "run"}
     with stage("Stories, a tiny Qwen3 model, and its warm start"):
-        warm_start.prepare(folder, warm_start.WarmStart(), population=RARELY_RIGHT)
+        warm_start.prepare(folder, warm_start.WarmStart(), population=HARDLY_EVER_RIGHT)
     with judge(folder) as endpoint:
         with stage("DITTO on real Ray, FSDP2 and vLLM"):
             train(folder, folder / "warm", args.overrides, endpoint)
