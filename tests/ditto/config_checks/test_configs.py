@@ -81,7 +81,8 @@ def test_settings_of_a_task_are_written_as_in_an_evaluation_without_a_plus_or_wi
         *("data.mixture.weights={sotopia: 2}", "data.mixture.weights.hitom=0.5", "tasks.hitom.strict_answers=true"),
     ]
     settings = Settings.from_config(compose("trainer", "cpu", *(plus + word for word in words)))
-    assert {task: endpoint.model for task, endpoint in settings.gateway.by_task.items()} == {"sotopia": "m", "coser": "n"}
+    models = {task: endpoint.model for task, endpoint in settings.gateway.by_task.items()}
+    assert models == {"sotopia": "m", "coser": "n"}
     assert settings.mixture.weights == {"sotopia": 2, "hitom": 0.5}
     assert settings.tasks["hitom"] == {"strict_answers": True} and "merged_dimensions" in settings.tasks["coser"]
 

@@ -34,7 +34,7 @@ def _of_mode(mode: str, option: str) -> Rule:
 
 
 def _of_the_asynchronous_modes(option: str) -> Rule:
-    """A rule: an option of the sampler has its default in `ditto_sync`, where every rollout is by the newest weights."""
+    """A rule: an option of the sampler has its default in `ditto_sync`, where no rollout is ever too old."""
     return Rule(
         f"trainer.v1.sampler.{option}",
         lambda run: (
