@@ -85,6 +85,8 @@ class OneProcess:
             raise BadConfig(f"{data.train_files} has {len(self.order)} rows: too few to see each only once.")
         if (rollout.temperature, rollout.top_p) != (1, 1) or rollout.top_k > 0:
             raise BadConfig("The sampler of one process knows temperature 1 only, without top_p and top_k.")
+        if config.algorithm.filter_groups.enable:
+            raise BadConfig("One process plays the prompts of a step once: algorithm.filter_groups.enable needs Ray.")
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
         self.sampler = LocalSampler(model, _ends(model, self.tokenizer), data.seed)
         self.update = Update(config, self.settings, self.tokenizer.eos_token_id)

@@ -244,13 +244,11 @@ def task_options() -> str:
     for name in tasks.names():
         for option in inspect.signature(type(tasks.load(name))).parameters.values():
             of_option.setdefault((option.name, hydra(option.default)), []).append(name)
-    listed = {key.name for key in keys(RL / "trainer.yaml") if key.name.startswith("tasks.")}
     comments = {key.name: key.comment for key in keys(RL / "trainer.yaml")}
     rows = ["| option | default | tasks | meaning |", "|---|---|---|---|"]
     for (name, default), names in of_option.items():
-        plus = "" if f"tasks.{names[0]}.{name}" in listed else "+"
         key = Key(f"tasks.*.{name}", None, comments.get(f"tasks.{names[0]}.{name}", ""))
-        shown = f"{plus}tasks.{names[0] if len(names) == 1 else 'TASK'}.{name}"
+        shown = f"tasks.{names[0] if len(names) == 1 else 'TASK'}.{name}"
         rows.append(f"| `{shown}` | `{default}` | {', '.join(names)} | {meaning(key, 'rl')} |")
     return "\n".join(rows)
 
@@ -272,7 +270,7 @@ def page() -> str:
         "a role inherits.",
         table(role, "rl", "role."),
         "### Options of the tasks",
-        "An option with a plus is not in the config yet; write the plus too: `+tasks.hitom.strict_answers=true`.",
+        "An evaluation takes the same options.",
         task_options(),
         "### platform",
         "`PLATFORM=gpu` or `PLATFORM=cpu` (`platform=...` for Hydra) picks one of two sets of values.",
@@ -297,7 +295,8 @@ override wins over the launchers' variables, and these win over the config files
 outside its range, and values that do not work together. It then ends with exit code 2 and names the key to use instead.
 
 A list is written `[a,b]`, a section `{a: 1, b: 2}`; quote both for the shell. Hydra wants a plus before a key that the
-config does not have yet, and before a section with such keys: `+data.mixture.weights={sotopia: 2}`. `null` means that
+config does not have yet, and before a section with such keys: `+data.apply_chat_template_kwargs.NAME=...`. Settings of
+single tasks need none: `tasks.hitom.strict_answers=true`, `data.mixture.weights={sotopia: 2}`. `null` means that
 no value is set."""
 
 

@@ -19,6 +19,7 @@ from benchmarks import learning  # noqa: E402
 from benchmarks.one_process import OneProcess, started  # noqa: E402
 from data.rows import write_rows  # noqa: E402
 from ditto.batch.jagged import per_token  # noqa: E402
+from ditto.settings import BadConfig  # noqa: E402
 from recipe.demo import tiny_model  # noqa: E402
 from soul import tasks  # noqa: E402
 from soul.judge import Judge  # noqa: E402
@@ -106,6 +107,11 @@ def test_sampled_log_probs_are_those_of_the_worker_and_a_run_repeats(world: Path
     again, _ = _trained(world, tmp_path / "second", "algorithm.objective=ditto")
     for ours, theirs in zip(_of_the_run(metrics), _of_the_run(again), strict=True):
         assert ours and ours == pytest.approx(theirs)
+
+
+def test_an_option_that_one_process_would_ignore_is_refused(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="filter_groups"):
+        _trained(world, tmp_path, "algorithm.filter_groups.enable=true")
 
 
 def test_a_teacher_is_asked(world: Path, tmp_path: Path) -> None:

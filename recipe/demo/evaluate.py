@@ -1,6 +1,6 @@
 """Accuracy of models in Hugging Face folders on a file of HiToM rows, sampled at temperature 1 and greedy.
 
-This uses plain transformers without an inference engine: the demo compares three models in a few seconds. Prompt and
+This uses plain transformers without an inference engine: the demo compares its models in a few seconds. Prompt and
 verdict are the task's own. For real evaluations use `soul.evaluate`.
 
     python -m recipe.demo.evaluate heldback.parquet base=DIR warm=DIR ditto=DIR --out accuracies.json

@@ -1,13 +1,14 @@
 """The demo's exercises: short HiToM stories, and the mixture of people that the warm start imitates.
 
-The world is small, so that a model with half a million parameters learns it in a minute: two people, one chapter, few
+The world is small, so that a model with 0.6 million parameters learns it in a minute: two people, one chapter, few
 names, and four containers in the same order in every story (such a model takes far longer to bind letters to shuffled
 options). Only questions that a hasty reader gets wrong are kept.
 
 The warm start imitates two kinds of people. Careful people answer with the place that the character last saw (the gold
 answer). Hasty people answer with the real place, or, if the question asks for the real place, with the first one.
-Without feedback 45 of 100 answers are careful; with a coach's feedback in the prompt, 85 of 100. So the policy listens
-to feedback before RL begins, as a big model does, and DITTO has a gap to distil. No coach is needed at test time.
+A `Population` says how many answers are careful: without feedback few or about half, with a coach's feedback in the
+prompt most. So the policy listens to feedback before RL begins, as a big model does, and DITTO has a gap to distil. No
+coach is needed at test time.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Population:
     told: bool = False
 
 
-USUAL = Population()
-RARELY_RIGHT = Population(careful=0.06)
+USUAL = Population()  # of the demo of distillation
+RARELY_RIGHT = Population(careful=0.06)  # of the demo
 HARDLY_EVER_RIGHT = Population(careful=0.01)
 
 

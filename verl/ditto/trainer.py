@@ -10,8 +10,8 @@ What it changes in verl 0.9.1's V1 trainer, and why:
 - the parts of a step are reported together (`batch/step_parts.py`);
 - missing sessions, which verl pads without a message, end the run; so does a stuck phase (`run/watchdog.py`);
 - checkpoints are published atomically and are model paths (`run/checkpoint.py`, `run/export.py`); a step's metrics are
-  written before its checkpoint is published (`run/checkpoint_writer.py`), and a resumed run repeats a validation that
-  was interrupted.
+  written before its checkpoint is published (`run/checkpoint_writer.py`);
+- a validation scores no failed session, and a resumed run repeats one that was interrupted (`validation.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from omegaconf import DictConfig
 from ray.exceptions import RayError
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.utils import Role
-from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
+from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.py_functional import rename_dict
@@ -52,15 +52,15 @@ from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
 from ditto.run.run_folder import RunFolder
-from ditto.run.step_metrics import session_metrics, summary_line, validation_metrics
+from ditto.run.step_metrics import session_metrics, summary_line
 from ditto.run.watchdog import Watchdog
 from ditto.settings import Settings
+from ditto.validation import Validation
 from ditto.verl_hooks import plugin
 from ditto.verl_hooks.actor_worker import ActorWorker, SeparateActorWorker
 from soul import tasks
 from soul.errors import RunFailed
 from soul.evaluate.run.gc_tuning import infrequent_gc
-from soul.record import SessionRecord
 
 logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
@@ -70,7 +70,7 @@ class MissingSessions(RunFailed):
     """Requested sessions never came back: verl would have replaced them by padding."""
 
 
-class DittoTrainer(PPOTrainer):
+class DittoTrainer(Validation):
     """Mixed into each of verl's V1 trainers. `base_mode` is verl's name of that trainer's mode."""
 
     base_mode: str
@@ -143,16 +143,6 @@ class DittoTrainer(PPOTrainer):
             self.watchdog.stop()
         self._raise_outage()
 
-    def _settle_validation(self) -> None:
-        """Let a resumed run validate before it trains only if the validation of its last step was interrupted."""
-        step, trainer = self.global_steps, self.config.trainer
-        numbers = self.run_folder.metrics_of(step)
-        if step == 0 or not numbers or trainer.val_only:  # no numbers: the checkpoint is another run's
-            return
-        due = trainer.test_freq > 0 and (step % trainer.test_freq == 0 or step >= self.total_training_steps)
-        trainer.val_before_train = due and not any(key.startswith("val/") for key in numbers)
-        logger.info("Resuming after step %d; validating first: %s", step, trainer.val_before_train)
-
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         self._idle_keys, self.parts = [], StepParts()
         batch = super().step(metrics, timing_raw)
@@ -177,10 +167,6 @@ class DittoTrainer(PPOTrainer):
         prompts = self.config.data.train_batch_size // self.parameter_sync_step
         self._group_filter = buffer.filter = GroupFilter.from_config(self.config, self.settings, prompts)
         return buffer
-
-    def _init_dataloader(self) -> None:
-        super()._init_dataloader()
-        self.val_dataset.split = "val"
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
@@ -365,44 +351,13 @@ class DittoTrainer(PPOTrainer):
         self.run_folder.log_metrics(self.global_steps, metrics | alarms)
         self.checkpoints.publish()
 
-    # ---- validation -------------------------------------------------------------------------------------------
-
-    def on_validate_begin(self) -> None:
-        """Record and publish the step first, because a validation can take long."""
+    def _record_trained_step(self) -> None:
+        """Record and publish the step of this process that is trained, if there is one."""
         if self._trained is not None:
             batch, metrics = self._trained
             epoch = (self.global_steps - 1) // self.steps_per_epoch
             self._record(metrics | self._step_numbers(batch, self.timing_raw, epoch))
             self._raise_outage()
-        super().on_validate_begin()
-
-    def _validate(self) -> dict[str, float]:
-        """Validate; returns nothing if the run ends without a validation, which a resumed run then repeats."""
-        if stop_request.save_until() is not None:
-            return {}
-        start = time.perf_counter()
-        with self.watchdog.phase("validation"):
-            numbers: dict[str, float] = super()._validate()
-        self._end_if_due()
-        if isinstance(self.judges.stop, JudgeOutage):  # too few of its sessions were scored to judge the model
-            return {}
-        seconds = {"timing_s/testing": time.perf_counter() - start}
-        self.run_folder.log_metrics(self.global_steps, numbers | seconds)
-        return numbers
-
-    def _val_metrics_update(
-        self,
-        data_sources: list[str],
-        sample_uids: list[str],
-        reward_extra_infos_dict: dict[str, list[Any]],
-        *args: Any,
-        **kwargs: Any,
-    ) -> dict[str, float]:
-        """Metrics of each set from the sessions' verdicts: failed sessions are counted, never scored 0."""
-        traces = [SessionRecord.from_line(line, "a validation's trace") for line in reward_extra_infos_dict["trace"]]
-        self.run_folder.write_traces("val", self.global_steps, traces)
-        self.judges.after_validation(traces)
-        return validation_metrics(traces)
 
     # ---- checkpoints ------------------------------------------------------------------------------------------
 

@@ -124,6 +124,7 @@ def test_an_added_key_that_nobody_reads_is_refused(config: DictConfig, key: str,
     assert paragraph.startswith(f"{key}=2: ") and hint in paragraph
 
 
+COLOCATE = {"trainer.v1.trainer_mode": "ditto_colocate_async"}
 SEPARATE = {"trainer.v1.trainer_mode": "ditto_separate_async", f"{ROLLOUT}.nnodes": 1}
 
 # key -> a wrong value, what else must be set for it to be wrong, what the paragraph must say; one line for each rule
@@ -137,7 +138,9 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
             ("separate_async", "parameter_sync_step"),
         )
     ),
-    ("trainer.v1.colocate_async.num_warmup_batches", 8, {"trainer.v1.trainer_mode": "ditto_colocate_async"}, "too old"),
+    ("trainer.v1.sampler.max_off_policy_threshold", 3, {}, "only in the asynchronous modes"),
+    ("trainer.v1.sampler.max_off_policy_strategy", "wait", {}, "only in the asynchronous modes"),
+    ("trainer.v1.colocate_async.num_warmup_batches", 8, COLOCATE, "too old"),
     ("trainer.v1.separate_async.num_warmup_batches", 8, SEPARATE, "too old"),
     ("trainer.v1.separate_async.parameter_sync_step", 3, SEPARATE, "ppo_mini_batch_size=16 must be data.train_batch"),
     (f"{ROLLOUT}.nnodes", 0, SEPARATE, "at least 1"),
@@ -201,7 +204,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     (f"{ACTOR}.clip_ratio_low", 0.1, {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
     (f"{ACTOR}.clip_ratio_high", 0.1, {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
     (f"{ACTOR}.clip_ratio_c", 3.0, {"algorithm.objective": "sdpo_token"}, "has no clipped part"),
-    (f"{ACTOR}.ulysses_sequence_parallel_size", 2, {"algorithm.objective": "sdpo_logits"}, "token form"),
     (f"{ACTOR}.loss_agg_mode", "token-sum", {}, "token-mean, seq-mean-token-mean"),
     (f"{ACTOR}.loss_scale_factor", None, {f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm"}, "micro-batch"),
     (f"{ACTOR}.policy_loss.loss_mode", "vanila", {f"{MODEL}.external_lib": None}, "Use one of vanilla"),
@@ -212,7 +214,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("algorithm.rollout_correction.rollout_is_threshold", "2.0_0.5", {}, "above 0"),
     ("run.max_logprob_diff", None, {f"{ROLLOUT}.top_p": 0.9}, "weight-sync alarm"),
     (f"{ROLLOUT}.tensor_model_parallel_size", 3, {}, "must divide the 8 devices"),
-    ("trainer.v1.sampler.max_off_policy_strategy", "keep", {}, "drop, wait"),
+    ("trainer.v1.sampler.max_off_policy_strategy", "keep", COLOCATE, "drop, wait"),
     (f"{ROLLOUT}.max_num_batched_tokens", 512, {}, "max_num_seqs=1024"),
     (f"{ROLLOUT}.free_cache_engine", True, {f"{ROLLOUT}.enable_sleep_mode": False}, "sleep"),
     (f"{ROLLOUT}.layered_summon", True, {f"{ROLLOUT}.load_format": "dummy"}, "load_format=safetensors"),

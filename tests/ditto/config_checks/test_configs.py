@@ -74,6 +74,19 @@ def test_training_asks_the_papers_judges_unless_another_is_named(monkeypatch: py
         assert not Settings.from_config(compose(name, "gpu", "judge.model=mine")).gateway.by_task
 
 
+@pytest.mark.parametrize("plus", ["", "+"])
+def test_settings_of_a_task_are_written_as_in_an_evaluation_without_a_plus_or_with_one(plus: str) -> None:
+    words = [
+        *("judge.by_task={sotopia: {model: m}}", "judge.by_task.coser.model=n"),
+        *("data.mixture.weights={sotopia: 2}", "data.mixture.weights.hitom=0.5", "tasks.hitom.strict_answers=true"),
+    ]
+    settings = Settings.from_config(compose("trainer", "cpu", *(plus + word for word in words)))
+    models = {task: endpoint.model for task, endpoint in settings.gateway.by_task.items()}
+    assert models == {"sotopia": "m", "coser": "n"}
+    assert settings.mixture.weights == {"sotopia": 2, "hitom": 0.5}
+    assert settings.tasks["hitom"] == {"strict_answers": True} and "merged_dimensions" in settings.tasks["coser"]
+
+
 def test_run_rl_has_the_original_scripts_values() -> None:
     config = compose("run_rl", "gpu")
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout

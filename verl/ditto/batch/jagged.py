@@ -58,11 +58,3 @@ def per_token(row_values: Sequence[float] | Sequence[bool], like: torch.Tensor) 
     """Each row's value at each of its tokens: float32 or bool of shape (all tokens,)."""
     values = torch.tensor(row_values, dtype=torch.bool if isinstance(row_values[0], bool) else torch.float32)
     return values.repeat_interleave(row_lengths(like))
-
-
-def row_sums(column: torch.Tensor) -> list[float]:
-    """The sum of each row's values, added in float64."""
-    starts = column.offsets()
-    running = torch.cat([torch.zeros(1, dtype=torch.float64), column.values().double().cumsum(0)])
-    sums: list[float] = (running[starts[1:]] - running[starts[:-1]]).tolist()
-    return sums

@@ -1,16 +1,17 @@
 """Check the composed config before any row is read or engine started.
 
-    value_types.py    every value has the type of its key
-    numbers.py        the ranges of numbers
-    keys.py           which code reads each key
-    fixed_keys.py     keys that must keep their default, with the reason
-    overrides.py      refuses overrides of keys that no code reads
-    value_rules.py    values that cannot work, or not together
-    mode_rules.py     the trainer's modes, and the options of each
-    rules.py          what a rule is; the rules that RL and supervised training share
-    policy_losses.py  which policy losses of verl are correct here
-    resume.py         the checkpoint that the run resumes from
-    with_data.py      checks that need the rows or the model
+    value_types.py      every value has the type of its key
+    numbers.py          the ranges of numbers
+    keys.py             which code reads each key
+    fixed_keys.py       keys that must keep their default, with the reason
+    overrides.py        refuses overrides of keys that no code reads
+    value_rules.py      values that cannot work, or not together
+    mode_rules.py       the trainer's modes, and the options of each
+    objective_rules.py  the options of objectives, and what each objective needs
+    rules.py            what a rule is; the rules that RL and supervised training share
+    policy_losses.py    which policy losses of verl are correct here
+    resume.py           the checkpoint that the run resumes from
+    with_data.py        checks that need the rows or the model
 
 Each mistake is a BadConfig: one paragraph with key, value, reason and what to do.
 """

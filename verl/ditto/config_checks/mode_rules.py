@@ -33,6 +33,18 @@ def _of_mode(mode: str, option: str) -> Rule:
     )
 
 
+def _of_the_asynchronous_modes(option: str) -> Rule:
+    """A rule: an option of the sampler has its default in `ditto_sync`, where no rollout is ever too old."""
+    return Rule(
+        f"trainer.v1.sampler.{option}",
+        lambda run: (
+            run.trainer.v1.trainer_mode == "ditto_sync"
+            and run.trainer.v1.sampler[option] != default_config("gpu").trainer.v1.sampler[option]
+        ),
+        f"is read only in the asynchronous modes. Remove it, or set {_MODE} to one of them.",
+    )
+
+
 def _not_too_early(mode: str) -> Rule:
     """A rule: what is sampled ahead is still young enough when its turn comes."""
     return Rule(
@@ -62,6 +74,8 @@ MODE_RULES: tuple[Rule, ...] = (
     _of_mode("colocate_async", "num_warmup_batches"),
     _of_mode("separate_async", "num_warmup_batches"),
     _of_mode("separate_async", "parameter_sync_step"),
+    _of_the_asynchronous_modes("max_off_policy_threshold"),
+    _of_the_asynchronous_modes("max_off_policy_strategy"),
     _not_too_early("colocate_async"),
     _not_too_early("separate_async"),
     Rule(

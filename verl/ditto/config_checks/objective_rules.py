@@ -105,19 +105,6 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
         ),
     ),
     *(_only_if_clipped(key) for key in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c")),
-    Rule(
-        f"{_ACTOR}.ulysses_sequence_parallel_size",
-        lambda run: (
-            _compares_logits(run)
-            and max(
-                run.actor.get("ulysses_sequence_parallel_size") or 1,
-                run.actor.fsdp_config.get("ulysses_sequence_parallel_size") or 1,
-            )
-            > 1
-        ),
-        "sequence parallelism would split the two contexts of a token over different ranks: use 1, or the objective's "
-        "token form.",
-    ),
 )
 
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ditto.launching.launcher_environment import rl_words, sft_words
-from ditto.launching.override_words import check_words, refuse_secrets
+from ditto.launching.override_words import allowing_new_tasks, check_words, refuse_secrets
 from ditto.settings import BadConfig
 from soul.errors import one_line
 
@@ -52,6 +52,7 @@ def load_config(overrides: list[str], program: str = "train_ppo.py") -> DictConf
     refuse_secrets(overrides)
     options, words = _options(overrides)
     check_words(words, program)
+    words = [allowing_new_tasks(word) for word in words]
     if "--task" in options:
         words = [*rl_words(options["--task"], os.environ), *words]
     if options.get("--launcher") == "sft":

@@ -22,6 +22,8 @@ _SECRET_NAME = re.compile(
 )
 _USER_AND_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@")
 _EMPTY = ("null", "none", "''", '""')
+# Sections whose keys are names of tasks; our own code checks these names and what is below them.
+_KEYED_BY_TASK = re.compile(r"tasks\.|(judge\.by_task|data\.mixture\.weights)[.=]")
 
 
 def is_secret_name(key: str) -> bool:
@@ -84,6 +86,14 @@ def check_words(words: Sequence[str], program: str) -> None:
             raise BadConfig(
                 f"{word}: Hydra's own keys cannot be set here. Remove this word; run.dir sets the run's folder."
             )
+
+
+def allowing_new_tasks(word: str) -> str:
+    """An override that may name a task which the config files do not name; Hydra refuses new keys without a plus.
+
+    Evaluation, which does not use Hydra, takes the same settings without a plus.
+    """
+    return f"++{word}" if _KEYED_BY_TASK.match(word) else word
 
 
 def quoted(key: str, text: str | Sequence[str], variable: str) -> str:

@@ -1,4 +1,4 @@
-"""The objectives, by the names of `algorithm.objective`: a module each, with paper, formula and limits at its top.
+"""The objectives, by the names of `algorithm.objective`. Each module has paper, formula and limits at its top.
 
 Objectives of your own come in through the entry-point group `ditto.objectives` (docs/objectives.md).
 """

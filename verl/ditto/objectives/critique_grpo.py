@@ -11,7 +11,7 @@ The shaping takes the place of a ratio to the policy under feedback (pi_old coun
 tokens with a probability near gamma, which a plain policy gradient hardly moves.
 
 Limits: One refined answer a prompt is trained; the others cost a rollout and a verdict and are only compared. The
-authors' script leaves out the clipping of drafts; here it stays, because `rollout.n` drafts are split over several
+authors' script leaves out the clipping of drafts; here it stays, because the prompts of a step are split over several
 updates. To leave it out, set actor.clip_ratio_low and clip_ratio_high far from 0.
 """
 

@@ -119,10 +119,10 @@ class SyncAlarm:
         Raises:
             WeightsOutOfSync: a server's answer has not changed over too many updates.
         """
-        for server, found in answers.items():
-            same = not found.isdisjoint(self._answers.get(server, frozenset()))
+        for server, now in answers.items():
+            same = not now.isdisjoint(self._answers.get(server, frozenset()))
             self._unchanged[server] = (self._unchanged.get(server, 0) + updated) if same else 0
-            self._answers[server] = found
+            self._answers[server] = now
             if self.max_unchanged is not None and self._unchanged[server] >= self.max_unchanged:
                 raise WeightsOutOfSync(
                     f"Step {step}: {server} answers a fixed prompt with exactly the same log-probs as "
@@ -151,10 +151,8 @@ def distance(
     chosen = per_token(rows, mask) & mask.values().bool()
     if not chosen.any():
         return None, {}
-    actor, rollout = (
-        old.values()[chosen][None],
-        sampled.values()[chosen][None],
-    )  # verl's function takes padded rows: one row here
+    # verl's function takes padded rows: one row here.
+    actor, rollout = old.values()[chosen][None], sampled.values()[chosen][None]
     columns = {"old_log_probs": actor, "rollout_log_probs": rollout}
     columns |= {"response_mask": torch.ones_like(actor, dtype=torch.bool), "responses": actor}
     metrics = calculate_debug_metrics(DataProto(batch=TensorDict(columns, batch_size=1)))

@@ -175,14 +175,15 @@ def raise_alarms(step: int, objective: str, now: Numbers, steps: Mapping[int, Nu
 
     Args:
         now: all metrics of this step.
-        steps: those of the earlier steps.
+        steps: those of the earlier steps, and of this one if it is already recorded: a step that validates is recorded
+            twice and warns once.
     """
     numbers: dict[str, float] = {}
     history = History.at(step, now, steps)
     for alarm in ALARMS:
-        raised = alarm.raised(history)
-        numbers[f"alarm/{alarm.name}"] = float(bool(raised))
-        if raised and not history.before.get(f"alarm/{alarm.name}"):
+        name, raised = f"alarm/{alarm.name}", alarm.raised(history)
+        numbers[name] = float(bool(raised))
+        if raised and not history.before.get(name) and not steps.get(step, {}).get(name):
             which = f" ({', '.join(raised)})" if isinstance(raised, list) else ""
             logger.warning("Step %d, objective %s, alarm %s%s: %s", step, objective, alarm.name, which, alarm.advice)
     return numbers

@@ -20,7 +20,7 @@ from soul.record import AttemptRecord, SessionRecord
 PAIRS_PER_STEP = 400  # of drafts that are compared by BLEU: a few milliseconds each would hold up a large step
 
 
-def said(attempt: AttemptRecord) -> str:
+def policy_text(attempt: AttemptRecord) -> str:
     """Everything that the policy said in an episode."""
     conversations = (attempt.seats or {}).values()
     return "\n".join(m["content"] for messages in conversations for m in messages if m["role"] == "assistant")
@@ -35,7 +35,7 @@ def diversity(traces: Sequence[SessionRecord]) -> dict[str, float]:
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for trace in traces:
         if trace.draft.valid and trace.prompt:
-            groups[trace.prompt].append(said(trace.draft))
+            groups[trace.prompt].append(policy_text(trace.draft))
     several = [texts for _, texts in sorted(groups.items()) if len(texts) > 1]
     shares = []
     for texts in several:
@@ -53,8 +53,8 @@ def copied(traces: Sequence[SessionRecord]) -> dict[str, float]:
     shares = []
     for trace in traces:
         if trace.feedback and trace.refined and trace.refined.valid:
-            runs = _n_grams(words(said(trace.refined)), 3)
-            new = set(_n_grams(words(trace.feedback), 3)) - set(_n_grams(words(said(trace.draft)), 3))
+            runs = _n_grams(words(policy_text(trace.refined)), 3)
+            new = set(_n_grams(words(trace.feedback), 3)) - set(_n_grams(words(policy_text(trace.draft)), 3))
             if runs:
                 shares.append(statistics.fmean(run in new for run in runs))
     return {"ditto/share_copied": statistics.fmean(shares)} if shares else {}

@@ -43,8 +43,11 @@ def patch_for_cpu() -> None:
 
 
 def keep_vllm_weights() -> None:
-    """Apply patch 3. vLLM calls this in each of its processes (entry-point group `vllm.general_plugins`)."""
-    weight_socket.name_for_engine()  # on a GPU too
+    """What vLLM calls in each of its processes (entry-point group `vllm.general_plugins`): apply patch 3.
+
+    It is our only entry into these processes, so the name of the run's socket is set here too, also on a GPU.
+    """
+    weight_socket.name_for_engine()
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
