@@ -1,6 +1,6 @@
 """`python -m sft.distill.steps begin|finish STEP --out DIR ...`: whether a step of distill.sh must run, and why.
 
-    python -m sft.distill.steps begin student --out outputs/distilled --model Qwen/Qwen3-8B --file DIR/data/train.parquet
+    python -m sft.distill.steps begin student --out outputs/distilled --model Qwen/Qwen3-8B --file train.parquet
     python -m sft.distill.steps finish student --out outputs/distilled
 
 DIR/steps/STEP.json holds what the step's result was made of (inputs.py). `begin` compares it with today's inputs. If

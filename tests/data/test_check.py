@@ -64,7 +64,9 @@ def test_the_overlap_can_be_left_out(files: tuple[str, str], tmp_path: Path) -> 
 
 def test_a_story_with_a_changed_word_overlaps_if_asked(files: tuple[str, str], tmp_path: Path) -> None:
     changed, long = tmp_path / "changed.parquet", "1 Mia and Tom entered the hall.\n2 The ball is in the box."
-    write_rows(changed, "hitom", questions({**HALL, "story": long.replace("ball", "melon").replace(".", "!")}, "Where?"))
+    write_rows(
+        changed, "hitom", questions({**HALL, "story": long.replace("ball", "melon").replace(".", "!")}, "Where?")
+    )
     write_rows(Path(files[1]), "hitom", questions({**HALL, "story": long}, "Where?"))
     assert main([str(changed), "--against", files[1]]) == 0
     assert main([str(changed), "--against", files[1], "--near", "0.6"]) == 1

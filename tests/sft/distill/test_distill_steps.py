@@ -77,7 +77,9 @@ def test_a_changed_input_repeats_the_step_and_keeps_the_old_result(world, monkey
     assert "data: runs again: " in shown and why in shown
     replaced = world / "out" / "replaced"
     assert (replaced / "1-data" / "data" / "train.parquet").read_text() == old
-    before, now = (json.loads((folder / "steps" / "data.json").read_text()) for folder in (replaced / "1-data", world / "out"))
+    before, now = (
+        json.loads((folder / "steps" / "data.json").read_text()) for folder in (replaced / "1-data", world / "out")
+    )
     assert before["hash"] != now["hash"] and before["finished"] and now["finished"]
     # The table would show the old result until the last step has run.
     assert (replaced / "2-evaluation" / "eval-models.md").read_text() == "of the first data"

@@ -65,7 +65,11 @@ def test_the_index_finds_what_comparing_each_finds(seed, share):
         said = words(text)
         return set(zip(said, said[1:], strict=False))
 
-    near = [text for text in texts[:10] if len(pairs(text) & pairs(texts[10])) >= share * len(pairs(text) | pairs(texts[10])) - 1e-9]
+    near = [
+        text
+        for text in texts[:10]
+        if len(pairs(text) & pairs(texts[10])) >= share * len(pairs(text) | pairs(texts[10])) - 1e-9
+    ]
     assert bool(NearTexts(texts[:10], share).find(texts[10])) == bool(near)
 
 
