@@ -40,10 +40,10 @@ class NearTexts:
             share: of the word pairs that two near texts have in common, above 0 to 1; 1: only the same words are near.
         """
         self._share = share
-        spoken = {tuple(said): text for text in texts if (said := words(text))}
-        self._same = spoken
-        self._texts = [text for said, text in spoken.items() if self._comparable(said)]
-        self._pairs = [frozenset(zip(said, said[1:], strict=False)) for said in spoken if self._comparable(said)]
+        self._same = {tuple(said): text for text in texts if (said := words(text))}
+        long = {said: text for said, text in self._same.items() if self._comparable(said)}
+        self._texts = list(long.values())
+        self._pairs = [frozenset(zip(said, said[1:], strict=False)) for said in long]
         self._counts = Counter(pair for pairs in self._pairs for pair in pairs)
         self._places: defaultdict[Pair, list[int]] = defaultdict(list)
         for place, pairs in enumerate(self._pairs):
