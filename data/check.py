@@ -9,7 +9,8 @@ error names file, row and field.
 Duplicates are rows with equal prompts. Overlap is wider: a row overlaps if it shares a group with a row of `--against`,
 whatever its prompt says. A group is a story with all its paraphrases, a conversation, a book, a question or a user:
 each task defines its own (`Task.group_keys`). Groups are compared within a task; books also between CoSER and
-LifeChoices.
+LifeChoices. With --near 0.6, a text that shares that much of its word pairs with an evaluated one overlaps too: other
+punctuation, a few changed words. Stories that come from one generator may be near without being the same.
 
 Exit code: 0; 1 if groups overlap; 2 if a row is invalid.
 """
@@ -30,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from data.rows import write_table
-from soul.cli.arguments import output_file
+from soul.cli.arguments import output_file, positive_share
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadRow
 from soul.one_turn import LetterTask
@@ -127,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m data.check", description=__doc__)
     parser.add_argument("files", nargs="+", help="parquet files")
     parser.add_argument("--against", nargs="+", default=[], help="files that must not share a group with FILES")
+    parser.add_argument("--near", type=positive_share, metavar="SHARE", help="also texts that share this much (0.6)")
     parser.add_argument("--json", type=output_file, help="write the reports here")
     parser.add_argument(
         "--without-overlap", type=output_file, metavar="OUT", help="copy FILE without its overlapping rows"
@@ -134,7 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.without_overlap and (len(args.files) > 1 or not args.against):
         parser.error("--without-overlap copies one file: name one FILE, and use --against")
-    held_out = HeldOut(read_rows(args.against))
+    if args.near is not None and not args.against:
+        parser.error("--near compares with the rows of --against: use both")
+    held_out = HeldOut(read_rows(args.against), args.near)
     reported = [report for file in args.files for report in reports(file, held_out)]
     if args.without_overlap:
         print(write_without_overlap(reported, args.without_overlap))

@@ -108,7 +108,9 @@ class Task(ABC, Generic[RowT]):
 
         Override this if rows come in groups. The default key is the prompt, so that only equal prompts form a group.
         """
-        return [GroupKey.from_text("prompt", " ".join(message["content"] for message in self.prompt(row)))]
+        # Prompts of one task share their instructions, so their words say nothing about what rows have in common.
+        prompt = " ".join(message["content"] for message in self.prompt(row))
+        return [GroupKey.from_text("prompt", prompt, prose=False)]
 
     def held_out_keys(self, row: RowT) -> Sequence[GroupKey]:
         """The keys that no training row may have if this row is evaluated: a subset of `group_keys`."""

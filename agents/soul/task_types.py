@@ -78,15 +78,20 @@ BOOK = "book"  # keys of this kind are compared across tasks, because CoSER and 
 
 
 class GroupKey(NamedTuple):
-    """Something that rows have in common: GroupKey("story", "Mia entered the hall. ..."). See `Task.group_keys`."""
+    """Something that rows have in common: GroupKey("story", "Mia entered the hall. ..."). See `Task.group_keys`.
+
+    Attributes:
+        prose: the value is a text of which another version may exist, with a word changed (`soul.rows.near_text`).
+    """
 
     kind: str
     value: str
+    prose: bool = False
 
     @classmethod
-    def from_text(cls, kind: str, text: str) -> Self:
+    def from_text(cls, kind: str, text: str, *, prose: bool = True) -> Self:
         """A key that ignores case and white space."""
-        return cls(kind, " ".join(text.casefold().split()))
+        return cls(kind, " ".join(text.casefold().split()), prose)
 
     @classmethod
     def from_title(cls, title: str) -> Self:

@@ -49,6 +49,7 @@ def distill(folder: Path, endpoint: dict[str, str]) -> None:
         "OUTPUT_DIR": str(folder),
         "EXPERIMENT_NAME": "distilled",
         "ROWS": "300",
+        "KEEP_ARGS": "--near 1",  # in a world of few words, different stories have most of them in common
         "LIMIT": "128",
         "SFT_ARGS": " ".join(STUDENT),
         "PLATFORM": "cpu",

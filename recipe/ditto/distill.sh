@@ -2,14 +2,16 @@
 # Distil several experts into one student:
 #   EXPERTS="hitom=outputs/hitom sotopia=outputs/sotopia" bash recipe/ditto/distill.sh [section.key=value ...] [-- vLLM's arguments]
 # The experts answer the training rows of their tasks, the best answers are kept (python -m sft.distill), the student is
-# trained on them (run_sft.sh), and base, experts and student are evaluated on the tasks (eval.sh local). A step whose output
-# exists is skipped: remove the output to repeat it. A step that was interrupted resumes where it stopped.
+# trained on them (run_sft.sh), and base, experts and student are evaluated on the tasks (eval.sh local). A step whose result
+# is there is skipped, unless something that it was made of has changed (python -m sft.distill.steps): then the old result
+# is moved to replaced/ and the step runs again. A step that was interrupted resumes where it stopped.
 #
 #   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, space-separated (docs/distillation.md)
 #   ACTOR_MODEL_PATH   the student starts from it; the comparison's base (Qwen/Qwen3-8B)
 #   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/distilled
 #   DATA_DIR, TRAIN_FILES          where the rows are, as in run_rl.sh
 #   SAMPLES, ROWS, KEEP_ARGS       answers per row (8), rows per task (1024), further options of the selection ("--margin 0.25")
+#   WEIGHTS            the tasks' shares of the data (1: all equal, "1 hitom=2"; "none" keeps what each task has)
 #   SFT_ARGS           further overrides of the training ("optim.lr=2e-5 trainer.total_epochs=2")
 #   TASKS, LIMIT       evaluation sets (those of the experts' tasks), rows of each (100)
 #   TP, DP, PLATFORM, OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    as in eval.sh
@@ -33,6 +35,10 @@ out=${OUTPUT_DIR:-outputs}/${EXPERIMENT_NAME:-distilled}
 read -ra experts <<<"$EXPERTS"
 read -ra sft_args <<<"${SFT_ARGS:-}"
 read -ra keep_args <<<"${KEEP_ARGS:-}"
+weights=${WEIGHTS:-1}
+# A number of rows for each task is a balance too.
+[[ $weights != none && (-n ${WEIGHTS:-} || ${KEEP_ARGS:-} != *--rows-per-task*) ]] || weights=
+for share in $weights; do keep_args=(--weight "$share" "${keep_args[@]}"); done
 
 checkpoints=("$base") tasks=()
 for word in "${experts[@]}"; do
@@ -44,45 +50,48 @@ for word in "${experts[@]}"; do
 done
 read -ra sets <<<"${TASKS:-${tasks[*]}}"
 sets=("${sets[@]//,/ }")
-not_in=()
-for name in ${sets[*]}; do not_in+=(--not-in "$name"); done
+not_in=() evaluated=()
+for name in ${sets[*]}; do not_in+=(--not-in "$name") evaluated+=(--set "$name"); done
+# Three passes over a small corpus, in small batches; the learning rate is that of midtraining (run_sft.sh).
+training=(data.train_batch_size=64 trainer.total_training_steps=null trainer.total_epochs=3 optim.lr_warmup_steps=10
+  "${sft_args[@]}")
 
-step() { # step TITLE OUTPUT COMMAND...: run the command, unless its output is there
-  local title=$1 output=$2
-  shift 2
-  if [ -e "$output" ]; then echo "== $title: there is $output"; return; fi
+step() { # step NAME TITLE COMMAND INPUT...: run the command, unless its result is there and was made of the same inputs
+  local name=$1 title=$2 command=$3 state=0
+  shift 3
   echo "== $title"
-  "$@"
+  "$python" -m sft.distill.steps begin "$name" --out "$out" ${DRY_RUN:+--dry-run} "$@" || state=$?
+  case $state in 0) ;; 3) return 0 ;; *) exit "$state" ;; esac
+  "$command"
+  [ -n "${DRY_RUN:-}" ] || "$python" -m sft.distill.steps finish "$name" --out "$out"
 }
 
 sample() {
   "$python" -m sft.distill --out "$out/data" --n "${SAMPLES:-8}" --limit "${ROWS:-1024}" ${TP:+--tp "$TP"} ${DP:+--dp "$DP"} \
-    ${DRY_RUN:+--dry-run} "${not_in[@]}" "${keep_args[@]}" "${experts[@]}" "$@"
+    ${DRY_RUN:+--dry-run} "${not_in[@]}" "${keep_args[@]}" "${experts[@]}" "${words[@]}"
 }
 
 train() {
   local val=""
   [ ! -e "$out/data/val.parquet" ] || val=$out/data/val.parquet
-  # Three passes over a small corpus, in small batches; the learning rate is that of midtraining (run_sft.sh).
   DATA_DIR="$out/data" TRAIN_FILES="$out/data/train.parquet" VAL_FILES="$val" ACTOR_MODEL_PATH="$base" \
-    OUTPUT_DIR="$out" EXPERIMENT_NAME=student bash "$ROOT/run_sft.sh" data.train_batch_size=64 \
-    trainer.total_training_steps=null trainer.total_epochs=3 optim.lr_warmup_steps=10 "${sft_args[@]}"
-  touch "$out/student/trained"
+    OUTPUT_DIR="$out" EXPERIMENT_NAME=student bash "$ROOT/run_sft.sh" "${training[@]}"
 }
 
-evaluate() { # evaluate CHECKPOINT...
-  SUITE="" ACTOR_MODEL_PATH="$*" TASKS="${sets[*]}" LIMIT="${LIMIT:-100}" OUTPUT_DIR="$out" EXPERIMENT_NAME=eval \
+evaluate() {
+  SUITE="" ACTOR_MODEL_PATH="${checkpoints[*]}" TASKS="${sets[*]}" LIMIT="${LIMIT:-100}" OUTPUT_DIR="$out" EXPERIMENT_NAME=eval \
     bash "$ROOT/recipe/ditto/eval.sh" local "${words[@]}"
 }
 
-if [ -n "${DRY_RUN:-}" ]; then
-  step "data: ${experts[*]}" "$out/data/train.parquet" sample "$@"
-  # There is no student yet: its evaluation makes the same calls as that of the base.
-  step "evaluation: ${checkpoints[*]} (and the student, as the base)" "$out/eval-models.md" evaluate "${checkpoints[@]}"
-  exit 0
+step data "data: ${experts[*]}" sample "${experts[@]/#/--expert=}" "${evaluated[@]}" --setting "SAMPLES=${SAMPLES:-8}" \
+  --setting "ROWS=${ROWS:-1024}" --setting "selection=${keep_args[*]}" -- "${words[@]}"
+if [ -z "${DRY_RUN:-}" ]; then
+  step student "student: SFT from $base" train --model "$base" --file "$out/data/train.parquet" \
+    --file "$out/data/val.parquet" --setting "training=${training[*]}"
+  checkpoints+=("$out/student")
+else
+  echo "The student is not there yet: its evaluation makes the same calls as that of the base."
 fi
-step "data: ${experts[*]}" "$out/data/train.parquet" sample "$@"
-step "student: SFT from $base" "$out/student/trained" train
-step "evaluation: ${checkpoints[*]} and the student" "$out/eval-models.md" \
-  evaluate "${checkpoints[@]}" "$out/student"
-cat "$out/eval-models.md"
+step evaluation "evaluation: ${checkpoints[*]}" evaluate "${checkpoints[@]/#/--model=}" "${evaluated[@]}" \
+  --setting "LIMIT=${LIMIT:-100}" -- "${words[@]}"
+[ -n "${DRY_RUN:-}" ] || cat "$out/eval-models.md"

@@ -23,25 +23,37 @@ from typing import TypeVar
 from sft.distill import dataset, report
 from sft.distill.experts import experts, split
 from sft.distill.heldout import HeldOut
-from sft.distill.journals import journals
+from sft.distill.journals import journals, near_rows, samples_wanted
+from sft.distill.lost_tasks import MAX_FAILED, check_tasks
 from sft.distill.sample import Source
 from sft.distill.sampling import SamplingSettings, sample
 from sft.distill.select import Rule, choose
 from sft.distill.traces import RunTraces
 from soul import tasks
-from soul.cli.arguments import existing_folder, non_negative_int, output_folder, positive_int, share
+from soul.cli.arguments import (
+    existing_folder,
+    non_negative_int,
+    output_folder,
+    positive_int,
+    positive_share,
+    probability,
+    share,
+)
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
 from soul.evaluate.run.options import RunChoice, add_run_choice_options, add_server_options
 from soul.evaluate.run.vllm_server import ServerSettings
 from soul.evaluate.runner import console
+from soul.rows.near_text import NEAR
 
 Number = TypeVar("Number", int, float)
 TRACES_HELP = "use the refined answers of this DITTO run"
+NEAR_HELP = f"share of word pairs that makes a text that of an evaluation (default {NEAR}; 1: only the same words)"
+MAX_FAILED_HELP = f"end if a task lost a larger share of its samples (default {MAX_FAILED})"
 
 
 class NothingToSelect(SoulError):
-    """There are no samples, or the rule keeps none of them."""
+    """There are no samples."""
 
 
 def options() -> Parser:
@@ -60,6 +72,7 @@ def options() -> Parser:
         metavar="SET",
         help="evaluation set, file or glob whose rows are left out",
     )
+    add("--near", type=positive_share, default=NEAR, metavar="SHARE", help=NEAR_HELP)
     _sampling(parser.add_argument_group("sampling"))
     _selection(parser.add_argument_group("selection"))
     return parser
@@ -86,6 +99,7 @@ def _selection(group: argparse._ArgumentGroup) -> None:
     add("--per-row", type=non_negative_int, default=1, help="samples to keep per row (default 1; 0: all)")
     add("--rows-per-task", action="append", default=[], metavar="[TASK=]ROWS", help="draw this many SFT rows")
     add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="relative size; 1: all equal")
+    add("--max-failed", type=probability, default=MAX_FAILED, metavar="SHARE", help=MAX_FAILED_HELP)
     add("--val-share", type=share, default=0.02, help="share of the rows for val.parquet (default 0.02)")
     add("--seed", type=int, default=0, help="for all draws: rows, ties, balance, val.parquet")
 
@@ -124,7 +138,7 @@ def distill(given: argparse.Namespace, server: ServerSettings) -> None:
         seed=given.seed,
     )
     named, settings = split(given.words)
-    held_out = HeldOut.read(given.not_in, given.data)
+    held_out = HeldOut.read(given.not_in, given.data, given.near)
     if named:
         sampling = SamplingSettings(
             words=settings,
@@ -153,27 +167,27 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     """Select from the existing samples, write the files and print the counts.
 
     Raises:
-        NothingToSelect: there are no samples, or none is kept.
+        NothingToSelect: there are no samples. LostTask: a task lost too many, or has none left.
     """
     expert_journals = journals(given.out)
     traces = [RunTraces(run, given.with_feedback) for run in given.from_traces]
     sources: list[Source] = [*expert_journals, *traces]
     samples = [sample for source in sources for sample in source.samples(held_out)]
-    if not samples:
+    if not samples and not expert_journals:
         raise NothingToSelect(f"{given.out}: there is no sample. Add TASK=EXPERT or --from-traces RUN.")
     selection = choose(samples, rule, {s.data_source: tasks.load(s.data_source).headline for s in samples})
     reports = report.by_task(selection)
     console.print(report.table(reports))
-    missing = sum(len(j.wanted) for j in expert_journals) - sum(s.source.origin == "expert" for s in samples)
+    wanted = samples_wanted(expert_journals)
+    missing = wanted.total() - sum(s.source.origin == "expert" for s in samples)
     if missing:
         console.print(f"{missing:,} samples are missing: repeat the command with TASK=EXPERT to take them.")
     left_out = sum((journal.held_out_rows(held_out) for journal in expert_journals), Counter[str]())
     for task, count in left_out.items():
         console.print(f"{task}: {count:,} rows are rows of an evaluation (--not-in) and were left out.")
-    if not selection.kept:
-        raise NothingToSelect(
-            "No sample is kept; the table shows why. Lower --threshold or --margin, or take more samples."
-        )
+    for line in near_rows(expert_journals, held_out):
+        console.print(line)
+    check_tasks(reports, samples, wanted, left_out, rule, given.max_failed)
     files = dataset.write(selection.kept, given.out, given.val_share, rule.seed)
     more = {
         "experts": [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in expert_journals],

@@ -1,53 +1,104 @@
 """The rows of evaluations, which must not be trained on (`--not-in`).
 
 A training row is held out if it shares a group with an evaluation row: a story and its paraphrases, a conversation, a
-book or a user. `soul.rows.overlap` defines the groups.
+book or a user. `soul.rows.overlap` defines the groups. A text that is nearly that of an evaluation (other blanks, case
+or punctuation, a word changed) counts as the same (`--near`).
 """
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate.run.settings import choose_sets
-from soul.record import digest, record_hash
-from soul.rows.overlap import group_keys, held_out_keys
+from soul.record import record_hash
+from soul.rows import overlap
+from soul.rows.near_text import NEAR
+from soul.rows.overlap import ScopedKey, group_keys
 from soul.rows.task_files import TaskRow, read_rows
 from soul.suites import soul_v1
+from soul.task_types import GroupKey
+
+
+@dataclass(frozen=True)
+class RowIdentity:
+    """What a row is, before it is shortened for a model.
+
+    Attributes:
+        record: a hash of the record without its index.
+        keys: the groups that the row is in.
+    """
+
+    record: str
+    keys: tuple[ScopedKey, ...] = ()
+
+    @classmethod
+    def from_row(cls, row: TaskRow) -> RowIdentity:
+        return cls(record_hash(row.row), tuple(group_keys(row)))
+
+    @classmethod
+    def from_json(cls, value: Any) -> RowIdentity:
+        """Read `to_json`.
+
+        Raises:
+            ValueError, TypeError: the value has another form.
+        """
+        record, keys = value
+        return cls(str(record), tuple((scope, GroupKey(*key)) for scope, key in keys))
+
+    def to_json(self) -> Any:
+        return [self.record, self.keys]
 
 
 class HeldOut:
     """The groups that evaluations hold out from training."""
 
-    def __init__(self, rows: Iterable[TaskRow] = ()) -> None:
-        self._keys = {digest(key) for row in rows for key in held_out_keys(row)}
+    def __init__(self, rows: Iterable[TaskRow] = (), near: float = NEAR) -> None:
+        """Collect the groups.
+
+        Args:
+            near: the share of word pairs from which two texts count as the same, above 0 to 1 (`NearTexts`).
+        """
+        rows = list(rows)
+        self._near = overlap.HeldOut(rows, near)
+        self._equal = overlap.HeldOut(rows)
+        self._known: dict[str, bool] = {}  # all samples of a row ask about the same record
 
     @classmethod
-    def read(cls, words: Sequence[str], data_dir: Path) -> HeldOut:
+    def read(cls, words: Sequence[str], data_dir: Path, near: float = NEAR) -> HeldOut:
         """Read the rows of files (paths and globs) and of evaluation sets (names).
 
         Raises:
             BadSettings: a word names neither a file nor a set. BadRow: a file cannot be read.
         """
-        return cls(read_rows([str(file) for word in words for file in _files(word, data_dir)]))
+        return cls(read_rows([str(file) for word in words for file in set_files(word, data_dir)]), near)
 
-    def contains(self, fingerprints: Iterable[str]) -> bool:
-        """Whether a row with these fingerprints shares a group with an evaluation row."""
-        return not self._keys.isdisjoint(fingerprints)
+    def contains(self, row: RowIdentity) -> bool:
+        """Whether a row shares a group with an evaluation row, or nearly so."""
+        if row.record not in self._known:
+            self._known[row.record] = bool(self._near.shared_keys(row.keys))
+        return self._known[row.record]
+
+    def only_near(self, row: RowIdentity) -> list[ScopedKey]:
+        """The keys of a row that are held out although no evaluation row has the very same ones."""
+        near = self._near.shared_keys(row.keys) if self.contains(row) else []
+        return [] if self._equal.shared_keys(row.keys) else near
 
     def __bool__(self) -> bool:
-        return bool(self._keys)
+        return bool(self._near)
 
 
-def fingerprints(row: TaskRow) -> tuple[str, ...]:
-    """Hashes of the record without its index (this one identifies the row) and of each group that the row is in."""
-    return record_hash(row.row), *(digest(key) for key in group_keys(row))
+def set_files(word: str, data_dir: Path) -> list[Path]:
+    """The files that a word of --not-in names.
 
-
-def _files(word: str, data_dir: Path) -> list[Path]:
+    Raises:
+        BadSettings: it names neither a file nor an evaluation set.
+    """
     if word in soul_v1.SETS or word in tasks.names():
         return list(choose_sets([word], data_dir).values())
     files = [Path(file) for file in sorted(glob.glob(word, recursive=True))]

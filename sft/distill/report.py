@@ -43,11 +43,13 @@ class TaskReport:
 
     @property
     def invalid(self) -> dict[str, int]:
-        """Samples without a usable verdict, by cause."""
-        failed = {
-            fate.removeprefix("failed: "): count for fate, count in self.fates.items() if fate.startswith("failed")
+        """Samples that cannot be judged or trained, by cause."""
+        lost = (CONTENTLESS, CUT_OFF)
+        return {
+            fate.removeprefix("failed: "): count
+            for fate, count in self.fates.items()
+            if fate.startswith(("failed: ", "unusable: ")) or fate in lost
         }
-        return {**failed, **{fate: self.fates[fate] for fate in (CONTENTLESS, CUT_OFF) if fate in self.fates}}
 
 
 def by_task(selection: Selection) -> dict[str, TaskReport]:
@@ -86,7 +88,9 @@ def table(reports: Mapping[str, TaskReport]) -> Table:
     own_columns = {KEPT, DUPLICATE, CONTENTLESS, CUT_OFF}
     for task, report in reports.items():
         others = {
-            fate: n for fate, n in report.fates.items() if fate not in own_columns and not fate.startswith("failed")
+            fate: n
+            for fate, n in report.fates.items()
+            if fate not in own_columns and not fate.startswith(("failed: ", "unusable: "))
         }
         view.add_row(
             task,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from sft.distill.conversation import Fingerprints, Unusable, seat_fingerprints, trainable
-from sft.distill.heldout import HeldOut
+from sft.distill.heldout import HeldOut, RowIdentity
 from soul.record import AttemptRecord, Conversations, SessionRecord
 
 Origin = Literal["expert", "trace"]
@@ -71,7 +71,7 @@ def finished(
     place: Place,
     record: SessionRecord,
     attempt: AttemptRecord,
-    row: Sequence[str],
+    row: RowIdentity,
     held_out: HeldOut,
     *,
     task: str,
@@ -84,7 +84,7 @@ def finished(
 
     Args:
         attempt: the attempt whose answers would be trained.
-        row: the fingerprints of the record's row.
+        row: the record's row.
         cause: why the sample has no verdict; None if it has one.
         cut_off: whether the policy ran out of tokens.
     """
@@ -111,7 +111,7 @@ def finished(
         place=place,
         task=task,
         data_source=record.task,
-        row=row[0],
+        row=row.record,
         number=record.number,
         sample=sample,
         reward=attempt.reward if cause is None else None,

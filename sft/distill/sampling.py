@@ -3,7 +3,7 @@
 Each expert has a run folder under DIR/samples, like an evaluation (`soul.evaluate.run.run_folder`). A repeated command
 continues where it stopped and requests nothing twice. Besides the journals, this module writes:
 
-    row_groups.json  in each run folder: digests of the record and groups of every row, before it was shortened
+    row_groups.json  in each run folder: the record and groups of every row, before it was shortened (`RowIdentity`)
     DIR/sources.json the experts of the last command, for a selection without sampling
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sft.distill.experts import SAMPLED, Expert
-from sft.distill.heldout import HeldOut, fingerprints
+from sft.distill.heldout import HeldOut, RowIdentity
 from soul.errors import BadSettings
 from soul.evaluate import local
 from soul.evaluate.run import preflight
@@ -77,7 +77,7 @@ class _SamplingPlan:
     served: AbstractContextManager[Prepare | None] | None
 
 
-RowFingerprints = Mapping[str, Mapping[int, Sequence[str]]]  # set -> number of a row -> its `fingerprints`
+RowIdentities = Mapping[str, Mapping[int, RowIdentity]]  # set -> number of a row -> what it is
 
 
 def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, held_out: HeldOut) -> None:
@@ -125,23 +125,24 @@ def sample(experts: Sequence[Expert], settings: SamplingSettings, out: Path, hel
     show_failures(failures)
 
 
-def _choose(requests: Sequence[SampleRequest], held_out: HeldOut) -> tuple[RowFingerprints, list[SampleRequest]]:
-    """The fingerprints of all rows, and the samples of the rows that no evaluation holds out."""
-    rows: defaultdict[str, dict[int, Sequence[str]]] = defaultdict(dict)
+def _choose(requests: Sequence[SampleRequest], held_out: HeldOut) -> tuple[RowIdentities, list[SampleRequest]]:
+    """The identities of all rows, and the samples of the rows that no evaluation holds out."""
+    rows: defaultdict[str, dict[int, RowIdentity]] = defaultdict(dict)
     for item in requests:
         if item.sample == 0:
-            rows[item.set][item.row.number] = fingerprints(item.row)
+            rows[item.set][item.row.number] = RowIdentity.from_row(item.row)
     return rows, [item for item in requests if not held_out.contains(rows[item.set][item.row.number])]
 
 
 @infrequent_gc()
 def _take_missing(
-    plan: _SamplingPlan, rows: RowFingerprints, wanted: Sequence[SampleRequest], folder: Path, choice: RunChoice
+    plan: _SamplingPlan, rows: RowIdentities, wanted: Sequence[SampleRequest], folder: Path, choice: RunChoice
 ) -> list[SessionRecord]:
     """Take the missing samples of one expert, and return the records of all that exist then."""
     with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, plan.settings, wanted)
-        write_whole(folder / ROWS, json.dumps(rows))
+        by_set = {name: {number: row.to_json() for number, row in of_set.items()} for name, of_set in rows.items()}
+        write_whole(folder / ROWS, json.dumps(by_set))
         run_missing(plan.settings, wanted, journal, folder, choice, plan.served)
         return [journal.samples[item.key] for item in wanted if item.key in journal.samples]
 

@@ -50,6 +50,10 @@ class Rule:
     weights: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
 
+    def asks_for(self, task: str) -> bool:
+        """Whether any conversation of the task is to be kept."""
+        return _for_task(self.rows_per_task, task) != 0 and _for_task(self.weights, task) != 0
+
 
 @dataclass(frozen=True)
 class Selection:

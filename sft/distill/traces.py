@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from sft.distill.heldout import HeldOut, fingerprints
+from sft.distill.heldout import HeldOut, RowIdentity
 from sft.distill.sample import ExpertSample, Origin, Place, Provenance, finished
 from soul.errors import SoulError
 from soul.record import Conversations, SessionRecord, digest, read_records
@@ -60,7 +60,7 @@ class RunTraces:
         Raises:
             BadTraces: rows must be compared with evaluations, but their file is gone.
         """
-        task_files: dict[str, Sequence[tuple[str, ...]]] = {}  # task file -> fingerprints of its rows
+        task_files: dict[str, Sequence[RowIdentity]] = {}  # task file -> its rows
         counts: Counter[str] = Counter()
         samples = []
         for file in self.files:
@@ -76,22 +76,22 @@ class RunTraces:
                     row,
                     held_out,
                     task=record.task,
-                    sample=counts[row[0]],
+                    sample=counts[row.record],
                     cause=record.draft.cause or record.refined.cause,
                     cut_off=bool(record.out_of_tokens.get("refined")),
                     bar=record.draft.reward,
                 )
                 samples.append(sample)
-                counts[row[0]] += 1
+                counts[row.record] += 1
         return samples
 
     def _row(
-        self, record: SessionRecord, task_files: dict[str, Sequence[tuple[str, ...]]], held_out: HeldOut
-    ) -> tuple[str, ...]:
-        """The fingerprints of a session's row; if its file is gone, only the hash of the record that was played."""
+        self, record: SessionRecord, task_files: dict[str, Sequence[RowIdentity]], held_out: HeldOut
+    ) -> RowIdentity:
+        """The row of a session; if its file is gone, only the hash of the record that was played."""
         file = record.file
         if file not in task_files:  # the file holds the row before training shortened it, as journals fingerprint it
-            task_files[file] = [fingerprints(row) for row in read_rows([file])] if Path(file).is_file() else ()
+            task_files[file] = [RowIdentity.from_row(row) for row in read_rows([file])] if Path(file).is_file() else ()
         if task_files[file]:
             return task_files[file][record.number]
         if held_out:
@@ -99,7 +99,7 @@ class RunTraces:
                 f"{self.run}: its rows come from {file}, which does not exist, so --not-in cannot be checked. "
                 "Restore the file, or omit --not-in."
             )
-        return (record.record_hash or digest([record.task, file, record.number]),)  # version 1 has no hash
+        return RowIdentity(record.record_hash or digest([record.task, file, record.number]))  # version 1 has no hash
 
     def conversations(self, record: SessionRecord) -> Conversations:
         assert record.refined is not None

@@ -1,7 +1,7 @@
 """Refuse to train on rows that the run's own generative test asks about.
 
 A corpus of `sft.distill` names the task file and row of each conversation. Other corpora do not, so they cannot be
-compared. Rows are compared by group (`soul.rows.overlap`).
+compared. Rows are compared by group (`soul.rows.overlap`); a text with a few other words counts as the same.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ditto.settings import BadConfig
+from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 
@@ -34,7 +35,7 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
         BadConfig: a conversation is about a group of the test.
         BadRow: a task file cannot be read.
     """
-    held_out = HeldOut(read_rows([str(file) for file in tested]))
+    held_out = HeldOut(read_rows([str(file) for file in tested]), NEAR)
     lines: list[str] = []
     overlaps: list[str] = []
     for file, numbers in sorted(_played(corpus).items()):

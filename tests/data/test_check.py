@@ -62,6 +62,16 @@ def test_the_overlap_can_be_left_out(files: tuple[str, str], tmp_path: Path) -> 
     assert pq.read_table(clean).to_pylist() == pq.read_table(files[0]).to_pylist()[3:]
 
 
+def test_a_story_with_a_changed_word_overlaps_if_asked(files: tuple[str, str], tmp_path: Path) -> None:
+    changed, long = tmp_path / "changed.parquet", "1 Mia and Tom entered the hall.\n2 The ball is in the box."
+    write_rows(
+        changed, "hitom", questions({**HALL, "story": long.replace("ball", "melon").replace(".", "!")}, "Where?")
+    )
+    write_rows(Path(files[1]), "hitom", questions({**HALL, "story": long}, "Where?"))
+    assert main([str(changed), "--against", files[1]]) == 0
+    assert main([str(changed), "--against", files[1], "--near", "0.6"]) == 1
+
+
 def test_a_file_that_would_be_empty_is_not_written(files: tuple[str, str], tmp_path: Path) -> None:
     clean = tmp_path / "clean.parquet"
     assert main([files[1], "--against", files[1], "--without-overlap", str(clean)]) == 2

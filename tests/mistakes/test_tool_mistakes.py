@@ -236,6 +236,8 @@ DISTILL = each(
         (["--deadline", "-1"], ABOVE_ZERO),
         (["--per-row", "-1"], "--per-row"),
         (["--val-share", "1"], "a number from 0 to below 1"),
+        (["--max-failed", "2"], "a number from 0 to 1"),
+        (["--near", "0"], "a number above 0, at most 1"),
         (["--val-share", "nan"], "a number from 0 to below 1"),
         (["--threshold", "x"], "'x' is not a number"),
         (["--margin", "-1"], "use a number that is at least 0"),

@@ -49,12 +49,13 @@ def test_a_dry_run_shows_what_becomes_of_the_rows(
 
 
 def distilled(folder: Path) -> list[str]:
-    """A corpus of two conversations, and a test that asks another question about the story of the second."""
+    """A corpus of two conversations, and a test that asks another question about nearly the story of the second."""
     write_examples(["hitom"], 2, folder / "rows.parquet")
     columns = {"train_role": "assistant", "record": "x", "file": str(folder / "rows.parquet")}
     rows = [{"messages": TALK, "data_source": "hitom", "row": number, **columns} for number in range(2)]
     write(folder / "train_shard_0.parquet", rows)
-    asked = {"index": 0, **examples.load("hitom").record(1), "question": "Where is everybody?"}
+    record = examples.load("hitom").record(1)
+    asked = {"index": 0, **record, "question": "Where is everybody?", "story": record["story"].replace(".", " !")}
     write(folder / "asked.parquet", [{"data_source": "hitom", "extra_info": asked}])
     return ["trainer.rl_test_freq=5", f"trainer.rl_test_files={folder}/asked.parquet"]
 

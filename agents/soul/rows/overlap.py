@@ -3,6 +3,10 @@
 Comparing prompts is not enough: a paraphrase of an evaluation story has a different prompt, and so has a second
 question about the same conversation. So each task names what its rows have in common (`Task.group_keys`), and two rows
 overlap if they share such a key.
+
+Keys that are texts (`GroupKey.prose`) can also be compared by their words (`near_text.py`), which finds a story whose
+punctuation or a few words were changed. Stories that are generated from one template are near to each other although
+they differ in what counts, so the caller decides.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from soul.rows.near_text import NearTexts
 from soul.rows.task_files import TaskRow
 from soul.task import Task
 from soul.task_types import BOOK, GroupKey
@@ -48,15 +53,34 @@ class Overlap:
 class HeldOut:
     """The groups that evaluation rows hold out from training."""
 
-    def __init__(self, rows: Iterable[TaskRow] = ()) -> None:
+    def __init__(self, rows: Iterable[TaskRow] = (), near: float | None = None) -> None:
+        """Collect the groups.
+
+        Args:
+            near: also hold out texts that share this much with an evaluated one, above 0 to 1 (`NearTexts`); None: only
+                equal keys.
+        """
         self._keys = {key for row in rows for key in held_out_keys(row)}
+        texts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for scope, key in sorted(self._keys):
+            if near is not None and key.prose:
+                texts[scope, key.kind].append(key.value)
+        self._near = {place: NearTexts(values, near or 1.0) for place, values in texts.items()}
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
     def shared(self, row: TaskRow) -> list[ScopedKey]:
         """The keys of a training row that are held out; empty if the row may be trained on."""
-        return [key for key in group_keys(row) if key in self._keys]
+        return self.shared_keys(group_keys(row))
+
+    def shared_keys(self, keys: Iterable[ScopedKey]) -> list[ScopedKey]:
+        """As `shared`, for the `group_keys` of a row."""
+        return [key for key in keys if key in self._keys or self._is_near(*key)]
+
+    def _is_near(self, scope: str, key: GroupKey) -> bool:
+        texts = self._near.get((scope, key.kind)) if key.prose else None
+        return texts is not None and texts.find(key.value) is not None
 
     def overlaps(self, rows: Iterable[TaskRow]) -> list[Overlap]:
         """The training rows that must not be trained on, by file and task."""

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from data.rows import write_rows
 from sft.distill.__main__ import main
+from soul import examples
 from soul.examples.__main__ import write
 from soul.tasks import launch
 from soul.testing import FakeOpenAI, ServerError, Text
@@ -138,7 +140,7 @@ def test_every_seat_of_dialogue_and_scene_is_a_row_as_the_seat_saw_it(tmp_path):
         assert kept == {number: max(rewards) for number, rewards in best.items()}
 
 
-def test_what_failed_was_cut_off_or_says_nothing_is_counted_and_never_kept(tmp_path):
+def test_what_failed_was_cut_off_or_says_nothing_is_counted_and_never_kept(tmp_path, capsys):
     train_file(tmp_path / "data", "hitom", rows=8)
     experts = Experts("hitom", rows=8, good=lambda seed: True)
 
@@ -152,7 +154,11 @@ def test_what_failed_was_cut_off_or_says_nothing_is_counted_and_never_kept(tmp_p
         return CutOff(reply.content) if kind == 1 else Text(" ") if kind == 2 else reply
 
     with FakeOpenAI(script) as fake:
-        out = distil(tmp_path, *words(fake, "hitom"), "policy.max_attempts=1", "--n", "4", "--per-row", "0")
+        out = distil(tmp_path, *words(fake, "hitom"), "policy.max_attempts=1", "--n", "4", "--per-row", "0", code=1)
+    assert not (out / "train.parquet").exists(), "a student of what is left would look like one of all tasks"
+    error = capsys.readouterr().err
+    assert "LostTask: hitom: " in error and "--max-failed allows 20%" in error and "Last server_error: " in error
+    distil(tmp_path, "--per-row", "0", "--max-failed", "1")
     kinds = Counter(seed % 4 for _, seed in experts.asked)
     fates = report_of(out, "hitom")["fates"]
     assert fates["failed: server_error"] == kinds[0] and fates["cut off"] == kinds[1]
@@ -219,6 +225,17 @@ def test_rows_of_an_evaluation_are_neither_sampled_nor_kept(tmp_path, capsys):
         distil(again, *words(fake, "hitom"), "--n", "1", "--not-in", str(tmp_path / "eval.parquet"))
     assert len(experts.asked) - before == 4 and {row["row"] for row in rows_of(again / "out")} == {2, 3, 4, 5}
     assert "hitom: 2 rows are rows of an evaluation" in capsys.readouterr().out
+    near = {"index": 0, **examples.load("hitom").record(2)}
+    near["story"] = near["story"].replace(".", " ;").replace("moved", "carried", 1)
+    write_rows(tmp_path / "near.parquet", "hitom", [near])
+    (again / "out" / "train.parquet").unlink()
+    distil(again, "--not-in", str(tmp_path / "near.parquet"))
+    assert {row["row"] for row in rows_of(again / "out")} == {3, 4, 5}
+    assert "hitom: 1 of them are nearly the text of an evaluation (--near), such as story" in capsys.readouterr().out
+    every_row = str(tmp_path / "data" / "sim_rl_data" / "*")
+    with FakeOpenAI(experts) as fake:
+        distil(again, *words(fake, "hitom"), "--n", "1", "--not-in", every_row, code=1)
+    assert "hitom: it has no sample, because all of its 6 rows are rows of an eval" in capsys.readouterr().err
 
 
 def test_kill_9_and_the_same_command_asks_nothing_twice(tmp_path):

@@ -1,11 +1,12 @@
 """What a seat's conversation becomes, and which rows and texts are the same."""
 
+import json
 import random
 
 import pytest
 
 from sft.distill.conversation import Unusable, digest, normalised, seat_fingerprints, trainable
-from sft.distill.heldout import HeldOut, fingerprints
+from sft.distill.heldout import HeldOut, RowIdentity
 from soul import examples
 from soul.rows.task_files import parse_row
 
@@ -49,11 +50,19 @@ def test_what_counts_as_the_same_text():
 
 
 def test_rows_of_evaluations_are_known_by_their_groups():
-    def row(index, **changes):
+    def hitom(index, **changes):
         return parse_row("hitom", {"index": index, **examples.load("hitom").record(0), **changes})
 
-    held_out = HeldOut([row(0)])
-    assert held_out.contains(fingerprints(row(7))), "the place in the file tells nothing"
-    assert held_out.contains(fingerprints(row(7, question="Where is Ann?"))), "another question about the story"
-    assert not held_out.contains(fingerprints(row(0, story="Ann sat down."))) and not HeldOut()
-    assert fingerprints(row(0))[0] == fingerprints(row(7))[0] != fingerprints(row(0, question="Where is Ann?"))[0]
+    def row(index, **changes):
+        return RowIdentity.from_row(hitom(index, **changes))
+
+    held_out = HeldOut([hitom(0)])
+    assert held_out.contains(row(7)), "the place in the file tells nothing"
+    assert held_out.contains(row(7, question="Where is Ann?")), "another question about the story"
+    assert not held_out.contains(row(0, story="Ann sat down.")) and not HeldOut()
+    assert row(0).record == row(7).record != row(0, question="Where is Ann?").record
+    story = examples.load("hitom").record(0)["story"]
+    changed = row(0, story=story.upper().replace(".", " !").replace(" MOVED ", " CARRIED ", 1))
+    assert held_out.contains(changed) and held_out.only_near(changed) and not held_out.only_near(row(7))
+    assert not HeldOut([hitom(0)], near=1.0).contains(changed)
+    assert RowIdentity.from_json(json.loads(json.dumps(row(0).to_json()))) == row(0)

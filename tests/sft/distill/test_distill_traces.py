@@ -91,8 +91,8 @@ def test_refined_answers_that_are_better_become_rows(name, seats, tmp_path):
 def test_refined_answers_that_are_not_better_are_not(tmp_path, capsys):
     run, sessions = traced(tmp_path, "sotopia", better=False)
     assert all(s.refined.verdict.reward < s.draft.verdict.reward for s in sessions)
-    distil(tmp_path, run, code=2)
-    assert "No sample is kept" in capsys.readouterr().err
+    distil(tmp_path, run, code=1)
+    assert "sotopia: none of its 3 samples is kept (" in capsys.readouterr().err
 
 
 def test_the_margin_is_over_the_draft(tmp_path):
@@ -101,7 +101,7 @@ def test_the_margin_is_over_the_draft(tmp_path):
     middle = sorted(gains)[1]
     kept = {row["row"] for row in distil(tmp_path, run, "--margin", str(middle))}
     assert kept == {number for number, gain in enumerate(gains) if gain >= middle - 1e-9} and len(kept) >= 2
-    distil(tmp_path, run, "--margin", str(max(gains) + 0.01), code=2)
+    distil(tmp_path, run, "--margin", str(max(gains) + 0.01), code=1)
 
 
 def test_rows_of_an_evaluation_stay_out_and_a_lost_file_is_named(tmp_path, capsys):
@@ -118,8 +118,8 @@ def test_a_trace_of_version_1_has_no_base_context(tmp_path, capsys):
     run, sessions = traced(tmp_path, "hitom")
     (path,) = (run / "traces").iterdir()
     path.write_text("".join(json.dumps(of_version_1(json.loads(line))) + "\n" for line in path.open()))
-    distil(tmp_path, run, code=2)
-    assert "No sample is kept" in capsys.readouterr().err
+    distil(tmp_path, run, code=1)
+    assert "3 of 3 samples are lost (100%; --max-failed allows 20%): unusable: no base" in capsys.readouterr().err
     rows = distil(tmp_path, run, "--with-feedback")
     assert {row["row"] for row in rows} == {0, 1, 2} and {Path(row["file"]).name for row in rows} == {"hitom.parquet"}
     assert all(sessions[row["row"]].feedback in row["messages"][0]["content"] for row in rows)

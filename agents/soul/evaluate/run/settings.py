@@ -63,21 +63,14 @@ class EvaluationSettings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """The settings that determine answers and verdicts, without API keys and the names of their variables."""
-
-        def answers(endpoint: Endpoint) -> dict[str, Any]:
-            return {**endpoint.model_dump(mode="json", include=_ANSWERS), "base_url": endpoint.address}
-
-        gateway = self.gateway
-        policy = answers(self.policy)
+        policy = _answers(self.policy)
         if self.served is not None:
             policy = {**policy, "base_url": None, **self.served}
-        source = self.source or {}
+        source, judges = self.source or {}, gateway_identity(self.gateway)
         return {
             **({"policy": policy} | source),
-            "roles": {role: answers(endpoint) for role, endpoint in gateway.roles.items()} | source.get("roles", {}),
-            "jury": [answers(endpoint) for endpoint in gateway.jury],
-            "by_task": {task: answers(endpoint) for task, endpoint in gateway.by_task.items()},
-            "jury_reward": gateway.policy.jury_reward,
+            **judges,
+            "roles": judges["roles"] | source.get("roles", {}),
             "tasks": self.tasks,
             "deadline_s": self.deadline_s,
         }
@@ -86,6 +79,20 @@ class EvaluationSettings(BaseModel):
         """The run's folder, called `name` and a hash of the identity."""
         text = json.dumps(self.identity(), sort_keys=True)
         return out / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def gateway_identity(gateway: GatewaySettings) -> dict[str, Any]:
+    """The settings of judges and partners that determine what they say, without API keys."""
+    return {
+        "roles": {role: _answers(endpoint) for role, endpoint in gateway.roles.items()},
+        "jury": [_answers(endpoint) for endpoint in gateway.jury],
+        "by_task": {task: _answers(endpoint) for task, endpoint in gateway.by_task.items()},
+        "jury_reward": gateway.policy.jury_reward,
+    }
+
+
+def _answers(endpoint: Endpoint) -> dict[str, Any]:
+    return {**endpoint.model_dump(mode="json", include=_ANSWERS), "base_url": endpoint.address}
 
 
 @dataclass(frozen=True)
