@@ -1,0 +1,11 @@
+"""The paper's figures and tables from one's own runs: `soul figures --help`.
+
+training_run.py    a training's metrics, its tasks and its hash
+named_folders.py   the arguments NAME=FOLDER,FOLDER
+curves.py          means over seeds with bands
+figure.py          what a figure shows, and its CSV
+training.py        panels of curves: by task, by metric, the gap, signs of known failures with their alarms
+ablation.py        panels of dots: where each name ends, by metric
+drawing.py         matplotlib: PDF, SVG and CSV
+index.py           what was written, what could not be drawn, hashes
+"""

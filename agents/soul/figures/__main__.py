@@ -1,0 +1,63 @@
+"""`soul figures --runs NAME=DIR,DIR ... --evals NAME=DIR,DIR ... --out DIR`: draw figures and tables from your own runs.
+
+    soul figures --runs ditto=outputs/ditto-1,outputs/ditto-2 grpo=outputs/grpo-1 --out figures
+
+A run is the folder of a training, finished or running; an evaluation is the folder of `soul evaluate`. Several folders
+of one name are seeds. Figures are written as PDF, SVG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them,
+says what could not be drawn and why, and has the hashes of all runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from soul.cli.arguments import output_folder
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import BadSettings
+from soul.figures.ablation import ablations
+from soul.figures.drawing import colours, draw, require_matplotlib
+from soul.figures.index import Index
+from soul.figures.named_folders import by_name, named_folders
+from soul.figures.training import diagnostics, gap, metric_curves, training_curves
+from soul.figures.training_run import Runs, TrainingRun
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    parser = Parser(prog="soul figures", description=__doc__)
+    parser.add_argument("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="trainings")
+    parser.add_argument("--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations")
+    parser.add_argument("--out", type=output_folder, required=True, help="folder for figures and tables")
+    given = parser.parse_args(arguments)
+    if not given.runs and not given.evals:
+        raise BadSettings("soul figures: name trainings (--runs NAME=DIR) or evaluations (--evals NAME=DIR).")
+    folders = by_name("--runs", given.runs)
+    if folders:
+        require_matplotlib()
+    runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
+    out: Path = given.out
+    out.mkdir(parents=True, exist_ok=True)
+    index = Index()
+    draw_runs(runs, out, index)
+    print(index.write(out))
+    for sentence in index.missing:
+        print(f"not drawn: {sentence}")
+
+
+def draw_runs(runs: Runs, out: Path, index: Index) -> None:
+    """Draw every figure that the trainings have the data for."""
+    if not runs:
+        return
+    palette = colours(list(runs))
+    for figure in (training_curves(runs), *metric_curves(runs), gap(runs), *ablations(runs), diagnostics(runs)):
+        index.missing += figure.missing
+        if figure.panels:
+            index.add(figure.caption, draw(figure, out, palette))
+    index.sources += [(run.name, run.folder, run.sha256) for seeds in runs.values() for run in seeds]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

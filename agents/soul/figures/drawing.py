@@ -1,0 +1,173 @@
+"""Draw figures with matplotlib: `NAME.pdf`, `NAME.svg`, and `NAME.csv` with what they show.
+
+matplotlib is imported when a figure is drawn: the base install does without it. The same numbers give the same files.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from soul.errors import BadSettings
+from soul.figures.figure import HEAD, Alarm, DotPanel, Figure, Panel, rows
+from soul.figures.training_run import TrainingRun
+from soul.files.whole_file import whole_file, write_whole
+
+WIDTH, HEIGHT = 3.6, 2.5  # inches of a panel
+FORMATS = ("pdf", "svg")
+_STYLE = {
+    "svg.hashsalt": "ditto",  # without it, ids in the file are random
+    "pdf.fonttype": 42,  # text stays text; journals refuse matplotlib's default, type 3
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+
+
+def require_matplotlib() -> None:
+    """Check that matplotlib is installed.
+
+    Raises:
+        BadSettings: it is not.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BadSettings("soul figures needs matplotlib, which is not installed: pip install 'ditto-soul[figures]'")
+
+
+def colours(names: Sequence[str]) -> dict[str, Any]:
+    """A colour for each name; the same in all figures of a command."""
+    from matplotlib import colormaps
+
+    palette = colormaps["tab10" if len(names) <= 10 else "tab20"].colors
+    return {name: palette[place % len(palette)] for place, name in enumerate(names)}
+
+
+def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write a figure in all formats, and its CSV. Returns the files."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    with matplotlib.rc_context(_STYLE):
+        columns = min(figure.columns, len(figure.panels))
+        lines = -(-len(figure.panels) // columns)
+        canvas = Canvas(figsize=(WIDTH * columns, HEIGHT * lines + 0.45), layout="constrained")
+        FigureCanvasAgg(canvas)
+        axes = canvas.subplots(lines, columns, squeeze=False).flat
+        for panel, on in zip(figure.panels, axes, strict=False):
+            _dots(panel, on, palette) if isinstance(panel, DotPanel) else _curves(panel, on, palette)
+        for empty in list(axes)[len(figure.panels) :]:
+            empty.set_visible(False)
+        if not all(isinstance(panel, DotPanel) for panel in figure.panels):  # dots have their names on the axis
+            _legend(figure, canvas, palette)
+        canvas.text(0.995, 0.002, short_hashes(figure.runs), ha="right", va="bottom", fontsize=5, color="0.5")
+        files = [folder / f"{figure.file}.{ending}" for ending in formats]
+        for file in files:
+            with whole_file(file) as partial:
+                canvas.savefig(partial, format=file.suffix[1:], dpi=150, metadata=_metadata(figure, file.suffix))
+    table = folder / f"{figure.file}.csv"
+    write_whole(table, as_csv([HEAD, *rows(figure)]))
+    return [*files, table]
+
+
+def as_csv(lines: Sequence[Sequence[Any]]) -> str:
+    """Lines of cells as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def short_hashes(runs: Sequence[TrainingRun]) -> str:
+    """The runs of a figure with the first digits of their hashes, in one line."""
+    names = list(dict.fromkeys(run.name for run in runs))
+    parts = (f"{name} {' '.join(run.sha256[:8] for run in runs if run.name == name)}" for name in names)
+    return "; ".join(parts)
+
+
+def _metadata(figure: Figure, suffix: str) -> dict[str, Any]:
+    """The caption and the whole hashes; no date, so that the same numbers give the same file."""
+    text = "; ".join(f"{run.name} {run.folder} sha256 {run.sha256}" for run in figure.runs)
+    if suffix == ".pdf":
+        return {"Subject": figure.caption, "Keywords": text, "CreationDate": None}
+    return {"Description": f"{figure.caption} {text}", "Date": None} if suffix == ".svg" else {"Description": text}
+
+
+def _curves(panel: Panel, on: Any, palette: Mapping[str, Any]) -> None:
+    for curve in panel.curves:
+        colour, style = palette[curve.name], "--" if curve.dashed else "-"
+        if len(curve.seeds) > 1:
+            for _, values in curve.seeds:
+                on.plot(list(values), list(values.values()), color=colour, lw=0.5, alpha=0.35, ls=style)
+        steps = [at.step for at in curve.points]
+        marker = "." if len(steps) < 3 else None  # a line of one point is invisible
+        on.plot(steps, [at.mean for at in curve.points], color=colour, lw=1.4, ls=style, marker=marker)
+        band = [at for at in curve.points if at.low is not None]
+        on.fill_between(
+            [at.step for at in band],
+            [at.low for at in band],
+            [at.high for at in band],
+            color=colour,
+            alpha=0.15,
+            linewidth=0,
+        )
+    if panel.zero:
+        on.axhline(0, color="0.4", lw=0.6)
+    _alarms(panel.alarms, on, palette)
+    on.set_title(panel.title)
+    on.set_xlabel("step")
+    on.xaxis.get_major_locator().set_params(integer=True)
+    on.grid(alpha=0.25, lw=0.5)
+
+
+def _alarms(alarms: Sequence[Alarm], on: Any, palette: Mapping[str, Any]) -> None:
+    """A triangle on the axis for each step with an alarm; each name has a height of its own."""
+    names = list(dict.fromkeys(alarm.run.name for alarm in alarms))
+    for alarm in alarms:
+        height = 0.03 + 0.05 * names.index(alarm.run.name)
+        on.plot(
+            alarm.steps,
+            [height] * len(alarm.steps),
+            transform=on.get_xaxis_transform(),
+            color=palette[alarm.run.name],
+            marker="^",
+            markersize=4,
+            ls="",
+            clip_on=False,
+        )
+
+
+def _dots(panel: DotPanel, on: Any, palette: Mapping[str, Any]) -> None:
+    names = [dot.name for dot in panel.dots]
+    for place, dot in enumerate(panel.dots):
+        colour = palette[dot.name]
+        if dot.low is not None:
+            on.plot([dot.low, dot.high], [place, place], color=colour, lw=2, alpha=0.4, solid_capstyle="butt")
+        if len(dot.seeds) > 1:
+            on.plot([value for _, value in dot.seeds], [place] * len(dot.seeds), ".", color=colour, ms=3, alpha=0.6)
+        on.plot(dot.mean, place, "o", color=colour, ms=5)
+    on.set_yticks(range(len(names)), names)
+    on.set_ylim(len(names) - 0.5, -0.5)  # the first name on top
+    on.set_title(panel.title)
+    on.grid(alpha=0.25, lw=0.5, axis="x")
+
+
+def _legend(figure: Figure, canvas: Any, palette: Mapping[str, Any]) -> None:
+    from matplotlib.lines import Line2D
+
+    drawn = [curve for panel in figure.panels if isinstance(panel, Panel) for curve in panel.curves]
+    labels = {f"{one.name}{one.label}{_seeds(len(one.seeds))}": one for one in drawn}
+    lines = [Line2D([], [], color=palette[one.name], ls="--" if one.dashed else "-", lw=1.4) for one in labels.values()]
+    if any(panel.alarms for panel in figure.panels if isinstance(panel, Panel)):
+        labels["alarm"] = drawn[0]
+        lines.append(Line2D([], [], color="0.4", marker="^", ms=4, ls=""))
+    canvas.legend(lines, list(labels), loc="outside upper center", ncols=min(len(lines), 2 * figure.columns))
+
+
+def _seeds(count: int) -> str:
+    return f" ({count} seeds)" if count > 1 else ""

@@ -1,0 +1,146 @@
+"""Which panels the figures of training have: curves by task and by metric, the gap, and the signs of known failures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from soul import tasks
+from soul.errors import UnknownTask
+from soul.figures.curves import Curve, Key, curves
+from soul.figures.figure import Alarm, Figure, Panel
+from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, tasks_of
+
+ALL = "all tasks"  # a title; and where the metrics name no task
+LENGTH = "ditto/response_tokens_draft"
+# Title, metric and the alarm that watches it ("": none).
+DIAGNOSTICS: tuple[tuple[str, str, str], ...] = (
+    ("reward of drafts", "ditto/reward_draft", "fall"),
+    ("length of drafts, tokens", LENGTH, "length"),
+    ("style: share of the signal / of the tokens", "ditto/style_ratio", "style"),
+    ("style: share of the signal", "ditto/style_share", "style"),
+    ("distinct-2 of a prompt's drafts", "ditto/distinct_2", "diversity"),
+    ("self-BLEU of a prompt's drafts", "ditto/self_bleu", "diversity"),
+    ("entropy, nats", "actor/entropy", "entropy"),
+    ("KL to the start, nats a token", "ditto/kl_start", ""),
+    ("gap: refined - draft", "ditto/gap", ""),
+    ("log-prob of refined, with - without feedback", "ditto/context_logprob_gap", "context_gap"),
+    ("share copied from the feedback", "ditto/share_copied", "copying"),
+    ("canary: its reward of drafts", "ditto/canary/reward_draft", "canary"),
+    ("canary: judge's reward - its own", "ditto/canary/difference", "canary"),
+    ("norm of the gradient", "actor/grad_norm", ""),
+)
+DRIFT = "length of drafts / in their first step"
+
+
+def training_curves(runs: Runs) -> Figure:
+    """The reward of drafts and of the validation, panels for each task (the paper's figures 6 to 8)."""
+    panels: list[Panel] = []
+    missing: list[str] = []
+    for task in tasks_of(runs):
+        draft = curves(runs, _of_task(task, DRAFT))
+        panels += _panel(f"{task or ALL}: reward of drafts", draft)
+        panels += _panel(f"{task}: validation", curves(runs, _named(f"val-core/{task}/reward/mean@1")))
+        missing += _missing(runs, draft, f"{task or ALL}: no reward of drafts")
+    return Figure("training", "Reward over the training steps, by task.", panels, missing=missing)
+
+
+def metric_curves(runs: Runs) -> list[Figure]:
+    """A figure for each task: the metrics of its verdicts, of the drafts and of the validation."""
+    return [figure for task in tasks_of(runs) if task and (figure := _metrics_of(runs, task)).panels]
+
+
+def _metrics_of(runs: Runs, task: str) -> Figure:
+    panels: list[Panel] = []
+    keys = {key for seeds in runs.values() for run in seeds for key in run.keys}
+    for prefix, where in ((f"ditto/secondary/{task}/", "drafts"), (f"val/{task}/", "validation")):
+        for key in sorted(key for key in keys if key.startswith(prefix)):
+            name = key.removeprefix(prefix)
+            if (where, name) in (("validation", "n"), ("validation", "reward")):  # `training` shows the reward
+                continue
+            arrow = better(task, name)
+            alarm = "secondary" if arrow and where == "drafts" else ""
+            panels += _panel(f"{name}{arrow}, {where}", curves(runs, _named(key)), alarm=alarm)
+    caption = f"{task}: every metric of its verdicts over the training steps."
+    return Figure(f"metrics-{file_name(task)}", caption, panels)
+
+
+def gap(runs: Runs) -> Figure:
+    """Refined answers (teacher) and drafts (student), and what lies between (the paper's figure 5)."""
+    panels: list[Panel] = []
+    missing: list[str] = []
+    for task in tasks_of(runs):
+        refined = curves(runs, _of_task(task, REFINED), dashed=True, label=", refined")
+        both = {one.name: runs[one.name] for one in refined}
+        title = task or ALL
+        drafts = curves(both, _of_task(task, DRAFT), label=", draft")
+        panels += _panel(f"{title}: refined (dashed) and draft", [*drafts, *refined])
+        panels += _panel(f"{title}: gap, in sessions with both", curves(runs, _of_task(task, GAP)), zero=True)
+        missing += _missing(runs, refined, f"{title}: no refined answers")
+    caption = "Reward with feedback (teacher, dashed) and without (student), and the gap between them."
+    return Figure("gap", caption, panels, 2, missing)
+
+
+def diagnostics(runs: Runs) -> Figure:
+    """The signs of known failures, each with its alarm on the axis (docs/training.md explains them)."""
+    panels: list[Panel] = []
+    missing: list[str] = []
+    for title, key, alarm in DIAGNOSTICS:
+        drawn = curves(runs, _named(key))
+        panels += _panel(title, drawn, zero=key == "ditto/gap", alarm=alarm)
+        if key == LENGTH:
+            panels += _panel(DRIFT, curves(_relative(runs, key), _named(key)), alarm=alarm)
+        missing += _missing(runs, drawn, f"{title}: no {key}")
+    caption = "Signs of known failures; a triangle on the axis is a step with an alarm."
+    return Figure("diagnostics", caption, panels, missing=missing)
+
+
+def better(task: str, metric: str) -> str:
+    """An arrow that shows whether more or less of a metric is better; "" where the task does not say."""
+    try:
+        direction = tasks.load(task).better.get(metric)
+    except UnknownTask:  # a task that is not installed here
+        return ""
+    return {"higher": " ↑", "lower": " ↓", None: ""}[direction]
+
+
+def file_name(text: str) -> str:
+    """A task's name as a part of a file's name."""
+    return re.sub(r"[^\w-]+", "_", text)
+
+
+def _of_task(task: str, metric: str) -> Key:
+    return lambda run: run.key(task, metric)
+
+
+def _named(key: str) -> Key:
+    return lambda run: key
+
+
+def _panel(title: str, drawn: Sequence[Curve], *, zero: bool = False, alarm: str = "") -> list[Panel]:
+    """The panel, if it has a curve."""
+    runs = [run for curve in drawn for run, _ in curve.seeds]
+    alarms = [raised for run in runs if alarm and (raised := _raised(run, alarm)).steps]
+    return [Panel(title, drawn, zero, alarms)] if drawn else []
+
+
+def _raised(run: TrainingRun, alarm: str) -> Alarm:
+    return Alarm(alarm, run, tuple(step for step, value in run.values(f"alarm/{alarm}").items() if value))
+
+
+def _relative(runs: Runs, key: str) -> Runs:
+    """The runs with one metric alone, divided by its first value."""
+    return {name: [_over_first(run, key) for run in seeds] for name, seeds in runs.items()}
+
+
+def _over_first(run: TrainingRun, key: str) -> TrainingRun:
+    values = run.values(key)
+    first = next(iter(values.values()), 0.0)
+    steps = {step: {**run.steps[step], key: value / first} for step, value in values.items()} if first else {}
+    return TrainingRun(run.name, run.folder, steps, run.sha256)
+
+
+def _missing(runs: Runs, drawn: Sequence[Curve], what: str) -> list[str]:
+    """A sentence about the names without a curve; none if all have one."""
+    lacking = [name for name in runs if name not in {curve.name for curve in drawn}]
+    return [f"{what} at a step that every seed has: {', '.join(lacking)}."] if lacking else []

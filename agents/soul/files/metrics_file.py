@@ -1,0 +1,42 @@
+"""Read metrics.jsonl of a training run: one JSON object a step, `{"step": 7, "ditto/reward_draft": 0.4, ...}`.
+
+A run replaces the whole file after each step (`ditto.run.run_folder`), so that it can be read at any time.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from soul.errors import SoulError
+
+NAME = "metrics.jsonl"
+
+
+class BadMetrics(SoulError):
+    """A line of metrics.jsonl cannot be read."""
+
+
+def metric_lines(path: Path) -> dict[int, str]:
+    """Step -> its line, in the file's order; of repeated steps the last line. {} without a file.
+
+    Raises:
+        BadMetrics: a line is not a JSON object with a step.
+    """
+    if not path.exists():
+        return {}
+    lines: dict[int, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            lines[int(json.loads(line)["step"])] = line
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadMetrics(
+                f"{path}, line {number}: this is no line of metrics ({error}). Remove the line, or move the file "
+                "away; training does not need it."
+            ) from None
+    return lines
+
+
+def read_metrics(path: Path) -> dict[int, dict[str, float]]:
+    """Step -> its numbers. Raises as `metric_lines`."""
+    return {step: json.loads(line) for step, line in metric_lines(path).items()}
