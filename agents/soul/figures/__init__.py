@@ -7,5 +7,10 @@ figure.py          what a figure shows, and its CSV
 training.py        panels of curves: by task, by metric, the gap, signs of known failures with their alarms
 ablation.py        panels of dots: where each name ends, by metric
 drawing.py         matplotlib: PDF, SVG and CSV
+evaluations.py     evaluations by name, seeds as further samples of a row
+results.py         tables of scores and of paired differences
+feedback.py        the table of the feedback on one scenario early and late
+table.py           a table as Markdown, LaTeX and CSV
+csv_text.py        lines as CSV
 index.py           what was written, what could not be drawn, hashes
 """

@@ -18,8 +18,11 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
 from soul.figures.ablation import ablations
 from soul.figures.drawing import colours, draw, require_matplotlib
+from soul.figures.evaluations import Evaluations
+from soul.figures.feedback import feedback_tables
 from soul.figures.index import Index
 from soul.figures.named_folders import by_name, named_folders
+from soul.figures.results import choose_baseline, comparisons, results_table, significance_table
 from soul.figures.training import diagnostics, gap, metric_curves, training_curves
 from soul.figures.training_run import Runs, TrainingRun
 
@@ -31,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="trainings")
     parser.add_argument("--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations")
     parser.add_argument("--out", type=output_folder, required=True, help="folder for figures and tables")
+    parser.add_argument("--baseline", metavar="NAME", help="of the evaluations to compare with: grpo, or the first")
     given = parser.parse_args(arguments)
     if not given.runs and not given.evals:
         raise BadSettings("soul figures: name trainings (--runs NAME=DIR) or evaluations (--evals NAME=DIR).")
@@ -38,10 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if folders:
         require_matplotlib()
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
+    evals = [Evaluations.load(name, of_name) for name, of_name in by_name("--evals", given.evals).items()]
     out: Path = given.out
     out.mkdir(parents=True, exist_ok=True)
     index = Index()
     draw_runs(runs, out, index)
+    write_tables(evals, given.baseline, out, index)
     print(index.write(out))
     for sentence in index.missing:
         print(f"not drawn: {sentence}")
@@ -56,7 +62,26 @@ def draw_runs(runs: Runs, out: Path, index: Index) -> None:
         index.missing += figure.missing
         if figure.panels:
             index.add(figure.caption, draw(figure, out, palette))
+    for table in feedback_tables(runs, index.missing):
+        index.add(table.caption, table.write(out))
     index.sources += [(run.name, run.folder, run.sha256) for seeds in runs.values() for run in seeds]
+
+
+def write_tables(evals: Sequence[Evaluations], baseline_name: str | None, out: Path, index: Index) -> None:
+    """Write the tables of the evaluations.
+
+    Raises:
+        BadSettings: there is no baseline of that name.
+    """
+    if not evals:
+        return
+    baseline = choose_baseline(evals, baseline_name)
+    compared = comparisons(evals, baseline, index.missing)
+    tables = [results_table(evals, baseline, compared)]
+    tables += [significance_table(evals, baseline, compared)] if compared else []
+    for table in tables:
+        index.add(table.caption, table.write(out))
+    index.sources += [source for each in evals for source in each.sources]
 
 
 if __name__ == "__main__":

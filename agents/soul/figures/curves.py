@@ -37,7 +37,6 @@ class Curve:
         points: mean and band, for the steps that every seed has.
         seeds: run -> step -> value.
         dashed: how to draw it where a panel has two curves of one name.
-        label: behind the name in the legend.
     """
 
     name: str
@@ -45,10 +44,9 @@ class Curve:
     points: tuple[Point, ...]
     seeds: tuple[tuple[TrainingRun, Mapping[int, float]], ...]
     dashed: bool = False
-    label: str = ""
 
 
-def curve(name: str, runs: Sequence[TrainingRun], key: Key, *, dashed: bool = False, label: str = "") -> Curve | None:
+def curve(name: str, runs: Sequence[TrainingRun], key: Key, *, dashed: bool = False) -> Curve | None:
     """The curve of a metric over these seeds; None if one of them has no value."""
     seeds = tuple((run, run.values(key(run))) for run in runs)
     common = sorted(set.intersection(*(set(values) for _, values in seeds)))
@@ -56,12 +54,12 @@ def curve(name: str, runs: Sequence[TrainingRun], key: Key, *, dashed: bool = Fa
         return None
     metric = key(runs[0])
     points = tuple(_point(step, metric, [(run, values[step]) for run, values in seeds]) for step in common)
-    return Curve(name, metric, points, seeds, dashed, label)
+    return Curve(name, metric, points, seeds, dashed)
 
 
-def curves(runs: Runs, key: Key, *, dashed: bool = False, label: str = "") -> list[Curve]:
+def curves(runs: Runs, key: Key, *, dashed: bool = False) -> list[Curve]:
     """The curves of all names that have the metric."""
-    drawn = (curve(name, seeds, key, dashed=dashed, label=label) for name, seeds in runs.items())
+    drawn = (curve(name, seeds, key, dashed=dashed) for name, seeds in runs.items())
     return [one for one in drawn if one is not None]
 
 

@@ -5,14 +5,13 @@ matplotlib is imported when a figure is drawn: the base install does without it.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from soul.errors import BadSettings
+from soul.figures.csv_text import as_csv
 from soul.figures.figure import HEAD, Alarm, DotPanel, Figure, Panel, rows
 from soul.figures.training_run import TrainingRun
 from soul.files.whole_file import whole_file, write_whole
@@ -59,12 +58,15 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
         lines = -(-len(figure.panels) // columns)
         canvas = Canvas(figsize=(WIDTH * columns, HEIGHT * lines + 0.45), layout="constrained")
         FigureCanvasAgg(canvas)
-        axes = canvas.subplots(lines, columns, squeeze=False).flat
+        axes = list(canvas.subplots(lines, columns, squeeze=False).flat)
+        for empty in axes[len(figure.panels) :]:
+            empty.remove()
         for panel, on in zip(figure.panels, axes, strict=False):
-            _dots(panel, on, palette) if isinstance(panel, DotPanel) else _curves(panel, on, palette)
-        for empty in list(axes)[len(figure.panels) :]:
-            empty.set_visible(False)
-        if not all(isinstance(panel, DotPanel) for panel in figure.panels):  # dots have their names on the axis
+            if isinstance(panel, DotPanel):
+                _dots(panel, on, palette)
+            else:
+                _curves(panel, on, palette)
+        if any(isinstance(panel, Panel) for panel in figure.panels):  # dots have their names on the axis
             _legend(figure, canvas, palette)
         canvas.text(0.995, 0.002, short_hashes(figure.runs), ha="right", va="bottom", fontsize=5, color="0.5")
         files = [folder / f"{figure.file}.{ending}" for ending in formats]
@@ -74,13 +76,6 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
     table = folder / f"{figure.file}.csv"
     write_whole(table, as_csv([HEAD, *rows(figure)]))
     return [*files, table]
-
-
-def as_csv(lines: Sequence[Sequence[Any]]) -> str:
-    """Lines of cells as CSV."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
 
 
 def short_hashes(runs: Sequence[TrainingRun]) -> str:
@@ -160,14 +155,17 @@ def _dots(panel: DotPanel, on: Any, palette: Mapping[str, Any]) -> None:
 def _legend(figure: Figure, canvas: Any, palette: Mapping[str, Any]) -> None:
     from matplotlib.lines import Line2D
 
-    drawn = [curve for panel in figure.panels if isinstance(panel, Panel) for curve in panel.curves]
-    labels = {f"{one.name}{one.label}{_seeds(len(one.seeds))}": one for one in drawn}
-    lines = [Line2D([], [], color=palette[one.name], ls="--" if one.dashed else "-", lw=1.4) for one in labels.values()]
-    if any(panel.alarms for panel in figure.panels if isinstance(panel, Panel)):
-        labels["alarm"] = drawn[0]
-        lines.append(Line2D([], [], color="0.4", marker="^", ms=4, ls=""))
-    canvas.legend(lines, list(labels), loc="outside upper center", ncols=min(len(lines), 2 * figure.columns))
-
-
-def _seeds(count: int) -> str:
-    return f" ({count} seeds)" if count > 1 else ""
+    panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
+    drawn = [curve for panel in panels for curve in panel.curves]
+    seeds = {one.name: len(one.seeds) for one in drawn}
+    entries = {
+        f"{name} ({count} seeds)" if count > 1 else name: Line2D([], [], color=palette[name], lw=1.4)
+        for name, count in seeds.items()
+    }
+    if any(one.dashed for one in drawn):
+        entries["refined, with feedback"] = Line2D([], [], color="0.4", lw=1.4, ls="--")
+    if any(panel.alarms for panel in panels):
+        entries["alarm"] = Line2D([], [], color="0.4", marker="^", ms=4, ls="")
+    canvas.legend(
+        list(entries.values()), list(entries), loc="outside upper center", ncols=min(len(entries), 2 * figure.columns)
+    )

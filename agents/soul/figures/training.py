@@ -30,6 +30,15 @@ DIAGNOSTICS: tuple[tuple[str, str, str], ...] = (
     ("canary: judge's reward - its own", "ditto/canary/difference", "canary"),
     ("norm of the gradient", "actor/grad_norm", ""),
 )
+# Start of a metric -> how a run comes to have it.
+HINTS = {
+    "ditto/gap": " An objective without feedback refines nothing.",
+    "ditto/context_logprob_gap": " An objective that does not train refined answers has none.",
+    "ditto/share_copied": " An objective without feedback refines nothing.",
+    "ditto/style": " An objective that distils logs it.",
+    "ditto/kl_start": " actor_rollout_ref.actor.use_kl_loss=true measures it; with kl_loss_coef=0, only that.",
+    "ditto/canary": " It takes a second judge (judge.canary).",
+}
 DRIFT = "length of drafts / in their first step"
 
 
@@ -41,7 +50,7 @@ def training_curves(runs: Runs) -> Figure:
         draft = curves(runs, _of_task(task, DRAFT))
         panels += _panel(f"{task or ALL}: reward of drafts", draft)
         panels += _panel(f"{task}: validation", curves(runs, _named(f"val-core/{task}/reward/mean@1")))
-        missing += _missing(runs, draft, f"{task or ALL}: no reward of drafts")
+        missing += _missing(runs, draft, f"training, {task or ALL}", "a reward of drafts")
     return Figure("training", "Reward over the training steps, by task.", panels, missing=missing)
 
 
@@ -70,13 +79,13 @@ def gap(runs: Runs) -> Figure:
     panels: list[Panel] = []
     missing: list[str] = []
     for task in tasks_of(runs):
-        refined = curves(runs, _of_task(task, REFINED), dashed=True, label=", refined")
+        refined = curves(runs, _of_task(task, REFINED), dashed=True)
         both = {one.name: runs[one.name] for one in refined}
         title = task or ALL
-        drafts = curves(both, _of_task(task, DRAFT), label=", draft")
+        drafts = curves(both, _of_task(task, DRAFT))
         panels += _panel(f"{title}: refined (dashed) and draft", [*drafts, *refined])
         panels += _panel(f"{title}: gap, in sessions with both", curves(runs, _of_task(task, GAP)), zero=True)
-        missing += _missing(runs, refined, f"{title}: no refined answers")
+        missing += _missing(runs, refined, f"gap, {title}", "judged refined answers")
     caption = "Reward with feedback (teacher, dashed) and without (student), and the gap between them."
     return Figure("gap", caption, panels, 2, missing)
 
@@ -90,7 +99,8 @@ def diagnostics(runs: Runs) -> Figure:
         panels += _panel(title, drawn, zero=key == "ditto/gap", alarm=alarm)
         if key == LENGTH:
             panels += _panel(DRIFT, curves(_relative(runs, key), _named(key)), alarm=alarm)
-        missing += _missing(runs, drawn, f"{title}: no {key}")
+        hint = next((text for start, text in HINTS.items() if key.startswith(start)), "")
+        missing += _missing(runs, drawn, f"diagnostics, {title}", key, hint)
     caption = "Signs of known failures; a triangle on the axis is a step with an alarm."
     return Figure("diagnostics", caption, panels, missing=missing)
 
@@ -140,7 +150,7 @@ def _over_first(run: TrainingRun, key: str) -> TrainingRun:
     return TrainingRun(run.name, run.folder, steps, run.sha256)
 
 
-def _missing(runs: Runs, drawn: Sequence[Curve], what: str) -> list[str]:
+def _missing(runs: Runs, drawn: Sequence[Curve], where: str, what: str, hint: str = "") -> list[str]:
     """A sentence about the names without a curve; none if all have one."""
     lacking = [name for name in runs if name not in {curve.name for curve in drawn}]
-    return [f"{what} at a step that every seed has: {', '.join(lacking)}."] if lacking else []
+    return [f"{where}: no step has {what} in all seeds of {', '.join(lacking)}.{hint}"] if lacking else []

@@ -26,9 +26,9 @@ def metric_lines(path: Path) -> dict[int, str]:
     if not path.exists():
         return {}
     lines: dict[int, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            lines[int(json.loads(line)["step"])] = line
+            lines[int(json.loads(line)["step"])] = line.decode()
         except (ValueError, KeyError, TypeError) as error:
             raise BadMetrics(
                 f"{path}, line {number}: this is no line of metrics ({error}). Remove the line, or move the file "
