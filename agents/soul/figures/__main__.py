@@ -32,22 +32,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = Parser(prog="soul figures", description=__doc__)
     parser.add_argument("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="trainings")
-    parser.add_argument("--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations")
+    parser.add_argument(
+        "--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations"
+    )
     parser.add_argument("--out", type=output_folder, required=True, help="folder for figures and tables")
     parser.add_argument("--baseline", metavar="NAME", help="of the evaluations to compare with: grpo, or the first")
     given = parser.parse_args(arguments)
     if not given.runs and not given.evals:
         raise BadSettings("soul figures: name trainings (--runs NAME=DIR) or evaluations (--evals NAME=DIR).")
+    if given.baseline and not given.evals:
+        raise BadSettings("soul figures: --baseline names evaluations; it needs --evals.")
     folders = by_name("--runs", given.runs)
     if folders:
         require_matplotlib()
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
     evals = [Evaluations.load(name, of_name) for name, of_name in by_name("--evals", given.evals).items()]
+    baseline = choose_baseline(evals, given.baseline) if evals else None
     out: Path = given.out
     out.mkdir(parents=True, exist_ok=True)
     index = Index()
     draw_runs(runs, out, index)
-    write_tables(evals, given.baseline, out, index)
+    if baseline:
+        write_tables(evals, baseline, out, index)
     print(index.write(out))
     for sentence in index.missing:
         print(f"not drawn: {sentence}")
@@ -67,15 +73,8 @@ def draw_runs(runs: Runs, out: Path, index: Index) -> None:
     index.sources += [(run.name, run.folder, run.sha256) for seeds in runs.values() for run in seeds]
 
 
-def write_tables(evals: Sequence[Evaluations], baseline_name: str | None, out: Path, index: Index) -> None:
-    """Write the tables of the evaluations.
-
-    Raises:
-        BadSettings: there is no baseline of that name.
-    """
-    if not evals:
-        return
-    baseline = choose_baseline(evals, baseline_name)
+def write_tables(evals: Sequence[Evaluations], baseline: Evaluations, out: Path, index: Index) -> None:
+    """Write the tables of the evaluations."""
     compared = comparisons(evals, baseline, index.missing)
     tables = [results_table(evals, baseline, compared)]
     tables += [significance_table(evals, baseline, compared)] if compared else []

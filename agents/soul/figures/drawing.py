@@ -6,6 +6,7 @@ matplotlib is imported when a figure is drawn: the base install does without it.
 from __future__ import annotations
 
 import importlib.util
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from soul.figures.training_run import TrainingRun
 from soul.files.whole_file import whole_file, write_whole
 
 WIDTH, HEIGHT = 3.6, 2.5  # inches of a panel
+_LEGEND, _LINE, _CHARACTER = 0.4, 0.1, 0.04  # inches of the legend, and of a line and a character of the hashes
 FORMATS = ("pdf", "svg")
 _STYLE = {
     "svg.hashsalt": "ditto",  # without it, ids in the file are random
@@ -56,19 +58,23 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
     with matplotlib.rc_context(_STYLE):
         columns = min(figure.columns, len(figure.panels))
         lines = -(-len(figure.panels) // columns)
-        canvas = Canvas(figsize=(WIDTH * columns, HEIGHT * lines + 0.45), layout="constrained")
+        hashes = textwrap.wrap(short_hashes(figure.runs), int(WIDTH * columns / _CHARACTER))
+        below = _LINE * (len(hashes) + 1)
+        size = (WIDTH * columns, HEIGHT * lines + _LEGEND + below)
+        canvas = Canvas(figsize=size, layout="constrained")
         FigureCanvasAgg(canvas)
+        canvas.get_layout_engine().set(rect=(0, below / size[1], 1, 1 - below / size[1]))
         axes = list(canvas.subplots(lines, columns, squeeze=False).flat)
         for empty in axes[len(figure.panels) :]:
             empty.remove()
-        for panel, on in zip(figure.panels, axes, strict=False):
+        for place, (panel, on) in enumerate(zip(figure.panels, axes, strict=False)):
             if isinstance(panel, DotPanel):
-                _dots(panel, on, palette)
+                _dots(panel, on, palette, named=place % columns == 0)
             else:
                 _curves(panel, on, palette)
         if any(isinstance(panel, Panel) for panel in figure.panels):  # dots have their names on the axis
             _legend(figure, canvas, palette)
-        canvas.text(0.995, 0.002, short_hashes(figure.runs), ha="right", va="bottom", fontsize=5, color="0.5")
+        canvas.text(0.995, _LINE / size[1] / 2, "\n".join(hashes), ha="right", va="bottom", fontsize=5, color="0.5")
         files = [folder / f"{figure.file}.{ending}" for ending in formats]
         for file in files:
             with whole_file(file) as partial:
@@ -137,19 +143,21 @@ def _alarms(alarms: Sequence[Alarm], on: Any, palette: Mapping[str, Any]) -> Non
         )
 
 
-def _dots(panel: DotPanel, on: Any, palette: Mapping[str, Any]) -> None:
-    names = [dot.name for dot in panel.dots]
-    for place, dot in enumerate(panel.dots):
-        colour = palette[dot.name]
-        if dot.low is not None:
-            on.plot([dot.low, dot.high], [place, place], color=colour, lw=2, alpha=0.4, solid_capstyle="butt")
-        if len(dot.seeds) > 1:
-            on.plot([value for _, value in dot.seeds], [place] * len(dot.seeds), ".", color=colour, ms=3, alpha=0.6)
-        on.plot(dot.mean, place, "o", color=colour, ms=5)
-    on.set_yticks(range(len(names)), names)
-    on.set_ylim(len(names) - 0.5, -0.5)  # the first name on top
+def _dots(panel: DotPanel, on: Any, palette: Mapping[str, Any], *, named: bool) -> None:
+    """The dots of a panel, one below the other; the first panel of a line names them."""
+    for place, name in enumerate(palette):
+        for dot in (dot for dot in panel.dots if dot.name == name):
+            colour = palette[name]
+            if dot.low is not None:
+                on.plot([dot.low, dot.high], [place, place], color=colour, lw=3, alpha=0.35, solid_capstyle="butt")
+            if len(dot.seeds) > 1:
+                on.plot([value for _, value in dot.seeds], [place] * len(dot.seeds), ".", color=colour, ms=3, alpha=0.6)
+            on.plot(dot.mean, place, "o", color=colour, ms=5)
+    on.set_yticks(range(len(palette)), list(palette) if named else [""] * len(palette))
+    on.set_ylim(len(palette) - 0.5, -0.5)  # the first name on top
+    on.margins(x=0.12)
     on.set_title(panel.title)
-    on.grid(alpha=0.25, lw=0.5, axis="x")
+    on.grid(alpha=0.25, lw=0.5)
 
 
 def _legend(figure: Figure, canvas: Any, palette: Mapping[str, Any]) -> None:

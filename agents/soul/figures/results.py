@@ -26,7 +26,19 @@ from soul.suites import soul_v1
 
 BETTER, WORSE = "†", "‡"
 BASELINE = "grpo"  # unless --baseline names another
-_NUMBERS = ("mean", "low", "high", "samples", "invalid", "seeds", "lowest_seed", "highest_seed", "mark", "differs", "sha256")
+_NUMBERS = (
+    "mean",
+    "low",
+    "high",
+    "samples",
+    "invalid",
+    "seeds",
+    "lowest_seed",
+    "highest_seed",
+    "mark",
+    "differs",
+    "sha256",
+)
 _DIFFERENCE = ("baseline_mean", "mean", "difference", "low", "high", "won", "tied", "lost", "p_sign_test", "comparable")
 
 

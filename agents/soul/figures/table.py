@@ -92,7 +92,9 @@ class Table:
         body = [list(map(_one_line, self.head)), rules, *([cell.markdown for cell in line] for line in self.lines)]
         table = "".join(f"| {' | '.join(cells)} |\n" for cells in body)
         notes = "".join(f"\n{_one_line(note)}\n" for note in self.notes)
-        sources = "".join(f"- {_one_line(name)} `{source}` sha256 `{sha256}`\n" for name, source, sha256 in self.sources)
+        sources = "".join(
+            f"- {_one_line(name)} `{source}` sha256 `{sha256}`\n" for name, source, sha256 in self.sources
+        )
         return f"{_one_line(self.caption)}\n\n{table}{notes}\n{sources}"
 
     def latex(self) -> str:

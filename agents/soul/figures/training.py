@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 
 from soul import tasks
 from soul.errors import UnknownTask
@@ -11,6 +12,8 @@ from soul.figures.curves import Curve, Key, curves
 from soul.figures.figure import Alarm, Figure, Panel
 from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, tasks_of
 
+UP, DOWN = " ↑", " ↓"
+WINDOW = 10  # steps; that of the alarm `secondary`
 ALL = "all tasks"  # a title; and where the metrics name no task
 LENGTH = "ditto/response_tokens_draft"
 # Title, metric and the alarm that watches it ("": none).
@@ -67,9 +70,9 @@ def _metrics_of(runs: Runs, task: str) -> Figure:
             name = key.removeprefix(prefix)
             if (where, name) in (("validation", "n"), ("validation", "reward")):  # `training` shows the reward
                 continue
-            arrow = better(task, name)
-            alarm = "secondary" if arrow and where == "drafts" else ""
-            panels += _panel(f"{name}{arrow}, {where}", curves(runs, _named(key)), alarm=alarm)
+            drawn = curves(runs, _named(key))
+            alarms = _got_worse(drawn, key, better(task, name)) if where == "drafts" else []
+            panels += [Panel(f"{name}{better(task, name)}, {where}", drawn, alarms=alarms)] if drawn else []
     caption = f"{task}: every metric of its verdicts over the training steps."
     return Figure(f"metrics-{file_name(task)}", caption, panels)
 
@@ -111,7 +114,7 @@ def better(task: str, metric: str) -> str:
         direction = tasks.load(task).better.get(metric)
     except UnknownTask:  # a task that is not installed here
         return ""
-    return {"higher": " ↑", "lower": " ↓", None: ""}[direction]
+    return {"higher": UP, "lower": DOWN, None: ""}[direction]
 
 
 def file_name(text: str) -> str:
@@ -136,6 +139,26 @@ def _panel(title: str, drawn: Sequence[Curve], *, zero: bool = False, alarm: str
 
 def _raised(run: TrainingRun, alarm: str) -> Alarm:
     return Alarm(alarm, run, tuple(step for step, value in run.values(f"alarm/{alarm}").items() if value))
+
+
+def _got_worse(drawn: Sequence[Curve], key: str, arrow: str) -> list[Alarm]:
+    """The steps with the alarm `secondary` in which this metric is among those that got worse.
+
+    The alarm's own windows: the last steps against as many before them.
+    """
+    alarms = []
+    for run, values in (seed for curve in drawn if arrow for seed in curve.seeds):
+        raised = _raised(run, "secondary")
+        worse = [step for step in raised.steps if (rise := _rise(values, step)) and (rise < 0) is (arrow == UP)]
+        alarms += [Alarm("secondary", run, tuple(worse))] if worse else []
+    return alarms
+
+
+def _rise(values: Mapping[int, float], step: int) -> float:
+    """By how much the mean of the last WINDOW steps lies above that of the WINDOW steps before; 0 if one has none."""
+    later = [value for at, value in values.items() if step - WINDOW < at <= step]
+    sooner = [value for at, value in values.items() if step - 2 * WINDOW < at <= step - WINDOW]
+    return statistics.fmean(later) - statistics.fmean(sooner) if later and sooner else 0.0
 
 
 def _relative(runs: Runs, key: str) -> Runs:

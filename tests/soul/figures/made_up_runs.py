@@ -71,7 +71,9 @@ def training(
                 number = (4 * step + row) % repeated_rows
                 for k in range(4):
                     draft = min(1.0, 0.2 + gain * step + dice.gauss(0, 0.08))
-                    refined = None if objective == "grpo" else min(1.0, draft + 0.3 - 0.008 * step + dice.gauss(0, 0.05))
+                    refined = (
+                        None if objective == "grpo" else min(1.0, draft + 0.3 - 0.008 * step + dice.gauss(0, 0.05))
+                    )
                     text = " ".join(dice.choices(WORDS, k=12))
                     metrics = {"goal": 8 * draft, "secret": -2 + secret * step} if task == "sotopia" else {}
                     advice = f"{ADVICE} In step {step}."

@@ -15,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from soul.figures import drawing
 from soul.figures.__main__ import main
+from soul.figures.figure import Panel
+from soul.figures.training import training_curves
+from soul.figures.training_run import TrainingRun
 from tests.soul.figures.made_up_runs import training
 
 Rows = list[dict[str, str]]
@@ -87,7 +91,9 @@ def test_a_run_without_feedback_has_no_gap_and_a_sentence_says_so(drawn: Path) -
     assert {row["metric"] for row in rows} == {"ditto/reward_draft", "ditto/reward_refined", "ditto/gap"}
     index = (drawn / "index.md").read_text()
     assert "gap, sotopia: no step has judged refined answers in all seeds of grpo." in index
-    assert "diagnostics, KL to the start, nats a token: no step has ditto/kl_start in all seeds of ditto, grpo." in index
+    assert (
+        "diagnostics, KL to the start, nats a token: no step has ditto/kl_start in all seeds of ditto, grpo." in index
+    )
     assert "kl_start" not in (drawn / "diagnostics.csv").read_text()
 
 
@@ -101,42 +107,48 @@ def test_alarms_are_marked_at_their_steps(runs: dict[str, Path], drawn: Path) ->
     drift = of(rows, panel="length of drafts / in their first step", name="grpo", run="mean of 1")
     assert float(drift[-1]["value"]) == pytest.approx(1.05**23)
     secret = read(drawn / "metrics-sotopia.csv")
-    assert of(secret, panel="secret ↑, drafts", metric="alarm/secondary", name="grpo")
+    assert {row["panel"] for row in of(secret, metric="alarm/secondary")} == {"secret ↑, drafts"}  # `goal` rises
 
 
-def test_the_ablation_is_where_each_name_ends(runs: dict[str, Path], drawn: Path) -> None:
+def test_the_ablation_compares_all_names_at_one_step(runs: dict[str, Path], drawn: Path) -> None:
     rows = read(drawn / "ablation-sotopia.csv")
     (secret,) = of(rows, panel="secret ↑, drafts", name="grpo", run="mean of 1")
-    last = [numbers["ditto/secondary/sotopia/secret"] for numbers in metrics(runs["grpo"]).values()][-10:]
+    reached = metrics(runs["grpo"]).values()
+    last = [numbers["ditto/secondary/sotopia/secret"] for numbers in reached if numbers["step"] <= 20][-10:]
     assert float(secret["value"]) == pytest.approx(statistics.fmean(last)) and secret["low"] == ""
-    (reward,) = of(rows, panel="reward ↑, validation", name="ditto", run="mean of 2")  # validated in every run
-    assert [float(reward[key]) for key in ("low", "value", "high")] == pytest.approx([0.56, 0.62, 0.68])
+    (reward,) = of(rows, panel="reward, validation", name="ditto", run="mean of 2")  # all runs validated in step 18
+    assert float(reward["value"]) == pytest.approx(0.2 + 0.02 * 18)
+    assert "the names at step 20" in (drawn / "index.md").read_text()
 
 
-def test_every_file_holds_the_hashes_and_can_be_drawn_again(
-    runs: dict[str, Path], drawn: Path, tmp_path: Path
-) -> None:
-    assert draw(runs, tmp_path) == 0
+def test_every_file_holds_the_hashes_of_its_runs(runs: dict[str, Path], drawn: Path) -> None:
     for file in drawn.iterdir():
-        assert (tmp_path / file.name).read_bytes() == file.read_bytes(), file.name
         if file.suffix in (".svg", ".csv", ".pdf") and file.stem.startswith(("training", "diagnostics", "ablation")):
             assert all(sha256(folder).encode() in file.read_bytes() for folder in runs.values()), file.name
     assert (drawn / "training.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_the_same_runs_give_the_same_files(runs: dict[str, Path], drawn: Path, tmp_path: Path) -> None:
+    names = {"ditto": [runs["ditto-1"], runs["ditto-2"]], "grpo": [runs["grpo"]]}
+    loaded = {name: [TrainingRun.load(name, folder) for folder in folders] for name, folders in names.items()}
+    for file in drawing.draw(training_curves(loaded), tmp_path, drawing.colours(list(loaded))):
+        assert file.read_bytes() == (drawn / file.name).read_bytes(), file.name
+
+
 def test_each_task_of_a_mixture_has_its_panels(tmp_path: Path) -> None:
     mixed = training(tmp_path / "mixed", 1, steps=3, tasks=("sotopia", "hitom"))
     alone = training(tmp_path / "alone", 2, steps=3)
-    assert main(["--runs", f"mixed={mixed}", f"alone={alone}", "--out", str(tmp_path / "out")]) == 0
-    rows = read(tmp_path / "out" / "training.csv")
-    assert {row["metric"] for row in of(rows, panel="sotopia: reward of drafts")} == {
-        "ditto/task/sotopia/reward_draft",
-        "ditto/reward_draft",
+    figure = training_curves({"mixed": [TrainingRun.load("mixed", mixed)], "alone": [TrainingRun.load("alone", alone)]})
+    shown = {
+        panel.title: {(curve.name, curve.metric) for curve in panel.curves}
+        for panel in figure.panels
+        if isinstance(panel, Panel)
     }
-    assert {row["name"] for row in of(rows, panel="hitom: reward of drafts")} == {"mixed"}
-    assert "training, hitom: no step has a reward of drafts in all seeds of alone." in (
-        tmp_path / "out" / "index.md"
-    ).read_text()
+    assert shown == {
+        "sotopia: reward of drafts": {("mixed", "ditto/task/sotopia/reward_draft"), ("alone", "ditto/reward_draft")},
+        "hitom: reward of drafts": {("mixed", "ditto/task/hitom/reward_draft")},
+    }
+    assert figure.missing == ["training, hitom: no step has a reward of drafts in all seeds of alone."]
 
 
 def test_without_matplotlib_a_sentence_says_what_to_install(
