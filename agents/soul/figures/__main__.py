@@ -1,4 +1,4 @@
-"""`soul figures --runs NAME=DIR,DIR ... --evals NAME=DIR,DIR ... --out DIR`: draw figures and tables from your own runs.
+"""`soul figures --runs NAME=DIR,DIR ... --evals NAME=DIR,DIR ... --out DIR`: figures and tables from your own runs.
 
     soul figures --runs ditto=outputs/ditto-1,outputs/ditto-2 grpo=outputs/grpo-1 --out figures
 

@@ -1,7 +1,7 @@
 """The ablation of objectives by sub-metric (the paper's figure 4): where each name ends, with an interval over seeds.
 
 All runs are compared at one step, the last that each of them has reached. A seed's number is its mean over the WINDOW
-steps up to there, or over the last half of fewer. Of a metric that all runs validate, it is the last validation instead.
+steps up to there, or over the last half of fewer. Of a metric that all runs validate, it is the last validation.
 """
 
 from __future__ import annotations

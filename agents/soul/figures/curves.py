@@ -1,8 +1,8 @@
 """Curves over the training steps: the mean of a name's seeds, with a 95 % band.
 
-The band of several seeds is a percentile bootstrap over the seeds (`soul.evaluate.numbers.bootstrap`); with two seeds it
-is their range. The band of a single run is known only where a metric has a standard error of its own. A mean is drawn
-for the steps that every seed has, so that no step averages over other seeds than its neighbour.
+The band of several seeds is a percentile bootstrap over the seeds (`soul.evaluate.numbers.bootstrap`); with two seeds,
+it is their range. The band of a single run is known only where a metric has a standard error of its own. A mean is
+drawn for the steps that every seed has, so that all its points average over the same seeds.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: its text, and whether it is the best of its line (bold) or the second (Markdown: italic; LaTeX: underlined).
+    """A cell: its text, and whether it is the best of its line (bold) or the second (italic; in LaTeX underlined).
 
     Attributes:
         behind: text that is not marked with it: an interval, a sign.

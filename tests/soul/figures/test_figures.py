@@ -1,6 +1,6 @@
 """`soul figures --runs`: figures from trainings.
 
-Promise under test: what a figure shows is what the runs' metrics say, seed by seed and as mean and band; each file holds
+Promise under test: what a figure shows is what the runs' metrics say, seed by seed and as mean and band; each file has
 the runs' hashes; what a run lacks is a sentence and no figure; the same runs give the same files.
 """
 
