@@ -9,6 +9,7 @@ ablation.py        panels of dots: where each name ends, by metric
 drawing.py         matplotlib: PDF, SVG and CSV
 evaluations.py     evaluations by name, seeds as further samples of a row
 results.py         tables of scores and of paired differences
+submetrics.py      table of every metric beside the score
 feedback.py        the table of the feedback on one scenario early and late
 table.py           a table as Markdown, LaTeX and CSV
 csv_text.py        lines as CSV

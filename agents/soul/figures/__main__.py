@@ -23,6 +23,7 @@ from soul.figures.feedback import feedback_tables
 from soul.figures.index import Index
 from soul.figures.named_folders import by_name, named_folders
 from soul.figures.results import choose_baseline, comparisons, results_table, significance_table
+from soul.figures.submetrics import metrics_table
 from soul.figures.training import diagnostics, gap, metric_curves, training_curves
 from soul.figures.training_run import Runs, TrainingRun
 
@@ -76,9 +77,9 @@ def draw_runs(runs: Runs, out: Path, index: Index) -> None:
 def write_tables(evals: Sequence[Evaluations], baseline: Evaluations, out: Path, index: Index) -> None:
     """Write the tables of the evaluations."""
     compared = comparisons(evals, baseline, index.missing)
-    tables = [results_table(evals, baseline, compared)]
+    tables = [results_table(evals, baseline, compared), metrics_table(evals)]
     tables += [significance_table(evals, baseline, compared)] if compared else []
-    for table in tables:
+    for table in filter(None, tables):
         index.add(table.caption, table.write(out))
     index.sources += [source for each in evals for source in each.sources]
 

@@ -46,7 +46,8 @@ class _Ends:
         return DotPanel(f"{title}, {where}", metric, dots) if len(dots) > 1 else None
 
     def _up_to(self, run: TrainingRun, key: str) -> list[float]:
-        return [value for step, value in run.values(key).items() if step <= self.step]
+        """The values of the training steps up to the end; step 0 is the model before training."""
+        return [value for step, value in run.values(key).items() if 0 < step <= self.step]
 
 
 def _ablation(runs: Runs, task: str) -> Figure | None:

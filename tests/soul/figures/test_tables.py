@@ -76,6 +76,14 @@ def test_scores_and_signs_are_those_of_evaluate_and_compare(tmp_path: Path) -> N
     assert [float(written[key]) for key in ("difference", "low", "high", "p_sign_test")] == expected
 
 
+def test_every_metric_beside_the_score_has_a_line(tmp_path: Path) -> None:
+    for name, secret in {"a": -4.0, "b": -1.0}.items():
+        finished_run(tmp_path / name, numbered([0.2, 0.4], "sotopia", metrics={"secret": secret, "turns": 6.0}))
+    tables(tmp_path / "out", "--evals", f"a={tmp_path / 'a'}", f"b={tmp_path / 'b'}")
+    markdown = (tmp_path / "out" / "metrics.md").read_text()
+    assert line(markdown, "| sotopia: secret ↑ |")[1:] == ["-4.000", "**-1.000**"]
+
+
 def test_scores_of_another_judge_are_not_ranked(tmp_path: Path) -> None:
     judged = {"policy": usage(0.5, 100, 20), "judge": usage(0.1, 10, 10)}
     judge = {**SETTINGS["roles"]["judge"], "model": "another"}
