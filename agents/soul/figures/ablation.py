@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from soul.figures.curves import Key, mean_with_band
 from soul.figures.figure import Dot, DotPanel, Figure
-from soul.figures.training import better, file_name
+from soul.figures.training import better, file_name, is_reward
 from soul.figures.training_run import DRAFT, Runs, TrainingRun, tasks_of
 
 WINDOW = 10
@@ -57,7 +57,8 @@ def _ablation(runs: Runs, task: str) -> Figure | None:
     prefix = f"ditto/secondary/{task}/"
     everything = [run for seeds in trained.values() for run in seeds]
     ends = _Ends(trained, task, min(max(run.steps) for run in everything))
-    metrics = sorted({key.removeprefix(prefix) for run in everything for key in run.keys if key.startswith(prefix)})
+    named = {key.removeprefix(prefix) for run in everything for key in run.keys if key.startswith(prefix)}
+    metrics = sorted(metric for metric in named if not is_reward(task, metric))
     panels = [ends.panel("reward", lambda run: run.key(task, DRAFT), f"val-core/{task}/reward/mean@1")]
     for metric in metrics:
         secondary, validated = f"{prefix}{metric}", f"val/{task}/{metric}"

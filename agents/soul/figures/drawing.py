@@ -19,10 +19,13 @@ from soul.files.whole_file import whole_file, write_whole
 
 WIDTH, HEIGHT = 3.6, 2.5  # inches of a panel
 _LEGEND, _LINE, _CHARACTER = 0.4, 0.1, 0.04  # inches of the legend, and of a line and a character of the hashes
+_DOT = 0.3  # inches of a dot's line
+_LEAST_SPAN = 0.1  # of the largest value: what differs by less must not look like much
 FORMATS = ("pdf", "svg")
 _STYLE = {
     "svg.hashsalt": "ditto",  # without it, ids in the file are random
     "pdf.fonttype": 42,  # text stays text; journals refuse matplotlib's default, type 3
+    "text.parse_math": False,  # a $ in a name is a $
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.spines.top": False,
@@ -60,7 +63,9 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
         lines = -(-len(figure.panels) // columns)
         hashes = textwrap.wrap(short_hashes(figure.runs), int(WIDTH * columns / _CHARACTER))
         below = _LINE * (len(hashes) + 1)
-        size = (WIDTH * columns, HEIGHT * lines + _LEGEND + below)
+        dots = isinstance(figure.panels[0], DotPanel)
+        height = _DOT * (len(palette) + 3) if dots else HEIGHT
+        size = (WIDTH * columns, height * lines + _LEGEND + below)
         canvas = Canvas(figsize=size, layout="constrained")
         FigureCanvasAgg(canvas)
         canvas.get_layout_engine().set(rect=(0, below / size[1], 1, 1 - below / size[1]))
@@ -72,7 +77,7 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
                 _dots(panel, on, palette, named=place % columns == 0)
             else:
                 _curves(panel, on, palette)
-        if any(isinstance(panel, Panel) for panel in figure.panels):  # dots have their names on the axis
+        if not dots:  # they have their names on the axis
             _legend(figure, canvas, palette)
         canvas.text(0.995, _LINE / size[1] / 2, "\n".join(hashes), ha="right", va="bottom", fontsize=5, color="0.5")
         files = [folder / f"{figure.file}.{ending}" for ending in formats]
@@ -123,6 +128,7 @@ def _curves(panel: Panel, on: Any, palette: Mapping[str, Any]) -> None:
     on.set_title(panel.title)
     on.set_xlabel("step")
     on.xaxis.get_major_locator().set_params(integer=True)
+    on.set_ylim(_widened(*on.get_ylim()))
     on.grid(alpha=0.25, lw=0.5)
 
 
@@ -156,8 +162,16 @@ def _dots(panel: DotPanel, on: Any, palette: Mapping[str, Any], *, named: bool) 
     on.set_yticks(range(len(palette)), list(palette) if named else [""] * len(palette))
     on.set_ylim(len(palette) - 0.5, -0.5)  # the first name on top
     on.margins(x=0.12)
+    on.set_xlim(_widened(*on.get_xlim()))
+    on.xaxis.get_major_locator().set_params(nbins=4)
     on.set_title(panel.title)
     on.grid(alpha=0.25, lw=0.5)
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    """The limits of an axis, at least _LEAST_SPAN of the largest value apart."""
+    lacking = max(0.0, _LEAST_SPAN * max(abs(low), abs(high)) - (high - low)) / 2
+    return low - lacking, high + lacking
 
 
 def _legend(figure: Figure, canvas: Any, palette: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from soul.figures.curves import Curve, Key, curves
 from soul.figures.figure import Alarm, Figure, Panel
 from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, tasks_of
 
+NOT_METRICS = ("n", "invalid_share")  # of a validation: its sessions
 UP, DOWN = " ↑", " ↓"
 WINDOW = 10  # steps; that of the alarm `secondary`
 ALL = "all tasks"  # a title; and where the metrics name no task
@@ -68,7 +69,7 @@ def _metrics_of(runs: Runs, task: str) -> Figure:
     for prefix, where in ((f"ditto/secondary/{task}/", "drafts"), (f"val/{task}/", "validation")):
         for key in sorted(key for key in keys if key.startswith(prefix)):
             name = key.removeprefix(prefix)
-            if (where, name) in (("validation", "n"), ("validation", "reward")):  # `training` shows the reward
+            if name in NOT_METRICS or is_reward(task, name):
                 continue
             drawn = curves(runs, _named(key))
             alarms = _got_worse(drawn, key, better(task, name)) if where == "drafts" else []
@@ -106,6 +107,14 @@ def diagnostics(runs: Runs) -> Figure:
         missing += _missing(runs, drawn, f"diagnostics, {title}", key, hint)
     caption = "Signs of known failures; a triangle on the axis is a step with an alarm."
     return Figure("diagnostics", caption, panels, missing=missing)
+
+
+def is_reward(task: str, metric: str) -> bool:
+    """Whether a metric is the reward itself, under the name of the task's headline."""
+    try:
+        return metric in ("reward", tasks.load(task).headline.name)
+    except UnknownTask:
+        return metric == "reward"
 
 
 def better(task: str, metric: str) -> str:

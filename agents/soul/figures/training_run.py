@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from soul.errors import SoulError
-from soul.files.metrics_file import NAME, read_metrics
+from soul.files.metrics_file import NAME, read_with_hash
 
 DRAFT, REFINED, GAP = "reward_draft", "reward_refined", "gap"
 _TASK = re.compile(r"ditto/task/([^/]+)/sessions|ditto/secondary/([^/]+)/.+|val(?:-core)?/([^/]+)/.+")
@@ -42,14 +41,13 @@ class TrainingRun:
         Raises:
             NotARun: it has no metrics of a step. BadMetrics: a line cannot be read.
         """
-        file = folder / NAME
-        steps = read_metrics(file)
+        steps, sha256 = read_with_hash(folder / NAME)
         if not any(f"ditto/{DRAFT}" in numbers for numbers in steps.values()):
             raise NotARun(
                 f"--runs {name}: {folder} has no {NAME} with a step of training. Name the folder that holds traces/ "
                 f"and {NAME}; evaluations belong behind --evals."
             )
-        return cls(name, folder, dict(sorted(steps.items())), hashlib.sha256(file.read_bytes()).hexdigest())
+        return cls(name, folder, dict(sorted(steps.items())), sha256)
 
     @cached_property
     def keys(self) -> frozenset[str]:

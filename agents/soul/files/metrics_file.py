@@ -5,6 +5,7 @@ A run replaces the whole file after each step (`ditto.run.run_folder`), so that 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -23,10 +24,24 @@ def metric_lines(path: Path) -> dict[int, str]:
     Raises:
         BadMetrics: a line is not a JSON object with a step.
     """
-    if not path.exists():
-        return {}
+    return _lines(path.read_bytes(), path) if path.exists() else {}
+
+
+def read_metrics(path: Path) -> dict[int, dict[str, float]]:
+    """Step -> its numbers; {} without a file. Raises as `metric_lines`."""
+    return {step: json.loads(line) for step, line in metric_lines(path).items()}
+
+
+def read_with_hash(path: Path) -> tuple[dict[int, dict[str, float]], str]:
+    """What `read_metrics` returns, and the SHA-256 of exactly that content: a run may replace the file at any time."""
+    content = path.read_bytes() if path.exists() else b""
+    numbers = {step: json.loads(line) for step, line in _lines(content, path).items()}
+    return numbers, hashlib.sha256(content).hexdigest()
+
+
+def _lines(content: bytes, path: Path) -> dict[int, str]:
     lines: dict[int, str] = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(content.splitlines(), 1):
         try:
             lines[int(json.loads(line)["step"])] = line.decode()
         except (ValueError, KeyError, TypeError) as error:
@@ -35,8 +50,3 @@ def metric_lines(path: Path) -> dict[int, str]:
                 "away; training does not need it."
             ) from None
     return lines
-
-
-def read_metrics(path: Path) -> dict[int, dict[str, float]]:
-    """Step -> its numbers. Raises as `metric_lines`."""
-    return {step: json.loads(line) for step, line in metric_lines(path).items()}
