@@ -6,7 +6,8 @@ curves.py          means over seeds with bands
 figure.py          what a figure shows, and its CSV
 training.py        panels of curves: by task, by metric, the gap, signs of known failures with their alarms
 ablation.py        panels of dots: where each name ends, by metric
-drawing.py         matplotlib: PDF, SVG and CSV
+drawing.py         a figure as PDF, SVG and CSV
+axes.py            one panel on its axes
 evaluations.py     evaluations by name, seeds as further samples of a row
 results.py         tables of scores and of paired differences
 submetrics.py      table of every metric beside the score

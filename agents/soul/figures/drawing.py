@@ -9,18 +9,28 @@ import importlib.util
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from soul.errors import BadSettings
+from soul.figures.axes import draw_curves, draw_dots
 from soul.figures.csv_text import as_csv
-from soul.figures.figure import HEAD, Alarm, DotPanel, Figure, Panel, rows
+from soul.figures.figure import HEAD, DotPanel, Figure, Panel, rows
 from soul.figures.training_run import TrainingRun
 from soul.files.whole_file import whole_file, write_whole
 
 WIDTH, HEIGHT = 3.6, 2.5  # inches of a panel
-_LEGEND, _LINE, _CHARACTER = 0.4, 0.1, 0.04  # inches of the legend, and of a line and a character of the hashes
 _DOT = 0.3  # inches of a dot's line
-_LEAST_SPAN = 0.1  # of the largest value: what differs by less must not look like much
+
+
+class _Letters(NamedTuple):
+    """Inches of a line, and of a character of mean width."""
+
+    line: float
+    character: float
+
+
+_LEGEND, _HASHES = _Letters(0.19, 0.07), _Letters(0.1, 0.04)
+_HANDLE = 0.55  # inches of the line in front of a label
 FORMATS = ("pdf", "svg")
 _STYLE = {
     "svg.hashsalt": "ditto",  # without it, ids in the file are random
@@ -60,26 +70,28 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
 
     with matplotlib.rc_context(_STYLE):
         columns = min(figure.columns, len(figure.panels))
-        lines = -(-len(figure.panels) // columns)
-        hashes = textwrap.wrap(short_hashes(figure.runs), int(WIDTH * columns / _CHARACTER))
-        below = _LINE * (len(hashes) + 1)
-        dots = isinstance(figure.panels[0], DotPanel)
-        height = _DOT * (len(palette) + 3) if dots else HEIGHT
-        size = (WIDTH * columns, height * lines + _LEGEND + below)
-        canvas = Canvas(figsize=size, layout="constrained")
+        lines, width = -(-len(figure.panels) // columns), WIDTH * columns
+        hashes = textwrap.wrap(short_hashes(figure.runs), int(width / _HASHES.character))
+        entries = _entries(figure, palette)
+        beside = max(1, int(width / (_LEGEND.character * max(map(len, entries), default=0) + _HANDLE)))
+        above, below = _LEGEND.line * -(-len(entries) // beside), _HASHES.line * (len(hashes) + 1)
+        one = HEIGHT if isinstance(figure.panels[0], Panel) else _DOT * (len(palette) + 3)
+        height = one * lines + above + below
+        canvas = Canvas(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(canvas)
-        canvas.get_layout_engine().set(rect=(0, below / size[1], 1, 1 - below / size[1]))
+        canvas.get_layout_engine().set(rect=(0, below / height, 1, 1 - below / height))
         axes = list(canvas.subplots(lines, columns, squeeze=False).flat)
         for empty in axes[len(figure.panels) :]:
             empty.remove()
         for place, (panel, on) in enumerate(zip(figure.panels, axes, strict=False)):
             if isinstance(panel, DotPanel):
-                _dots(panel, on, palette, named=place % columns == 0)
+                draw_dots(panel, on, palette, named=place % columns == 0)
             else:
-                _curves(panel, on, palette)
-        if not dots:  # they have their names on the axis
-            _legend(figure, canvas, palette)
-        canvas.text(0.995, _LINE / size[1] / 2, "\n".join(hashes), ha="right", va="bottom", fontsize=5, color="0.5")
+                draw_curves(panel, on, palette)
+        if entries:
+            canvas.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=beside)
+        at = _HASHES.line / height / 2
+        canvas.text(0.995, at, "\n".join(hashes), ha="right", va="bottom", fontsize=5, color="0.5")
         files = [folder / f"{figure.file}.{ending}" for ending in formats]
         for file in files:
             with whole_file(file) as partial:
@@ -104,77 +116,8 @@ def _metadata(figure: Figure, suffix: str) -> dict[str, Any]:
     return {"Description": f"{figure.caption} {text}", "Date": None} if suffix == ".svg" else {"Description": text}
 
 
-def _curves(panel: Panel, on: Any, palette: Mapping[str, Any]) -> None:
-    for curve in panel.curves:
-        colour, style = palette[curve.name], "--" if curve.dashed else "-"
-        if len(curve.seeds) > 1:
-            for _, values in curve.seeds:
-                on.plot(list(values), list(values.values()), color=colour, lw=0.5, alpha=0.35, ls=style)
-        steps = [at.step for at in curve.points]
-        marker = "." if len(steps) < 3 else None  # a line of one point is invisible
-        on.plot(steps, [at.mean for at in curve.points], color=colour, lw=1.4, ls=style, marker=marker)
-        band = [at for at in curve.points if at.low is not None]
-        on.fill_between(
-            [at.step for at in band],
-            [at.low for at in band],
-            [at.high for at in band],
-            color=colour,
-            alpha=0.15,
-            linewidth=0,
-        )
-    if panel.zero:
-        on.axhline(0, color="0.4", lw=0.6)
-    _alarms(panel.alarms, on, palette)
-    on.set_title(panel.title)
-    on.set_xlabel("step")
-    on.xaxis.get_major_locator().set_params(integer=True)
-    on.set_ylim(_widened(*on.get_ylim()))
-    on.grid(alpha=0.25, lw=0.5)
-
-
-def _alarms(alarms: Sequence[Alarm], on: Any, palette: Mapping[str, Any]) -> None:
-    """A triangle on the axis for each step with an alarm; each name has a height of its own."""
-    names = list(dict.fromkeys(alarm.run.name for alarm in alarms))
-    for alarm in alarms:
-        height = 0.03 + 0.05 * names.index(alarm.run.name)
-        on.plot(
-            alarm.steps,
-            [height] * len(alarm.steps),
-            transform=on.get_xaxis_transform(),
-            color=palette[alarm.run.name],
-            marker="^",
-            markersize=4,
-            ls="",
-            clip_on=False,
-        )
-
-
-def _dots(panel: DotPanel, on: Any, palette: Mapping[str, Any], *, named: bool) -> None:
-    """The dots of a panel, one below the other; the first panel of a line names them."""
-    for place, name in enumerate(palette):
-        for dot in (dot for dot in panel.dots if dot.name == name):
-            colour = palette[name]
-            if dot.low is not None:
-                on.plot([dot.low, dot.high], [place, place], color=colour, lw=3, alpha=0.35, solid_capstyle="butt")
-            if len(dot.seeds) > 1:
-                on.plot([value for _, value in dot.seeds], [place] * len(dot.seeds), ".", color=colour, ms=3, alpha=0.6)
-            on.plot(dot.mean, place, "o", color=colour, ms=5)
-    on.set_yticks(range(len(palette)), list(palette) if named else [""] * len(palette))
-    on.set_ylim(len(palette) - 0.5, -0.5)  # the first name on top
-    on.margins(x=0.12)
-    on.set_xlim(_widened(*on.get_xlim()))
-    on.xaxis.get_major_locator().set_params(nbins=4)
-    on.set_title(panel.title)
-    on.grid(alpha=0.25, lw=0.5)
-
-
-def _widened(low: float, high: float) -> tuple[float, float]:
-    """The limits of an axis, at least _LEAST_SPAN of the largest value apart."""
-    lacking = max(0.0, _LEAST_SPAN * max(abs(low), abs(high)) - (high - low)) / 2
-    return low - lacking, high + lacking
-
-
-def _legend(figure: Figure, canvas: Any, palette: Mapping[str, Any]) -> None:
+def _entries(figure: Figure, palette: Mapping[str, Any]) -> dict[str, Any]:
+    """The legend: its labels, each with the line or marker that it explains. Dots have their names on the axis."""
     from matplotlib.lines import Line2D
 
     panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
@@ -188,6 +131,4 @@ def _legend(figure: Figure, canvas: Any, palette: Mapping[str, Any]) -> None:
         entries["refined, with feedback"] = Line2D([], [], color="0.4", lw=1.4, ls="--")
     if any(panel.alarms for panel in panels):
         entries["alarm"] = Line2D([], [], color="0.4", marker="^", ms=4, ls="")
-    canvas.legend(
-        list(entries.values()), list(entries), loc="outside upper center", ncols=min(len(entries), 2 * figure.columns)
-    )
+    return entries
