@@ -1,7 +1,7 @@
 """The feedback on one scenario early and late in training (the paper's table 2), from the traces of a run.
 
-The scenario is the row that was trained, with feedback, in the two steps that are furthest apart. Of the row's sessions
-in a step, the table shows the one with the median reward of the draft.
+The scenario is the record that was played, with feedback, in the two steps that are furthest apart. Of its sessions in a
+step, the table shows the one with the median reward of the draft.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from soul.figures.training import better, file_name
 from soul.figures.training_run import Runs, TrainingRun
 from soul.record import SessionRecord, read_records
 
-Scenario = tuple[str, str, int]  # task, file, position of the row in it
+Scenario = tuple[str, str]  # task, and the hash of the record
 _STEP_FILE = re.compile(r"step_(\d+)(?:\.\d+)?\.jsonl")
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A row that was trained early and late."""
+    """A record that was played early and late."""
 
     scenario: Scenario
     early: int
@@ -32,14 +32,14 @@ class Repeated:
 
 
 def feedback_tables(runs: Runs, missing: list[str]) -> list[Table]:
-    """A table for each name, of the first of its seeds with a row that repeats; else a sentence joins `missing`."""
+    """A table for each name, of the first of its seeds with a record that repeats; else a sentence joins `missing`."""
     tables = []
     for name, seeds in runs.items():
         repeats = ((run, repeated) for run in seeds if (repeated := furthest_apart(run.folder)))
         run, repeated = next(repeats, (None, None))
         if run is None or repeated is None:
             missing.append(
-                f"feedback early and late, {name}: no row has feedback in two steps of its traces. It takes a run of "
+                f"feedback early and late, {name}: no record has feedback in two steps of its traces. It takes a run of "
                 "more than one epoch that keeps traces/ and gives feedback."
             )
         else:
@@ -48,7 +48,7 @@ def feedback_tables(runs: Runs, missing: list[str]) -> list[Table]:
 
 
 def furthest_apart(folder: Path) -> Repeated | None:
-    """The row with feedback in the two steps that are furthest apart; the first such row in the order of its name."""
+    """The record with feedback in the two steps that are furthest apart; of several, the first by its hash."""
     steps: dict[Scenario, tuple[int, int]] = {}
     for step, file in _step_files(folder):
         for trace in _with_feedback(file):
@@ -60,7 +60,7 @@ def furthest_apart(folder: Path) -> Repeated | None:
 
 def _table(run: TrainingRun, repeated: Repeated) -> Table:
     early, late = (_median_session(run.folder, repeated.scenario, step) for step in (repeated.early, repeated.late))
-    task, file, number = repeated.scenario
+    task, _ = repeated.scenario
     lines = [("reward", early.draft.reward, late.draft.reward)]
     metrics = (early.draft.metrics or {}, late.draft.metrics or {})
     lines += [(name, metrics[0].get(name), metrics[1].get(name)) for name in {**metrics[0], **metrics[1]}]
@@ -74,7 +74,8 @@ def _table(run: TrainingRun, repeated: Repeated) -> Table:
         data += [(task, step, one.session, name, value) for name, value in numbers.items()]
     heads = (f"step {repeated.early}", f"step {repeated.late}")
     caption = f"{run.name}, {task}: the feedback on one scenario early and late in training."
-    where = f"Row number {number} of {file or 'its file'}; of its sessions in each step, that of the median reward."
+    rows = dict.fromkeys(f"row number {one.number} of {one.file or 'its file'}" for one in (early, late))
+    where = f"The scenario is {' and '.join(rows)}; of its sessions in each step, that of the median reward is shown."
     sources = [
         (run.name, path, _sha256(path))
         for step, path in _step_files(run.folder)
@@ -103,7 +104,7 @@ def _with_feedback(file: Path) -> Iterator[SessionRecord]:
 
 
 def _scenario(trace: SessionRecord) -> Scenario:
-    return trace.task, trace.file, trace.number
+    return trace.task, trace.record_hash or f"{trace.file}, row {trace.number}"  # old traces have no hash
 
 
 def _number(value: float | None) -> str:
