@@ -24,7 +24,7 @@ from soul.figures.index import Index
 from soul.figures.named_folders import by_name, named_folders
 from soul.figures.results import choose_baseline, comparisons, results_table, significance_table
 from soul.figures.submetrics import metrics_table
-from soul.figures.training import diagnostics, gap, metric_curves, training_curves
+from soul.figures.training import diagnostics, gap, gaps_by_metric, metric_curves, training_curves
 from soul.figures.training_run import Runs, TrainingRun
 
 
@@ -65,7 +65,8 @@ def draw_runs(runs: Runs, out: Path, index: Index) -> None:
     if not runs:
         return
     palette = colours(list(runs))
-    for figure in (training_curves(runs), *metric_curves(runs), gap(runs), *ablations(runs), diagnostics(runs)):
+    curves = (training_curves(runs), *metric_curves(runs), gap(runs), *gaps_by_metric(runs), diagnostics(runs))
+    for figure in (*curves, *ablations(runs)):
         index.missing += figure.missing
         if figure.panels:
             index.add(figure.caption, draw(figure, out, palette))

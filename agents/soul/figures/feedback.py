@@ -1,7 +1,7 @@
 """The feedback on one scenario early and late in training (the paper's table 2), from the traces of a run.
 
-The scenario is the record that was played, with feedback, in the two steps that are furthest apart. Of its sessions in a
-step, the table shows the one with the median reward of the draft.
+The scenario is the record that was played, with feedback, in the two steps that are furthest apart. Of its sessions in
+a step, the table shows the one with the median reward of the draft.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def feedback_tables(runs: Runs, missing: list[str]) -> list[Table]:
         run, repeated = next(repeats, (None, None))
         if run is None or repeated is None:
             missing.append(
-                f"feedback early and late, {name}: no record has feedback in two steps of its traces. It takes a run of "
-                "more than one epoch that keeps traces/ and gives feedback."
+                f"feedback early and late, {name}: no record has feedback in two steps of its traces. It takes a run "
+                "of more than one epoch that keeps traces/ and gives feedback."
             )
         else:
             tables.append(_table(run, repeated))

@@ -94,6 +94,22 @@ def gap(runs: Runs) -> Figure:
     return Figure("gap", caption, panels, 2, missing)
 
 
+def gaps_by_metric(runs: Runs) -> list[Figure]:
+    """A figure for each task: the gap of every metric of its verdicts."""
+    figures = []
+    for task in tasks_of(runs):
+        prefix = f"ditto/secondary_gap/{task}/"
+        keys = sorted({key for seeds in runs.values() for run in seeds for key in run.keys if key.startswith(prefix)})
+        names = {key: key.removeprefix(prefix) for key in keys if not is_reward(task, key.removeprefix(prefix))}
+        panels = [
+            panel
+            for key, name in names.items()
+            for panel in _panel(f"{name}{better(task, name)}: refined - draft", curves(runs, _named(key)), zero=True)
+        ]
+        figures.append(Figure(f"gap-{file_name(task)}", f"{task}: the gap of every metric of its verdicts.", panels))
+    return [figure for figure in figures if figure.panels]
+
+
 def diagnostics(runs: Runs) -> Figure:
     """The signs of known failures, each with its alarm on the axis (docs/training.md explains them)."""
     panels: list[Panel] = []

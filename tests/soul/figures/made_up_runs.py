@@ -41,7 +41,9 @@ def session(
         session=f"{task}-{number}_{of_row}",
         draft=attempt(text, draft, metrics),
         feedback=feedback if refined is not None else None,
-        refined=attempt(text, refined, metrics) if refined is not None else None,
+        refined=attempt(text, refined, {name: value + 1 for name, value in metrics.items()})
+        if refined is not None
+        else None,
     )
 
 

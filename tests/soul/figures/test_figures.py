@@ -89,6 +89,10 @@ def test_a_run_without_feedback_has_no_gap_and_a_sentence_says_so(drawn: Path) -
     rows = read(drawn / "gap.csv")
     assert {row["name"] for row in rows} == {"ditto"}
     assert {row["metric"] for row in rows} == {"ditto/reward_draft", "ditto/reward_refined", "ditto/gap"}
+    by_metric = read(drawn / "gap-sotopia.csv")
+    assert {row["metric"].rpartition("/")[2] for row in by_metric} == {"goal", "secret"}
+    assert [float(row["value"]) for row in by_metric] == pytest.approx([1.0] * len(by_metric))
+    assert {row["name"] for row in by_metric} == {"ditto"}
     index = (drawn / "index.md").read_text()
     assert "gap, sotopia: no step has judged refined answers in all seeds of grpo." in index
     assert (
