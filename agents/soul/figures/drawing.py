@@ -56,9 +56,9 @@ def require_matplotlib() -> None:
 
 def colours(names: Sequence[str]) -> dict[str, Any]:
     """A colour for each name; the same in all figures of a command."""
-    from matplotlib import colormaps
+    from matplotlib import color_sequences
 
-    palette = colormaps["tab10" if len(names) <= 10 else "tab20"].colors
+    palette = color_sequences["tab10" if len(names) <= 10 else "tab20"]
     return {name: palette[place % len(palette)] for place, name in enumerate(names)}
 
 
@@ -67,6 +67,7 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with matplotlib.rc_context(_STYLE):
         columns = min(figure.columns, len(figure.panels))
@@ -77,10 +78,10 @@ def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequ
         above, below = _LEGEND.line * -(-len(entries) // beside), _HASHES.line * (len(hashes) + 1)
         one = HEIGHT if isinstance(figure.panels[0], Panel) else _DOT * (len(palette) + 3)
         height = one * lines + above + below
-        canvas = Canvas(figsize=(width, height), layout="constrained")
+        layout = ConstrainedLayoutEngine(rect=(0, below / height, 1, 1 - below / height))
+        canvas = Canvas(figsize=(width, height), layout=layout)
         FigureCanvasAgg(canvas)
-        canvas.get_layout_engine().set(rect=(0, below / height, 1, 1 - below / height))
-        axes = list(canvas.subplots(lines, columns, squeeze=False).flat)
+        axes: list[Any] = list(canvas.subplots(lines, columns, squeeze=False).flat)
         for empty in axes[len(figure.panels) :]:
             empty.remove()
         for place, (panel, on) in enumerate(zip(figure.panels, axes, strict=False)):

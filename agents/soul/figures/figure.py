@@ -90,24 +90,28 @@ def _shown(panel: Panel | DotPanel) -> list[TrainingRun]:
 def rows(figure: Figure) -> Iterator[tuple[Any, ...]]:
     """The lines of its CSV: every seed's values, then means with their bands, then alarms (value 1)."""
     for panel in figure.panels:
-        if isinstance(panel, DotPanel):
-            for dot in panel.dots:
-                for run, value in dot.seeds:
-                    yield (panel.title, panel.metric, dot.name, run.folder, run.sha256, "", value, "", "")
-                mean = (f"mean of {len(dot.seeds)}", "", "", dot.mean, _cell(dot.low), _cell(dot.high))
-                yield (panel.title, panel.metric, dot.name, *mean)
-            continue
-        for curve in panel.curves:
-            for run, values in curve.seeds:
-                for step, value in values.items():
-                    yield (panel.title, curve.metric, curve.name, run.folder, run.sha256, step, value, "", "")
-            for at in curve.points:
-                mean = (f"mean of {len(curve.seeds)}", "", at.step, at.mean, _cell(at.low), _cell(at.high))
-                yield (panel.title, curve.metric, curve.name, *mean)
-        for alarm in panel.alarms:
-            for step in alarm.steps:
-                run = alarm.run
-                yield (panel.title, f"alarm/{alarm.alarm}", run.name, run.folder, run.sha256, step, 1, "", "")
+        yield from _dot_rows(panel) if isinstance(panel, DotPanel) else _curve_rows(panel)
+
+
+def _dot_rows(panel: DotPanel) -> Iterator[tuple[Any, ...]]:
+    for dot in panel.dots:
+        start = (panel.title, panel.metric, dot.name)
+        for run, value in dot.seeds:
+            yield (*start, run.folder, run.sha256, "", value, "", "")
+        yield (*start, f"mean of {len(dot.seeds)}", "", "", dot.mean, _cell(dot.low), _cell(dot.high))
+
+
+def _curve_rows(panel: Panel) -> Iterator[tuple[Any, ...]]:
+    for curve in panel.curves:
+        start = (panel.title, curve.metric, curve.name)
+        for run, values in curve.seeds:
+            yield from ((*start, run.folder, run.sha256, step, value, "", "") for step, value in values.items())
+        for at in curve.points:
+            yield (*start, f"mean of {len(curve.seeds)}", "", at.step, at.mean, _cell(at.low), _cell(at.high))
+    for alarm in panel.alarms:
+        for step in alarm.steps:
+            run = alarm.run
+            yield (panel.title, f"alarm/{alarm.alarm}", run.name, run.folder, run.sha256, step, 1, "", "")
 
 
 def _cell(value: float | None) -> float | str:

@@ -152,7 +152,7 @@ def _marks(means: Mapping[str, float], line: Line) -> dict[str, Mark]:
     ranks = sorted(set(shown.values()), reverse=line.higher_is_better)
     if len(shown) < 2:
         return {}
-    kinds: dict[float, Mark] = dict(zip(ranks, ("best", "second"), strict=False))  # type: ignore[arg-type]
+    kinds: dict[float, Mark] = dict(zip(ranks, ("best", "second"), strict=False))
     return {name: kinds[value] for name, value in shown.items() if value in kinds}
 
 
