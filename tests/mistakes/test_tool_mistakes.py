@@ -163,6 +163,7 @@ FIGURES = each(
         (["--runs", "a={run}"], "evaluations belong behind --evals"),
         (["--runs", "a={torn_training}"], "metrics.jsonl, line 2: this is no line of metrics"),
         (["--runs", "a={training}", "a={run}"], "'a' is given twice"),
+        (["--runs", "a b={training}", "a_b={run}"], "the files of 'a b' and 'a_b' would have the same names"),
         (["--runs", "a={training},{training}"], "is given twice, for 'a' and 'a'"),
         (["--evals", "a={training}"], "has no settings.json"),
         (["--evals", "a={run}", "--baseline", "b"], "--evals has no such name. It has a."),

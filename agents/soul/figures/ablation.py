@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from soul.figures.curves import Key, mean_with_band
 from soul.figures.figure import Dot, DotPanel, Figure
-from soul.figures.training import better, file_name, is_reward
+from soul.figures.named_folders import file_name
+from soul.figures.training import better, is_reward
 from soul.figures.training_run import DRAFT, Runs, TrainingRun, tasks_of
 
 WINDOW = 10

@@ -12,10 +12,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from soul.compare.protocol import deviations
+from soul.errors import SoulError
 from soul.evaluate.numbers.results import Results, summarise
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.record import SessionRecord
+
+
+class MixedSeeds(SoulError):
+    """Two evaluations of one name were scored in different ways, so they are not seeds of one thing."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,12 @@ class Evaluations:
 
         Raises:
             BadRun: one of them is not the folder of an evaluation.
+            MixedSeeds: two of them were scored in different ways.
         """
-        return cls(name, tuple(EvaluationRun.load(folder) for folder in folders))
+        first, *others = seeds = [EvaluationRun.load(folder) for folder in folders]
+        for run in others:
+            _check_same_protocol(name, first, run)
+        return cls(name, tuple(seeds))
 
     @cached_property
     def run(self) -> EvaluationRun:
@@ -60,6 +70,19 @@ class Evaluations:
     def sources(self) -> list[tuple[str, Path, str]]:
         """Name, folder and hash of the samples of each seed."""
         return [(self.name, run.folder, _sha256(run.folder / FILE)) for run in self.seeds]
+
+
+def _check_same_protocol(name: str, first: EvaluationRun, run: EvaluationRun) -> None:
+    for of_set in first.sets:
+        left, right = first.by_set[of_set], run.by_set.get(of_set, ())
+        if left and right:
+            for deviation in deviations(first, run, left, right):
+                if deviation.matters:
+                    raise MixedSeeds(
+                        f"--evals {name}: {first.folder} and {run.folder} are not seeds of one thing in {of_set} "
+                        f"({deviation.text}). Give them different names, or score one again "
+                        "(soul evaluate --rescore)."
+                    )
 
 
 def _renumbered(seeds: Sequence[EvaluationRun]) -> Iterator[SessionRecord]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from soul.figures.named_folders import file_name
 from soul.figures.table import Cell, Table
-from soul.figures.training import better, file_name
+from soul.figures.training import better
 from soul.figures.training_run import Runs, TrainingRun
 from soul.record import SessionRecord, read_records
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,17 +27,24 @@ def named_folders(text: str) -> NamedFolders:
     return NamedFolders(name.strip(), tuple(existing_folder(part) for part in folders.split(",") if part))
 
 
+def file_name(name: str) -> str:
+    """A name, or that of a task, as a part of a file's name."""
+    return re.sub(r"[^\w-]+", "_", name)
+
+
 def by_name(option: str, given: Sequence[NamedFolders]) -> dict[str, tuple[Path, ...]]:
     """Name -> its folders.
 
     Raises:
-        BadSettings: a name or a folder is given twice.
+        BadSettings: a name or a folder is given twice, or two names would share their files.
     """
     chosen: dict[str, tuple[Path, ...]] = {}
     places: dict[Path, str] = {}
     for name, folders in given:
         if name in chosen:
             raise BadSettings(f"{option}: {name!r} is given twice. Write its seeds behind one name: {name}=DIR,DIR.")
+        if same := next((other for other in chosen if file_name(other) == file_name(name)), None):
+            raise BadSettings(f"{option}: the files of {same!r} and {name!r} would have the same names. Rename one.")
         chosen[name] = folders
         for folder in folders:
             if other := places.get(folder.resolve()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +9,7 @@ from soul import tasks
 from soul.errors import UnknownTask
 from soul.figures.curves import Curve, Key, curves
 from soul.figures.figure import Alarm, Figure, Panel
+from soul.figures.named_folders import file_name
 from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, tasks_of
 
 NOT_METRICS = ("n", "invalid_share")  # of a validation: its sessions
@@ -140,11 +140,6 @@ def better(task: str, metric: str) -> str:
     except UnknownTask:  # a task that is not installed here
         return ""
     return {"higher": UP, "lower": DOWN, None: ""}[direction]
-
-
-def file_name(text: str) -> str:
-    """A task's name as a part of a file's name."""
-    return re.sub(r"[^\w-]+", "_", text)
 
 
 def _of_task(task: str, metric: str) -> Key:

@@ -10,6 +10,8 @@ import csv
 import random
 from pathlib import Path
 
+import pytest
+
 from ditto.run.run_folder import RunFolder
 from soul.compare.comparison import compare
 from soul.evaluate.numbers.results import summarise
@@ -84,7 +86,7 @@ def test_every_metric_beside_the_score_has_a_line(tmp_path: Path) -> None:
     assert line(markdown, "| sotopia: secret ↑ |")[1:] == ["-4.000", "**-1.000**"]
 
 
-def test_scores_of_another_judge_are_not_ranked(tmp_path: Path) -> None:
+def test_scores_of_another_judge_are_not_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     judged = {"policy": usage(0.5, 100, 20), "judge": usage(0.1, 10, 10)}
     judge = {**SETTINGS["roles"]["judge"], "model": "another"}
     a = finished_run(tmp_path / "a", numbered([0.1, 0.3], "coser", usages=judged), by_task={})
@@ -93,6 +95,9 @@ def test_scores_of_another_judge_are_not_ranked(tmp_path: Path) -> None:
     assert not any(row["mark"] or row["differs"] for row in rows) and "*" not in line(markdown, "| coser ")[2]
     assert "b: not comparable with a: judge: gpt-judge and another, in coser." in markdown
     assert not (tmp_path / "out" / "training.pdf").exists()
+    assert main(["--evals", f"both={a.folder},{b.folder}", "--out", str(tmp_path / "seeds")]) == 2
+    said = capsys.readouterr().err
+    assert "are not seeds of one thing in coser (judge: gpt-judge and another)" in said
 
 
 def test_the_feedback_on_the_row_that_repeats_furthest_apart(tmp_path: Path) -> None:
