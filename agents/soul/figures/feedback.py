@@ -66,12 +66,12 @@ def _table(run: TrainingRun, repeated: Repeated) -> Table:
     metrics = (early.draft.metrics or {}, late.draft.metrics or {})
     lines += [(name, metrics[0].get(name), metrics[1].get(name)) for name in {**metrics[0], **metrics[1]}]
     body = [[Cell(f"{name}{better(task, name)}"), Cell(_number(a)), Cell(_number(b))] for name, a, b in lines]
-    body.append([Cell("feedback"), Cell(early.feedback or ""), Cell(late.feedback or "")])
+    body.append([Cell("feedback"), Cell(_printable(early.feedback)), Cell(_printable(late.feedback))])
     refined = [one.refined.reward if one.refined else None for one in (early, late)]
     body.append([Cell("reward after the feedback"), *(Cell(_number(value)) for value in refined)])
     data: list[Sequence[Any]] = [("", "step", "session", "name", "value")]
     for step, one in ((repeated.early, early), (repeated.late, late)):
-        numbers = {"reward": one.draft.reward, **(one.draft.metrics or {}), "feedback": one.feedback}
+        numbers = {"reward": one.draft.reward, **(one.draft.metrics or {}), "feedback": _printable(one.feedback)}
         data += [(task, step, one.session, name, value) for name, value in numbers.items()]
     heads = (f"step {repeated.early}", f"step {repeated.late}")
     caption = f"{run.name}, {task}: the feedback on one scenario early and late in training."
@@ -106,6 +106,11 @@ def _with_feedback(file: Path) -> Iterator[SessionRecord]:
 
 def _scenario(trace: SessionRecord) -> Scenario:
     return trace.task, trace.record_hash or f"{trace.file}, row {trace.number}"  # old traces have no hash
+
+
+def _printable(text: str | None) -> str:
+    """A model's text without what breaks a file: lone surrogates, control characters."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text or "")
 
 
 def _number(value: float | None) -> str:

@@ -24,7 +24,7 @@ from tests.soul.evaluate.finished_samples import numbered, usage
 from tests.soul.figures.made_up_runs import session, training
 
 SETS = {"hitom": 0.4, "paratomi": 0.7}
-HOSTILE = "Do *this* | not <b>that</b>,\n50 % of $x_1 & \\y{z}\\\\."
+HOSTILE = "\x1bDo *this* | not <b>that</b>,\n50 % of $x_1 & \\y{z}\\\\."
 ROWS = 60
 
 
@@ -110,11 +110,12 @@ def test_the_feedback_on_the_row_that_repeats_furthest_apart(tmp_path: Path) -> 
         ]
         RunFolder(folder).write_traces("step", step, again)
     (table,) = feedback_tables({"ditto": [TrainingRun.load("ditto", folder)]}, [])
+    table.write(tmp_path)
     markdown, latex = table.markdown(), table.latex()
     assert line(markdown, "|  |")[1:] == ["step 2", "step 8"]
     assert line(markdown, "| reward |")[1:] == ["0.2", "0.6"]  # the median session
     assert line(markdown, "| goal ↑ |")[1:] == ["2.2", "8.6"]
-    said = r"Do \*this\* \| not &lt;b>that&lt;/b>, 50 % of $x\_1 & \\y{z}\\\\. 2"
+    said = "\ufffd" + r"Do \*this\* \| not &lt;b>that&lt;/b>, 50 % of $x\_1 & \\y{z}\\\\. 2"
     assert f"| feedback | {said} |" in markdown
     assert r"not \textless{}b\textgreater{}that" in latex and r"50 \% of \$x\_1 \& \textbackslash{}y\{z\}" in latex
     assert "row number 99 of train.parquet" in markdown and "step_000008.jsonl` sha256" in markdown
