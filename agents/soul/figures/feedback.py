@@ -15,7 +15,7 @@ from typing import Any
 
 from soul.figures.named_folders import file_name
 from soul.figures.table import Cell, Table
-from soul.figures.training import better
+from soul.figures.training import better, is_reward
 from soul.figures.training_run import Runs, TrainingRun
 from soul.record import SessionRecord, read_records
 
@@ -64,7 +64,11 @@ def _table(run: TrainingRun, repeated: Repeated) -> Table:
     task, _ = repeated.scenario
     lines = [("reward", early.draft.reward, late.draft.reward)]
     metrics = (early.draft.metrics or {}, late.draft.metrics or {})
-    lines += [(name, metrics[0].get(name), metrics[1].get(name)) for name in {**metrics[0], **metrics[1]}]
+    lines += [
+        (name, metrics[0].get(name), metrics[1].get(name))
+        for name in {**metrics[0], **metrics[1]}
+        if not is_reward(task, name)
+    ]
     body = [[Cell(f"{name}{better(task, name)}"), Cell(_number(a)), Cell(_number(b))] for name, a, b in lines]
     body.append([Cell("feedback"), Cell(_printable(early.feedback)), Cell(_printable(late.feedback))])
     refined = [one.refined.reward if one.refined else None for one in (early, late)]
