@@ -1,7 +1,8 @@
-"""Draw the pictures of the README: curves of a run, and the report of an evaluation.
+"""Draw the pictures of the README and of docs/figures.md: curves of a run, the report of an evaluation, figures.
 
     python docs/draw_pictures.py curves outputs/demo/run/metrics.jsonl    # docs/pictures/curves.svg
     python docs/draw_pictures.py report                                   # docs/pictures/report.png, needs chromium
+    python docs/draw_pictures.py figures ditto=DIR,DIR grpo=DIR           # docs/pictures/figures-*.svg
 
 The report is of an evaluation of all sets with invented rows. The model and its judges are stand-ins that answer by
 rule, so the numbers show the form and mean nothing.
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +27,11 @@ from soul.cli.arguments import existing_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.examples.endpoint import answer
 from soul.examples.example import Player
+from soul.figures import drawing
+from soul.figures.ablation import ablations
+from soul.figures.named_folders import NamedFolders, by_name, named_folders
+from soul.figures.training import diagnostics, gap
+from soul.figures.training_run import TrainingRun
 from soul.message import Message
 from soul.testing.replies import ChatRequest, Reply, Text
 from soul.testing.server import FakeOpenAI
@@ -99,6 +106,18 @@ def report() -> Path:
     return file
 
 
+def figures(named: Sequence[NamedFolders]) -> Path:
+    """Draw the gap, the ablation and the diagnostics of these trainings. Their paths, as given, are in the files."""
+    folders = by_name("figures", named)
+    runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
+    palette = drawing.colours(list(runs))
+    for figure in (gap(runs), ablations(runs)[0], diagnostics(runs)):
+        named_so = replace(figure, file=f"figures-{figure.file.partition('-')[0]}")
+        *_, table = drawing.draw(named_so, PICTURES, palette, ("svg",))
+        table.unlink()
+    return PICTURES
+
+
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
@@ -106,9 +125,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pictures = parser.add_subparsers(dest="picture", required=True)
     pictures.add_parser("curves").add_argument("metrics", type=existing_file)
     pictures.add_parser("report")
+    pictures.add_parser("figures").add_argument("runs", type=named_folders, nargs="+", metavar="NAME=DIR,DIR")
     given = parser.parse_args(arguments)
     PICTURES.mkdir(exist_ok=True)
-    print(curves(given.metrics) if given.picture == "curves" else report())
+    if given.picture == "curves":
+        print(curves(given.metrics))
+    else:
+        print(figures(given.runs) if given.picture == "figures" else report())
     return 0
 
 

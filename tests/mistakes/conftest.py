@@ -53,6 +53,10 @@ DISTILLED = {  # name of an --out -> the file that says what was sampled there
     "distilled_entry": b'{"experts": [3]}',
 }
 TRACED = {"traced_text": b"hello\n", "traced_number": b"3\n"}  # run -> its trace of a step
+TRAININGS = {  # run -> its metrics
+    "training": b'{"step": 1, "ditto/reward_draft": 0.5}\n',
+    "torn_training": b'{"step": 1, "ditto/reward_draft": 0.5}\n{"step": 2, "dit',
+}
 TEXTS = {
     "text.json": b"hello",
     "empty.json": b"",
@@ -91,6 +95,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, content in TRACED.items():
         (root / name / "traces").mkdir(parents=True)
         (root / name / "traces" / "step_1.jsonl").write_bytes(content)
+    for name, content in TRAININGS.items():
+        (root / name).mkdir()
+        (root / name / "metrics.jsonl").write_bytes(content)
     for name, files in MODELS.items():
         for file, content in files.items():
             (root / name).mkdir(exist_ok=True)

@@ -152,6 +152,25 @@ TABLE = each(
         (["--out", "/proc/x/y.md"], "cannot write to /proc/x"),
     ],
 )
+FIGURES = each(
+    ["--out", "{tmp}/figures"],
+    [
+        ([], "name trainings (--runs NAME=DIR) or evaluations (--evals NAME=DIR)"),
+        (["--runs", "{training}"], "write NAME=FOLDER"),
+        (["--runs", "a="], "write NAME=FOLDER"),
+        (["--runs", "a={tmp}/nosuch"], "there is no folder {tmp}/nosuch"),
+        (["--runs", "a={empty_folder}"], "has no metrics.jsonl with a step of training"),
+        (["--runs", "a={run}"], "evaluations belong behind --evals"),
+        (["--runs", "a={torn_training}"], "metrics.jsonl, line 2: this is no line of metrics"),
+        (["--runs", "a={training}", "a={run}"], "'a' is given twice"),
+        (["--runs", "a b={training}", "a_b={run}"], "the files of 'a b' and 'a_b' would have the same names"),
+        (["--runs", "a={training},{training}"], "is given twice, for 'a' and 'a'"),
+        (["--evals", "a={training}"], "has no settings.json"),
+        (["--evals", "a={run}", "--baseline", "b"], "--evals has no such name. It has a."),
+        (["--runs", "a={training}", "--baseline", "a"], "--baseline names evaluations"),
+        (["--runs", "a={training}", "--out", "{file}"], "{file} is a file"),
+    ],
+)
 EXPORT = each(
     ["{run}"],
     [
@@ -308,6 +327,7 @@ COMMANDS: Mapping[str, Sequence[Mistake]] = {
     "soul.evaluate.export.__main__": EXPORT,
     "soul.compare.__main__": COMPARE,
     "soul.compare.table": TABLE,
+    "soul.figures.__main__": FIGURES,
     "soul.judge.__main__": [*JUDGE, *each(["show"], [([word], "") for word in KEYS])],
     "soul.tasks.__main__": TASKS,
     "soul.examples.__main__": EXAMPLES,

@@ -18,7 +18,7 @@ import pytest
 import soul
 from soul.cli.main import COMMANDS
 
-HEAVY = ("torch", "ray", "verl", "vllm", "transformers", "ditto", "tensordict", "datasets")
+HEAVY = ("torch", "ray", "verl", "vllm", "transformers", "ditto", "tensordict", "datasets", "matplotlib")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 PROBE = """

@@ -36,6 +36,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "compare": ("soul.compare.__main__", "compare evaluations row by row", "soul compare RUN_A RUN_B --html out.html"),
     "compare table": ("soul.compare.table", "put evaluations into one table", "soul compare table RUN_A RUN_B"),
+    "figures": (
+        "soul.figures.__main__",
+        "draw figures and tables from trainings and evaluations",
+        "soul figures --runs ditto=DIR,DIR grpo=DIR --out figures",
+    ),
     "judge": ("soul.judge.__main__", "show, check and audit the judges", "soul judge check judge.model=gpt-5-mini"),
     "tasks": ("soul.tasks.__main__", "list the tasks that can be trained", "soul tasks"),
     "examples": ("soul.examples.__main__", "write invented rows", "soul examples all --out try"),

@@ -13,8 +13,9 @@ from ditto.config_checks.resume import apply_resume, check_resume
 from ditto.run import manifest
 from ditto.run.checkpoint import NoCompleteCheckpoint
 from ditto.run.manifest import DamagedCheckpoint
-from ditto.run.run_folder import BadMetrics, RunFolder
+from ditto.run.run_folder import RunFolder
 from ditto.settings import BadConfig
+from soul.files.metrics_file import BadMetrics
 from tests.ditto.run.test_run_folder import record
 
 PARTS = ("model", "optim", "extra_state")

@@ -52,6 +52,16 @@ def test_copying_is_what_comes_from_the_feedback_alone() -> None:
     assert step_diagnostics([already])["ditto/share_copied"] == 0.0
 
 
+def test_the_gap_of_a_metric_is_over_sessions_with_both_verdicts() -> None:
+    both = session("p", "a draft", "refined", secret=-4.0, warmth=1.0)
+    assert both.refined is not None
+    both.refined.metrics = {"secret": -1.0}
+    again = both.model_copy(update={"refined": both.refined.model_copy(update={"metrics": {"secret": -4.0}})})
+    numbers = step_diagnostics([both, again, session("p", "not refined", secret=9.0)])
+    gaps = {name: value for name, value in numbers.items() if "secondary_gap" in name}
+    assert gaps == {"ditto/secondary_gap/hitom/secret": 1.5}
+
+
 def test_a_single_draft_and_an_empty_answer_have_no_diversity() -> None:
     assert step_diagnostics([session("p", "one draft")]) == {}
     assert step_diagnostics([session("p", "one", warmth=2.0)]) == {"ditto/secondary/hitom/warmth": 2.0}

@@ -70,6 +70,17 @@ def secondary(traces: Sequence[SessionRecord]) -> dict[str, float]:
     return {name: statistics.fmean(of_name) for name, of_name in sorted(values.items())}
 
 
+def secondary_gap(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """By how much each metric of the refined verdict is higher than the draft's, by task: what the feedback changes."""
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for trace in traces:
+        refined = (trace.refined.metrics if trace.refined else None) or {}
+        for name, value in (trace.draft.metrics or {}).items():
+            if name in refined and math.isfinite(difference := refined[name] - value):
+                values[f"ditto/secondary_gap/{trace.task}/{name}"].append(difference)
+    return {name: statistics.fmean(of_name) for name, of_name in sorted(values.items())}
+
+
 def canary(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """What the second judge says of some drafts: mean reward, by how much the judge's is higher, and failures."""
     asked = [(trace.draft, trace.draft.canary) for trace in traces if trace.draft.canary]
@@ -102,4 +113,5 @@ def _n_grams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
 
 def step_diagnostics(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """The numbers of a step, from its sessions."""
-    return reward_error(traces) | diversity(traces) | copied(traces) | secondary(traces) | canary(traces)
+    by_metric = secondary(traces) | secondary_gap(traces)
+    return reward_error(traces) | diversity(traces) | copied(traces) | by_metric | canary(traces)

@@ -19,15 +19,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from soul.errors import SoulError
+from soul.files.metrics_file import NAME, metric_lines, read_metrics
 from soul.files.whole_file import write_whole
 from soul.record import SessionRecord
 
 _TRACES = re.compile(r"(?:step|val)_(\d+)(?:\.\d+)?\.jsonl")
-
-
-class BadMetrics(SoulError):
-    """A line of metrics.jsonl cannot be read."""
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -52,7 +48,7 @@ class RunFolder:
 
     def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Add numbers to the step's line. Lines of later steps go: they belong to what a resumed run does again."""
-        lines = self._metric_lines()
+        lines = metric_lines(self._metrics)
         known = json.loads(lines[step]) if step in lines else {"step": step}
         numbers = {key: number for key, value in metrics.items() if (number := _number(value)) is not None}
         earlier = [line for number, line in lines.items() if number < step]
@@ -60,11 +56,11 @@ class RunFolder:
 
     def metrics(self) -> dict[int, dict[str, float]]:
         """step -> its numbers."""
-        return {step: json.loads(line) for step, line in self._metric_lines().items()}
+        return read_metrics(self._metrics)
 
     def metrics_of(self, step: int) -> dict[str, float]:
         """A step's numbers; none where it has no line."""
-        line = self._metric_lines().get(step)
+        line = metric_lines(self._metrics).get(step)
         return json.loads(line) if line else {}
 
     def rewind(self, step: int) -> Path | None:
@@ -75,7 +71,7 @@ class RunFolder:
         Returns:
             The folder; None where there was nothing to move.
         """
-        lines = self._metric_lines()
+        lines = metric_lines(self._metrics)
         later = {number: line for number, line in lines.items() if number > step}
         traces = [
             path
@@ -87,7 +83,7 @@ class RunFolder:
         target = self.folder / "replaced" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         (target / "traces").mkdir(parents=True, exist_ok=True)
         if later:
-            write_lines(target / "metrics.jsonl", later.values())
+            write_lines(target / NAME, later.values())
             write_lines(self._metrics, [line for number, line in lines.items() if number <= step])
         for path in traces:
             os.replace(path, target / "traces" / path.name)
@@ -95,22 +91,7 @@ class RunFolder:
 
     @property
     def _metrics(self) -> Path:
-        return self.folder / "metrics.jsonl"
-
-    def _metric_lines(self) -> dict[int, str]:
-        """The line of each step, in the file's order."""
-        if not self._metrics.exists():
-            return {}
-        lines: dict[int, str] = {}
-        for number, line in enumerate(self._metrics.read_text(encoding="utf-8").splitlines(), 1):
-            try:
-                lines[int(json.loads(line)["step"])] = line
-            except (ValueError, KeyError, TypeError) as error:
-                raise BadMetrics(
-                    f"{self._metrics}, line {number}: this is no line of metrics ({error}). Remove the line, or move "
-                    "the file away; training does not need it."
-                ) from None
-        return lines
+        return self.folder / NAME
 
 
 def _number(value: Any) -> float | None:

@@ -1,0 +1,89 @@
+"""`soul figures --runs NAME=DIR,DIR ... --evals NAME=DIR,DIR ... --out DIR`: figures and tables from your own runs.
+
+    soul figures --runs ditto=outputs/ditto-1,outputs/ditto-2 grpo=outputs/grpo-1 --out figures
+
+A run is the folder of a training, finished or running; an evaluation is the folder of `soul evaluate`. Several folders
+of one name are seeds. Figures are written as PDF, SVG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them,
+says what could not be drawn and why, and has the hashes of all runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from soul.cli.arguments import output_folder
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import BadSettings
+from soul.figures.ablation import ablations
+from soul.figures.drawing import colours, draw, require_matplotlib
+from soul.figures.evaluations import Evaluations
+from soul.figures.feedback import feedback_tables
+from soul.figures.index import Index
+from soul.figures.named_folders import by_name, named_folders
+from soul.figures.results import choose_baseline, comparisons, results_table, significance_table
+from soul.figures.submetrics import metrics_table
+from soul.figures.training import diagnostics, gap, gaps_by_metric, metric_curves, training_curves
+from soul.figures.training_run import Runs, TrainingRun
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    parser = Parser(prog="soul figures", description=__doc__)
+    parser.add_argument("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="trainings")
+    parser.add_argument(
+        "--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations"
+    )
+    parser.add_argument("--out", type=output_folder, required=True, help="folder for figures and tables")
+    parser.add_argument("--baseline", metavar="NAME", help="of the evaluations to compare with: grpo, or the first")
+    given = parser.parse_args(arguments)
+    if not given.runs and not given.evals:
+        raise BadSettings("soul figures: name trainings (--runs NAME=DIR) or evaluations (--evals NAME=DIR).")
+    if given.baseline and not given.evals:
+        raise BadSettings("soul figures: --baseline names evaluations; it needs --evals.")
+    folders = by_name("--runs", given.runs)
+    if folders:
+        require_matplotlib()
+    runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
+    evals = [Evaluations.load(name, of_name) for name, of_name in by_name("--evals", given.evals).items()]
+    baseline = choose_baseline(evals, given.baseline) if evals else None
+    out: Path = given.out
+    out.mkdir(parents=True, exist_ok=True)
+    index = Index()
+    draw_runs(runs, out, index)
+    if baseline:
+        write_tables(evals, baseline, out, index)
+    print(index.write(out))
+    for sentence in index.missing:
+        print(f"not drawn: {sentence}")
+
+
+def draw_runs(runs: Runs, out: Path, index: Index) -> None:
+    """Draw every figure that the trainings have the data for."""
+    if not runs:
+        return
+    palette = colours(list(runs))
+    curves = (training_curves(runs), *metric_curves(runs), gap(runs), *gaps_by_metric(runs), diagnostics(runs))
+    for figure in (*curves, *ablations(runs)):
+        index.missing += figure.missing
+        if figure.panels:
+            index.add(figure.caption, draw(figure, out, palette))
+    for table in feedback_tables(runs, index.missing):
+        index.add(table.caption, table.write(out))
+    index.sources += [(run.name, run.folder, run.sha256) for seeds in runs.values() for run in seeds]
+
+
+def write_tables(evals: Sequence[Evaluations], baseline: Evaluations, out: Path, index: Index) -> None:
+    """Write the tables of the evaluations."""
+    compared = comparisons(evals, baseline, index.missing)
+    tables = [results_table(evals, baseline, compared), metrics_table(evals)]
+    tables += [significance_table(evals, baseline, compared)] if compared else []
+    for table in filter(None, tables):
+        index.add(table.caption, table.write(out))
+    index.sources += [source for each in evals for source in each.sources]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

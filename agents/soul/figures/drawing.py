@@ -1,0 +1,135 @@
+"""Draw figures with matplotlib: `NAME.pdf`, `NAME.svg`, and `NAME.csv` with what they show.
+
+matplotlib is imported when a figure is drawn: the base install does without it. The same numbers give the same files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from soul.errors import BadSettings
+from soul.figures.axes import draw_curves, draw_dots
+from soul.figures.csv_text import as_csv
+from soul.figures.figure import HEAD, DotPanel, Figure, Panel, rows
+from soul.figures.training_run import TrainingRun
+from soul.files.whole_file import whole_file, write_whole
+
+WIDTH, HEIGHT = 3.6, 2.5  # inches of a panel
+_DOT = 0.3  # inches of a dot's line
+
+
+class _Letters(NamedTuple):
+    """Inches of a line, and of a character of mean width."""
+
+    line: float
+    character: float
+
+
+_LEGEND, _HASHES = _Letters(0.19, 0.07), _Letters(0.1, 0.04)
+_HANDLE = 0.55  # inches of the line in front of a label
+FORMATS = ("pdf", "svg")
+_STYLE = {
+    "svg.hashsalt": "ditto",  # without it, ids in the file are random
+    "pdf.fonttype": 42,  # text stays text; journals refuse matplotlib's default, type 3
+    "text.parse_math": False,  # a $ in a name is a $
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+
+
+def require_matplotlib() -> None:
+    """Check that matplotlib is installed.
+
+    Raises:
+        BadSettings: it is not.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BadSettings("soul figures needs matplotlib, which is not installed: pip install 'ditto-soul[figures]'")
+
+
+def colours(names: Sequence[str]) -> dict[str, Any]:
+    """A colour for each name; the same in all figures of a command."""
+    from matplotlib import color_sequences
+
+    palette = color_sequences["tab10" if len(names) <= 10 else "tab20"]
+    return {name: palette[place % len(palette)] for place, name in enumerate(names)}
+
+
+def draw(figure: Figure, folder: Path, palette: Mapping[str, Any], formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write a figure in all formats, and its CSV. Returns the files."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    with matplotlib.rc_context(_STYLE):
+        columns = min(figure.columns, len(figure.panels))
+        lines, width = -(-len(figure.panels) // columns), WIDTH * columns
+        hashes = textwrap.wrap(short_hashes(figure.runs), int(width / _HASHES.character))
+        entries = _entries(figure, palette)
+        beside = max(1, int(width / (_LEGEND.character * max(map(len, entries), default=0) + _HANDLE)))
+        above, below = _LEGEND.line * -(-len(entries) // beside), _HASHES.line * (len(hashes) + 1)
+        one = HEIGHT if isinstance(figure.panels[0], Panel) else _DOT * (len(palette) + 3)
+        height = one * lines + above + below
+        layout = ConstrainedLayoutEngine(rect=(0, below / height, 1, 1 - below / height))
+        canvas = Canvas(figsize=(width, height), layout=layout)
+        FigureCanvasAgg(canvas)
+        axes: list[Any] = list(canvas.subplots(lines, columns, squeeze=False).flat)
+        for empty in axes[len(figure.panels) :]:
+            empty.remove()
+        for place, (panel, on) in enumerate(zip(figure.panels, axes, strict=False)):
+            if isinstance(panel, DotPanel):
+                draw_dots(panel, on, palette, named=place % columns == 0)
+            else:
+                draw_curves(panel, on, palette)
+        if entries:
+            canvas.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=beside)
+        at = _HASHES.line / height / 2
+        canvas.text(0.995, at, "\n".join(hashes), ha="right", va="bottom", fontsize=5, color="0.5")
+        files = [folder / f"{figure.file}.{ending}" for ending in formats]
+        for file in files:
+            with whole_file(file) as partial:
+                canvas.savefig(partial, format=file.suffix[1:], dpi=150, metadata=_metadata(figure, file.suffix))
+    table = folder / f"{figure.file}.csv"
+    write_whole(table, as_csv([HEAD, *rows(figure)]))
+    return [*files, table]
+
+
+def short_hashes(runs: Sequence[TrainingRun]) -> str:
+    """The runs of a figure with the first digits of their hashes, in one line."""
+    names = list(dict.fromkeys(run.name for run in runs))
+    parts = (f"{name} {' '.join(run.sha256[:8] for run in runs if run.name == name)}" for name in names)
+    return "; ".join(parts)
+
+
+def _metadata(figure: Figure, suffix: str) -> dict[str, Any]:
+    """The caption and the whole hashes; no date, so that the same numbers give the same file."""
+    text = "; ".join(f"{run.name} {run.folder} sha256 {run.sha256}" for run in figure.runs)
+    if suffix == ".pdf":
+        return {"Subject": figure.caption, "Keywords": text, "CreationDate": None}
+    return {"Description": f"{figure.caption} {text}", "Date": None} if suffix == ".svg" else {"Description": text}
+
+
+def _entries(figure: Figure, palette: Mapping[str, Any]) -> dict[str, Any]:
+    """The legend: its labels, each with the line or marker that it explains. Dots have their names on the axis."""
+    from matplotlib.lines import Line2D
+
+    panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
+    drawn = [curve for panel in panels for curve in panel.curves]
+    seeds = {one.name: len(one.seeds) for one in drawn}
+    entries = {
+        f"{name} ({count} seeds)" if count > 1 else name: Line2D([], [], color=palette[name], lw=1.4)
+        for name, count in seeds.items()
+    }
+    if any(one.dashed for one in drawn):
+        entries["refined, with feedback"] = Line2D([], [], color="0.4", lw=1.4, ls="--")
+    if any(panel.alarms for panel in panels):
+        entries["alarm"] = Line2D([], [], color="0.4", marker="^", ms=4, ls="")
+    return entries

@@ -1,0 +1,118 @@
+"""What a figure shows, before it is drawn: panels of curves or of dots, and which names lack the data.
+
+`rows` is the figure's CSV, from the same objects that are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from soul.figures.curves import Curve
+from soul.figures.training_run import TrainingRun
+
+HEAD = ("panel", "metric", "name", "run", "sha256", "step", "value", "low", "high")
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The steps in which a run raised an alarm (`alarm/<alarm>` in its metrics)."""
+
+    alarm: str
+    run: TrainingRun
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Axes over the training steps.
+
+    Attributes:
+        zero: draw a line at 0.
+        alarms: marked on the axis.
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    zero: bool = False
+    alarms: Sequence[Alarm] = ()
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A number of one name with its interval over seeds, and each seed's own number."""
+
+    name: str
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: tuple[tuple[TrainingRun, float], ...]
+
+
+@dataclass(frozen=True)
+class DotPanel:
+    """Axes with a dot for each name."""
+
+    title: str
+    metric: str
+    dots: Sequence[Dot]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    Attributes:
+        file: name of its files, without their ending.
+        caption: a sentence for the index.
+        missing: a sentence for each thing that could not be drawn.
+    """
+
+    file: str
+    caption: str
+    panels: Sequence[Panel | DotPanel]
+    columns: int = 3
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[TrainingRun]:
+        """The runs that it shows."""
+        shown = [one for panel in self.panels for one in _shown(panel)]
+        return list({run.folder: run for run in shown}.values())
+
+
+def _shown(panel: Panel | DotPanel) -> list[TrainingRun]:
+    parts: Sequence[Curve | Dot] = panel.curves if isinstance(panel, Panel) else panel.dots
+    return [run for part in parts for run, _ in part.seeds]
+
+
+def rows(figure: Figure) -> Iterator[tuple[Any, ...]]:
+    """The lines of its CSV: every seed's values, then means with their bands, then alarms (value 1)."""
+    for panel in figure.panels:
+        yield from _dot_rows(panel) if isinstance(panel, DotPanel) else _curve_rows(panel)
+
+
+def _dot_rows(panel: DotPanel) -> Iterator[tuple[Any, ...]]:
+    for dot in panel.dots:
+        start = (panel.title, panel.metric, dot.name)
+        for run, value in dot.seeds:
+            yield (*start, run.folder, run.sha256, "", value, "", "")
+        yield (*start, f"mean of {len(dot.seeds)}", "", "", dot.mean, _cell(dot.low), _cell(dot.high))
+
+
+def _curve_rows(panel: Panel) -> Iterator[tuple[Any, ...]]:
+    for curve in panel.curves:
+        start = (panel.title, curve.metric, curve.name)
+        for run, values in curve.seeds:
+            yield from ((*start, run.folder, run.sha256, step, value, "", "") for step, value in values.items())
+        for at in curve.points:
+            yield (*start, f"mean of {len(curve.seeds)}", "", at.step, at.mean, _cell(at.low), _cell(at.high))
+    for alarm in panel.alarms:
+        for step in alarm.steps:
+            run = alarm.run
+            yield (panel.title, f"alarm/{alarm.alarm}", run.name, run.folder, run.sha256, step, 1, "", "")
+
+
+def _cell(value: float | None) -> float | str:
+    return "" if value is None else value

@@ -1,0 +1,214 @@
+"""The tables of results (the paper's tables 1 and 3) and of paired differences from evaluations.
+
+A score is the headline times 100, with its 95 % bootstrap interval over rows. A dagger marks a score whose paired
+difference from the baseline's has an interval that excludes 0. A line has no best and no second where a judge, its
+prompt or an option differs from the baseline's: such scores cannot be ranked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from soul.compare import report
+from soul.compare.comparison import Comparison, NothingToCompare, compare
+from soul.compare.table import remarks
+from soul.errors import BadSettings
+from soul.evaluate.numbers.results import Average
+from soul.evaluate.numbers.set_result import Interval, SetResult
+from soul.evaluate.tables.side_by_side import shared
+from soul.evaluate.tables.table import NONE, ordered, score
+from soul.figures.evaluations import Evaluations
+from soul.figures.table import Cell, Mark, Table
+from soul.suites import soul_v1
+
+BETTER, WORSE = "†", "‡"
+BASELINE = "grpo"  # unless --baseline names another
+_NUMBERS = (
+    "mean",
+    "low",
+    "high",
+    "samples",
+    "invalid",
+    "seeds",
+    "lowest_seed",
+    "highest_seed",
+    "mark",
+    "differs",
+    "sha256",
+)
+_DIFFERENCE = ("baseline_mean", "mean", "difference", "low", "high", "won", "tied", "lost", "p_sign_test", "comparable")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: a set, or an average over sets."""
+
+    title: str
+    sets: Sequence[str]
+    metric: str
+    higher_is_better: bool = True
+
+
+def choose_baseline(evals: Sequence[Evaluations], name: str | None) -> Evaluations:
+    """The evaluations to compare with: those of that name, of "grpo", or the first.
+
+    Raises:
+        BadSettings: there is no such name.
+    """
+    by_name = {each.name: each for each in evals}
+    if name is not None and name not in by_name:
+        raise BadSettings(f"--baseline {name}: --evals has no such name. It has {', '.join(by_name)}.")
+    return by_name.get(name or BASELINE, evals[0])
+
+
+def comparisons(evals: Sequence[Evaluations], baseline: Evaluations, missing: list[str]) -> dict[str, Comparison]:
+    """Name -> its comparison with the baseline; a sentence joins `missing` where no row can be paired."""
+    compared: dict[str, Comparison] = {}
+    for each in evals:
+        if each is not baseline:
+            try:
+                compared[each.name] = compare(baseline.run, each.run, (baseline.name, each.name))
+            except NothingToCompare as error:
+                missing.append(f"significance of {each.name}: {error}")
+    return compared
+
+
+def results_table(evals: Sequence[Evaluations], baseline: Evaluations, compared: Mapping[str, Comparison]) -> Table:
+    """Scores by set and their averages, a column for each name."""
+    body: list[list[Cell]] = []
+    data: list[tuple[Any, ...]] = [("set", "metric", "name", *_NUMBERS)]
+    for line in _lines(evals):
+        scores = {each.name: _score(each, line) for each in evals if set(line.sets) <= set(each.results.sets)}
+        means = {name: each.mean for name, each in scores.items() if each.mean is not None}
+        marks = _marks(means, line) if _comparable(compared.values(), line) else {}
+        differs = {name: _differs(compared.get(name), line) for name in means}
+        cells = [
+            _cell(each, line, scores.get(each.name), marks.get(each.name, ""), differs.get(each.name, ""))
+            for each in evals
+        ]
+        body.append([Cell(line.title), *cells])
+        for each in evals:
+            if each.name in means:
+                hashes = " ".join(sha256 for _, _, sha256 in each.sources)
+                numbers = (*_numbers(each, line), marks.get(each.name, ""), differs[each.name], hashes)
+                data.append((line.title, line.metric, each.name, *numbers))
+    notes = _notes(evals, baseline)
+    caption = f"Scores (x 100) with 95 % intervals over rows; {BETTER} better and {WORSE} worse than {baseline.name}."
+    return Table("results", caption, ["set", *(each.name for each in evals)], body, data, notes, _sources(evals))
+
+
+def significance_table(
+    evals: Sequence[Evaluations], baseline: Evaluations, compared: Mapping[str, Comparison]
+) -> Table:
+    """The paired differences of every name from the baseline, set by set."""
+    head = ("name", "set", "rows", baseline.name, "score", *report.titles(next(iter(compared.values())))[4:])
+    body = [[Cell(name), *map(Cell, line)] for name, one in compared.items() for line in report.lines(one)]
+    data: list[tuple[Any, ...]] = [("name", "set", "metric", "rows", *_DIFFERENCE)]
+    data += [line for name, one in compared.items() for line in _differences(name, one)]
+    notes = [text for one in compared.values() for text in (*report.warnings(one), *report.notes(one))]
+    caption = f"Paired differences from {baseline.name}: bootstrap over rows, exact sign test."
+    return Table("significance", caption, head, body, data, list(dict.fromkeys(notes)), _sources(evals))
+
+
+def _lines(evals: Sequence[Evaluations]) -> Iterator[Line]:
+    models = {each.name: each.results for each in evals}
+    names = ordered(list(dict.fromkeys(name for results in models.values() for name in results.sets)))
+    for name in names:
+        known = next(results.sets[name] for results in models.values() if name in results.sets)
+        yield Line(name, [name], known.headline.name, known.headline.higher_is_better)
+    common = [name for name in names if name in shared(models)]
+    if len(common) > 1:
+        yield Line(f"macro average, {len(common)} of {len(names)} sets", common, "mean")
+    if set(soul_v1.PAPER) < set(common):
+        yield Line("macro average, paper's 10", soul_v1.PAPER, "mean")
+
+
+def _score(each: Evaluations, line: Line) -> SetResult | Average:
+    return each.results.sets[line.sets[0]] if len(line.sets) == 1 else each.results.average(line.sets)
+
+
+def _cell(each: Evaluations, line: Line, shown: SetResult | Average | None, mark: Mark, differs: str) -> Cell:
+    if shown is None or shown.mean is None:
+        return Cell(NONE)
+    interval = score(shown.mean, shown.interval).partition(" ")[2]
+    seeds = _seed_means(each, line)
+    spread = f"seeds {100 * min(seeds):.1f} to {100 * max(seeds):.1f}" if len(seeds) > 1 else ""
+    return Cell(f"{100 * shown.mean:.1f}", mark, " ".join(part for part in (differs, interval, spread) if part))
+
+
+def _seed_means(each: Evaluations, line: Line) -> list[float]:
+    averages = [
+        seed.average(line.sets).mean for seed in each.seed_results if all(name in seed.sets for name in line.sets)
+    ]
+    return [mean for mean in averages if mean is not None]
+
+
+def _marks(means: Mapping[str, float], line: Line) -> dict[str, Mark]:
+    """The best and the second, by the numbers as they are shown; equal ones share their mark."""
+    shown = {name: round(100 * mean, 1) for name, mean in means.items()}
+    ranks = sorted(set(shown.values()), reverse=line.higher_is_better)
+    if len(shown) < 2:
+        return {}
+    kinds: dict[float, Mark] = dict(zip(ranks, ("best", "second"), strict=False))
+    return {name: kinds[value] for name, value in shown.items() if value in kinds}
+
+
+def _comparable(compared: Iterable[Comparison], line: Line) -> bool:
+    return all(one.sets[name].comparable for one in compared for name in line.sets if name in one.sets)
+
+
+def _differs(one: Comparison | None, line: Line) -> str:
+    """The sign behind a score whose paired difference is unlikely to be chance."""
+    if one is None:
+        return ""
+    if len(line.sets) > 1:  # the comparison's average is over the sets that both have
+        same = one.macro.sets == one.macro.of and list(one.sets) == list(line.sets)
+        return _sign(one.macro.interval, True) if same else ""
+    of_set = one.sets.get(line.sets[0])
+    return _sign(of_set.interval, line.higher_is_better) if of_set is not None and of_set.comparable else ""
+
+
+def _sign(interval: Interval | None, higher_is_better: bool) -> str:
+    if interval is None or interval[0] <= 0 <= interval[1]:
+        return ""
+    return BETTER if (interval[0] > 0) is higher_is_better else WORSE
+
+
+def _numbers(each: Evaluations, line: Line) -> tuple[Any, ...]:
+    shown, seeds = _score(each, line), _seed_means(each, line)
+    sets = [each.results.sets[name] for name in line.sets]
+    counts = (sum(one.samples for one in sets), sum(one.invalid for one in sets))
+    return (shown.mean, *(shown.interval or ("", "")), *counts, len(seeds), min(seeds), max(seeds))
+
+
+def _differences(name: str, compared: Comparison) -> Iterator[tuple[Any, ...]]:
+    for one in compared.sets.values():
+        means, interval, p = one.means or ("", ""), one.interval or ("", ""), one.p_value
+        numbers = (*means, one.difference, *interval, *one.tally, p, one.comparable)
+        yield (name, one.name, one.headline.name, one.rows, *("" if value is None else value for value in numbers))
+
+
+def _notes(evals: Sequence[Evaluations], baseline: Evaluations) -> list[str]:
+    """Why scores may not be comparable, what the intervals are, and the hashes."""
+    ordered_runs = [baseline, *(each for each in evals if each is not baseline)]
+    labels = {
+        f"{each.name} ({run.folder.name})" if len(each.seeds) > 1 else each.name: run
+        for each in ordered_runs
+        for run in each.seeds
+    }
+    notes = [
+        f"{label}: {text}, in {', '.join(names)}."
+        for label, texts in remarks(labels).items()
+        for text, names in texts.items()
+    ]
+    if any(len(each.seeds) > 1 for each in evals):
+        notes.insert(0, "Seeds are further samples of the same rows: intervals do not cover how far seeds differ.")
+    several = "Each set is a test of its own: with 20 sets, one sign is to be expected by chance."
+    return [several, *notes]
+
+
+def _sources(evals: Sequence[Evaluations]) -> list[tuple[str, Path, str]]:
+    return [source for each in evals for source in each.sources]

@@ -1,0 +1,165 @@
+"""`soul figures --runs`: figures from trainings.
+
+Promise under test: what a figure shows is what the runs' metrics say, seed by seed and as mean and band; each file has
+the runs' hashes; what a run lacks is a sentence and no figure; the same runs give the same files.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib.util
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from soul.figures import drawing
+from soul.figures.__main__ import main
+from soul.figures.figure import Panel
+from soul.figures.training import training_curves
+from soul.figures.training_run import TrainingRun
+from tests.soul.figures.made_up_runs import training
+
+Rows = list[dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two seeds of ditto and one of grpo that collapses."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        "ditto-1": training(folder / "ditto-1", 1),
+        "ditto-2": training(folder / "ditto-2", 2, steps=20),  # still running
+        "grpo": training(folder / "grpo", 1, objective="grpo", gain=0.01, secret=-0.2, collapse=True),
+    }
+
+
+@pytest.fixture(scope="module")
+def drawn(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("figures")
+    assert draw(runs, out) == 0
+    return out
+
+
+def draw(runs: dict[str, Path], out: Path) -> int:
+    return main(["--runs", f"ditto={runs['ditto-1']},{runs['ditto-2']}", f"grpo={runs['grpo']}", "--out", str(out)])
+
+
+def read(file: Path) -> Rows:
+    with file.open(newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def metrics(folder: Path) -> dict[int, dict[str, float]]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return {line["step"]: line for line in lines}
+
+
+def sha256(folder: Path) -> str:
+    return hashlib.sha256((folder / "metrics.jsonl").read_bytes()).hexdigest()
+
+
+def of(rows: Rows, **wanted: str) -> Rows:
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def test_a_curve_is_what_the_runs_say(runs: dict[str, Path], drawn: Path) -> None:
+    rows = read(drawn / "training.csv")
+    one, two, grpo = (metrics(runs[name]) for name in ("ditto-1", "ditto-2", "grpo"))
+    seed = of(rows, panel="sotopia: reward of drafts", run=str(runs["ditto-1"]))
+    assert {int(row["step"]): float(row["value"]) for row in seed} == {
+        step: numbers["ditto/reward_draft"] for step, numbers in one.items()
+    }
+    assert {row["sha256"] for row in seed} == {sha256(runs["ditto-1"])}
+    mean = of(rows, panel="sotopia: reward of drafts", run="mean of 2")
+    assert [int(row["step"]) for row in mean] == list(range(1, 21))  # the steps that both seeds have
+    for row in mean:
+        both = [numbers[int(row["step"])]["ditto/reward_draft"] for numbers in (one, two)]
+        assert float(row["value"]) == pytest.approx(statistics.fmean(both))
+        assert [float(row["low"]), float(row["high"])] == pytest.approx(sorted(both))  # two seeds: their range
+    alone = of(rows, panel="sotopia: reward of drafts", run="mean of 1")
+    half = 1.96 * grpo[7]["ditto/reward_draft_error"]  # one seed: the error over prompts
+    assert float(alone[6]["high"]) - float(alone[6]["value"]) == pytest.approx(half)
+    assert {row["step"] for row in of(rows, panel="sotopia: validation")} == {"6", "12", "18", "24"}
+
+
+def test_a_run_without_feedback_has_no_gap_and_a_sentence_says_so(drawn: Path) -> None:
+    rows = read(drawn / "gap.csv")
+    assert {row["name"] for row in rows} == {"ditto"}
+    assert {row["metric"] for row in rows} == {"ditto/reward_draft", "ditto/reward_refined", "ditto/gap"}
+    by_metric = read(drawn / "gap-sotopia.csv")
+    assert {row["metric"].rpartition("/")[2] for row in by_metric} == {"goal", "secret"}
+    assert [float(row["value"]) for row in by_metric] == pytest.approx([1.0] * len(by_metric))
+    assert {row["name"] for row in by_metric} == {"ditto"}
+    index = (drawn / "index.md").read_text()
+    assert "gap, sotopia: no step has judged refined answers in all seeds of grpo." in index
+    assert (
+        "diagnostics, KL to the start, nats a token: no step has ditto/kl_start in all seeds of ditto, grpo." in index
+    )
+    assert "kl_start" not in (drawn / "diagnostics.csv").read_text()
+
+
+def test_alarms_are_marked_at_their_steps(runs: dict[str, Path], drawn: Path) -> None:
+    rows = read(drawn / "diagnostics.csv")
+    for alarm in ("length", "entropy"):
+        raised = [step for step, numbers in metrics(runs["grpo"]).items() if numbers[f"alarm/{alarm}"]]
+        marked = of(rows, metric=f"alarm/{alarm}", name="grpo")
+        assert raised and {int(row["step"]) for row in marked} == set(raised)
+    assert not of(rows, metric="alarm/entropy", name="ditto")
+    drift = of(rows, panel="length of drafts / in their first step", name="grpo", run="mean of 1")
+    assert float(drift[-1]["value"]) == pytest.approx(1.05**23)
+    secret = read(drawn / "metrics-sotopia.csv")
+    assert {row["panel"] for row in of(secret, metric="alarm/secondary")} == {"secret ↑, drafts"}  # `goal` rises
+
+
+def test_the_ablation_compares_all_names_at_one_step(runs: dict[str, Path], drawn: Path) -> None:
+    rows = read(drawn / "ablation-sotopia.csv")
+    (secret,) = of(rows, panel="secret ↑, drafts", name="grpo", run="mean of 1")
+    reached = metrics(runs["grpo"]).values()
+    last = [numbers["ditto/secondary/sotopia/secret"] for numbers in reached if numbers["step"] <= 20][-10:]
+    assert float(secret["value"]) == pytest.approx(statistics.fmean(last)) and secret["low"] == ""
+    (reward,) = of(rows, panel="reward, validation", name="ditto", run="mean of 2")  # all runs validated in step 18
+    assert float(reward["value"]) == pytest.approx(0.2 + 0.02 * 18)
+    assert "the names at step 20" in (drawn / "index.md").read_text()
+
+
+def test_every_file_holds_the_hashes_of_its_runs(runs: dict[str, Path], drawn: Path) -> None:
+    for file in drawn.iterdir():
+        if file.suffix in (".svg", ".csv", ".pdf") and file.stem.startswith(("training", "diagnostics", "ablation")):
+            assert all(sha256(folder).encode() in file.read_bytes() for folder in runs.values()), file.name
+    assert (drawn / "training.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_same_runs_give_the_same_files(runs: dict[str, Path], drawn: Path, tmp_path: Path) -> None:
+    names = {"ditto": [runs["ditto-1"], runs["ditto-2"]], "grpo": [runs["grpo"]]}
+    loaded = {name: [TrainingRun.load(name, folder) for folder in folders] for name, folders in names.items()}
+    for file in drawing.draw(training_curves(loaded), tmp_path, drawing.colours(list(loaded))):
+        assert file.read_bytes() == (drawn / file.name).read_bytes(), file.name
+
+
+def test_each_task_of_a_mixture_has_its_panels(tmp_path: Path) -> None:
+    mixed = training(tmp_path / "mixed", 1, steps=3, tasks=("sotopia", "hitom"))
+    alone = training(tmp_path / "alone", 2, steps=3)
+    figure = training_curves({"mixed": [TrainingRun.load("mixed", mixed)], "alone": [TrainingRun.load("alone", alone)]})
+    shown = {
+        panel.title: {(curve.name, curve.metric) for curve in panel.curves}
+        for panel in figure.panels
+        if isinstance(panel, Panel)
+    }
+    assert shown == {
+        "sotopia: reward of drafts": {("mixed", "ditto/task/sotopia/reward_draft"), ("alone", "ditto/reward_draft")},
+        "hitom: reward of drafts": {("mixed", "ditto/task/hitom/reward_draft")},
+    }
+    assert figure.missing == ["training, hitom: no step has a reward of drafts in all seeds of alone."]
+
+
+def test_without_matplotlib_a_sentence_says_what_to_install(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name))
+    assert draw(runs, tmp_path / "out") == 2
+    assert "pip install 'ditto-soul[figures]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,127 @@
+"""The tables of `soul figures`: results, paired differences, and the feedback on one scenario early and late.
+
+Promise under test: scores, intervals and signs are those of `soul.evaluate` and `soul.compare`, with seeds as further
+samples; scores of another judge are not ranked; texts of models cannot break a table.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+
+import pytest
+
+from ditto.run.run_folder import RunFolder
+from soul.compare.comparison import compare
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.run.run_folder import EvaluationRun
+from soul.figures.__main__ import main
+from soul.figures.feedback import feedback_tables
+from soul.figures.training_run import TrainingRun
+from tests.soul.evaluate.finished_run import SETTINGS, finished_run
+from tests.soul.evaluate.finished_samples import numbered, usage
+from tests.soul.figures.made_up_runs import session, training
+
+SETS = {"hitom": 0.4, "paratomi": 0.7}
+HOSTILE = "\x1bDo *this* | not <b>that</b>,\n50 % of $x_1 & \\y{z}\\\\."
+ROWS = 60
+
+
+def evaluation(folder: Path, model: str, gain: float, seed: int, **settings: object) -> EvaluationRun:
+    dice = random.Random(f"{model} {seed}")
+    samples = [
+        sample
+        for name, start in SETS.items()
+        for sample in numbered([float(dice.random() < start + gain) for _ in range(ROWS)], name)
+    ]
+    return finished_run(folder, samples, policy={**SETTINGS["policy"], "model": model}, **settings)
+
+
+def tables(out: Path, *words: str) -> tuple[str, str, list[dict[str, str]]]:
+    """Results as Markdown, LaTeX and CSV."""
+    assert main([*words, "--out", str(out)]) == 0
+    with (out / "results.csv").open(newline="") as file:
+        return (out / "results.md").read_text(), (out / "results.tex").read_text(), list(csv.DictReader(file))
+
+
+def line(text: str, start: str) -> list[str]:
+    (found,) = [row for row in text.splitlines() if row.startswith(start)]
+    return [cell.strip() for cell in found.strip("|").removesuffix(r"\\").split("&" if "&" in found else "|")]
+
+
+def test_scores_and_signs_are_those_of_evaluate_and_compare(tmp_path: Path) -> None:
+    grpo = evaluation(tmp_path / "grpo", "grpo", 0.0, 1)
+    seeds = [evaluation(tmp_path / f"ditto-{seed}", "ditto", 0.35, seed) for seed in (1, 2)]
+    words = ["--evals", f"ditto={seeds[0].folder},{seeds[1].folder}", f"grpo={grpo.folder}"]
+    markdown, latex, rows = tables(tmp_path / "out", *words)
+    alone = summarise(grpo.samples, grpo.sets).sets["hitom"]
+    assert alone.mean is not None and alone.interval is not None
+    low, high = (f"{100 * end:.1f}" for end in alone.interval)
+    ditto, of_grpo = line(markdown, "| hitom ")[1:]
+    assert of_grpo == f"*{100 * alone.mean:.1f}* [{low}, {high}]"
+    means = [summarise(run.samples, run.sets).sets["hitom"].mean for run in seeds]
+    assert None not in means
+    both = sum(filter(None, means)) / 2
+    assert ditto.startswith(f"**{100 * both:.1f}** †") and "seeds" in ditto  # the baseline is grpo, not the first
+    assert line(latex, "hitom ")[1].startswith(rf"\textbf{{{100 * both:.1f}}} {{\scriptsize $\dagger$ [")
+    (row,) = [row for row in rows if (row["set"], row["name"]) == ("hitom", "ditto")]
+    assert (row["samples"], row["seeds"], row["mark"], row["differs"]) == (str(2 * ROWS), "2", "best", "†")
+    assert line(markdown, "| macro average, 2 of 2 sets ")[1].startswith("**")
+    # One seed: the paired difference is that of `soul compare`.
+    assert main(["--evals", f"grpo={grpo.folder}", f"ditto={seeds[0].folder}", "--out", str(tmp_path / "one")]) == 0
+    compared = compare(grpo, seeds[0], ("grpo", "ditto")).sets["paratomi"]
+    with (tmp_path / "one" / "significance.csv").open(newline="") as file:
+        (written,) = [row for row in csv.DictReader(file) if row["set"] == "paratomi"]
+    assert compared.interval is not None
+    expected = [compared.difference, *compared.interval, compared.p_value]
+    assert [float(written[key]) for key in ("difference", "low", "high", "p_sign_test")] == expected
+
+
+def test_every_metric_beside_the_score_has_a_line(tmp_path: Path) -> None:
+    for name, secret in {"a": -4.0, "b": -1.0}.items():
+        finished_run(tmp_path / name, numbered([0.2, 0.4], "sotopia", metrics={"secret": secret, "turns": 6.0}))
+    tables(tmp_path / "out", "--evals", f"a={tmp_path / 'a'}", f"b={tmp_path / 'b'}")
+    markdown = (tmp_path / "out" / "metrics.md").read_text()
+    assert line(markdown, "| sotopia: secret ↑ |")[1:] == ["-4.000", "**-1.000**"]
+
+
+def test_scores_of_another_judge_are_not_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    judged = {"policy": usage(0.5, 100, 20), "judge": usage(0.1, 10, 10)}
+    judge = {**SETTINGS["roles"]["judge"], "model": "another"}
+    a = finished_run(tmp_path / "a", numbered([0.1, 0.3], "coser", usages=judged), by_task={})
+    b = finished_run(tmp_path / "b", numbered([0.5, 0.6], "coser", usages=judged), by_task={}, roles={"judge": judge})
+    markdown, _, rows = tables(tmp_path / "out", "--evals", f"a={a.folder}", f"b={b.folder}", "--baseline", "a")
+    assert not any(row["mark"] or row["differs"] for row in rows) and "*" not in line(markdown, "| coser ")[2]
+    assert "b: not comparable with a: judge: gpt-judge and another, in coser." in markdown
+    assert not (tmp_path / "out" / "training.pdf").exists()
+    assert main(["--evals", f"both={a.folder},{b.folder}", "--out", str(tmp_path / "seeds")]) == 2
+    said = capsys.readouterr().err
+    assert "are not seeds of one thing in coser (judge: gpt-judge and another)" in said
+
+
+def test_the_feedback_on_the_row_that_repeats_furthest_apart(tmp_path: Path) -> None:
+    folder = training(tmp_path / "run", 1, steps=8, tasks=("sotopia",), repeated_rows=100)  # no row twice
+    steps = {2: (0.1, 0.2, 0.9), 5: (0.3, 0.3, 0.3), 8: (0.5, 0.6, 0.7)}
+    for step, rewards in steps.items():
+        again = [
+            session("sotopia", step, 99, k, (reward, reward + 0.1), feedback=f"{HOSTILE} {step}", goal=step + reward)
+            for k, reward in enumerate(rewards)
+        ]
+        RunFolder(folder).write_traces("step", step, again)
+    (table,) = feedback_tables({"ditto": [TrainingRun.load("ditto", folder)]}, [])
+    table.write(tmp_path)
+    markdown, latex = table.markdown(), table.latex()
+    assert line(markdown, "|  |")[1:] == ["step 2", "step 8"]
+    assert line(markdown, "| reward |")[1:] == ["0.2", "0.6"]  # the median session
+    assert line(markdown, "| goal ↑ |")[1:] == ["2.2", "8.6"]
+    said = "\ufffd" + r"Do \*this\* \| not &lt;b>that&lt;/b>, 50 % of $x\_1 & \\y{z}\\\\. 2"
+    assert f"| feedback | {said} |" in markdown
+    assert r"not \textless{}b\textgreater{}that" in latex and r"50 \% of \$x\_1 \& \textbackslash{}y\{z\}" in latex
+    assert "row number 99 of train.parquet" in markdown and "step_000008.jsonl` sha256" in markdown
+
+
+def test_without_a_row_that_repeats_there_is_a_sentence(tmp_path: Path) -> None:
+    folder, missing = training(tmp_path / "run", 1, steps=2, repeated_rows=100), list[str]()
+    assert not feedback_tables({"ditto": [TrainingRun.load("ditto", folder)]}, missing)
+    assert missing[0].startswith("feedback early and late, ditto: no record has feedback in two steps")
