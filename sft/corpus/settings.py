@@ -28,6 +28,7 @@ class SftDataSettings(BaseModel):
     train_role: Role = "assistant"
     train_role_by_source: Mapping[str, Role] = Field(default_factory=dict)
     last_turns_by_source: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    document_end: str | None = None  # the token after a document; None: the tokenizer's own
     apply_chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
     tokenizer_workers: int = Field(default=4, ge=0)  # 0: in this process
     seed: int = 42

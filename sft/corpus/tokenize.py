@@ -23,24 +23,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sft.corpus.index import BadShard, Shard
+from sft.corpus.index import Shard
 from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
+from sft.formats.reading import read_batches
 from sft.run.stop import start_helper
-from soul.errors import SoulError, one_line
+from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 from soul.files.whole_file import whole_file
 
-VERSION = 1  # of the file format and of the encoding of rows
+VERSION = 2  # of the file format and of the encoding of rows
 UNIT_ROWS = 2048  # rows of a unit, at least, if the shard has as many
-GROUP_UNITS = 16  # units of a large row group, at most: each unit reads the group from its start to its own rows
-BATCH_ROWS = 256
+UNIT_BYTES = 64 << 20  # of text that makes a unit, however few rows it has
+GROUP_UNITS = 16  # units of what must be read from its start (a large row group, a compressed file), about
 LOG_EVERY_S = 30.0
 logger = logging.getLogger(__name__)
 
@@ -51,10 +50,10 @@ class TokenisingFailed(SoulError):
 
 @dataclass(frozen=True)
 class Unit:
-    """Rows of a shard that are tokenised together: whole row groups, or a part of one.
+    """Rows of a shard that are tokenised together: whole groups of its contents, or a part of one.
 
     Attributes:
-        groups: the row groups.
+        groups: the groups, consecutive.
         skip: rows of the first group that belong to earlier units.
         rows: number of rows.
         first: number of the first row in the shard.
@@ -70,39 +69,34 @@ class Unit:
     def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the unit's rows with their numbers in the shard; only one batch is in memory."""
         seen = 0
-        try:
-            with pq.ParquetFile(self.shard.path, buffer_size=1 << 20) as parquet:
-                batches = parquet.iter_batches(BATCH_ROWS, row_groups=list(self.groups), columns=self.shard.wanted)
-                for batch in batches:
-                    begin, end = max(0, self.skip - seen), min(batch.num_rows, self.skip + self.rows - seen)
-                    if begin < end:
-                        numbers = range(self.first + seen + begin - self.skip, self.first + seen + end - self.skip)
-                        yield from zip(numbers, batch.slice(begin, end - begin).to_pylist(), strict=True)
-                    seen += batch.num_rows
-                    if seen >= self.skip + self.rows:
-                        return
-        except (pa.ArrowException, OSError) as error:
-            raise BadShard(
-                f"{self.shard.path}, row groups {self.groups}: cannot be read ({one_line(error, 200)}). "
-                "Download or build the file again."
-            ) from error
+        for batch in read_batches(Path(self.shard.path), self.shard.contents, self.groups, self.shard.wanted):
+            begin, end = max(0, self.skip - seen), min(batch.rows, self.skip + self.rows - seen)
+            if begin < end:
+                numbers = range(self.first + seen + begin - self.skip, self.first + seen + end - self.skip)
+                yield from zip(numbers, batch.records(begin, end), strict=True)
+            seen += batch.rows
+            if seen >= self.skip + self.rows:
+                return
 
 
 def units(shard: Shard) -> list[Unit]:
-    """Cut a shard into units: small row groups are combined, large ones split."""
+    """Cut a shard into units: small groups are combined, large ones split."""
     parts: list[Unit] = []
     row = 0
     waiting: list[int] = []
-    waiting_rows = 0
-    for group, rows in enumerate(shard.groups):
-        if rows <= UNIT_ROWS:
+    waiting_rows = waiting_bytes = 0
+    most_rows, most_bytes = _unit_sizes(shard)
+    for group, rows in enumerate(shard.contents.groups):
+        large = rows > most_rows
+        if not large:
             waiting.append(group)
             waiting_rows += rows
-        if waiting and (waiting_rows >= UNIT_ROWS or rows > UNIT_ROWS):
+            waiting_bytes += shard.contents.bytes_of(group)
+        if waiting and (waiting_rows >= most_rows or waiting_bytes >= most_bytes or large):
             parts.append(Unit(shard, len(parts), tuple(waiting), 0, waiting_rows, row))
             row += waiting_rows
-            waiting, waiting_rows = [], 0
-        if rows > UNIT_ROWS:
+            waiting, waiting_rows, waiting_bytes = [], 0, 0
+        if large:
             size = max(UNIT_ROWS, -(-rows // GROUP_UNITS))
             for skip in range(0, rows, size):
                 parts.append(Unit(shard, len(parts), (group,), skip, min(size, rows - skip), row + skip))
@@ -112,9 +106,18 @@ def units(shard: Shard) -> list[Unit]:
     return parts
 
 
+def _unit_sizes(shard: Shard) -> tuple[int, int]:
+    """Rows and bytes that make a unit; more in a compressed file, which every unit reads from its start."""
+    contents = shard.contents
+    if contents.compression is None:
+        return UNIT_ROWS, UNIT_BYTES
+    size = contents.edges[-1] - contents.edges[0]
+    return max(UNIT_ROWS, contents.rows // GROUP_UNITS), max(UNIT_BYTES, size // GROUP_UNITS)
+
+
 def shard_folder(shard: Shard, key: str, cache_dir: Path) -> Path:
     """The folder of a shard's tokens."""
-    identity = json.dumps([VERSION, UNIT_ROWS, GROUP_UNITS, shard.path, shard.size, shard.mtime_ns, key])
+    identity = json.dumps([VERSION, UNIT_ROWS, UNIT_BYTES, GROUP_UNITS, shard.path, shard.size, shard.mtime_ns, key])
     return cache_dir / "tokens" / f"{Path(shard.path).stem[:60]}-{hashlib.sha256(identity.encode()).hexdigest()[:20]}"
 
 

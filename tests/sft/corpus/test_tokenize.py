@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sft.corpus import tokenize as tokenising
-from sft.corpus.index import BadShard, Shard
+from sft.corpus.index import Shard
 from sft.corpus.row_encoder import EmptyCorpus
 from sft.corpus.sources import BadSources
 from sft.corpus.split import open_corpus
@@ -23,6 +23,8 @@ from sft.corpus.tokenize import Unit, units
 from sft.encode.conversation import BadConversation
 from sft.encode.lengths import TooLong
 from sft.encode.rendering import TemplateFailure
+from sft.formats.contents import Contents
+from sft.formats.names import BadShard
 from tests.sft.corpus.corpora import opened, row, settings, texts, write
 from tests.sft.encode.templates import encode, tokenizer_with
 
@@ -54,7 +56,7 @@ def test_units_hold_every_row_once(groups: list[int], at_most: int) -> None:
     before = tokenising.UNIT_ROWS, tokenising.GROUP_UNITS
     tokenising.UNIT_ROWS, tokenising.GROUP_UNITS = 10, at_most
     try:
-        found = units(Shard("a.parquet", 0, 0, tuple(groups), ()))
+        found = units(Shard("a.parquet", 0, 0, Contents("parquet", tuple(groups), ())))
     finally:
         tokenising.UNIT_ROWS, tokenising.GROUP_UNITS = before
     starts = [sum(groups[:number]) for number in range(len(groups))]
@@ -264,14 +266,14 @@ def test_no_shards_and_bad_shards(tmp_path: Path) -> None:
         opened(tmp_path)
     write(file, [row(0)])
     assert open_corpus(settings(tmp_path), tokenizer_with("plain"), "val") is None
-    write(file, [{"text": "a"}])
+    write(file, [{"content": "a"}])
     with pytest.raises(BadShard, match="the column 'messages' is missing"):
         opened(tmp_path)
 
 
 def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, done: list[tuple[str, int]]) -> None:
     write(tmp_path / "train_shard_0.parquet", [row(0)])
-    write(tmp_path / "val_shard_0.parquet", [{"text": "a"}])
+    write(tmp_path / "val_shard_0.parquet", [{"content": "a"}])
     with pytest.raises(BadShard, match="val_shard_0.parquet: the column 'messages' is missing"):
         opened(tmp_path)
     with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is not a ratio"):

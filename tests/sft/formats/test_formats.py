@@ -1,0 +1,125 @@
+"""Rows have the same tokens in whatever format, layout and place they come."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sft.corpus import tokenize as tokenising
+from sft.corpus.split import Corpus
+from sft.corpus.store import StoredSequence
+from sft.formats import byte_blocks, json_rows
+from tests.sft.corpus.corpora import opened, row
+from tests.sft.formats.files import WRITERS
+
+
+@pytest.fixture(params=["many units", "one unit"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files with many blocks and units, or with one."""
+    if request.param == "many units":
+        monkeypatch.setattr(tokenising, "UNIT_ROWS", 10)
+        for module in (byte_blocks, json_rows):
+            monkeypatch.setattr(module, "BLOCK_BYTES", 1500)
+
+
+def rows(count: int = 70) -> list[dict[str, Any]]:
+    """Conversations with what JSON escapes: quotes, line breaks, emojis, other alphabets."""
+    odd = ['He said "no".\n\tThen', "naïve – 中文 🙂", "\\ud83d is no escape here", "]},{[", "\u2028\u0085"]
+    found = [row(number, f"a source/{number % 3}", turns=2 + number % 4) for number in range(count)]
+    for number, record in enumerate(found):
+        record["messages"][0]["content"] += odd[number % len(odd)] * (1 + number % 40)
+    return found
+
+
+def stored(corpus: Corpus) -> list[tuple[Any, ...]]:
+    """Every sequence with its mask, positions and source."""
+    read: list[StoredSequence] = [corpus.dataset.store.read(number) for number in range(len(corpus.dataset))]
+    return [(each.ids.tolist(), each.mask.tolist(), each.positions.tolist(), corpus.names[each.source]) for each in read]
+
+
+@pytest.fixture
+def expected(tmp_path: Path) -> list[tuple[Any, ...]]:
+    """The sequences of the rows as parquet."""
+    return stored(opened(tmp_path / "first", train_files=[str(WRITERS["parquet"](tmp_path / "first", rows()))]))
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_format_has_the_tokens_of_parquet(
+    tmp_path: Path, blocks: None, expected: list[tuple[Any, ...]], form: str
+) -> None:
+    place = WRITERS[form](tmp_path / "a folder, with [blanks]", rows())
+    assert stored(opened(tmp_path, train_files=[str(place)])) == expected
+    assert stored(opened(tmp_path, train_files=f"'{place}':1.0")) == expected  # as a text in quotes, with a ratio
+
+
+def sharegpt(record: dict[str, Any], number: int) -> dict[str, Any]:
+    names = {"user": ("human", "user")[number % 2], "assistant": ("gpt", "assistant")[number % 2]}
+    turns = [{"from": names[turn["role"]], "value": turn["content"]} for turn in record["messages"]]
+    return {"data_source": record["data_source"], "id": str(number), "conversations": turns}
+
+
+def prompted(record: dict[str, Any], number: int) -> dict[str, Any]:
+    return {"prompt": record["messages"][:-1], "completion": record["messages"][-1:], "data_source": "x"}
+
+
+def alpaca(record: dict[str, Any], number: int) -> dict[str, Any]:
+    question, _, rest = record["messages"][0]["content"].partition(" ")
+    return {
+        "instruction": question,
+        "input": rest if number % 2 else "",
+        "output": record["messages"][1]["content"],
+        "text": "the whole prompt, which Alpaca has too",
+    }
+
+
+@pytest.mark.parametrize("form", ["parquet", "JSON lines", "save_to_disk"])
+def test_layouts(tmp_path: Path, form: str) -> None:
+    records = rows(20)
+    WRITERS[form](tmp_path / "own", records)
+    names = [record["data_source"] for record in records]
+
+    def texts_of(folder: str, converted: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return stored(opened(tmp_path, train_files=[str(WRITERS[form](tmp_path / folder, converted))]))
+
+    whole = texts_of("own", records)
+    assert texts_of("sharegpt", [sharegpt(record, number) for number, record in enumerate(records)]) == whole
+
+    last = [{"data_source": "x", "prompt": each["messages"][:-1], "response": "hm"} for each in records]
+    for each, record in zip(last, records, strict=True):
+        each["messages"], each["response"] = None, record["messages"][-1]["content"]
+        del each["messages"]
+    even = [number for number, record in enumerate(records) if len(record["messages"]) % 2 == 0]
+    chosen = [records[number] for number in even]
+    assert texts_of("completion", [prompted(record, 0) for record in chosen]) == texts_of(
+        "response", [last[number] for number in even]
+    )
+    assert len(names) == len(records)
+
+    pairs = [{**record, "messages": record["messages"][:2]} for record in records]
+    questions = [alpaca(record, number) for number, record in enumerate(pairs)]
+    for record, asked in zip(pairs, questions, strict=True):
+        record["data_source"] = "unnamed"
+        record["messages"][0] = {
+            "role": "user",
+            "content": "\n\n".join(filter(str.strip, [asked["instruction"], asked["input"]])),
+        }
+    assert texts_of("alpaca", questions) == texts_of("pairs", pairs)
+
+
+def test_random_json_is_cut_at_the_right_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that end anywhere: inside of a string, an escape, a character."""
+    rng = random.Random(0)
+    letters = ['"', "\\", "{", "}", "[", "]", ",", "é", "🙂", "\n", " ", "a"]
+    texts = ["".join(rng.choices(letters, k=rng.randrange(60))) + "." for _ in range(120)]
+    records = [
+        {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]} for text in texts
+    ]
+    expected = stored(opened(tmp_path / "a", train_files=[str(WRITERS["parquet"](tmp_path / "a", records))]))
+    for size in (16, 101, 1024):
+        monkeypatch.setattr(json_rows, "BLOCK_BYTES", size)
+        for form in ("JSON lines", "JSON array", "JSON array, gzip", "JSON lines, zstd"):
+            place = WRITERS[form](tmp_path / f"{size}", records)
+            assert stored(opened(tmp_path / f"{size}", train_files=[str(place)])) == expected
