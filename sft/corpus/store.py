@@ -1,6 +1,6 @@
 """The corpus as token ids on disk: two flat files per shard, read in place.
 
-    ids.bin          uint32: a sequence's ids, its spans (start and stop of each trained span), where its documents begin
+    ids.bin          uint32: a sequence's ids, its spans (start and stop of each trained span), its documents' starts
     sequences.bin    28 bytes per sequence (`RECORD`): where its ids are, how many, of which row and source
     shard.json       counts by source; written last, it marks the other two as complete
 

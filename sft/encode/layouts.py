@@ -1,11 +1,11 @@
 """The layouts in which corpora come, and their rows in the two forms that `conversation.py` reads.
 
-    messages, extra_info.messages    a list of role and content
-    conversations                    ShareGPT: a list of from and value (or of role and content); perhaps a `system`
-    prompt, response                 the prompt is a text or a list of messages; only the response is trained
-    prompt, completion               the same in TRL's words; the completion may be a list of one message
-    instruction, input, output       Alpaca: only the output is trained; perhaps a `system`, and a `history` of pairs
-    text                             a whole document, all of which is trained (sft/encode/documents.py)
+messages, extra_info.messages    a list of role and content
+conversations                    ShareGPT: a list of from and value (or of role and content); perhaps a `system`
+prompt, response                 the prompt is a text or a list of messages; only the response is trained
+prompt, completion               the same in TRL's words; the completion may be a list of one message
+instruction, input, output       Alpaca: only the output is trained; perhaps a `system`, and a `history` of pairs
+text                             a whole document, all of which is trained (sft/encode/documents.py)
 """
 
 from __future__ import annotations

@@ -83,7 +83,9 @@ def _data_files(paths: Any, folder: Path) -> list[Path]:
     families = {named.family for named in formats.values() if named}
     families = families - {"text"} or families
     if len(families) > 1:
-        raise BadShard(f"{folder}: the folder holds files of several formats ({', '.join(sorted(families))}). Name the files.")
+        raise BadShard(
+            f"{folder}: the folder holds files of several formats ({', '.join(sorted(families))}). Name the files."
+        )
     return [path for path, named in formats.items() if named and named.family in families]
 
 

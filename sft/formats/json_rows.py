@@ -188,7 +188,7 @@ class _ArrayScan:
 
 def _parse(line: bytes, where: str) -> Record:
     try:
-        row = json.loads(line)
+        row = json.loads(line.decode())
         if b"\\u" in line:
             row = _without_lone_surrogates(row)
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
@@ -203,7 +203,7 @@ def _parse(line: bytes, where: str) -> Record:
 def _elements(block: bytes, where: str) -> list[Record]:
     """The objects of an array's block: it ends with the comma before the next block, or with the last object."""
     try:
-        rows: list[Record] = json.loads(b"[" + block.rstrip().removesuffix(b",") + b"]")
+        rows: list[Record] = json.loads((b"[" + block.rstrip().removesuffix(b",") + b"]").decode())
         return _without_lone_surrogates(rows) if b"\\u" in block else rows
     except ValueError as error:
         raise BadShard(f"{where}: not JSON ({error}). Fix the file, or download it again.") from error

@@ -35,6 +35,13 @@ def describe(path: Path) -> Contents:
         if named.family == "json":
             return describe_json(path, named.compression)
         return describe_text(path, named.compression)
+    except BadShard as error:  # no JSON, or no text
+        what = seems_to_be(path)
+        expected = ("JSON lines", "a JSON array") if named.family == "json" else ("plain text",)
+        around = f"{named.compression} with " if named.compression else ""
+        if what.startswith(tuple(f"it seems to be {around}{text}" for text in expected)):
+            raise
+        raise BadShard(f"{error} For the file as a whole: {what}.") from error
     except (pa.ArrowException, OSError) as error:
         kind = f"{named.family} file" + (f" with {named.compression}" if named.compression else "")
         raise BadShard(

@@ -37,6 +37,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "compare": ("soul.compare.__main__", "compare evaluations row by row", "soul compare RUN_A RUN_B --html out.html"),
     "compare table": ("soul.compare.table", "put evaluations into one table", "soul compare table RUN_A RUN_B"),
     "judge": ("soul.judge.__main__", "show, check and audit the judges", "soul judge check judge.model=gpt-5-mini"),
+    # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
+    "convert": ("sft.convert", "write a corpus of any format as parquet shards", "soul convert *.jsonl.gz --out mine"),
     "tasks": ("soul.tasks.__main__", "list the tasks that can be trained", "soul tasks"),
     "examples": ("soul.examples.__main__", "write invented rows", "soul examples all --out try"),
     "examples endpoint": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from sft.corpus import tokenize as tokenising
 from sft.corpus.split import Corpus
 from sft.corpus.store import StoredSequence
+from sft.encode.conversation import BadConversation
+from sft.encode.layouts import standard_row
 from sft.formats import byte_blocks, json_rows
 from tests.sft.corpus.corpora import opened, row
 from tests.sft.formats.files import WRITERS
@@ -37,7 +40,9 @@ def rows(count: int = 70) -> list[dict[str, Any]]:
 def stored(corpus: Corpus) -> list[tuple[Any, ...]]:
     """Every sequence with its mask, positions and source."""
     read: list[StoredSequence] = [corpus.dataset.store.read(number) for number in range(len(corpus.dataset))]
-    return [(each.ids.tolist(), each.mask.tolist(), each.positions.tolist(), corpus.names[each.source]) for each in read]
+    return [
+        (each.ids.tolist(), each.mask.tolist(), each.positions.tolist(), corpus.names[each.source]) for each in read
+    ]
 
 
 @pytest.fixture
@@ -61,7 +66,7 @@ def sharegpt(record: dict[str, Any], number: int) -> dict[str, Any]:
     return {"data_source": record["data_source"], "id": str(number), "conversations": turns}
 
 
-def prompted(record: dict[str, Any], number: int) -> dict[str, Any]:
+def prompted(record: dict[str, Any]) -> dict[str, Any]:
     return {"prompt": record["messages"][:-1], "completion": record["messages"][-1:], "data_source": "x"}
 
 
@@ -77,36 +82,61 @@ def alpaca(record: dict[str, Any], number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", ["parquet", "JSON lines", "save_to_disk"])
 def test_layouts(tmp_path: Path, form: str) -> None:
-    records = rows(20)
-    WRITERS[form](tmp_path / "own", records)
-    names = [record["data_source"] for record in records]
-
-    def texts_of(folder: str, converted: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    def stored_as(folder: str, converted: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         return stored(opened(tmp_path, train_files=[str(WRITERS[form](tmp_path / folder, converted))]))
 
-    whole = texts_of("own", records)
-    assert texts_of("sharegpt", [sharegpt(record, number) for number, record in enumerate(records)]) == whole
+    records = rows(20)
+    shared = [sharegpt(record, number) for number, record in enumerate(records)]
+    assert stored_as("sharegpt", shared) == stored_as("messages", records)
 
-    last = [{"data_source": "x", "prompt": each["messages"][:-1], "response": "hm"} for each in records]
-    for each, record in zip(last, records, strict=True):
-        each["messages"], each["response"] = None, record["messages"][-1]["content"]
-        del each["messages"]
-    even = [number for number, record in enumerate(records) if len(record["messages"]) % 2 == 0]
-    chosen = [records[number] for number in even]
-    assert texts_of("completion", [prompted(record, 0) for record in chosen]) == texts_of(
-        "response", [last[number] for number in even]
-    )
-    assert len(names) == len(records)
+    answered = [record for record in records if record["messages"][-1]["role"] == "assistant"]
+    responses = [
+        {"data_source": "x", "prompt": record["messages"][:-1], "response": record["messages"][-1]["content"]}
+        for record in answered
+    ]
+    completions = [prompted(record) for record in answered]
+    assert stored_as("completion", completions) == stored_as("response", responses)
 
-    pairs = [{**record, "messages": record["messages"][:2]} for record in records]
+    pairs = [{"data_source": "unnamed", "messages": record["messages"][:2]} for record in records]
     questions = [alpaca(record, number) for number, record in enumerate(pairs)]
-    for record, asked in zip(pairs, questions, strict=True):
-        record["data_source"] = "unnamed"
-        record["messages"][0] = {
-            "role": "user",
-            "content": "\n\n".join(filter(str.strip, [asked["instruction"], asked["input"]])),
-        }
-    assert texts_of("alpaca", questions) == texts_of("pairs", pairs)
+    for pair, asked in zip(pairs, questions, strict=True):
+        question = "\n\n".join(filter(str.strip, [asked["instruction"], asked["input"]]))
+        pair["messages"] = [{"role": "user", "content": question}, *pair["messages"][1:]]
+    assert stored_as("alpaca", questions) == stored_as("pairs", pairs)
+
+
+def test_what_layouts_may_have_besides(tmp_path: Path) -> None:
+    """A system text, a history, and calls of tools in ShareGPT's words."""
+    call = {"name": "look", "arguments": {"at": 1}}
+    record = {
+        "system": "Be brief.",
+        "conversations": [
+            {"from": "human", "value": "Look!"},
+            {"from": "function_call", "value": json.dumps(call)},
+            {"from": "observation", "value": "a cat"},
+            {"from": "gpt", "value": "A cat."},
+        ],
+    }
+    row, form = standard_row(record, "conversations", "x")
+    assert form == "messages" and row["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Look!"},
+        {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]},
+        {"role": "tool", "content": "a cat"},
+        {"role": "assistant", "content": "A cat."},
+    ]
+    asked = {"instruction": "c", "input": None, "output": "d", "system": "s", "history": [["a", "b"]]}
+    row, form = standard_row(asked, "alpaca", "x")
+    assert (form, row["response"]) == ("prompt_response", "d")
+    assert [(turn["role"], turn["content"]) for turn in row["prompt"]] == [
+        ("system", "s"),
+        ("user", "a"),
+        ("assistant", "b"),
+        ("user", "c"),
+    ]
+    long = {"prompt": "a", "completion": [{"role": "user", "content": "b"}]}
+    with pytest.raises(BadConversation, match="x, field completion: .*one message of the assistant"):
+        standard_row(long, "prompt_completion", "x")
 
 
 def test_random_json_is_cut_at_the_right_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
