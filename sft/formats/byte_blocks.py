@@ -23,7 +23,7 @@ BOM = b"\xef\xbb\xbf"
 
 def open_text(path: Path, compression: Compression | None) -> BufferedReader:
     """The bytes of the text of a file."""
-    return BufferedReader(pa.input_stream(str(path), compression=compression), 1 << 20)
+    return BufferedReader(pa.input_stream(str(path), compression=compression), BLOCK_BYTES)
 
 
 def skip(stream: BufferedReader, count: int) -> None:
