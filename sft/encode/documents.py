@@ -54,7 +54,7 @@ class DocumentTokenizer:
 
     def ids(self, text: str, begins: bool, ends: bool) -> list[int]:
         """The ids of a piece of a document; `begins` and `ends` tell whether it is the first and the last one."""
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        ids: list[int] = self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return [*(self._begin if begins else ()), *ids, *([self._end] if ends else ())]
 
 
