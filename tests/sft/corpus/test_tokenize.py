@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -145,17 +146,23 @@ opened(Path({str(tmp_path)!r}))
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])  # slow: imports, half a minute
-def test_several_processes_make_one_store(tmp_path: Path, workers: int) -> None:
+def test_several_processes_make_one_store(tmp_path: Path, small_units: None, workers: int) -> None:
     for shard in range(3):
         write(tmp_path / f"train_shard_{shard}.parquet", [row(number + shard * 50) for number in range(50)])
+    expected = texts(opened(tmp_path, cache_dir=tmp_path / "alone"))
+    processes = 2 if workers else 3  # the third one dies
     program = f"""
-import sys, time
+import os, sys, time
 from pathlib import Path
 from sft.corpus import tokenize as tokenising
 folder = Path({str(tmp_path)!r})
-real = tokenising._encode_unit
+tokenising.UNIT_ROWS = 10
+real, units = tokenising._encode_unit, []
 def slow(*args):
     time.sleep(0.3)
+    units.append(args)
+    if sys.argv[1] == "2" and len(units) == 2:
+        os._exit(9)  # with a unit claimed that the others have to do
     real(*args)
 if __name__ == "__main__":  # the pool's processes need the lines above alone
     from tests.sft.corpus.corpora import opened, texts
@@ -163,7 +170,7 @@ if __name__ == "__main__":  # the pool's processes need the lines above alone
     tokenising._encode_unit = slow
     logs.set_up()
     (folder / f"ready_{{sys.argv[1]}}").touch()
-    while len(list(folder.glob("ready_*"))) < 2:
+    while len(list(folder.glob("ready_*"))) < {processes}:
         time.sleep(0.01)
     print(hash(tuple(texts(opened(folder, tokenizer_workers={workers})))))
 """
@@ -174,13 +181,14 @@ if __name__ == "__main__":  # the pool's processes need the lines above alone
         subprocess.Popen(
             [*command, str(number)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        for number in range(2)
+        for number in range(processes)
     ]
     ends = [start.communicate(timeout=240) for start in starts]
-    assert [start.returncode for start in starts] == [0, 0], ends
-    assert len({out for out, _ in ends}) == 1
-    assert sum("tokenised 150 of 150 rows" in err for _, err in ends) == 1
-    assert sum("another process tokenises" in err for _, err in ends) == 1
+    assert [start.returncode for start in starts] == [0, 0, 9][:processes], ends
+    assert len({out for out, _ in ends[:2]}) == 1
+    assert texts(opened(tmp_path)) == expected
+    here = [int(re.findall(r"tokenised 150 of 150 rows, (\d+) of them here", err)[-1]) for _, err in ends[:2]]
+    assert sum(here) == 150 - 10 * (processes - 2) and all(here), here  # both take part, and nothing is done twice
     assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 3
 
 
