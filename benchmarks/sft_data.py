@@ -1,7 +1,11 @@
 """Measure throughput, memory and start-up time of the data of supervised training.
 
     python -m benchmarks.sft_data                     # everything, minutes
-    python -m benchmarks.sft_data throughput memory   # parts
+    python -m benchmarks.sft_data tokenise memory     # parts
+
+`tokenise`: tokens per second of CPU time, with one thread and no other process: our store from parquet, with the
+spans of the trained turns, against `datasets.map` in batches with the same template and tokenizer, without any mask.
+Also documents against `datasets.map` with the tokenizer alone. Goal: a ratio of 1.
 
 `throughput`: tokens per second of our loader against `datasets` streaming (shuffle buffer of 10,000, chat template and
 tokenizer in `map`), on the same rows, with the same workers and collation. The goal is a ratio of one run: at least 3.
@@ -18,6 +22,8 @@ import json
 import os
 import random
 import resource
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -47,6 +53,7 @@ from soul.cli.error_border import Parser, reports_errors
 
 SHARDS = 4
 BATCH = 64
+ROUNDS = 3  # of the tokenising, in turn with its contender; the median counts
 SHORT = 24  # tokens per row of the large corpora
 console = Console()
 
@@ -177,6 +184,71 @@ def throughput(rows: int, workers: int) -> dict[str, float]:
     return numbers
 
 
+# ---- tokenising ----
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU time of this process, with all its threads: other programs on the machine do not count."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def write_documents(folder: Path, rows: int) -> None:
+    """Shards of documents, about as long as the conversations."""
+    rng = random.Random(1)
+    text = words(200_000, rng)
+    for shard in range(SHARDS):
+        starts = [(rng.randrange(190_000), rng.randint(20, 800)) for _ in range(rows // SHARDS)]
+        records = [{"text": " ".join(text[start : start + count])} for start, count in starts]
+        pq.write_table(pa.Table.from_pylist(records), folder / f"train_shard_{shard}.parquet", row_group_size=1000)
+
+
+def mapped(folder: Path, chat: PreTrainedTokenizerBase, column: str) -> tuple[float, int]:
+    """CPU seconds and tokens of `datasets.map` in batches, written to its cache as usual."""
+    from datasets import load_dataset
+
+    files = sorted(str(file) for file in folder.glob("*.parquet"))
+    rows = load_dataset("parquet", data_files=files, split="train", cache_dir=str(folder / "datasets"))
+
+    def encode(batch: dict[str, Any]) -> dict[str, Any]:
+        texts = batch[column]
+        if column == "messages":
+            texts = [chat.apply_chat_template(messages, tokenize=False) for messages in texts]
+        return {"input_ids": chat(texts, add_special_tokens=False)["input_ids"]}
+
+    done: list[Any] = []
+    seconds = cpu_seconds(lambda: done.append(rows.map(encode, batched=True, remove_columns=rows.column_names)))
+    return seconds, sum(map(len, done[0]["input_ids"]))
+
+
+def tokenising(rows: int) -> dict[str, float]:
+    """Our tokenising against `datasets.map`, per core."""
+    chat, numbers = tokenizer(), {}
+    table = Table("corpus", "ours, tokens/s", "datasets.map", "ratio", title=f"{rows:,} rows, CPU time of one thread")
+    for corpus, column, write in (("chats", "messages", write_chats), ("documents", "text", write_documents)):
+        ours: list[float] = []
+        theirs: list[float] = []
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write(folder, rows)
+            for turn in range(ROUNDS):
+                own = settings(folder).model_copy(update={"cache_dir": folder / f"cache_{turn}"})
+                opened: list[Corpus | None] = []
+                seconds = cpu_seconds(lambda own=own, opened=opened: opened.append(open_corpus(own, chat, "train")))
+                assert opened[0] is not None
+                ours.append(sum(counts.tokens for counts in opened[0].sources.values()) / seconds)
+                seconds, tokens = mapped(folder, chat, column)
+                shutil.rmtree(folder / "datasets")
+                theirs.append(tokens / seconds)
+        own_speed, their_speed = statistics.median(ours), statistics.median(theirs)
+        numbers |= {f"{corpus}_ours_tokens_s": own_speed, f"{corpus}_map_tokens_s": their_speed}
+        numbers[f"{corpus}_ratio"] = own_speed / their_speed
+        table.add_row(corpus, f"{own_speed:,.0f}", f"{their_speed:,.0f}", f"{own_speed / their_speed:.2f}")
+    console.print(table)
+    return numbers
+
+
 # ---- memory and start ----
 
 
@@ -280,7 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts that the command line names."""
     parser = Parser(prog="python -m benchmarks.sft_data", description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", help="throughput, memory, start (memory and start are one run); all by default"
+        "parts", nargs="*", help="tokenise, throughput, memory, start (the last two are one run); all by default"
     )
     parser.add_argument("--rows", type=positive_int, default=24_000, help="rows of the corpus for throughput")
     parser.add_argument("--workers", type=positive_int, default=2)
@@ -292,8 +364,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.child:
         child(args.child, args.batches)
         return
-    parts = set(args.parts) or {"throughput", "memory"}
+    parts = set(args.parts) or {"tokenise", "throughput", "memory"}
     numbers: dict[str, float] = {}
+    if "tokenise" in parts:
+        numbers |= tokenising(args.rows)
     if "throughput" in parts:
         numbers |= throughput(args.rows, args.workers)
     if parts & {"memory", "start"}:

@@ -21,9 +21,11 @@ from ditto.model.weights_check import check_weights
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
+from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
 from sft.corpus.split import Corpus, open_corpus
+from sft.corpus.store_limits import GIB, prune
 from sft.memory_plan import check_memory
 from sft.run.tested_rows import check_overlap
 from soul.evaluate.run.settings import choose_sets
@@ -82,6 +84,8 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)
+    for corpus in filter(None, (train, val)):
+        _check_documents(config, corpus)
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
@@ -94,6 +98,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
+    lines += _store(config, train, val)
     return "\n".join([*lines, *memory, _table(train, "train"), *([_table(val, "val")] if val else [])])
 
 
@@ -110,6 +115,31 @@ def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
     settings = data_settings(config)
     files = [file for group in find_files(settings.train_files, settings.dir, "train") for file in group.files]
     return check_overlap(files, choose_sets(tested, Path("data")).values(), bool(config.data.allow_overlap))
+
+
+def _store(config: DictConfig, train: Corpus, val: Corpus | None) -> list[str]:
+    """Say how large the tokens are, and keep the store within its limit."""
+    settings = data_settings(config)
+    own = train.stored_bytes + (val.stored_bytes if val else 0)
+    if settings.cache_limit_gib is None:
+        return [f"tokens in {settings.cache_dir}: {own / GIB:.2f} GiB (no data.cache_limit_gib)"]
+    whole = prune(settings.cache_dir, settings.cache_limit_gib)
+    line = f"tokens in {settings.cache_dir}: {own / GIB:.2f} GiB, {whole / GIB:.2f} GiB with those of other runs"
+    return [f"{line} (data.cache_limit_gib={settings.cache_limit_gib:g})"]
+
+
+def _check_documents(config: DictConfig, corpus: Corpus) -> None:
+    """Refuse documents that share sequences if the model would not keep them apart.
+
+    Raises:
+        BadConfig: padded rows have no borders within.
+    """
+    if config.model.use_remove_padding or not any(counts.role == DOCUMENT for counts in corpus.sources.values()):
+        return
+    raise BadConfig(
+        "model.use_remove_padding=False: the documents of this corpus share sequences, and in padded rows they would "
+        "see each other. Leave it true."
+    )
 
 
 def _table(corpus: Corpus, split: str) -> str:

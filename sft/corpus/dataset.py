@@ -25,13 +25,13 @@ class SequenceDataset(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
 
     def __getitem__(self, sequence: int) -> dict[str, Any]:
         filler = sequence < 0
-        ids, mask, source = self.store.read(~sequence if filler else sequence)
-        input_ids, loss_mask = torch.from_numpy(ids), torch.from_numpy(mask)
+        stored = self.store.read(~sequence if filler else sequence)
+        loss_mask = torch.from_numpy(stored.mask)
         if filler:
             loss_mask.zero_()
         return {
-            "input_ids": input_ids,
-            "position_ids": torch.arange(len(ids), dtype=torch.int64),
+            "input_ids": torch.from_numpy(stored.ids),
+            "position_ids": torch.from_numpy(stored.positions),
             "loss_mask": loss_mask,
-            "source": source,
+            "source": stored.source,
         }

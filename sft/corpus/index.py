@@ -1,4 +1,4 @@
-"""Row groups and columns of the files, read once from the parquet footers and kept in a cache.
+"""What the files of a corpus hold: read once, and kept in a cache.
 
 A cached entry is valid while the file's size and modification time match it, so a start with a warm cache costs one
 `stat` per file, however many rows there are.
@@ -13,69 +13,48 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from sft.encode.conversation import Layout
-from soul.errors import SoulError, one_line
+from sft.encode.layouts import Layout, find_layout, layout_columns
+from sft.formats.contents import Contents
+from sft.formats.names import BadShard
+from sft.formats.reading import describe
 from soul.files.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
-VERSION = 2
+VERSION = 3
 FILE = "row_index.json"
 OPTIONAL = ("data_source", "train_role")  # read if a file has them
 
 
-class BadShard(SoulError):
-    """A shard cannot be read, or lacks the columns of every known layout."""
-
-
 @dataclass(frozen=True)
 class Shard:
-    """A parquet file as it was when it was indexed.
-
-    Attributes:
-        groups: number of rows of each row group.
-        columns: names of the columns; the fields of a struct appear as `extra_info.messages`.
-    """
+    """A file of the corpus as it was when it was indexed."""
 
     path: str
     size: int
     mtime_ns: int
-    groups: tuple[int, ...]
-    columns: tuple[str, ...]
+    contents: Contents
 
     @property
     def rows(self) -> int:
         """Number of rows of the file."""
-        return sum(self.groups)
+        return self.contents.rows
 
     @property
     def layout(self) -> Layout:
-        """Where the file keeps its conversations.
+        """Where the file keeps its conversations or documents.
 
         Raises:
             BadShard: the columns fit no known layout.
         """
-        chats: tuple[Layout, ...] = ("messages", "extra_info.messages")
-        for layout in chats:
-            if layout in self.columns:
-                return layout
-        lacking = [name for name in ("prompt", "response") if name not in self.columns]
-        if not lacking:
-            return "prompt_response"
-        column = lacking[0] if len(lacking) == 1 else "messages"
-        raise BadShard(
-            f"{self.path}: the column {column!r} is missing (it has: {', '.join(self.columns) or 'none'}). A file for "
-            "SFT has messages (a list of role and content), extra_info.messages, or prompt and response."
-        )
+        return find_layout(self.contents.columns, self.path)
 
     @property
     def wanted(self) -> list[str]:
         """The columns to read."""
-        columns = ["prompt", "response"] if self.layout == "prompt_response" else [self.layout]
-        return columns + [name for name in OPTIONAL if name in self.columns]
+        optional = [name for name in OPTIONAL if name in self.contents.columns]
+        return layout_columns(self.layout, self.contents.columns) + optional
 
 
 @dataclass(frozen=True)
@@ -93,7 +72,7 @@ def read_index(files: Sequence[Path], cache_dir: Path) -> list[Shard]:
     """The shards of the files in their order, from the cache if it is still valid.
 
     Raises:
-        BadShard: a file is missing or is not a parquet file.
+        BadShard: a file is missing or cannot be read.
     """
     cache = cache_dir / FILE
     known = _load(cache)
@@ -106,9 +85,9 @@ def read_index(files: Sequence[Path], cache_dir: Path) -> list[Shard]:
         else:
             fresh.append(file)
     if fresh:
-        logger.info("reading the footers of %d new or changed parquet files", len(fresh))
+        logger.info("indexing %d new or changed files", len(fresh))
         with ThreadPoolExecutor(max_workers=8) as pool:
-            shards |= {shard.path: shard for shard in pool.map(_read_footer, fresh)}
+            shards |= {shard.path: shard for shard in pool.map(_index, fresh)}
         _save(cache, known | shards)
     return [shards[str(file)] for file in files]
 
@@ -120,25 +99,13 @@ def _stat(file: Path) -> os.stat_result:
         raise BadShard(f"{file}: cannot be read ({error.strerror}). Check the path and its permissions.") from error
 
 
-def _read_footer(file: Path) -> Shard:
+def _index(file: Path) -> Shard:
     stat = _stat(file)
-    try:
-        with pq.ParquetFile(file) as parquet:
-            footer, schema = parquet.metadata, parquet.schema_arrow
-            groups = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
-    except (pa.ArrowException, OSError) as error:
-        raise BadShard(
-            f"{file}: not a readable parquet file ({one_line(error, 200)}). Download or build it again."
-        ) from error
-    columns: list[str] = []
-    for field in schema:
-        inner = field.type if pa.types.is_struct(field.type) else ()
-        columns += [field.name, *(f"{field.name}.{part.name}" for part in inner)]
-    return Shard(str(file), stat.st_size, stat.st_mtime_ns, groups, tuple(columns))
+    return Shard(str(file), stat.st_size, stat.st_mtime_ns, describe(file))
 
 
 def _load(cache: Path) -> dict[str, Shard]:
-    """The entries of the cache; empty if it is absent, damaged or of another version: the footers are read again."""
+    """The entries of the cache; empty if it is absent, damaged or of another version: the files are read again."""
     try:
         content = _CACHE.validate_json(cache.read_bytes())
     except (FileNotFoundError, ValidationError):

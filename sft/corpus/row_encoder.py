@@ -1,4 +1,4 @@
-"""Encode a row of a shard into the sequences that it trains, and count everything that is dropped."""
+"""Encode the rows of a shard into the sequences that they train, and count everything that is dropped."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from transformers import PreTrainedTokenizerBase
 
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.store import SequenceWriter
-from sft.encode.conversation import UNNAMED, BadConversation, Layout, read_conversation
+from sft.encode.conversation import UNNAMED, BadConversation, read_conversation
+from sft.encode.documents import DocumentPacker, DocumentTokenizer
+from sft.encode.layouts import Layout, standard_row
 from sft.encode.lengths import TooLong, shorten
 from sft.encode.rendering import ChatEncoder, TemplateFailure
 from sft.encode.train_roles import RoleRules
+from sft.formats.plain_text import BEGINS, ENDS
 from soul.errors import SoulError
 
 BAD_ROWS = "bad_rows"
@@ -24,6 +27,8 @@ NO_TRAINED_TURN = "rows_without_trained_turn"
 UNPROMPTED = "turns_without_prompt"
 OVERLONG = "overlong_sequences"
 TRUNCATED = "truncated_sequences"
+EMPTY_DOCUMENTS = "empty_documents"
+DOCUMENT = "document"  # the trained side of a document, for the plan
 
 
 class EmptyCorpus(SoulError):
@@ -48,12 +53,17 @@ class RowEncoder:
     settings: SftDataSettings
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "chat"}
+        return {name: value for name, value in vars(self).items() if name not in ("chat", "documents")}
 
     @cached_property
     def chat(self) -> ChatEncoder:
         """The encoder of conversations, built on first use."""
         return ChatEncoder(self.tokenizer, self.settings.apply_chat_template_kwargs)
+
+    @cached_property
+    def documents(self) -> DocumentTokenizer:
+        """The encoder of documents, built on first use."""
+        return DocumentTokenizer(self.tokenizer, self.settings.document_end)
 
     @property
     def rules(self) -> RoleRules:
@@ -76,6 +86,7 @@ class RowEncoder:
                 dict(settings.last_turns_by_source),
                 settings.max_length,
                 settings.overlong,
+                settings.document_end,
             ],
             sort_keys=True,
         )
@@ -88,6 +99,9 @@ class RowEncoder:
         Raises:
             SoulError: a bad row, with bad_rows=error; names file, row and turn.
         """
+        if layout == "text":
+            self._write_documents(writer, rows, file)
+            return
         for number, record in rows:
             where = f"{file}, row {number}"
             try:
@@ -101,7 +115,7 @@ class RowEncoder:
     def _write_row(
         self, writer: SequenceWriter, record: Mapping[str, Any], layout: Layout, where: str, number: int
     ) -> None:
-        conversation = read_conversation(record, layout, self.rules, where)
+        conversation = read_conversation(*standard_row(record, layout, where), self.rules, where)
         source = conversation.source
         try:
             encoded = self.chat.encode(conversation.messages, conversation.trained)
@@ -121,6 +135,28 @@ class RowEncoder:
                 reason = OVERLONG if sequence is None else TRUNCATED
                 self._leave_out(writer, source, reason, f"{where}: {len(whole.ids):,} tokens")
             if sequence is not None:
+                writer.add(sequence, source, number)
+
+    def _write_documents(
+        self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], file: str
+    ) -> None:
+        packers: dict[str, tuple[DocumentPacker, int]] = {}  # by source, with the row of its first document
+        for number, record in rows:
+            source = record.get("data_source") or UNNAMED
+            counts = writer.counts.source(source)
+            counts.rows += 1
+            counts.role = DOCUMENT
+            text = record.get("text")
+            if not isinstance(text, str) or not text.strip():
+                if BEGINS not in record:  # a blank piece of a longer document is no empty document
+                    self._leave_out(writer, source, EMPTY_DOCUMENTS, f"{file}, row {number}: no text")
+                    continue
+            begins, ends = record.get(BEGINS, True), record.get(ENDS, True)
+            packer, _ = packers.setdefault(source, (DocumentPacker(self.settings.max_length), number))
+            for sequence in packer.add(self.documents.ids(text or "", begins, ends), ends):
+                writer.add(sequence, source, number)
+        for source, (packer, number) in packers.items():
+            for sequence in packer.finish():
                 writer.add(sequence, source, number)
 
     def _leave_out(self, writer: SequenceWriter, source: str, reason: str, example: str, count: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ class SftDataSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cache_dir: Path  # row index and token store; you may delete it between runs
+    cache_limit_gib: float | None = Field(default=None, gt=0)  # of the token store; None: nothing is removed
     dir: Path | None = None  # folder of the shards, if train_files or val_files name none
     train_files: str | Sequence[str] | None = None
     val_files: str | Sequence[str] | None = None
@@ -28,14 +30,20 @@ class SftDataSettings(BaseModel):
     train_role: Role = "assistant"
     train_role_by_source: Mapping[str, Role] = Field(default_factory=dict)
     last_turns_by_source: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    document_end: str | None = None  # the token after a document; None: the tokenizer's own
     apply_chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
-    tokenizer_workers: int = Field(default=4, ge=0)  # 0: in this process
+    tokenizer_workers: int | None = Field(default=None, ge=0)  # 0: in this process; None: the cores at hand
     seed: int = 42
 
     @property
     def max_length(self) -> int:
         """Tokens that a sequence may have. Only the sum of prompt and response is limited."""
         return self.max_prompt_length + self.max_response_length
+
+    @property
+    def workers(self) -> int:
+        """Processes that tokenise."""
+        return len(os.sched_getaffinity(0)) if self.tokenizer_workers is None else self.tokenizer_workers
 
     def files(self, split: str) -> str | Sequence[str] | None:
         """The setting that names the files of a split."""

@@ -1,7 +1,7 @@
-"""Which parquet files a split consists of, and how often an epoch passes over them.
+"""Which files a split consists of, and how often an epoch passes over them.
 
-`TRAIN_FILES` and `VAL_FILES` hold paths or globs, each with an optional `:ratio`: `chat/*.parquet:2 tom.parquet:0.5`.
-If no file is named, the shards are looked up in a folder by file name (`PATTERNS`).
+`TRAIN_FILES` and `VAL_FILES` hold paths, folders or globs, each with an optional `:ratio`: `chat/*.jsonl:2 books:0.5`.
+If no file is named, the shards are looked up in a folder by file name (sft/formats/folders.py).
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from sft.formats.folders import PATTERNS, files_of_folder, shards_of_split
+from sft.formats.names import named_format
 from soul.errors import SoulError
 
-# The shards of a folder are the files that match the first of these patterns with any match.
-PATTERNS = ("{split}_shard_*.parquet", "{split}-*.parquet", "{split}/*.parquet", "*{split}*.parquet")
 VARIABLE = {"train": "TRAIN_FILES", "val": "VAL_FILES"}
 _NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
 
@@ -28,10 +29,10 @@ class BadSources(SoulError):
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Files that one path or glob names.
+    """Files that one path, folder or glob names.
 
     Attributes:
-        name: the path or glob, with its ratio.
+        name: the path, folder or glob, with its ratio.
         files: the files, absolute, in order.
         ratio: passes over the files per epoch.
     """
@@ -45,14 +46,15 @@ def find_files(named: str | Sequence[str] | None, folder: Path | None, split: st
     """The file groups of a split; empty if no file is named and the folder has no shards of the split.
 
     Args:
-        named: paths or globs, space-separated or as a list (whose items may contain spaces).
+        named: paths, folders or globs: space-separated (one that contains spaces in quotes), or as a list.
         folder: where to look if no file is named.
         split: "train" or "val".
 
     Raises:
         BadSources: no file matches, a ratio cannot be read, a file is named twice.
+        BadShard: a folder holds no data files.
     """
-    words = named.split() if isinstance(named, str) else list(named or [])
+    words = _words(named, split) if isinstance(named, str) else list(named or [])
     groups = [_group(word, split) for word in words] if words else _discover(folder, split)
     owner: dict[Path, str] = {}
     for group in groups:
@@ -66,24 +68,34 @@ def find_files(named: str | Sequence[str] | None, folder: Path | None, split: st
     return groups
 
 
+def _words(named: str, split: str) -> list[str]:
+    if Path(named).exists():  # a single path with spaces
+        return [named]
+    try:
+        return shlex.split(named)
+    except ValueError as error:
+        raise BadSources(f"{VARIABLE[split]}: {named!r}: {error}. Close the quote.") from error
+
+
 def _group(word: str, split: str) -> FileGroup:
     pattern, ratio = _split_ratio(word, split)
-    paths = [Path(file) for file in sorted(glob.glob(pattern, recursive=True))]
-    folders = [path for path in paths if path.is_dir()]
-    if folders:
-        raise BadSources(f"{VARIABLE[split]}: {folders[0]} is a folder. Name its files: {folders[0]}/*.parquet")
-    if not paths:
+    # A path that exists is taken as it is: its name may hold the characters of a glob.
+    found = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+    if not found:
         raise BadSources(
-            f"{VARIABLE[split]}: no shard matches {pattern!r} (in {Path.cwd()}). Check the path or the glob; a "
+            f"{VARIABLE[split]}: no file matches {pattern!r} (in {Path.cwd()}). Check the path or the glob; a "
             "download may still be missing."
         )
-    return FileGroup(word, tuple(_absolute(path) for path in paths), ratio)
+    files: list[Path] = []
+    for path in map(Path, found):
+        files += files_of_folder(path, split) if path.is_dir() else [path]
+    return FileGroup(word, tuple(_absolute(path) for path in files), ratio)
 
 
 def _split_ratio(word: str, split: str) -> tuple[str, Fraction]:
     """Path and ratio of a word. If a file of that whole name exists, the word is its path."""
     path, colon, tail = word.rpartition(":")
-    if not colon or "/" in tail or tail.endswith(".parquet") or Path(word).exists():
+    if not colon or "/" in tail or named_format(Path(tail)) or Path(word).exists():
         return word, Fraction(1)
     if not path or not _NUMBER.fullmatch(tail) or not Fraction(tail):
         raise BadSources(
@@ -95,13 +107,8 @@ def _split_ratio(word: str, split: str) -> tuple[str, Fraction]:
 
 
 def _discover(folder: Path | None, split: str) -> list[FileGroup]:
-    if folder is None:
-        return []
-    for pattern in (pattern.format(split=split) for pattern in PATTERNS):
-        files = tuple(_absolute(path) for path in sorted(folder.glob(pattern)) if path.is_file())
-        if files:
-            return [FileGroup(str(folder / pattern), files)]
-    return []
+    files = tuple(_absolute(path) for path in shards_of_split(folder, split)) if folder else ()
+    return [FileGroup(str(folder), files)] if files else []
 
 
 def _absolute(path: Path) -> Path:
@@ -112,6 +119,6 @@ def no_files(folder: Path | None, split: str) -> BadSources:
     """The error for a split that must exist and has no files."""
     patterns = ", ".join(pattern.format(split=split) for pattern in PATTERNS)
     return BadSources(
-        f"no shard of the split {split!r}: {VARIABLE[split]} is not set, and no file in {folder or 'DATA_DIR'} matches "
-        f"{patterns}. Set {VARIABLE[split]} to parquet files, or DATA_DIR to the folder of the corpus."
+        f"no shard of the split {split!r}: {VARIABLE[split]} is not set, and no data file in {folder or 'DATA_DIR'} "
+        f"matches {patterns}. Set {VARIABLE[split]} to files or folders, or DATA_DIR to the folder of the corpus."
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -15,6 +16,7 @@ from sft.corpus.row_encoder import RowEncoder, check_counts
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import FileGroup, find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore
+from sft.corpus.store_limits import folder_bytes, hold
 from sft.corpus.tokenize import tokenise
 from sft.encode.lengths import check_context
 
@@ -28,12 +30,19 @@ class Corpus:
         order: the endless order of their numbers.
         sources: counts of rows, sequences and tokens by data_source.
         examples: for each reason why something was dropped, one place where it happened.
+        folders: where the tokens of its shards lie.
     """
 
     dataset: SequenceDataset
     order: Order
     sources: Mapping[str, SourceCounts]
     examples: Mapping[str, str]
+    folders: Sequence[Path]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of its tokens on disk."""
+        return sum(map(folder_bytes, self.folders))
 
     @property
     def names(self) -> list[str]:
@@ -68,6 +77,8 @@ def open_corpus(
             raise no_files(settings.dir, split)
         return None
     stored = tokenise(shards, RowEncoder(tokenizer, settings), settings.cache_dir)
+    folders = [folder for folder, _ in stored]
+    hold(settings.cache_dir, folders)
     total = ShardCounts()
     for _, counts in stored:
         total.add(counts)
@@ -78,8 +89,8 @@ def open_corpus(
         count = sum(counts.sequences for _, counts in group_shards)
         parts.append(Part(first, count, group.ratio))
         first, shard_number = first + count, shard_number + len(group.files)
-    store = TokenStore([folder for folder, _ in stored], [counts for _, counts in stored])
-    return Corpus(SequenceDataset(store), Order(parts, settings.seed), total.sources, total.examples)
+    store = TokenStore(folders, [counts for _, counts in stored])
+    return Corpus(SequenceDataset(store), Order(parts, settings.seed), total.sources, total.examples, folders)
 
 
 def _indexed(settings: SftDataSettings, split: str) -> tuple[list[FileGroup], list[Shard]]:

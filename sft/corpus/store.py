@@ -1,7 +1,7 @@
 """The corpus as token ids on disk: two flat files per shard, read in place.
 
-    ids.bin          uint32: a sequence's ids, then its spans (start and stop of each trained span)
-    sequences.bin    24 bytes per sequence (`RECORD`): where its ids are, how many, of which row and source
+    ids.bin          uint32: a sequence's ids, its spans (start and stop of each trained span), its documents' starts
+    sequences.bin    28 bytes per sequence (`RECORD`): where its ids are, how many, of which row and source
     shard.json       counts by source; written last, it marks the other two as complete
 
 Sequences are read with `pread`, two calls each. A memory map would do, but its pages count as memory of the reader,
@@ -28,10 +28,12 @@ WORD: np.dtype = np.dtype("<u4")
 RECORD: np.dtype = np.dtype(
     [
         ("offset", "<u8"),  # in words of ids.bin
-        ("row", "<u4"),  # of the shard
+        ("row", "<u4"),  # of the shard; of several documents, the first one's
         ("length", "<u4"),
         ("trained", "<u4"),
         ("spans", "<u2"),
+        ("starts", "<u2"),  # of documents after the first one, which begins at 0
+        ("spare", "<u2"),
         ("source", "<u2"),  # place in the list of shard.json; `TokenStore` returns the place in its own list
     ]
 )
@@ -127,9 +129,10 @@ class SequenceWriter:
         counts = self.counts.source(source)
         if source not in self._numbers:
             self._numbers = {name: number for number, name in enumerate(self.counts.sources)}
-        words = np.array([*sequence.ids, *(edge for span in sequence.spans for edge in span)], dtype=WORD)
-        number, spans = self._numbers[source], len(sequence.spans)
-        record = (self.counts.words, row, len(sequence.ids), sequence.trained, spans, number)
+        edges = (edge for span in sequence.spans for edge in span)
+        words = np.array([*sequence.ids, *edges, *sequence.starts[1:]], dtype=WORD)
+        marks = len(sequence.spans), len(sequence.starts) - 1
+        record = (self.counts.words, row, len(sequence.ids), sequence.trained, *marks, 0, self._numbers[source])
         self._ids.write(words.tobytes())
         self._sequences.write(np.array(record, dtype=RECORD).tobytes())
         self.counts.words += len(words)
@@ -147,6 +150,22 @@ def complete(folder: Path) -> ShardCounts | None:
     sizes = {IDS: counts.words * WORD.itemsize, SEQUENCES: counts.sequences * RECORD.itemsize}
     fits = all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes.items())
     return counts if fits else None
+
+
+@dataclass(frozen=True)
+class StoredSequence:
+    """A sequence as arrays of int64.
+
+    Attributes:
+        mask: 1 for a trained token.
+        positions: of each token in its document.
+        source: number of its source.
+    """
+
+    ids: np.ndarray
+    mask: np.ndarray
+    positions: np.ndarray
+    source: int
 
 
 class TokenStore:
@@ -184,19 +203,22 @@ class TokenStore:
             records[place] = self._record(sequence, shard)
         return records
 
-    def read(self, sequence: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Ids (int64), loss mask (int64, 1: trained) and source number of one sequence."""
+    def read(self, sequence: int) -> StoredSequence:
+        """One sequence."""
         self._check(sequence)
         shard = int(np.searchsorted(self._first, sequence, side="right")) - 1
         record = self._record(sequence, shard)
-        length, spans = int(record["length"]), int(record["spans"])
+        length, spans, starts = (int(record[name]) for name in ("length", "spans", "starts"))
         at = int(record["offset"]) * WORD.itemsize
-        size = (length + 2 * spans) * WORD.itemsize
-        words = np.frombuffer(self._pread(shard, IDS, size, at), dtype=WORD)
+        size = (length + 2 * spans + starts) * WORD.itemsize
+        words = np.frombuffer(self._pread(shard, IDS, size, at), dtype=WORD).astype(np.int64)
         mask: np.ndarray = np.zeros(length, dtype=np.int64)
-        for start, stop in words[length:].reshape(-1, 2).tolist():
+        for start, stop in words[length : length + 2 * spans].reshape(-1, 2).tolist():
             mask[start:stop] = 1
-        return words[:length].astype(np.int64), mask, int(record["source"])
+        positions: np.ndarray = np.arange(length, dtype=np.int64)
+        for start in words[length + 2 * spans :].tolist():
+            positions[start:] = np.arange(length - start)
+        return StoredSequence(words[:length], mask, positions, int(record["source"]))
 
     def sequences_by_source(self, part: int = 1 << 16) -> list[np.ndarray]:
         """The sequence numbers of each source; reads all records, `part` at a time."""

@@ -3,7 +3,8 @@
 A shard is cut into units of a few thousand rows. A worker writes a unit to temporary files and renames them, so a
 killed run continues with the missing units. Once all units of a shard exist, they are joined into its two files. A
 shard's folder is named by a hash of the file's size, its modification time and everything else that determines its
-sequences. All processes of a machine may ask for the same store at once: one makes it under a lock, the others wait.
+sequences. Any number of processes, on any number of nodes, may ask for the same store at once: they share its units
+(sft/corpus/claims.py), and the result does not depend on who does which.
 """
 
 from __future__ import annotations
@@ -16,32 +17,33 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sft.corpus.index import BadShard, Shard
+from sft.corpus.claims import UnitShares
+from sft.corpus.index import Shard
 from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
+from sft.formats.reading import read_batches
 from sft.run.stop import start_helper
-from soul.errors import SoulError, one_line
+from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 from soul.files.whole_file import whole_file
 
-VERSION = 1  # of the file format and of the encoding of rows
+VERSION = 2  # of the file format and of the encoding of rows
 UNIT_ROWS = 2048  # rows of a unit, at least, if the shard has as many
-GROUP_UNITS = 16  # units of a large row group, at most: each unit reads the group from its start to its own rows
-BATCH_ROWS = 256
+UNIT_BYTES = 64 << 20  # of text that makes a unit, however few rows it has
+GROUP_UNITS = 16  # units of what must be read from its start (a large row group, a compressed file), about
 LOG_EVERY_S = 30.0
+POLL_S = 1.0  # how often to look whether other processes have finished
+END = object()  # no more units
 logger = logging.getLogger(__name__)
 
 
@@ -51,10 +53,10 @@ class TokenisingFailed(SoulError):
 
 @dataclass(frozen=True)
 class Unit:
-    """Rows of a shard that are tokenised together: whole row groups, or a part of one.
+    """Rows of a shard that are tokenised together: whole groups of its contents, or a part of one.
 
     Attributes:
-        groups: the row groups.
+        groups: the groups, consecutive.
         skip: rows of the first group that belong to earlier units.
         rows: number of rows.
         first: number of the first row in the shard.
@@ -70,39 +72,34 @@ class Unit:
     def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the unit's rows with their numbers in the shard; only one batch is in memory."""
         seen = 0
-        try:
-            with pq.ParquetFile(self.shard.path, buffer_size=1 << 20) as parquet:
-                batches = parquet.iter_batches(BATCH_ROWS, row_groups=list(self.groups), columns=self.shard.wanted)
-                for batch in batches:
-                    begin, end = max(0, self.skip - seen), min(batch.num_rows, self.skip + self.rows - seen)
-                    if begin < end:
-                        numbers = range(self.first + seen + begin - self.skip, self.first + seen + end - self.skip)
-                        yield from zip(numbers, batch.slice(begin, end - begin).to_pylist(), strict=True)
-                    seen += batch.num_rows
-                    if seen >= self.skip + self.rows:
-                        return
-        except (pa.ArrowException, OSError) as error:
-            raise BadShard(
-                f"{self.shard.path}, row groups {self.groups}: cannot be read ({one_line(error, 200)}). "
-                "Download or build the file again."
-            ) from error
+        for batch in read_batches(Path(self.shard.path), self.shard.contents, self.groups, self.shard.wanted):
+            begin, end = max(0, self.skip - seen), min(batch.rows, self.skip + self.rows - seen)
+            if begin < end:
+                numbers = range(self.first + seen + begin - self.skip, self.first + seen + end - self.skip)
+                yield from zip(numbers, batch.records(begin, end), strict=True)
+            seen += batch.rows
+            if seen >= self.skip + self.rows:
+                return
 
 
 def units(shard: Shard) -> list[Unit]:
-    """Cut a shard into units: small row groups are combined, large ones split."""
+    """Cut a shard into units: small groups are combined, large ones split."""
     parts: list[Unit] = []
     row = 0
     waiting: list[int] = []
-    waiting_rows = 0
-    for group, rows in enumerate(shard.groups):
-        if rows <= UNIT_ROWS:
+    waiting_rows = waiting_bytes = 0
+    most_rows, most_bytes = _unit_sizes(shard)
+    for group, rows in enumerate(shard.contents.groups):
+        large = rows > most_rows
+        if not large:
             waiting.append(group)
             waiting_rows += rows
-        if waiting and (waiting_rows >= UNIT_ROWS or rows > UNIT_ROWS):
+            waiting_bytes += shard.contents.bytes_of(group)
+        if waiting and (waiting_rows >= most_rows or waiting_bytes >= most_bytes or large):
             parts.append(Unit(shard, len(parts), tuple(waiting), 0, waiting_rows, row))
             row += waiting_rows
-            waiting, waiting_rows = [], 0
-        if rows > UNIT_ROWS:
+            waiting, waiting_rows, waiting_bytes = [], 0, 0
+        if large:
             size = max(UNIT_ROWS, -(-rows // GROUP_UNITS))
             for skip in range(0, rows, size):
                 parts.append(Unit(shard, len(parts), (group,), skip, min(size, rows - skip), row + skip))
@@ -112,9 +109,18 @@ def units(shard: Shard) -> list[Unit]:
     return parts
 
 
+def _unit_sizes(shard: Shard) -> tuple[int, int]:
+    """Rows and bytes that make a unit; more in a compressed file, which every unit reads from its start."""
+    contents = shard.contents
+    if contents.compression is None:
+        return UNIT_ROWS, UNIT_BYTES
+    size = contents.edges[-1] - contents.edges[0]
+    return max(UNIT_ROWS, contents.rows // GROUP_UNITS), max(UNIT_BYTES, size // GROUP_UNITS)
+
+
 def shard_folder(shard: Shard, key: str, cache_dir: Path) -> Path:
     """The folder of a shard's tokens."""
-    identity = json.dumps([VERSION, UNIT_ROWS, GROUP_UNITS, shard.path, shard.size, shard.mtime_ns, key])
+    identity = json.dumps([VERSION, UNIT_ROWS, UNIT_BYTES, GROUP_UNITS, shard.path, shard.size, shard.mtime_ns, key])
     return cache_dir / "tokens" / f"{Path(shard.path).stem[:60]}-{hashlib.sha256(identity.encode()).hexdigest()[:20]}"
 
 
@@ -129,11 +135,9 @@ def tokenise(shards: Sequence[Shard], encoder: RowEncoder, cache_dir: Path) -> l
     counts = [complete(folder) for folder in folders]
     if not all(counts):
         cache_dir.mkdir(parents=True, exist_ok=True)
-        with _lock(cache_dir / "tokens.lock"):
-            missing = {folder: shard for folder, shard in zip(folders, shards, strict=True) if not complete(folder)}
-            if missing:
-                with guarded_writes(cache_dir, lambda: _needed_bytes(missing)):
-                    _make(missing, encoder)
+        missing = {folder: shard for folder, shard, done in zip(folders, shards, counts, strict=True) if not done}
+        with guarded_writes(cache_dir, lambda: _needed_bytes(missing)):
+            _make(missing, encoder)
         counts = [complete(folder) for folder in folders]
     return [(folder, count) for folder, count in zip(folders, counts, strict=True) if count]
 
@@ -149,54 +153,68 @@ def _needed_bytes(shards: dict[Path, Shard]) -> float:
     return max(2.0 * written * total / max(tokenised, 1), *(float(shard.size) for shard in shards.values()))
 
 
-def _lock(path: Path) -> FileLock:
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-        lock.release()
-    except Timeout:
-        logger.info("another process tokenises the corpus; waiting for its lock %s", path)
-    return lock
+@dataclass(frozen=True)
+class ShardWork:
+    """A shard that is being tokenised: its units, and how to put them together."""
+
+    folder: Path
+    plan: Sequence[Unit]
+
+    def missing(self) -> list[int]:
+        """Numbers of the units without a finished part; none if the shard is complete."""
+        parts = {path.name for path in (self.folder / "parts").glob("*.json")}
+        missing = [unit.number for unit in self.plan if _part(self.folder, unit, "json").name not in parts]
+        # In this order: the parts are removed after the shard is complete.
+        return [] if missing and complete(self.folder) else missing
+
+    def lacks(self, number: int) -> bool:
+        """Whether a unit has no finished part."""
+        return not _part(self.folder, self.plan[number], "json").exists() and not complete(self.folder)
+
+    def finish(self) -> None:
+        """Join the parts."""
+        if not complete(self.folder):
+            _join(self.folder, self.plan)
 
 
 def _make(shards: dict[Path, Shard], encoder: RowEncoder) -> None:
-    todo: dict[Path, set[int]] = {}
-    jobs: list[tuple[Path, Unit]] = []
-    plans = {folder: units(shard) for folder, shard in shards.items()}
-    for folder, plan in plans.items():
-        (folder / "parts").mkdir(parents=True, exist_ok=True)
-        missing = [unit for unit in plan if not _part(folder, unit, "json").exists()]
-        todo[folder] = {unit.number for unit in missing}
-        jobs += [(folder, unit) for unit in missing]
-        if not missing:
-            _join(folder, plan)
-    total = sum(unit.rows for plan in plans.values() for unit in plan)
-    done = total - sum(unit.rows for _, unit in jobs)
-    logger.info("tokenising %d shards: %s rows, %s of them done earlier", len(shards), f"{total:,}", f"{done:,}")
-    with _Progress(total, done) as progress:
-        for folder, unit in _encode_all(jobs, encoder):
-            progress.advance(unit.rows)
-            todo[folder].discard(unit.number)
-            if not todo[folder]:
-                _join(folder, plans[folder])
+    work = [ShardWork(folder, units(shard)) for folder, shard in shards.items()]
+    for shard in work:
+        (shard.folder / "parts").mkdir(parents=True, exist_ok=True)
+    total = sum(unit.rows for shard in work for unit in shard.plan)
+    left = sum(shard.plan[number].rows for shard in work for number in shard.missing())
+    logger.info("tokenising %d shards: %s rows, %s of them done earlier", len(work), f"{total:,}", f"{total - left:,}")
+    with _Progress(total, total - left) as progress:
+
+        def count_others(shard: ShardWork, numbers: list[int]) -> None:
+            progress.advance(sum(shard.plan[number].rows for number in numbers), own=False)
+
+        shares = UnitShares(work, count_others)
+        try:
+            for shard, number in _encode_all(shares, encoder, sum(len(shard.missing()) for shard in work)):
+                progress.advance(shard.plan[number].rows)
+                shares.done(shard, number)
+        finally:
+            shares.close()
 
 
-def _encode_all(jobs: list[tuple[Path, Unit]], encoder: RowEncoder) -> Iterator[tuple[Path, Unit]]:
-    """Encode the units, and yield each when it is done."""
-    workers = min(encoder.settings.tokenizer_workers, len(jobs))
+def _encode_all(shares: UnitShares[ShardWork], encoder: RowEncoder, most: int) -> Iterator[tuple[ShardWork, int]]:
+    """Encode this process's share of the units, and yield each when it is done."""
+    workers = min(encoder.settings.workers, most)
     if workers <= 1:
-        for folder, unit in jobs:
-            _encode_unit(folder, unit, encoder)
-            yield folder, unit
+        for job in shares:
+            if job is None:
+                time.sleep(POLL_S)
+                continue
+            shard, number = job
+            _encode_unit(shard.folder, shard.plan[number], encoder)
+            yield job
         return
     # Not forked: this process may already have threads and devices.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(encoder,))
     try:
-        futures: dict[Future[None], tuple[Path, Unit]] = {pool.submit(_work, *job): job for job in jobs}
-        for future in as_completed(futures):
-            future.result()
-            yield futures[future]
+        yield from _by_pool(shares, pool, workers)
     except BrokenProcessPool as error:
         raise TokenisingFailed(
             "a process that tokenises the corpus was killed, perhaps because memory ran out. Finished work is kept: "
@@ -208,6 +226,26 @@ def _encode_all(jobs: list[tuple[Path, Unit]], encoder: RowEncoder) -> Iterator[
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _by_pool(shares: UnitShares[ShardWork], pool: ProcessPoolExecutor, workers: int) -> Iterator[tuple[ShardWork, int]]:
+    """Keep the workers busy, with no more claims than that needs: the rest is for other nodes."""
+    running: dict[Future[None], tuple[ShardWork, int]] = {}
+    jobs = iter(shares)
+    job = next(jobs, END)
+    while running or job is not END:
+        while isinstance(job, tuple) and len(running) < workers + 1:
+            shard, number = job
+            running[pool.submit(_work, shard.folder, shard.plan[number])] = job
+            job = next(jobs, END)
+        if not running:
+            time.sleep(POLL_S)  # other processes do all that is left
+        done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED) if running else ((), ())
+        for future in done:
+            future.result()
+            yield running.pop(future)
+        if job is None:
+            job = next(jobs, END)
 
 
 _encoder: RowEncoder | None = None  # set in worker processes
@@ -265,7 +303,7 @@ class _Progress:
     """Progress of the tokenisation: a bar on a terminal, elsewhere a log line every LOG_EVERY_S seconds."""
 
     def __init__(self, total: int, done: int) -> None:
-        self.total, self.done, self._before = total, done, done
+        self.total, self.done, self._own = total, done, 0
         self._start = self._logged = time.monotonic()
         console = Console(stderr=True)
         columns = TextColumn("tokenising"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeRemainingColumn()
@@ -280,14 +318,16 @@ class _Progress:
         self._bar.stop()
         self._log()
 
-    def advance(self, rows: int) -> None:
-        """Count rows that are done."""
+    def advance(self, rows: int, own: bool = True) -> None:
+        """Count rows that are done, by this process (`own`) or another one."""
         self.done += rows
+        self._own += rows if own else 0
         self._bar.advance(self._task, rows)
         if self._bar.disable and time.monotonic() - self._logged > LOG_EVERY_S:
             self._log()
 
     def _log(self) -> None:
         self._logged = time.monotonic()
-        speed = (self.done - self._before) / max(self._logged - self._start, 1e-9)
-        logger.info("tokenised %s of %s rows, %s rows/s", f"{self.done:,}", f"{self.total:,}", f"{speed:,.0f}")
+        speed = self._own / max(self._logged - self._start, 1e-9)
+        shown = tuple(f"{number:,.0f}" for number in (self.done, self.total, self._own, speed))
+        logger.info("tokenised %s of %s rows, %s of them here with %s rows/s", *shown)

@@ -1,7 +1,9 @@
 """From one row to training sequences.
 
+layouts         the layouts in which corpora come, and their rows in a common form
 conversation    a row as a conversation, and which of its turns are trained
 train_roles     which side is trained in a source, by its name
+documents       documents as token ids, several in a sequence
 rendering       a conversation as token ids, with the model's chat template
 lengths         sequences that are too long: dropped, cut, or an error
 sequence        a training sequence

@@ -5,17 +5,17 @@ exactly those that the model gets when it writes that turn. A template may rende
 follow (Qwen3 strips earlier thinking): then one conversation becomes several sequences. Turns with the same rendering
 of what precedes them share a sequence, so a plain template gives one sequence per conversation.
 
-The text of a sequence is tokenised once, and the token offsets show where an earlier turn begins and ends. A turn
-counts only if there are token boundaries at both places, and if the ids since the last special token equal those of the
-generation prompt tokenised alone. Tokenizers split at special tokens first, so all earlier ids are then the prompt's as
-well. If that fails (the first word of the turn merges with the last token of the prompt), the turn gets a sequence of
-its own, with the prompt tokenised alone.
+The text of a sequence is tokenised once, without the offsets of its tokens, which would cost a third more. Tokenizers
+split at special tokens first, so the tokens before a place in the text are those before the last special token, and
+those of the piece from there on, tokenised alone. An earlier turn counts only if the ids at both of its ends are such
+pieces: then the model reads and writes exactly these ids. If not (the first word of the turn merges with the last token
+of the prompt), the turn gets a sequence of its own, with the prompt tokenised alone.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,10 +70,11 @@ class ChatEncoder:
         self._backend.no_truncation()
         self._backend.no_padding()
         special = {
-            token.content
-            for token in tokenizer.added_tokens_decoder.values()
+            token.content: number
+            for number, token in tokenizer.added_tokens_decoder.items()
             if token.special and not (token.lstrip or token.rstrip or token.single_word)
         }
+        self._special_ids = frozenset(special.values())
         words = sorted(special, key=len, reverse=True)
         self._special = re.compile("|".join(re.escape(word) for word in words) or r"(?!)")
         self._alone: dict[str, list[int]] = {}
@@ -163,43 +164,48 @@ class ChatEncoder:
     def _sequence(self, turns: list[_TrainedTurn]) -> tuple[EncodedSequence, list[_TrainedTurn]]:
         """A sequence that ends with the last turn and trains all turns that fit into it; and the turns left over."""
         last = turns[-1]
-        encoding = self._backend.encode(last.prompt, add_special_tokens=False)
-        ids, ends = encoding.ids, [stop for _, stop in encoding.offsets]
-        starts = [start for start, _ in encoding.offsets]
-        marks = [match.start() for match in self._special.finditer(last.prompt)]
+        ids = self._ids(last.prompt)
         spans: list[tuple[int, int]] = []
         left: list[_TrainedTurn] = []
+        marks = self._marks(last.prompt, ids) if len(turns) > 1 else []
         for turn in turns[:-1]:
-            span = self._span(turn, ids, starts, ends, marks) if last.prompt.startswith(turn.text) else None
+            span = self._span(turn, ids, marks) if last.prompt.startswith(turn.text) else None
             if span is None:
                 left.append(turn)
             else:
                 spans.append(span)
-        answer = self._backend.encode(last.text[len(last.prompt) :], add_special_tokens=False).ids
-        whole = [*ids, *answer]
+        whole = [*ids, *self._ids(last.text[len(last.prompt) :])]
         spans.append((len(ids), len(whole)))
         # The first token has no context to be predicted from, so it is never trained.
         return EncodedSequence(whole, [(max(start, 1), stop) for start, stop in spans]), left
 
-    def _span(
-        self, turn: _TrainedTurn, ids: list[int], starts: list[int], ends: list[int], marks: list[int]
-    ) -> tuple[int, int] | None:
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        return ids
+
+    def _marks(self, text: str, ids: list[int]) -> list[tuple[int, int]]:
+        """Places of the special tokens, in the text and in the ids, behind the place where both begin."""
+        texts = [match.start() for match in self._special.finditer(text)]
+        places = [place for place, number in enumerate(ids) if number in self._special_ids]
+        marks = list(zip(texts, places, strict=True)) if len(texts) == len(places) else []
+        return marks if marks[:1] == [(0, 0)] else [(0, 0), *marks]
+
+    def _span(self, turn: _TrainedTurn, ids: list[int], marks: list[tuple[int, int]]) -> tuple[int, int] | None:
         """The token range of an earlier turn; None if the model would have read or written other tokens there."""
-        begin, end = len(turn.prompt), len(turn.text)
-        first, stop = bisect_right(ends, begin), bisect_right(ends, end)
-        if first >= stop or starts[first] < begin or (stop < len(ids) and starts[stop] < end):
-            return None
-        mark = bisect_left(marks, begin)
-        head = marks[mark - 1] if mark else 0  # the last special token of the prompt
-        alone = self._tail(turn.prompt[head:begin])
-        if ids[first - len(alone) : first] != alone or starts[first - len(alone)] != head:
-            return None
-        return first, stop
+        start = self._place(turn.text, len(turn.prompt), ids, marks)
+        stop = self._place(turn.text, len(turn.text), ids, marks)
+        return (start, stop) if start is not None and stop is not None and start < stop else None
+
+    def _place(self, text: str, end: int, ids: list[int], marks: list[tuple[int, int]]) -> int | None:
+        """How many of the ids stand for the text up to `end`; None if no token ends there as it would alone."""
+        head, place = marks[bisect_left(marks, end, key=lambda mark: mark[0]) - 1] if end else (0, 0)
+        alone = self._tail(text[head:end])
+        return place + len(alone) if ids[place : place + len(alone)] == alone else None
 
     def _tail(self, text: str) -> list[int]:
-        """The ids of the last piece of a prompt, tokenised alone. Cached: there are only a few such pieces."""
+        """The ids of the last piece of a text, tokenised alone. Cached: there are only a few such pieces."""
         if text not in self._alone:
             if len(self._alone) > 1000:
                 self._alone.clear()
-            self._alone[text] = self._backend.encode(text, add_special_tokens=False).ids
+            self._alone[text] = self._ids(text)
         return self._alone[text]

@@ -12,10 +12,12 @@ class EncodedSequence:
     Attributes:
         ids: the token ids that the model reads.
         spans: the trained tokens, as half-open ranges, ascending.
+        starts: where its documents begin; a conversation is one. Attention and positions start again there.
     """
 
     ids: list[int]
     spans: list[tuple[int, int]]
+    starts: tuple[int, ...] = (0,)
 
     @property
     def trained(self) -> int:

@@ -5,6 +5,7 @@ The corpus is the demo's stories, answered right, in two sources of which one co
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -47,7 +48,8 @@ def corpus(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         source = "even" if row.number % 2 == 0 else "odd"
         rows.append({"data_source": source, "messages": [*row.task.prompt(row.row), said]})
     pq.write_table(pa.Table.from_pylist(rows[:110]), folder / "train_shard_0.parquet", row_group_size=25)
-    pq.write_table(pa.Table.from_pylist(rows[110:130]), folder / "more.parquet")
+    with gzip.open(folder / "more rows.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows[110:130])
     pq.write_table(pa.Table.from_pylist(rows[130:]), folder / "val_shard_0.parquet")
     return folder
 
@@ -58,7 +60,7 @@ def start(corpus: Path, model: Path, out: Path, name: str, *words: str, **variab
         "PLATFORM": "cpu",
         "HF_HUB_OFFLINE": "1",
         "DATA_DIR": str(corpus),
-        "TRAIN_FILES": f"{corpus}/train_shard_*.parquet {corpus}/more.parquet:2",
+        "TRAIN_FILES": f"{corpus}/train_shard_*.parquet '{corpus}/more rows.jsonl.gz':2",
         "OUTPUT_DIR": str(out),
         "EXPERIMENT_NAME": name,
         "ACTOR_MODEL_PATH": str(model),

@@ -73,7 +73,7 @@ def _talk_files(folder: Path) -> None:
     write_talks(folder / "talks.parquet", TALK, TALK)
     write_talks(folder / "empty_turn.parquet", [TALK[0], {"role": "assistant", "content": " "}])
     write_talks(folder / "role.parquet", [{"role": "nobody", "content": "a"}, TALK[1]])
-    pq.write_table(pa.Table.from_pylist([{"text": "a"}]), folder / "text_column.parquet")
+    pq.write_table(pa.Table.from_pylist([{"content": "a"}]), folder / "text_column.parquet")
     pq.write_table(pa.Table.from_pylist([{"messages": TALK}]).slice(0, 0), folder / "no_talks.parquet")
     pq.write_table(pa.Table.from_pylist([{"messages": "a text"}]), folder / "messages_text.parquet")
     pq.write_table(pa.Table.from_pylist([{"messages": [{"speaker": "a"}]}]), folder / "messages_keys.parquet")

@@ -42,6 +42,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "soul figures --runs ditto=DIR,DIR grpo=DIR --out figures",
     ),
     "judge": ("soul.judge.__main__", "show, check and audit the judges", "soul judge check judge.model=gpt-5-mini"),
+    # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
+    "convert": ("sft.convert", "write a corpus of any format as parquet shards", "soul convert *.jsonl.gz --out mine"),
     "tasks": ("soul.tasks.__main__", "list the tasks that can be trained", "soul tasks"),
     "examples": ("soul.examples.__main__", "write invented rows", "soul examples all --out try"),
     "examples endpoint": (

@@ -1,4 +1,4 @@
-"""The row index is read from footers once, and from its cache for as long as that is true."""
+"""The row index is read from the files once, and from its cache for as long as that is true."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from pathlib import Path
 import pytest
 
 from sft.corpus import index as row_index
-from sft.corpus.index import BadShard, Shard, read_index
+from sft.corpus.index import Shard, read_index
+from sft.formats.names import BadShard
 from tests.sft.corpus.corpora import row, write
 
 
 @pytest.fixture
 def footers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files whose footers are read, as they are."""
+    """The files that are described, as they are."""
     found: list[str] = []
-    real = row_index._read_footer
+    real = row_index._index
 
     def counted(file: Path) -> Shard:
         found.append(file.name)
         return real(file)
 
-    monkeypatch.setattr(row_index, "_read_footer", counted)
+    monkeypatch.setattr(row_index, "_index", counted)
     return found
 
 
 def test_an_index_is_read_once_and_kept_true(tmp_path: Path, footers: list[str]) -> None:
     files = [write(tmp_path / f"{name}.parquet", [row(number) for number in range(10)], group=4) for name in "ab"]
     first = read_index(files, tmp_path / "cache")
-    assert [(shard.rows, shard.groups, shard.layout) for shard in first] == [(10, (4, 4, 2), "messages")] * 2
+    assert [(shard.rows, shard.contents.groups, shard.layout) for shard in first] == [(10, (4, 4, 2), "messages")] * 2
     assert read_index(files, tmp_path / "cache") == first
     assert sorted(footers) == ["a.parquet", "b.parquet"]
     os.utime(files[1], ns=(0, 0))  # same size, another time of change

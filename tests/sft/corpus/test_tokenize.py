@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sft.corpus import tokenize as tokenising
-from sft.corpus.index import BadShard, Shard
+from sft.corpus.index import Shard
 from sft.corpus.row_encoder import EmptyCorpus
 from sft.corpus.sources import BadSources
 from sft.corpus.split import open_corpus
@@ -23,6 +24,8 @@ from sft.corpus.tokenize import Unit, units
 from sft.encode.conversation import BadConversation
 from sft.encode.lengths import TooLong
 from sft.encode.rendering import TemplateFailure
+from sft.formats.contents import Contents
+from sft.formats.names import BadShard
 from tests.sft.corpus.corpora import opened, row, settings, texts, write
 from tests.sft.encode.templates import encode, tokenizer_with
 
@@ -54,7 +57,7 @@ def test_units_hold_every_row_once(groups: list[int], at_most: int) -> None:
     before = tokenising.UNIT_ROWS, tokenising.GROUP_UNITS
     tokenising.UNIT_ROWS, tokenising.GROUP_UNITS = 10, at_most
     try:
-        found = units(Shard("a.parquet", 0, 0, tuple(groups), ()))
+        found = units(Shard("a.parquet", 0, 0, Contents("parquet", tuple(groups), ())))
     finally:
         tokenising.UNIT_ROWS, tokenising.GROUP_UNITS = before
     starts = [sum(groups[:number]) for number in range(len(groups))]
@@ -143,17 +146,23 @@ opened(Path({str(tmp_path)!r}))
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])  # slow: imports, half a minute
-def test_several_processes_make_one_store(tmp_path: Path, workers: int) -> None:
+def test_several_processes_make_one_store(tmp_path: Path, small_units: None, workers: int) -> None:
     for shard in range(3):
         write(tmp_path / f"train_shard_{shard}.parquet", [row(number + shard * 50) for number in range(50)])
+    expected = texts(opened(tmp_path, cache_dir=tmp_path / "alone"))
+    processes = 2 if workers else 3  # the third one dies
     program = f"""
-import sys, time
+import os, sys, time
 from pathlib import Path
 from sft.corpus import tokenize as tokenising
 folder = Path({str(tmp_path)!r})
-real = tokenising._encode_unit
+tokenising.UNIT_ROWS = 10
+real, units = tokenising._encode_unit, []
 def slow(*args):
     time.sleep(0.3)
+    units.append(args)
+    if sys.argv[1] == "2" and len(units) == 2:
+        os._exit(9)  # with a unit claimed that the others have to do
     real(*args)
 if __name__ == "__main__":  # the pool's processes need the lines above alone
     from tests.sft.corpus.corpora import opened, texts
@@ -161,7 +170,7 @@ if __name__ == "__main__":  # the pool's processes need the lines above alone
     tokenising._encode_unit = slow
     logs.set_up()
     (folder / f"ready_{{sys.argv[1]}}").touch()
-    while len(list(folder.glob("ready_*"))) < 2:
+    while len(list(folder.glob("ready_*"))) < {processes}:
         time.sleep(0.01)
     print(hash(tuple(texts(opened(folder, tokenizer_workers={workers})))))
 """
@@ -172,13 +181,14 @@ if __name__ == "__main__":  # the pool's processes need the lines above alone
         subprocess.Popen(
             [*command, str(number)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        for number in range(2)
+        for number in range(processes)
     ]
     ends = [start.communicate(timeout=240) for start in starts]
-    assert [start.returncode for start in starts] == [0, 0], ends
-    assert len({out for out, _ in ends}) == 1
-    assert sum("tokenised 150 of 150 rows" in err for _, err in ends) == 1
-    assert sum("another process tokenises" in err for _, err in ends) == 1
+    assert [start.returncode for start in starts] == [0, 0, 9][:processes], ends
+    assert len({out for out, _ in ends[:2]}) == 1
+    assert texts(opened(tmp_path)) == expected
+    here = [int(re.findall(r"tokenised 150 of 150 rows, (\d+) of them here", err)[-1]) for _, err in ends[:2]]
+    assert sum(here) == 150 - 10 * (processes - 2) and all(here), here  # both take part, and nothing is done twice
     assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 3
 
 
@@ -264,14 +274,14 @@ def test_no_shards_and_bad_shards(tmp_path: Path) -> None:
         opened(tmp_path)
     write(file, [row(0)])
     assert open_corpus(settings(tmp_path), tokenizer_with("plain"), "val") is None
-    write(file, [{"text": "a"}])
+    write(file, [{"content": "a"}])
     with pytest.raises(BadShard, match="the column 'messages' is missing"):
         opened(tmp_path)
 
 
 def test_mistakes_in_the_other_split_come_before_any_tokenising(tmp_path: Path, done: list[tuple[str, int]]) -> None:
     write(tmp_path / "train_shard_0.parquet", [row(0)])
-    write(tmp_path / "val_shard_0.parquet", [{"text": "a"}])
+    write(tmp_path / "val_shard_0.parquet", [{"content": "a"}])
     with pytest.raises(BadShard, match="val_shard_0.parquet: the column 'messages' is missing"):
         opened(tmp_path)
     with pytest.raises(BadSources, match="VAL_FILES: 'x.parquet:no': 'no' is not a ratio"):

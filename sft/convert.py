@@ -1,0 +1,108 @@
+"""`soul convert`: write a corpus of any format that the training reads as parquet shards, one layout for all.
+
+    soul convert dumps/*.jsonl.gz --out mine --source support_chats
+
+Conversations become `messages` (role and content); a prompt with its answer becomes `prompt` and `response`; documents
+stay `text`. Every row gets a `data_source`. The training reads the same files without this command: use it to join
+files of several formats, to name sources and trained sides, or to give a corpus to another program.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+from sft.corpus.parquet_shards import ParquetShards
+from sft.corpus.sources import find_files
+from sft.encode.conversation import UNNAMED
+from sft.encode.layouts import find_layout, layout_columns, standard_row
+from sft.encode.train_roles import Role
+from sft.formats.contents import Contents, Record
+from sft.formats.plain_text import BEGINS, ENDS
+from sft.formats.reading import describe, read_batches
+from soul.cli.arguments import output_folder, positive_int
+from soul.cli.error_border import Parser, reports_errors
+from soul.errors import BadSettings
+
+KEPT = ("data_source", "train_role")
+LONGEST_DOCUMENT = 64 << 20  # characters of a row; a longer text file becomes several documents
+
+
+def converted_rows(file: Path, source: str | None, role: str | None) -> Iterator[Record]:
+    """The rows of a file in the common layouts, one after the other.
+
+    Args:
+        source: the data_source of rows that have none.
+        role: the trained side of rows that name none.
+
+    Raises:
+        SoulError: the file or a row cannot be read; names both.
+    """
+    contents = describe(file)
+    layout = find_layout(contents.columns, str(file))
+    columns = layout_columns(layout, contents.columns) + [name for name in KEPT if name in contents.columns]
+    for number, record in enumerate(_records(file, contents, columns)):
+        common: Record = {"data_source": record.get("data_source") or source or UNNAMED}
+        if role or record.get("train_role"):
+            common["train_role"] = record.get("train_role") or role
+        if layout == "text":
+            yield common | {"text": record["text"]}
+            continue
+        row, form = standard_row(record, layout, f"{file}, row {number}")
+        if form == "prompt_response":
+            yield common | {"prompt": row.get("prompt"), "response": row.get("response")}
+        else:
+            holder = row.get("extra_info") or {} if form == "extra_info.messages" else row
+            yield common | {"messages": holder.get("messages")}
+
+
+def _records(file: Path, contents: Contents, columns: Sequence[str]) -> Iterator[Record]:
+    """The rows of a file; the pieces of a text file are joined."""
+    pieces: list[str] = []
+    groups = range(len(contents.groups))
+    for batch in read_batches(file, contents, groups, columns) if groups else ():
+        for record in batch.records(0, batch.rows):
+            if BEGINS not in record:
+                yield record
+                continue
+            pieces.append(record["text"])
+            if record[ENDS] or sum(map(len, pieces)) >= LONGEST_DOCUMENT:
+                yield {"text": "".join(pieces)}
+                pieces = []
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="soul convert", description=__doc__)
+    parser.add_argument("files", nargs="+", help="files, folders or globs")
+    parser.add_argument("--out", type=output_folder, required=True, help="folder of the shards")
+    parser.add_argument("--split", choices=("train", "val"), default="train", help="in the names of the shards")
+    parser.add_argument("--source", help="data_source of the rows that have none (default: the name of their file)")
+    parser.add_argument("--train-role", choices=get_args(Role), help="trained side of the rows that name none")
+    parser.add_argument("--rows", type=positive_int, default=100_000, help="rows of a shard, at most (100,000)")
+    return parser
+
+
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Convert what the command line names."""
+    args = _parser().parse_args(arguments)
+    groups = find_files(args.files, None, args.split)
+    if ratios := [group.name for group in groups if group.ratio != 1]:
+        raise BadSettings(f"{ratios[0]}: a ratio is for training. Name the file without it.")
+    with ParquetShards(args.out, f"{args.split}_shard_", args.rows) as shards:
+        for file in (file for group in groups for file in group.files):
+            before = shards.count
+            for row in converted_rows(file, args.source or _stem(file), args.train_role):
+                shards.add(row)
+            print(f"{file}: {shards.count - before:,} rows")
+    print(f"{shards.count:,} rows in {len(shards.files)} shards in {args.out}")
+
+
+def _stem(file: Path) -> str:
+    return file.name.split(".")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Documents for midtraining: all of a document is trained, and short ones share a sequence.
+
+A document begins as the tokenizer begins a text (Llama's <|begin_of_text|>; Qwen has nothing) and ends with its end
+token. It stays whole if a sequence can hold it, and is put into the fullest sequence with room. A longer one is cut;
+each part repeats the last token of the part before, so that no token goes untrained. The places where documents begin
+are kept with the sequence: attention and positions start again there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from transformers import PreTrainedTokenizerBase
+
+from sft.encode.sequence import EncodedSequence
+from soul.errors import SoulError
+
+OPEN_PACKS = 8  # sequences with room, at most: a bound on memory
+PACK_DOCUMENTS = 1 << 15  # of a sequence, at most: the store counts them with 16 bits
+# Tokens that end a text rather than a turn; chat models of these families have another `eos_token`.
+TEXT_ENDS = ("<|endoftext|>", "<|end_of_text|>")
+
+
+class BadDocumentEnd(SoulError):
+    """There is no usable token for the end of a document."""
+
+
+class DocumentTokenizer:
+    """Token ids of documents, also of those that come in pieces.
+
+    Args:
+        end: the token after each document; None: the tokenizer's own.
+
+    Raises:
+        BadDocumentEnd: the tokenizer does not have that token.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, end: str | None) -> None:
+        self._backend = tokenizer.backend_tokenizer
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        known = tokenizer.get_added_vocab()
+        token = end or next((name for name in TEXT_ENDS if name in known), tokenizer.eos_token)
+        number = tokenizer.convert_tokens_to_ids(token) if token else None
+        if number is None or number == tokenizer.unk_token_id:
+            raise BadDocumentEnd(
+                f"data.document_end={token!r} is not a token of {tokenizer.name_or_path or 'the tokenizer'}. Set it to "
+                "the token that ends a text."
+            )
+        self._end: int = number
+        whole, bare = (self._backend.encode("a", add_special_tokens=special).ids for special in (True, False))
+        first = next((place for place in range(len(whole)) if whole[place:][: len(bare)] == bare), 0)
+        self._begin: list[int] = whole[:first]
+
+    def ids(self, text: str, begins: bool, ends: bool) -> list[int]:
+        """The ids of a piece of a document; `begins` and `ends` tell whether it is the first and the last one."""
+        ids: list[int] = self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        return [*(self._begin if begins else ()), *ids, *([self._end] if ends else ())]
+
+
+class DocumentPacker:
+    """Puts documents into sequences of at most `length` tokens. The sequences come out in a fixed order."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._rest: list[int] = []  # of the document that is being read
+        self._open: list[list[list[int]]] = []
+
+    def add(self, ids: list[int], ends: bool) -> Iterator[EncodedSequence]:
+        """Take a piece of a document; yield the sequences that are full."""
+        self._rest += ids
+        while len(self._rest) > self.length:
+            yield _sequence([self._rest[: self.length]])
+            self._rest = self._rest[self.length - 1 :]
+        if ends:
+            yield from self._close()
+
+    def finish(self) -> Iterator[EncodedSequence]:
+        """Yield what is left."""
+        yield from self._close()
+        for pack in self._open:
+            yield _sequence(pack)
+        self._open = []
+
+    def _close(self) -> Iterator[EncodedSequence]:
+        document, self._rest = self._rest, []
+        if len(document) < 2:  # the last token of an earlier part, or nothing: no token that could be predicted
+            return
+        sizes = [sum(map(len, pack)) for pack in self._open]
+        fitting = [
+            number
+            for number, size in enumerate(sizes)
+            if size + len(document) <= self.length and len(self._open[number]) < PACK_DOCUMENTS
+        ]
+        if fitting:
+            self._open[max(fitting, key=lambda number: sizes[number])].append(document)
+            return
+        self._open.append([document])
+        if len(self._open) > OPEN_PACKS:
+            yield _sequence(self._open.pop(max(range(len(sizes)), key=lambda number: sizes[number])))
+
+
+def _sequence(documents: list[list[int]]) -> EncodedSequence:
+    """One sequence of these documents. The first token of each has nothing before it, so it is not trained."""
+    ids: list[int] = []
+    starts, spans = [], []
+    for document in documents:
+        starts.append(len(ids))
+        spans.append((len(ids) + 1, len(ids) + len(document)))
+        ids += document
+    return EncodedSequence(ids, spans, tuple(starts))

@@ -1,0 +1,157 @@
+"""The layouts in which corpora come, and their rows in the two forms that `conversation.py` reads.
+
+messages, extra_info.messages    a list of role and content
+conversations                    ShareGPT: a list of from and value (or of role and content); perhaps a `system`
+prompt, response                 the prompt is a text or a list of messages; only the response is trained
+prompt, completion               the same in TRL's words; the completion may be a list of one message
+instruction, input, output       Alpaca: only the output is trained; perhaps a `system`, and a `history` of pairs
+text                             a whole document, all of which is trained (sft/encode/documents.py)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from sft.encode import conversation
+from sft.encode.conversation import BadConversation
+from sft.formats.names import BadShard
+
+Layout = Literal[
+    "messages", "extra_info.messages", "conversations", "prompt_response", "prompt_completion", "alpaca", "text"
+]
+
+# Layout -> the columns that it must have, and those that it may have. A file has the first layout that fits.
+_COLUMNS: dict[Layout, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "messages": (("messages",), ()),
+    "extra_info.messages": (("extra_info.messages",), ()),
+    "conversations": (("conversations",), ("system",)),
+    "prompt_response": (("prompt", "response"), ()),
+    "prompt_completion": (("prompt", "completion"), ()),
+    "alpaca": (("instruction", "output"), ("input", "system", "history")),
+    "text": (("text",), ()),
+}
+EXPECTED = (
+    "messages (a list of role and content), extra_info.messages, conversations (ShareGPT), prompt and response, prompt "
+    "and completion, instruction and output (Alpaca), or text (documents)"
+)
+# ShareGPT's names for the speakers -> roles.
+_SPEAKERS = {
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model", "function_call"), "assistant"),
+    "system": "system",
+    **dict.fromkeys(("tool", "observation", "function_response"), "tool"),
+}
+
+
+def find_layout(columns: Sequence[str], file: str) -> Layout:
+    """The layout of a file with these columns.
+
+    Raises:
+        BadShard: they fit no known layout.
+    """
+    for layout, (needed, _) in _COLUMNS.items():
+        if set(needed) <= set(columns):
+            return layout
+    partner = {"prompt": "response", "response": "prompt", "completion": "prompt", "instruction": "output"}
+    missing = next((partner[name] for name in columns if name in partner), "messages")
+    raise BadShard(
+        f"{file}: the column {missing!r} is missing (it has: {', '.join(columns) or 'none'}). A file for SFT has "
+        f"{EXPECTED}."
+    )
+
+
+def layout_columns(layout: Layout, columns: Sequence[str]) -> list[str]:
+    """The columns of a layout that a file has."""
+    needed, optional = _COLUMNS[layout]
+    return [*needed, *(name for name in optional if name in columns)]
+
+
+def standard_row(
+    record: Mapping[str, Any], layout: Layout, where: str
+) -> tuple[Mapping[str, Any], conversation.Layout]:
+    """A row of any layout but `text` in a form that `read_conversation` reads.
+
+    Args:
+        where: file and row, for errors.
+
+    Raises:
+        BadConversation: a value does not fit the layout.
+    """
+    if layout == "conversations":
+        return {**record, "messages": _from_sharegpt(record, where)}, "messages"
+    if layout == "prompt_completion":
+        return {**record, "response": _completion(record.get("completion"), where)}, "prompt_response"
+    if layout == "alpaca":
+        return {**record, "prompt": _from_alpaca(record, where), "response": record.get("output")}, "prompt_response"
+    assert layout != "text"
+    return record, layout
+
+
+def _from_sharegpt(record: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    value = record.get("conversations")
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise BadConversation(f"{where}, field conversations: a text that is not JSON ({error}).") from error
+    if not isinstance(value, list):
+        raise BadConversation(
+            f"{where}, field conversations: expected a list of turns with from and value, got {type(value).__name__}."
+        )
+    turns = [_turn(turn, f"{where}, field conversations, turn {number}") for number, turn in enumerate(value)]
+    system = record.get("system")
+    return [{"role": "system", "content": system}, *turns] if system else turns
+
+
+def _turn(turn: Any, where: str) -> dict[str, Any]:
+    if not isinstance(turn, dict):
+        raise BadConversation(f"{where}: expected from and value, got {type(turn).__name__}.")
+    speaker = turn.get("from")
+    if speaker is None:  # role and content already
+        return turn
+    role = _SPEAKERS.get(str(speaker).lower())
+    if role is None:
+        raise BadConversation(f"{where}: the speaker {speaker!r} is not one of {', '.join(_SPEAKERS)}. Fix the row.")
+    rest = {name: value for name, value in turn.items() if name not in ("from", "value") and value is not None}
+    if str(speaker).lower() == "function_call":
+        return {**rest, "role": role, "content": "", "tool_calls": _tool_calls(turn.get("value"), where)}
+    return {**rest, "role": role, "content": turn.get("value")}
+
+
+def _tool_calls(value: Any, where: str) -> list[dict[str, Any]]:
+    """The calls of a `function_call` turn: JSON with name and arguments, or a list of them."""
+    try:
+        calls = json.loads(value)
+        calls = calls if isinstance(calls, list) else [calls]
+        return [{"type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}} for c in calls]
+    except (TypeError, ValueError, KeyError) as error:
+        raise BadConversation(
+            f"{where}: a function_call holds JSON with name and arguments, not {str(value)[:60]!r}. Fix the row."
+        ) from error
+
+
+def _completion(value: Any, where: str) -> Any:
+    if not isinstance(value, list):
+        return value
+    if len(value) != 1 or not isinstance(value[0], dict) or value[0].get("role") != "assistant":
+        raise BadConversation(
+            f"{where}, field completion: a list of messages must be one message of the assistant. Put longer "
+            "conversations into the column messages."
+        )
+    return value[0].get("content")
+
+
+def _from_alpaca(record: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    texts = {name: record.get(name) or "" for name in ("instruction", "input", "system")}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise BadConversation(f"{where}, field {name}: expected text, got {type(text).__name__}. Fix the row.")
+    turns = [{"role": "system", "content": texts["system"]}] if texts["system"] else []
+    for number, pair in enumerate(record.get("history") or []):
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise BadConversation(f"{where}, field history, pair {number}: expected a question and an answer.")
+        turns += [{"role": "user", "content": pair[0]}, {"role": "assistant", "content": pair[1]}]
+    question = "\n\n".join(text for text in (texts["instruction"], texts["input"]) if text.strip())
+    return [*turns, {"role": "user", "content": question}]

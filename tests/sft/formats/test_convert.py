@@ -1,0 +1,62 @@
+"""`soul convert` writes any corpus as parquet shards that have the same tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from sft.convert import main
+from tests.sft.corpus.corpora import opened, row, write
+from tests.sft.formats.files import WRITERS
+from tests.sft.formats.test_formats import alpaca, rows, sharegpt, stored
+
+CALL = {"type": "function", "function": {"name": "look", "arguments": {"at": 1}}}
+
+
+def converted(files: list[Path], out: Path, *options: str) -> Path:
+    assert main([*map(str, files), "--out", str(out), *options]) in (0, None)
+    return out
+
+
+@pytest.mark.parametrize("form", ["JSON lines, zstd", "JSON array", "save_to_disk", "parquet"])
+def test_a_converted_corpus_has_the_same_tokens(tmp_path: Path, form: str) -> None:
+    own = WRITERS[form](tmp_path / "own data", [sharegpt(record, number) for number, record in enumerate(rows())])
+    out = converted([own], tmp_path / "out", "--rows", "30")
+    assert [pq.read_metadata(file).num_rows for file in sorted(out.glob("train_shard_*.parquet"))] == [30, 30, 10]
+    assert stored(opened(tmp_path, dir=out)) == stored(opened(tmp_path, train_files=[str(own)]))
+
+
+def test_several_formats_become_one_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = WRITERS["JSON lines"](tmp_path / "a", [alpaca(record, 1) for record in rows(5)])
+    tools = [{"messages": [row(0)["messages"][0], {"role": "assistant", "content": "", "tool_calls": [CALL]}]}]
+    calls = WRITERS["JSON array"](tmp_path / "b", [*tools, row(1, "named")])
+    (tmp_path / "c d.txt").write_text("A book.\n" * 10)
+    out = converted([asked, calls, tmp_path / "c d.txt"], tmp_path / "out", "--train-role", "human", "--split", "val")
+    tables = [pq.read_table(file).to_pylist() for file in sorted(out.glob("val_shard_*.parquet"))]
+    assert [len(table) for table in tables] == [5, 1, 1, 1]  # one set of columns a shard
+    assert tables[0][0].keys() == {"data_source", "train_role", "prompt", "response"}
+    assert json.loads(tables[1][0]["messages"])[1]["tool_calls"] == [CALL]
+    assert tables[2][0]["messages"] == row(1)["messages"]
+    assert tables[3] == [{"data_source": "c d", "train_role": "human", "text": "A book.\n" * 10}]
+    assert [table[0]["data_source"] for table in tables[:3]] == ["rows", "rows", "named"]
+    assert "8 rows in 4 shards" in capsys.readouterr().out
+
+
+def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def error(*words: Any) -> str:
+        assert main([str(word) for word in words]) == 2
+        return " ".join(capsys.readouterr().err.split())
+
+    file = write(tmp_path / "a.parquet", [row(0)])
+    bad = tmp_path / "b.jsonl"
+    bad.write_text('{"conversations": [{"from": "nobody", "value": "a"}]}\n')
+    assert "b.jsonl, row 0, field conversations, turn 0: the speaker 'nobody'" in error(bad, "--out", tmp_path / "o")
+    assert not list((tmp_path / "o").glob("*"))
+    assert "no file matches" in error(tmp_path / "none.jsonl", "--out", tmp_path / "o")
+    assert "a ratio is for training" in error(f"{file}:2", "--out", tmp_path / "o")
+    converted([file], tmp_path / "o")
+    assert "train_shard_00000.parquet exists already" in error(file, "--out", tmp_path / "o")

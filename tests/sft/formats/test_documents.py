@@ -1,0 +1,119 @@
+"""Plain text is trained whole: every token once, documents apart, in whatever files it comes."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ditto.model.attention import packing_of
+from sft.corpus import tokenize as tokenising
+from sft.encode.documents import BadDocumentEnd
+from sft.formats import plain_text
+from tests.sft.corpus.corpora import opened, write
+from tests.sft.encode.templates import tokenizer_with
+
+END = "<|endoftext|>"  # not the end of a turn, which is this tokenizer's `eos_token`
+END_ID = tokenizer_with("plain").convert_tokens_to_ids(END)
+LENGTH: dict[str, Any] = {"max_prompt_length": 40, "max_response_length": 24}
+
+
+def documents(count: int = 60) -> list[str]:
+    """Documents of one word up to several sequences."""
+    rng = random.Random(1)
+    words = "hello there, how do you do? I am fine.\n\n Well then:\n- one\t three  four".split(" ")
+    return [" ".join(rng.choices(words, k=rng.choice([1, 3, 10, 30, 200]))) or "x" for _ in range(count)]
+
+
+def trained_of(corpus: Any) -> tuple[list[tuple[int, ...]], int]:
+    """The documents of a corpus as the model gets them: ids from border to border, and how many tokens are trained."""
+    parts: list[tuple[int, ...]] = []
+    trained = 0
+    for number in range(len(corpus.dataset)):
+        item = corpus.dataset[number]
+        assert len(item["input_ids"]) <= 64
+        lengths = packing_of(item["position_ids"][None]).lengths
+        for ids, mask in zip(item["input_ids"].split(lengths), item["loss_mask"].split(lengths), strict=True):
+            assert mask.tolist() == [0] + [1] * (len(ids) - 1)  # each token but the first follows one of its document
+            parts.append(tuple(ids.tolist()))
+            trained += int(mask.sum())
+    return parts, trained
+
+
+@pytest.mark.parametrize("unit_rows", [7, 2048])
+def test_every_token_of_a_document_is_trained_once(
+    tmp_path: Path, unit_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenising, "UNIT_ROWS", unit_rows)
+    texts = documents()
+    rows = [{"text": text, "data_source": f"books/{number % 2} of all"} for number, text in enumerate([*texts, " "])]
+    file = write(tmp_path / "train_shard_0.parquet", rows)
+    corpus = opened(tmp_path, train_files=[str(file)], **LENGTH)
+    tokenizer = tokenizer_with("plain")
+    whole = [(*tokenizer(text).input_ids, END_ID) for text in texts]
+    parts, trained = trained_of(corpus)
+    assert trained == sum(len(ids) - 1 for ids in whole)
+    short = [ids for ids in whole if len(ids) <= 64]
+    assert sorted(part for part in parts if part in set(short)) == sorted(short)
+    for ids in whole:  # a long one is cut, and each part repeats the last token of the one before
+        pieces = [ids[start : start + 64] for start in range(0, max(1, len(ids) - 1), 63)]
+        assert all(piece in parts for piece in pieces)
+    counts = corpus.sources["books/0 of all"]
+    assert (counts.role, counts.rows, counts.left_out) == ("document", 31, {"empty_documents": 1})
+    if unit_rows == 2048:
+        full = sum(count.tokens for count in corpus.sources.values()) / (64 * len(corpus.dataset))
+        assert full > 0.8
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".md.gz"])
+def test_a_text_file_is_one_document_however_large(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "\n\n".join(documents()) + "é" * 500  # a long line without a word's end, too
+    content = text.encode()
+    file = tmp_path / f"a book{suffix}"
+    file.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    at_once = trained_of(opened(tmp_path, train_files=[str(file)], **LENGTH))
+    tokenizer = tokenizer_with("plain")
+    ids = (*tokenizer(text).input_ids, END_ID)
+    assert at_once == ([ids[start : start + 64] for start in range(0, len(ids) - 1, 63)], len(ids) - 1)
+    monkeypatch.setattr(plain_text, "PIECE_BYTES", 200)
+    in_pieces = opened(tmp_path, train_files=[str(file)], cache_dir=tmp_path / "other", **LENGTH)
+    assert in_pieces.sources["unnamed"].rows > 20
+    parts, _ = trained_of(in_pieces)
+    assert tokenizer.decode([parts[0][0], *(number for part in parts for number in part[1:])]) == text + END
+
+
+def test_the_token_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello there")
+    corpus = opened(tmp_path, train_files=[str(tmp_path / "a.txt")], document_end="<|end|>", template="with_begin")
+    tokenizer = tokenizer_with("with_begin")
+    assert tokenizer.decode(corpus.dataset[0]["input_ids"]) == "hello there<|end|>"
+    with pytest.raises(BadDocumentEnd, match="data.document_end='<end>' is not a token"):
+        opened(tmp_path, train_files=[str(tmp_path / "a.txt")], document_end="<end>")
+
+
+def test_documents_of_a_pack_do_not_see_each_other(tmp_path: Path) -> None:
+    """The model's own log-probs of a packed document are those that the document has alone."""
+    from transformers import AutoModelForCausalLM, Qwen2Config
+
+    import ditto.model.attention  # noqa: F401 (registers the attention)
+
+    rows = [{"text": text} for text in ("hello there, how do you do?", "I am fine. Well then", "two three  four")]
+    corpus = opened(tmp_path, train_files=[str(write(tmp_path / "a.parquet", rows))], **LENGTH)
+    item = corpus.dataset[0]
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = Qwen2Config(vocab_size=len(tokenizer_with("plain")), num_key_value_heads=2, **shape)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="packed").eval()
+    with torch.no_grad():
+        packed = model(item["input_ids"][None], position_ids=item["position_ids"][None], use_cache=False).logits[0]
+        lengths = packing_of(item["position_ids"][None]).lengths
+        assert len(lengths) == 3
+        for ids, logits in zip(item["input_ids"].split(lengths), packed.split(lengths), strict=True):
+            alone = model(ids[None], position_ids=torch.arange(len(ids))[None], use_cache=False).logits[0]
+            torch.testing.assert_close(logits, alone)

@@ -1,0 +1,155 @@
+"""Rows have the same tokens in whatever format, layout and place they come."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sft.corpus import tokenize as tokenising
+from sft.corpus.split import Corpus
+from sft.corpus.store import StoredSequence
+from sft.encode.conversation import BadConversation
+from sft.encode.layouts import standard_row
+from sft.formats import byte_blocks, json_rows
+from tests.sft.corpus.corpora import opened, row
+from tests.sft.formats.files import WRITERS
+
+
+@pytest.fixture(params=["many units", "one unit"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files with many blocks and units, or with one."""
+    if request.param == "many units":
+        monkeypatch.setattr(tokenising, "UNIT_ROWS", 10)
+        for module in (byte_blocks, json_rows):
+            monkeypatch.setattr(module, "BLOCK_BYTES", 1500)
+
+
+def rows(count: int = 70) -> list[dict[str, Any]]:
+    """Conversations with what JSON escapes: quotes, line breaks, emojis, other alphabets."""
+    odd = ['He said "no".\n\tThen', "naïve – 中文 🙂", "\\ud83d is no escape here", "]},{[", "\u2028\u0085"]
+    found = [row(number, f"a source/{number % 3}", turns=2 + number % 4) for number in range(count)]
+    for number, record in enumerate(found):
+        record["messages"][0]["content"] += odd[number % len(odd)] * (1 + number % 40)
+    return found
+
+
+def stored(corpus: Corpus) -> list[tuple[Any, ...]]:
+    """Every sequence with its mask, positions and source."""
+    read: list[StoredSequence] = [corpus.dataset.store.read(number) for number in range(len(corpus.dataset))]
+    return [
+        (each.ids.tolist(), each.mask.tolist(), each.positions.tolist(), corpus.names[each.source]) for each in read
+    ]
+
+
+@pytest.fixture
+def expected(tmp_path: Path) -> list[tuple[Any, ...]]:
+    """The sequences of the rows as parquet."""
+    return stored(opened(tmp_path / "first", train_files=[str(WRITERS["parquet"](tmp_path / "first", rows()))]))
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_format_has_the_tokens_of_parquet(
+    tmp_path: Path, blocks: None, expected: list[tuple[Any, ...]], form: str
+) -> None:
+    place = WRITERS[form](tmp_path / "a folder, with [blanks]", rows())
+    assert stored(opened(tmp_path, train_files=[str(place)])) == expected
+    assert stored(opened(tmp_path, train_files=f"'{place}':1.0")) == expected  # as a text in quotes, with a ratio
+
+
+def sharegpt(record: dict[str, Any], number: int) -> dict[str, Any]:
+    names = {"user": ("human", "user")[number % 2], "assistant": ("gpt", "assistant")[number % 2]}
+    turns = [{"from": names[turn["role"]], "value": turn["content"]} for turn in record["messages"]]
+    return {"data_source": record["data_source"], "id": str(number), "conversations": turns}
+
+
+def prompted(record: dict[str, Any]) -> dict[str, Any]:
+    return {"prompt": record["messages"][:-1], "completion": record["messages"][-1:], "data_source": "x"}
+
+
+def alpaca(record: dict[str, Any], number: int) -> dict[str, Any]:
+    question, _, rest = record["messages"][0]["content"].partition(" ")
+    return {
+        "instruction": question,
+        "input": rest if number % 2 else "",
+        "output": record["messages"][1]["content"],
+        "text": "the whole prompt, which Alpaca has too",
+    }
+
+
+@pytest.mark.parametrize("form", ["parquet", "JSON lines", "save_to_disk"])
+def test_layouts(tmp_path: Path, form: str) -> None:
+    def stored_as(folder: str, converted: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return stored(opened(tmp_path, train_files=[str(WRITERS[form](tmp_path / folder, converted))]))
+
+    records = rows(20)
+    shared = [sharegpt(record, number) for number, record in enumerate(records)]
+    assert stored_as("sharegpt", shared) == stored_as("messages", records)
+
+    answered = [record for record in records if record["messages"][-1]["role"] == "assistant"]
+    responses = [
+        {"data_source": "x", "prompt": record["messages"][:-1], "response": record["messages"][-1]["content"]}
+        for record in answered
+    ]
+    completions = [prompted(record) for record in answered]
+    assert stored_as("completion", completions) == stored_as("response", responses)
+
+    pairs = [{"data_source": "unnamed", "messages": record["messages"][:2]} for record in records]
+    questions = [alpaca(record, number) for number, record in enumerate(pairs)]
+    for pair, asked in zip(pairs, questions, strict=True):
+        question = "\n\n".join(filter(str.strip, [asked["instruction"], asked["input"]]))
+        pair["messages"] = [{"role": "user", "content": question}, *pair["messages"][1:]]
+    assert stored_as("alpaca", questions) == stored_as("pairs", pairs)
+
+
+def test_what_layouts_may_have_besides(tmp_path: Path) -> None:
+    """A system text, a history, and calls of tools in ShareGPT's words."""
+    call = {"name": "look", "arguments": {"at": 1}}
+    record = {
+        "system": "Be brief.",
+        "conversations": [
+            {"from": "human", "value": "Look!"},
+            {"from": "function_call", "value": json.dumps(call)},
+            {"from": "observation", "value": "a cat"},
+            {"from": "gpt", "value": "A cat."},
+        ],
+    }
+    row, form = standard_row(record, "conversations", "x")
+    assert form == "messages" and row["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Look!"},
+        {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]},
+        {"role": "tool", "content": "a cat"},
+        {"role": "assistant", "content": "A cat."},
+    ]
+    asked = {"instruction": "c", "input": None, "output": "d", "system": "s", "history": [["a", "b"]]}
+    row, form = standard_row(asked, "alpaca", "x")
+    assert (form, row["response"]) == ("prompt_response", "d")
+    assert [(turn["role"], turn["content"]) for turn in row["prompt"]] == [
+        ("system", "s"),
+        ("user", "a"),
+        ("assistant", "b"),
+        ("user", "c"),
+    ]
+    long = {"prompt": "a", "completion": [{"role": "user", "content": "b"}]}
+    with pytest.raises(BadConversation, match="x, field completion: .*one message of the assistant"):
+        standard_row(long, "prompt_completion", "x")
+
+
+def test_random_json_is_cut_at_the_right_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that end anywhere: inside of a string, an escape, a character."""
+    rng = random.Random(0)
+    letters = ['"', "\\", "{", "}", "[", "]", ",", "é", "🙂", "\n", " ", "a"]
+    texts = ["".join(rng.choices(letters, k=rng.randrange(60))) + "." for _ in range(120)]
+    records = [
+        {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]} for text in texts
+    ]
+    expected = stored(opened(tmp_path / "a", train_files=[str(WRITERS["parquet"](tmp_path / "a", records))]))
+    for size in (16, 101, 1024):
+        monkeypatch.setattr(json_rows, "BLOCK_BYTES", size)
+        for form in ("JSON lines", "JSON array", "JSON array, gzip", "JSON lines, zstd"):
+            place = WRITERS[form](tmp_path / f"{size}", records)
+            assert stored(opened(tmp_path / f"{size}", train_files=[str(place)])) == expected
