@@ -26,6 +26,7 @@ from sft.corpus.sources import find_files
 from sft.corpus.split import Corpus, open_corpus
 from sft.memory_plan import check_memory
 from sft.run.tested_rows import check_overlap
+from sft.run.trained_data import TrainedData, check_unchanged
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
 from soul.validation_errors import setting_problem
@@ -91,6 +92,9 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
         f"{passes:,.2f} epochs of {len(train.order):,} sequences",
         f"run folder {config.run.dir}, {_begin(choice)}",
     ]
+    if choice and choice.folder:
+        now = TrainedData.from_run(config, data_settings(config), train)
+        lines += check_unchanged(choice.folder, now, bool(trainer.resume_changed))
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]

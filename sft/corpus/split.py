@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,27 @@ from transformers import PreTrainedTokenizerBase
 from sft.corpus.dataset import SequenceDataset
 from sft.corpus.index import Shard, read_index
 from sft.corpus.order import Order, Part
-from sft.corpus.row_encoder import RowEncoder, check_counts
+from sft.corpus.row_encoder import RowEncoder, check_counts, tokenizer_fingerprint
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import FileGroup, find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore
 from sft.corpus.tokenize import tokenise
 from sft.encode.lengths import check_context
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """A file of a split.
+
+    Attributes:
+        ratio: passes per epoch, as text.
+        digest: a hash of its sequences; equal digests mean equal token ids.
+    """
+
+    path: str
+    ratio: str
+    sequences: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -28,12 +43,16 @@ class Corpus:
         order: the endless order of their numbers.
         sources: counts of rows, sequences and tokens by data_source.
         examples: for each reason why something was dropped, one place where it happened.
+        files: the files in their order.
+        tokenizer: a hash of the tokenizer with its chat template.
     """
 
     dataset: SequenceDataset
     order: Order
     sources: Mapping[str, SourceCounts]
     examples: Mapping[str, str]
+    files: Sequence[CorpusFile]
+    tokenizer: str
 
     @property
     def names(self) -> list[str]:
@@ -72,14 +91,17 @@ def open_corpus(
     for _, counts in stored:
         total.add(counts)
     check_counts(total.sources, total.examples, settings)
-    parts, first, shard_number = [], 0, 0
+    parts, files, first, shard_number = [], [], 0, 0
     for group in groups:
         group_shards = stored[shard_number : shard_number + len(group.files)]
         count = sum(counts.sequences for _, counts in group_shards)
         parts.append(Part(first, count, group.ratio))
+        for path, (_, counts) in zip(group.files, group_shards, strict=True):
+            files.append(CorpusFile(str(path), str(group.ratio), counts.sequences, counts.digest))
         first, shard_number = first + count, shard_number + len(group.files)
     store = TokenStore([folder for folder, _ in stored], [counts for _, counts in stored])
-    return Corpus(SequenceDataset(store), Order(parts, settings.seed), total.sources, total.examples)
+    order, fingerprint = Order(parts, settings.seed), tokenizer_fingerprint(tokenizer)
+    return Corpus(SequenceDataset(store), order, total.sources, total.examples, files, fingerprint)
 
 
 def _indexed(settings: SftDataSettings, split: str) -> tuple[list[FileGroup], list[Shard]]:

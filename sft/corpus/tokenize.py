@@ -37,7 +37,7 @@ from soul.errors import SoulError, one_line
 from soul.files.disk_space import guarded_writes
 from soul.files.whole_file import whole_file
 
-VERSION = 1  # of the file format and of the encoding of rows
+VERSION = 2  # of the file format and of the encoding of rows
 UNIT_ROWS = 2048  # rows of a unit, at least, if the shard has as many
 GROUP_UNITS = 16  # units of a large row group, at most: each unit reads the group from its start to its own rows
 BATCH_ROWS = 256
@@ -257,8 +257,18 @@ def _join(folder: Path, plan: Sequence[Unit]) -> None:
         for file in (ids, sequences):
             file.flush()
             os.fsync(file.fileno())
+    counts.digest = _digest(folder / IDS, folder / SEQUENCES)
     counts.write(folder / ABOUT)
     shutil.rmtree(folder / "parts")
+
+
+def _digest(*files: Path) -> str:
+    """A hash of the contents of files."""
+    hashes = []
+    for path in files:
+        with path.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 class _Progress:

@@ -27,6 +27,7 @@ from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
 from ditto.run.export import export_model
 from sft.run.reshard import reshard
+from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 
@@ -42,8 +43,8 @@ class BadCheckpoint(SoulError):
 class Checkpoints:
     """Saves and loads the state of an engine. Every rank must call both."""
 
-    def __init__(self, engine: Any, config: DictConfig, lora: dict[str, Any] | None) -> None:
-        self.engine, self.config, self.lora = engine, config, lora
+    def __init__(self, engine: Any, config: DictConfig, lora: dict[str, Any] | None, data: TrainedData) -> None:
+        self.engine, self.config, self.lora, self.data = engine, config, lora, data
         self.root = Path(config.trainer.default_local_dir).absolute()
         self.rank = dist.get_rank()
 
@@ -65,6 +66,7 @@ class Checkpoints:
             self.engine.save_checkpoint(str(folder / "actor"), global_step=step, max_ckpt_to_keep=None)
             if self.rank == 0:
                 (folder / "actor" / "ranks.json").write_text(json.dumps(dist.get_world_size()))
+                self.data.write(folder)
                 if self.lora is not None:
                     (folder / "actor" / "lora_train_meta.json").write_text(json.dumps(self.lora))
                 export_model(folder, str(self.config.model.path))
@@ -127,20 +129,16 @@ def choose(config: DictConfig) -> checkpoint.ResumeChoice:
     Raises:
         DamagedCheckpoint: the named checkpoint is damaged, or there are checkpoints and all are damaged.
         BadConfig: the named checkpoint does not exist, or the run has later ones.
-        BadCheckpoint: a new run would start in the folder of an existing one; the checkpoint is not one of supervised
-            training; or another number of processes wrote it, and its slices are not those of FSDP2.
+        BadCheckpoint: a new run would start in the folder of an existing one, or the checkpoint is not one of
+            supervised training.
     """
     trainer = config.trainer
     root = Path(trainer.default_local_dir).absolute()
     if trainer.resume_mode == "disable":
         _refuse_existing({Path(config.run.dir).absolute(), root})
     choice = choose_checkpoint(trainer, root)
-    ranks = trainer.n_gpus_per_node * trainer.nnodes
-    if choice.folder and (written := writer_count(choice.folder)) != ranks and config.engine.strategy != "fsdp2":
-        raise BadCheckpoint(
-            f"{choice.folder} was written by {written} processes and there are {ranks} now: only engine.strategy=fsdp2 "
-            f"can change their number. Resume with {written}, or start a new run from it: model.path={choice.folder}."
-        )
+    if choice.folder:
+        writer_count(choice.folder)  # raises if it is not a checkpoint of supervised training
     return choice
 
 
