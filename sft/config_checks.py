@@ -45,6 +45,7 @@ from ditto.settings import BadConfig
 
 CONFIG_DIR = Path(__file__).parent / "config"
 _PARTS = ("model", "optimizer", "extra", "hf_model")
+UPLOADER = "sft.run.upload.UploadCheckpoints"
 AFTER_EACH_EPOCH = "after_each_epoch"  # trainer.save_freq, trainer.test_freq
 
 SFT_NUMBERS: dict[str, Number] = {
@@ -66,6 +67,7 @@ SFT_NUMBERS: dict[str, Number] = {
         {
             "save_freq test_freq": replace(FREQUENCY, word=AFTER_EACH_EPOCH),
             "max_ckpt_to_keep": COUNT_OR_NULL,
+            "max_ckpt_gb": POSITIVE_OR_NULL,
             "rl_test_freq": FROM_ZERO,
             "rl_test_limit": COUNT,
             "seed": SEED,
@@ -149,6 +151,21 @@ RULES: tuple[Rule, ...] = (
         "trainer.rl_test_freq",
         lambda run: run.trainer.rl_test_freq and not run.trainer.rl_test_files,
         "asks for a generative test: name its files with trainer.rl_test_files.",
+    ),
+    Rule(
+        "checkpoint.save_lora_only",
+        lambda run: run.config.checkpoint.save_lora_only and not run.config.model.lora_rank,
+        "needs an adapter: set model.lora_rank.",
+    ),
+    Rule(
+        "trainer.rl_test_freq",
+        lambda run: run.trainer.rl_test_freq and run.config.checkpoint.save_lora_only,
+        "evaluates a checkpoint as a model, and with checkpoint.save_lora_only=true it is none. Use one of the two.",
+    ),
+    Rule(
+        "trainer.upload_to",
+        lambda run: (run.trainer.upload_to is not None) != (run.trainer.checkpoint_callback_class == UPLOADER),
+        f"needs trainer.checkpoint_callback_class={UPLOADER}, and the other way round: set both or neither.",
     ),
     Rule(
         "trainer.profile_interval",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from tensordict.tensorclass import NonTensorData
 from torch.utils.data import DataLoader
 from tqdm import tqdm
+from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.dataset_utils import SFTTensorCollator
@@ -45,6 +47,12 @@ PATIENCE = timedelta(days=1)  # the other ranks wait this long while one of them
 
 class SupervisedTrainer(SFTTrainer):
     """One process of a supervised training."""
+
+    def _build_config(self) -> None:
+        super()._build_config()
+        if self.checkpoint_config.save_lora_only:
+            parts = [part for part in self.checkpoint_config.save_contents if part != "hf_model"]
+            self.checkpoint_config = replace(self.checkpoint_config, save_contents=parts)
 
     def _build_dataset(self) -> None:
         self.train_corpus, self.val_corpus = load_corpora(self.config)
@@ -84,11 +92,13 @@ class SupervisedTrainer(SFTTrainer):
         trainer, done = self.config.trainer, self.resume_global_step
         self.run_folder = RunFolder(Path(self.config.run.dir))
         self.generative = GenerativeTest.from_config(self.config)
-        self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE) if self.generative else None
+        self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self.callback = build_checkpoint_callback(self.config) if dist.get_rank() == 0 else None
         self.tracking = self._tracking() if self._leads else None
         profiled = ProfiledSteps(self.training_client, *trainer.profile_interval)
         if done:
             self._complete_metrics(done)
+            self._tell_callback(done)  # again: the run may have ended while it was called
         steps = range(done + 1, self.total_training_steps + 1)
         shown = tqdm(zip(steps, self._batches(done + 1), strict=True), total=len(steps), disable=not self._leads)
         stopping = self._stop_asked()
@@ -104,6 +114,7 @@ class SupervisedTrainer(SFTTrainer):
             # Always save the last step, whatever save_freq is.
             if tests or stopping or step == self.total_training_steps or self._due(step, trainer.save_freq):
                 folder = self.checkpoints.save(step)
+                self._tell_callback(step)
                 if tests and not stopping:
                     self._log(step, self._test(folder, step))
                     stopping = self._stop_asked()
@@ -113,6 +124,13 @@ class SupervisedTrainer(SFTTrainer):
                 break
         profiled.close()
         return stopping
+
+    def _tell_callback(self, step: int) -> None:
+        """Call `trainer.checkpoint_callback_class` on rank 0 while the other ranks wait."""
+        folder = self.checkpoints.root / f"global_step_{step}"
+        if self.callback and folder.is_dir():  # the run may resume from the checkpoint of another run
+            self.callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(folder))
+        dist.barrier(self.waiting)
 
     def _validates(self, step: int) -> bool:
         return self.val_corpus is not None and self._due(step, self.config.trainer.test_freq)

@@ -1,6 +1,6 @@
 """Checkpoints of supervised training, in the format of RL's (`ditto.run.checkpoint`, `ditto.run.export`).
 
-    <run>/global_step_50/          config.json, tokenizer, model.safetensors: a model path
+    <run>/global_step_50/          config.json, tokenizer, model.safetensors: a model path; or lora_adapter/ alone
     <run>/global_step_50/actor/    verl's own state: shards, optimizer, learning rate
 
 The order of the data needs no state: the step determines it (`sft.corpus.order`). A run may resume with another number
@@ -22,10 +22,11 @@ import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 from torch.distributed.tensor import DTensor
+from verl.utils.device import get_device_id
 
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
-from ditto.run.export import export_model
+from ditto.run.export import export_adapter, export_model
 from sft.run.reshard import reshard
 from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
@@ -58,6 +59,7 @@ class Checkpoints:
             OutOfSpace: the disk is full. Earlier checkpoints stay whole; the partial folder holds what was written.
         """
         start, needed = time.perf_counter(), self._bytes()
+        trainer, adapter = self.config.trainer, self._adapter()
         if self.rank == 0:
             checkpoint.partial_dir(self.root)
         dist.barrier()
@@ -69,17 +71,34 @@ class Checkpoints:
                 self.data.write(folder)
                 if self.lora is not None:
                     (folder / "actor" / "lora_train_meta.json").write_text(json.dumps(self.lora))
-                export_model(folder, str(self.config.model.path))
+                if adapter is not None and self.lora is not None:
+                    export_adapter(folder, adapter, self.lora, str(self.config.model.path))
+                else:
+                    export_model(folder, str(self.config.model.path))
                 checkpoint.publish(self.root, step)
-                checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep)
+                most = trainer.max_ckpt_gb
+                checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9)
                 seconds = time.perf_counter() - start
                 logger.info("saved step %d in %.1f s: %s", step, seconds, self.root / f"global_step_{step}")
         dist.barrier()
         return self.root / f"global_step_{step}"
 
+    def _adapter(self) -> dict[str, torch.Tensor] | None:
+        """LoRA's factors, joined from all ranks; None if the checkpoint holds the whole model."""
+        if not self.config.checkpoint.save_lora_only:
+            return None
+        factors = {name: value for name, value in self.engine.module.state_dict().items() if ".lora_" in name}
+        device = get_device_id()  # slices may be offloaded, and are joined on the device
+        return {
+            name: (value.to(device).full_tensor() if isinstance(value, DTensor) else value).cpu()
+            for name, value in factors.items()
+        }
+
     def _bytes(self) -> float:
         """About how many bytes a checkpoint takes: all ranks' slices of model and optimizer, and the exported model."""
-        parameters = sum(_local_bytes(parameter) for parameter in self.engine.module.parameters())
+        alone = self.config.checkpoint.save_lora_only
+        saved = (each for each in self.engine.module.parameters() if each.requires_grad or not alone)
+        parameters = sum(_local_bytes(parameter) for parameter in saved)
         moments = (value for state in self.engine.optimizer.state.values() for value in state.values())
         total = torch.tensor([2.0 * parameters + sum(_local_bytes(value) for value in moments)], dtype=torch.float64)
         dist.all_reduce(total)

@@ -306,6 +306,16 @@ SFT_COMMANDS = [
     ),
     Mistake("a run folder below a file", ["run.dir='{w}/a file/run'"], expects=["run.dir={w}/a file/run", "is a file"]),
     Mistake("a module that is not there", ["model.external_lib=no.such.module"], expects=["model.external_lib"]),
+    Mistake(
+        "a callback that is not there",
+        ["trainer.checkpoint_callback_class=no.such.Class"],
+        expects=["trainer.checkpoint_callback_class=no.such.Class", "No module named"],
+    ),
+    Mistake(
+        "an address of no store",
+        ["trainer.checkpoint_callback_class=sft.run.upload.UploadCheckpoints", "trainer.upload_to=warehouse://x"],
+        expects=["trainer.upload_to=warehouse://x", "fsspec"],
+    ),
 ]
 LAUNCHED = [
     Mistake("an unknown task", ["--task", "hitomm"], expects=["Did you mean 'hitom'"]),

@@ -68,7 +68,7 @@ UNCHANGED = {
 CHANGED = {
     "the seed": (["data.seed=7"], ["data.seed was 42 and is 7"]),
     "the batch size": (["data.train_batch_size=4"], ["data.train_batch_size was 2 and is 4"]),
-    "a ratio": (["data.train_files={w}/a.parquet:2"], ["the ratio of a.parquet was 1 and is 2"]),
+    "a ratio": (["data.train_files={w}/a.parquet:2"], ["a.parquet was 1 and is 2"]),
     "a file's rows": (
         ["data.train_files={w}/changed/a.parquet"],
         ["a.parquet has other sequences (3, before 4)"],
