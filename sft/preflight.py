@@ -96,7 +96,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     ]
     if choice and choice.folder:
         now = TrainedData.from_run(config, data_settings(config), train)
-        lines += check_unchanged(choice.folder, now, bool(trainer.resume_changed))
+        lines += check_unchanged(choice.folder, now, path, bool(trainer.resume_changed))
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]

@@ -50,19 +50,23 @@ class TrainedData:
         files: the training files in their order.
         made_by: the same for settings that determine the tokens of the files; they explain why a file has changed.
         kept: the same for what the checkpoint's state belongs to.
+        base: the model that training started from, if the checkpoint holds the adapter alone.
     """
 
     order: dict[str, str]
     files: list[CorpusFile]
     made_by: dict[str, str]
     kept: dict[str, str]
+    base: str | None
 
     @classmethod
     def from_run(cls, config: DictConfig, settings: SftDataSettings, corpus: Corpus) -> TrainedData:
         """The data of a run with this config and training split."""
         made_by = {f"data.{name}": value for name, value in settings.model_dump(mode="json", exclude=_PLACES).items()}
         order, kept = ({key: OmegaConf.select(config, key) for key in keys} for keys in (_ORDER, _KEPT))
-        return cls(_texts(order), list(corpus.files), _texts(made_by | {_TOKENIZER: corpus.tokenizer}), _texts(kept))
+        made_by[_TOKENIZER] = corpus.tokenizer
+        base = str(config.model.path) if config.checkpoint.save_lora_only else None
+        return cls(_texts(order), list(corpus.files), _texts(made_by), _texts(kept), base)
 
     @property
     def hash(self) -> str:
@@ -79,11 +83,12 @@ class TrainedData:
 _RECORD = TypeAdapter(TrainedData)
 
 
-def check_unchanged(folder: Path, now: TrainedData, accepted: bool) -> list[str]:
+def check_unchanged(folder: Path, now: TrainedData, path: str, accepted: bool) -> list[str]:
     """Compare what a checkpoint was trained on with what the run would train on.
 
     Args:
         folder: the checkpoint.
+        path: `model.path` of the run.
         accepted: `trainer.resume_changed`; other data are then no error.
 
     Returns:
@@ -100,7 +105,10 @@ def check_unchanged(folder: Path, now: TrainedData, accepted: bool) -> list[str]
         before = _RECORD.validate_json(file.read_bytes())
     except ValidationError as error:
         raise ChangedRun(f"{file} cannot be read ({one_line(error, 200)}). Restore it from a copy.") from error
-    if kept := list(_changes(before.kept, now.kept)):
+    kept = list(_changes(before.kept, now.kept))
+    if before.base not in (None, path):
+        kept.append(f"model.path was {before.base} and is {path}")
+    if kept:
         raise ChangedRun(
             f"{folder} was written with other settings: {_listed(kept)}. Its optimizer and weights belong to those, so "
             f"a resumed run cannot change them. Undo the change, or start a new run from it: model.path={folder} with "

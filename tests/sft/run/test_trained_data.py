@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
+from pydantic import TypeAdapter
 
 from ditto.run.checkpoint import partial_dir, publish
 from recipe.demo import tiny_model
 from sft.launch import main
 from sft.preflight import data_settings, load_corpora
 from sft.run import ranks
-from sft.run.trained_data import TrainedData
+from sft.run.trained_data import ChangedRun, TrainedData, check_unchanged
 from tests.sft.corpus.corpora import write
 
 SHORT = [{"role": "user", "content": "Where is the pear?"}, {"role": "assistant", "content": "In the box."}]
@@ -79,7 +82,7 @@ CHANGED = {
     "the lengths": (["data.max_prompt_length=20"], ["a.parquet has other", "data.max_prompt_length was 300 and is 20"]),
     "the role": (["data.train_role=human"], ["a.parquet has other", 'data.train_role was "assistant" and is "human"']),
 }
-KEPT = {
+KEPT = {  # refused whatever the data
     "optim.lr": ("3e-05", "optim.lr was 1e-05 and is 3e-05"),
     "model.lora_rank": ("8", "model.lora_rank was 0 and is 8"),
 }
@@ -122,3 +125,13 @@ def test_what_the_state_belongs_to_cannot_change(
     value, named = KEPT[key]
     assert launch(world, f"{key}={value}", "trainer.resume_changed=true") == 2 and not started
     assert named in capsys.readouterr().err
+
+
+def test_an_adapter_alone_resumes_on_its_base(run: Path, tmp_path: Path) -> None:
+    """A checkpoint with the whole model may be resumed wherever the base lies."""
+    (tmp_path / "actor").mkdir()
+    whole = TypeAdapter(TrainedData).validate_json((run / "global_step_4" / "actor" / "data.json").read_bytes())
+    for data, allowed in ((whole, True), (replace(whole, base="mine"), True), (replace(whole, base="another"), False)):
+        data.write(tmp_path)
+        with nullcontext() if allowed else pytest.raises(ChangedRun, match="model.path was another and is mine"):
+            assert check_unchanged(tmp_path, whole, "mine", accepted=True) == []
