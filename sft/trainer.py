@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from tensordict.tensorclass import NonTensorData
 from torch.utils.data import DataLoader
 from tqdm import tqdm
+from verl.trainer.config import CheckpointConfig
 from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils import tensordict_utils as tu
@@ -47,6 +48,8 @@ PATIENCE = timedelta(days=1)  # the other ranks wait this long while one of them
 
 class SupervisedTrainer(SFTTrainer):
     """One process of a supervised training."""
+
+    checkpoint_config: CheckpointConfig
 
     def _build_config(self) -> None:
         super()._build_config()
