@@ -101,7 +101,7 @@ LEFT_OUT: dict[str, str] = {
         "sft/corpus/batches.py balances the tokens of the ranks.", "", "data.balance_dp_token trainer.balance_batch"
     ),
     "data.use_shm": "files are read in place.",
-    "trainer.default_hdfs_dir": "checkpoints are written to trainer.default_local_dir.",
+    "trainer.default_hdfs_dir": "checkpoints are in trainer.default_local_dir; trainer.upload_to copies them.",
 }
 # Keys that must keep their default -> why, and what to use instead. `FIXED` has those that RL does not read either.
 UNREAD: dict[str, str] = {
