@@ -105,14 +105,16 @@ def check_unchanged(folder: Path, now: TrainedData, path: str, accepted: bool) -
         before = _RECORD.validate_json(file.read_bytes())
     except ValidationError as error:
         raise ChangedRun(f"{file} cannot be read ({one_line(error, 200)}). Restore it from a copy.") from error
+    adapter = f"model.path={before.base} model.lora_adapter_path={folder}/lora_adapter"
+    start = adapter if before.base else f"model.path={folder}"
+    new_run = f"start a new run from it: {start} with another EXPERIMENT_NAME (run.dir)"
     kept = list(_changes(before.kept, now.kept))
     if before.base not in (None, path):
         kept.append(f"model.path was {before.base} and is {path}")
     if kept:
         raise ChangedRun(
             f"{folder} was written with other settings: {_listed(kept)}. Its optimizer and weights belong to those, so "
-            f"a resumed run cannot change them. Undo the change, or start a new run from it: model.path={folder} with "
-            "another EXPERIMENT_NAME (run.dir)."
+            f"a resumed run cannot change them. Undo the change, or {new_run}."
         )
     if before.hash == now.hash:
         return []
@@ -121,8 +123,8 @@ def check_unchanged(folder: Path, now: TrainedData, path: str, accepted: bool) -
         return [f"resumes on CHANGED data (trainer.resume_changed=true): {_listed(changes)}"]
     raise ChangedRun(
         f"{folder} was trained on other data: {_listed(changes)}. A resumed run would repeat some sequences and never "
-        "see others. Undo the change, or go on with the new data with trainer.resume_changed=true, or start a new run "
-        f"from it: model.path={folder} with another EXPERIMENT_NAME (run.dir)."
+        "see others. Undo the change, or go on with the new data with trainer.resume_changed=true, or "
+        f"{new_run}."
     )
 
 
