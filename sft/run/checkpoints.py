@@ -121,6 +121,7 @@ class Checkpoints:
             logger.info("resuming from %s%s", folder, resharding)
         if written == ranks:
             self.engine.load_checkpoint(str(folder / "actor"), del_local_after_load=False)
+            self._follow_schedule()
             return checkpoint.step_of(folder)
         resharded = self.root / checkpoint.PARTIAL / "resharded"
         if self.rank == 0:
@@ -130,10 +131,18 @@ class Checkpoints:
         with guarded_writes(self.root):
             reshard(folder / "actor", written, resharded, self.rank, ranks, self.engine.module, self.engine.optimizer)
         self.engine.load_checkpoint(str(resharded), del_local_after_load=False)
+        self._follow_schedule()
         dist.barrier()
         if self.rank == 0:
             shutil.rmtree(resharded)
         return checkpoint.step_of(folder)
+
+    def _follow_schedule(self) -> None:
+        """Take the next step's rate from this run's schedule, which may have another number of steps."""
+        schedule = self.engine.lr_scheduler
+        groups = zip(self.engine.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
+        for group, base, factor in groups:
+            group["lr"] = base * factor(schedule.last_epoch)
 
 
 def _local_bytes(value: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from socket import socket
@@ -31,7 +32,7 @@ SMALL = [
 ]
 
 
-# name -> further words; the last one resumes after step 3 of the second
+# name -> further words; the last two resume after step 3 of the second
 RUNS = {
     "one": [],
     "two": [
@@ -40,6 +41,7 @@ RUNS = {
         "trainer.upload_to={f}/store",
     ],
     "resumed": ["checkpoint.save_lora_only=true", "trainer.max_ckpt_gb=1e-9"],
+    "longer": ["checkpoint.save_lora_only=true", "trainer.total_training_steps=6", "trainer.save_freq=-1"],
 }
 
 
@@ -55,7 +57,7 @@ def _rank(rank: int, folder: Path) -> None:
     dist.init_process_group("gloo")
     for name, words in RUNS.items():
         torch.seed()
-        os.environ["SFT_RESUME_FROM"] = f"{folder}/two/global_step_3" if name == "resumed" else ""
+        os.environ["SFT_RESUME_FROM"] = f"{folder}/two/global_step_3" if name in ("resumed", "longer") else ""
         places = [f"data.dir={folder}", f"model.path={folder}/model", f"run.dir={folder}/{name}"]
         places.append(f"data.cache_dir={folder}/cache")
         config = config_of([*SMALL, *places, *(word.format(f=folder) for word in words)])
@@ -93,6 +95,8 @@ def test_the_same_command_trains_the_same(runs: Path) -> None:
 def test_the_learning_rate_is_that_of_the_step(runs: Path) -> None:
     """Warm-up over two steps, then half a cosine over two; the first step changes nothing."""
     assert [line["train/lr"] for line in metrics(runs / "one")] == [0.0, 0.005, 0.01, 0.005]
+    longer = [line["train/lr"] for line in metrics(runs / "longer")]  # a cosine over four steps, from its second on
+    assert longer == pytest.approx([0.01 * (1 + math.cos(math.pi * done / 4)) / 2 for done in (1, 2, 3)])
 
 
 def test_a_checkpoint_after_each_epoch_and_all_files_in_the_folder(runs: Path) -> None:
