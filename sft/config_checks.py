@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ditto.config_checks.numbers import (
     COUNT,
     COUNT_OR_NULL,
     ENGINE,
+    FREQUENCY,
     FROM_ZERO,
     LORA,
     NOT_NEGATIVE,
@@ -43,6 +45,8 @@ from ditto.settings import BadConfig
 
 CONFIG_DIR = Path(__file__).parent / "config"
 _PARTS = ("model", "optimizer", "extra", "hf_model")
+UPLOADER = "sft.run.upload.UploadCheckpoints"
+AFTER_EACH_EPOCH = "after_each_epoch"  # trainer.save_freq, trainer.test_freq
 
 SFT_NUMBERS: dict[str, Number] = {
     **below("optim", OPTIMIZER),
@@ -52,7 +56,6 @@ SFT_NUMBERS: dict[str, Number] = {
         "data",
         {
             "train_batch_size": COUNT,
-            "micro_batch_size_per_gpu": COUNT_OR_NULL,
             "max_token_len_per_gpu max_prompt_length max_response_length": TOKENS,
             "tokenizer_workers": Number(0, whole=True, null=True),
             "num_workers": FROM_ZERO,
@@ -63,7 +66,14 @@ SFT_NUMBERS: dict[str, Number] = {
     **below("trainer", TRAINER),
     **below(
         "trainer",
-        {"max_ckpt_to_keep": COUNT_OR_NULL, "rl_test_freq": FROM_ZERO, "rl_test_limit": COUNT, "seed": SEED},
+        {
+            "save_freq test_freq": replace(FREQUENCY, word=AFTER_EACH_EPOCH),
+            "max_ckpt_to_keep": COUNT_OR_NULL,
+            "max_ckpt_gb": POSITIVE_OR_NULL,
+            "rl_test_freq": FROM_ZERO,
+            "rl_test_limit": COUNT,
+            "seed": SEED,
+        },
     ),
     "memory.gpu_gib": POSITIVE_OR_NULL,
     "run.save_on_signal_s": NOT_NEGATIVE,
@@ -74,13 +84,10 @@ _TWINS = {
     "engine": "actor_rollout_ref.actor.fsdp_config",
     "optim": "actor_rollout_ref.actor.optim",
 }
-_OWN = (  # checked separately here, or read with engine.strategy=fsdp
-    *("engine.strategy", "engine.ulysses_sequence_parallel_size", "engine.use_orig_params"),
-    "engine.wrap_policy.min_num_params",
-)
-# verl's keys that this training does not read -> what to use instead.
 _ROWS = "sft/corpus/row_encoder.py reads rows: a file has messages, extra_info.messages, or prompt and response."
-UNREAD: dict[str, str] = {
+_PACKED = "micro-batches are filled with sequences up to data.max_token_len_per_gpu tokens: set that."
+# Keys of verl's SFT config that ours lacks, because nothing here would read them -> what to use instead.
+LEFT_OUT: dict[str, str] = {
     "data.max_length": "a sequence may have data.max_prompt_length + data.max_response_length tokens: set those.",
     "data.truncation": "data.overlong decides what happens to a long sequence: drop, truncate or error.",
     "data.enable_thinking_default": "set data.apply_chat_template_kwargs.enable_thinking.",
@@ -89,12 +96,26 @@ UNREAD: dict[str, str] = {
         "data",
         "messages_key tools_key enable_thinking_key custom_cls.path custom_cls.name ignore_input_ids_mismatch",
     ),
+    **same(_PACKED, "data", "use_dynamic_bsz micro_batch_size_per_gpu"),
     "data.train_max_samples": "give the files a ratio: TRAIN_FILES=chat.parquet:0.5 takes half of the rows per epoch.",
     "data.val_max_samples": "give the files a ratio in VAL_FILES, or name fewer files.",
-    "data.balance_dp_token": "sft/corpus/batches.py balances the tokens of the ranks.",
+    **same(
+        "sft/corpus/batches.py balances the tokens of the ranks.", "", "data.balance_dp_token trainer.balance_batch"
+    ),
     "data.use_shm": "files are read in place.",
-    "trainer.default_hdfs_dir": "checkpoints are written to trainer.default_local_dir only.",
+    "trainer.default_hdfs_dir": "checkpoints are in trainer.default_local_dir; trainer.upload_to copies them.",
+}
+# Keys that must keep their default -> why, and what to use instead. `FIXED` has those that RL does not read either.
+UNREAD: dict[str, str] = {
     "optim.total_training_steps": "it follows trainer.total_training_steps: set that.",
+    "engine.strategy": (
+        "checkpoints, exports and a resume with another number of processes work with FSDP2 only. Leave fsdp2."
+    ),
+    "engine.ulysses_sequence_parallel_size": (
+        "splitting a sequence across devices is not supported: attention here needs whole sequences. Leave it at 1; "
+        "for long sequences, lower data.max_token_len_per_gpu to the longest sequence, or set "
+        "engine.offload_policy=true."
+    ),
 }
 
 
@@ -111,7 +132,6 @@ RULES: tuple[Rule, ...] = (
     *TRAINER_RULES,
     *optimizer_rules("optim"),
     *engine_rules("engine"),
-    one_of("engine.strategy", "fsdp", "fsdp2"),
     one_of("data.pad_mode", "no_padding"),
     some_of("checkpoint.save_contents", *_PARTS),
     some_of("checkpoint.load_contents", *_PARTS),
@@ -123,7 +143,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "data.max_token_len_per_gpu",
-        lambda run: run.data.use_dynamic_bsz and run.data.max_token_len_per_gpu < run.longest,
+        lambda run: run.data.max_token_len_per_gpu < run.longest,
         lambda run: (
             f"is less than one sequence may have ({run.longest} tokens). Raise it, or lower data.max_prompt_length or "
             "data.max_response_length."
@@ -134,7 +154,52 @@ RULES: tuple[Rule, ...] = (
         lambda run: run.trainer.rl_test_freq and not run.trainer.rl_test_files,
         "asks for a generative test: name its files with trainer.rl_test_files.",
     ),
+    Rule(
+        "checkpoint.save_lora_only",
+        lambda run: run.config.checkpoint.save_lora_only and not run.config.model.lora_rank,
+        "needs an adapter: set model.lora_rank.",
+    ),
+    Rule(
+        "trainer.rl_test_freq",
+        lambda run: run.trainer.rl_test_freq and run.config.checkpoint.save_lora_only,
+        "evaluates a checkpoint as a model, and with checkpoint.save_lora_only=true it is none. Use one of the two.",
+    ),
+    Rule(
+        "trainer.upload_to",
+        lambda run: (run.trainer.upload_to is not None) != (run.trainer.checkpoint_callback_class == UPLOADER),
+        f"needs trainer.checkpoint_callback_class={UPLOADER}, and the other way round: set both or neither.",
+    ),
+    Rule(
+        "trainer.profile_interval",
+        lambda run: not _is_interval(run.trainer.profile_interval),
+        "use the first and the last step to profile, such as [3,5], or [-1,-1] for none.",
+    ),
+    Rule(
+        "profiler.enable",
+        lambda run: run.config.profiler.enable != (run.trainer.profile_interval[0] > 0),
+        "needs trainer.profile_interval=[first step,last step], and the other way round: set both or neither.",
+    ),
 )
+
+
+def _is_interval(value: Any) -> bool:
+    """Whether a value is two steps in order, or [-1, -1]."""
+    if len(value) != 2 or any(type(step) is not int for step in value):
+        return False
+    return value == [-1, -1] or 0 < value[0] <= value[1]
+
+
+def refuse_left_out(words: Sequence[str]) -> None:
+    """Refuse words of a command line that set a key of verl's SFT config that ours lacks.
+
+    Raises:
+        BadConfig: names the key and says what to use instead.
+    """
+    for word in words:
+        key = word.lstrip("+~").partition("=")[0].strip()
+        reason = LEFT_OUT.get(key) or next((why for name, why in LEFT_OUT.items() if name.startswith(f"{key}.")), None)
+        if reason and "." in key:
+            raise BadConfig(f"{key}: {reason}")
 
 
 def check_config(config: DictConfig) -> None:
@@ -164,7 +229,7 @@ def _refuse_unread(config: DictConfig, usual: Mapping[str, Any]) -> None:
 def _twin(key: str) -> str:
     """The RL key that the same code of verl reads, so that the same checks apply; "" if there is none."""
     section, _, name = key.partition(".")
-    return f"{_TWINS[section]}.{name}" if section in _TWINS and key not in _OWN else ""
+    return f"{_TWINS[section]}.{name}" if section in _TWINS else ""
 
 
 @cache

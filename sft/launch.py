@@ -13,6 +13,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from ditto.launching.compose import load_config
+from sft.config_checks import check_config, refuse_left_out
 from soul.cli.error_border import run_command
 from soul.files.folder_lock import FolderLock
 
@@ -23,6 +24,7 @@ WORKER = "--worker"  # the argument with which this program becomes one of the p
 
 def config_of(words: list[str]) -> DictConfig:
     """Compose the config from a command line."""
+    refuse_left_out(words)
     return load_config(["--config-dir", str(CONFIG_DIR), "--config-name", "sft", *words], program="train_sft.py")
 
 
@@ -46,8 +48,6 @@ def _launch(words: list[str]) -> int:
         print(OmegaConf.to_yaml(config_of([word for word in words if word != "--cfg"])))
         return 0
     config = config_of(words)
-    from sft.config_checks import check_config
-
     check_config(config)
     from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder

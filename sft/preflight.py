@@ -20,7 +20,7 @@ from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
-from sft.config_checks import SftRun
+from sft.config_checks import UPLOADER, SftRun
 from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
@@ -28,6 +28,8 @@ from sft.corpus.split import Corpus, open_corpus
 from sft.corpus.store_limits import GIB, prune
 from sft.memory_plan import check_memory
 from sft.run.tested_rows import check_overlap
+from sft.run.trained_data import TrainedData, check_unchanged
+from soul.errors import one_line
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
 from soul.validation_errors import setting_problem
@@ -81,6 +83,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     load_tokenizer(path, trust, "model.path")  # fails early if this is no model
     check_weights(path, trust, "model.path")
     check_attention(config)
+    _check_callback(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)
@@ -95,6 +98,9 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
         f"{passes:,.2f} epochs of {len(train.order):,} sequences",
         f"run folder {config.run.dir}, {_begin(choice)}",
     ]
+    if choice and choice.folder:
+        now = TrainedData.from_run(config, data_settings(config), train)
+        lines += check_unchanged(choice.folder, now, path, bool(trainer.resume_changed))
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
@@ -108,6 +114,26 @@ def _begin(choice: ResumeChoice | None) -> str:
         return "starts at the checkpoint that the first node chooses"
     begin = f"resumes after step {choice.step}" if choice.folder else "starts at step 1"
     return "".join([begin, *(f"\nset aside: {path} ({reason})" for path, reason in choice.skipped.items())])
+
+
+def _check_callback(config: DictConfig) -> None:
+    """Check the class that `trainer.checkpoint_callback_class` names, and the address of our own one."""
+    name = config.trainer.checkpoint_callback_class
+    if not name:
+        return
+    from verl.utils.import_utils import load_class_from_fqn
+
+    try:
+        callback = load_class_from_fqn(str(name), "CheckpointCallback")
+    except (ValueError, ImportError, AttributeError) as error:
+        raise BadConfig(f"trainer.checkpoint_callback_class={name}: {one_line(error, 300)}.") from error
+    if name == UPLOADER:
+        callback(config)
+    if not callable(getattr(callback, "on_save", None)):
+        raise BadConfig(
+            f"trainer.checkpoint_callback_class={name} has no method on_save. Derive it from "
+            "verl.trainer.ppo.checkpoint_callback.CheckpointCallback."
+        )
 
 
 def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,25 @@ from omegaconf import DictConfig, OmegaConf
 from tensordict.tensorclass import NonTensorData
 from torch.utils.data import DataLoader
 from tqdm import tqdm
+from verl.trainer.config import CheckpointConfig
+from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.dataset_utils import SFTTensorCollator
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 from verl.utils.tracking import Tracking
 
+from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
 from ditto.verl_hooks import plugin
+from sft.config_checks import AFTER_EACH_EPOCH
 from sft.corpus.batches import StepBatches, ValidationBatches
-from sft.preflight import load_corpora
+from sft.preflight import data_settings, load_corpora
 from sft.run import stop
 from sft.run.checkpoints import Checkpoints
+from sft.run.profiled_steps import ProfiledSteps
 from sft.run.soul_probe import GenerativeTest
+from sft.run.trained_data import TrainedData
 from soul.files.disk_space import guarded_writes
 
 logger = logging.getLogger(__name__)
@@ -41,6 +48,14 @@ PATIENCE = timedelta(days=1)  # the other ranks wait this long while one of them
 
 class SupervisedTrainer(SFTTrainer):
     """One process of a supervised training."""
+
+    checkpoint_config: CheckpointConfig
+
+    def _build_config(self) -> None:
+        super()._build_config()
+        if self.checkpoint_config.save_lora_only:
+            parts = [part for part in self.checkpoint_config.save_contents if part != "hf_model"]
+            self.checkpoint_config = replace(self.checkpoint_config, save_contents=parts)
 
     def _build_dataset(self) -> None:
         self.train_corpus, self.val_corpus = load_corpora(self.config)
@@ -56,10 +71,13 @@ class SupervisedTrainer(SFTTrainer):
         steps_per_epoch = -(-len(self.train_corpus.order) // self.global_batch_size)
         self.total_training_steps = trainer.total_training_steps or trainer.total_epochs * steps_per_epoch
         self.optimizer_config.total_training_steps = self.total_training_steps
+        torch.manual_seed(trainer.seed)  # new weights: rank 0 makes them for all ranks
         self.training_client.reset()
+        torch.manual_seed(trainer.seed + dist.get_rank())  # dropout
 
     def _build_ckpt_handler(self) -> None:
-        self.checkpoints = Checkpoints(self.engine, self.config, self._get_lora_train_meta())
+        data = TrainedData.from_run(self.config, data_settings(self.config), self.train_corpus)
+        self.checkpoints = Checkpoints(self.engine, self.config, self._get_lora_train_meta(), data)
         self.ckpt_handler = self.checkpoints  # the name that verl reads
 
     # ---- the run -----------------------------------------------------------------------------------------------
@@ -77,15 +95,19 @@ class SupervisedTrainer(SFTTrainer):
         trainer, done = self.config.trainer, self.resume_global_step
         self.run_folder = RunFolder(Path(self.config.run.dir))
         self.generative = GenerativeTest.from_config(self.config)
-        self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE) if self.generative else None
+        self.waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self.callback = build_checkpoint_callback(self.config) if dist.get_rank() == 0 else None
         self.tracking = self._tracking() if self._leads else None
+        profiled = ProfiledSteps(self.training_client, *trainer.profile_interval)
         if done:
             self._complete_metrics(done)
+            self._tell_callback(done)  # again: the run may have ended while it was called
         steps = range(done + 1, self.total_training_steps + 1)
         shown = tqdm(zip(steps, self._batches(done + 1), strict=True), total=len(steps), disable=not self._leads)
         stopping = self._stop_asked()
         for step, batch in shown if not stopping else ():
-            metrics = self._train_step(batch)
+            with profiled.step(step):
+                metrics = self._train_step(batch)
             if self._validates(step):
                 metrics |= self._validate()
             if self.tracking:
@@ -95,6 +117,7 @@ class SupervisedTrainer(SFTTrainer):
             # Always save the last step, whatever save_freq is.
             if tests or stopping or step == self.total_training_steps or self._due(step, trainer.save_freq):
                 folder = self.checkpoints.save(step)
+                self._tell_callback(step)
                 if tests and not stopping:
                     self._log(step, self._test(folder, step))
                     stopping = self._stop_asked()
@@ -102,7 +125,15 @@ class SupervisedTrainer(SFTTrainer):
                 if self._leads:
                     logger.info("stopping after step %d of %d", step, self.total_training_steps)
                 break
+        profiled.close()
         return stopping
+
+    def _tell_callback(self, step: int) -> None:
+        """Call `trainer.checkpoint_callback_class` on rank 0 while the other ranks wait."""
+        folder = self.checkpoints.root / f"global_step_{step}"
+        if self.callback and folder.is_dir():  # the run may resume from the checkpoint of another run
+            self.callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(folder))
+        dist.barrier(self.waiting)
 
     def _validates(self, step: int) -> bool:
         return self.val_corpus is not None and self._due(step, self.config.trainer.test_freq)
@@ -110,8 +141,14 @@ class SupervisedTrainer(SFTTrainer):
     def _tests(self, step: int) -> bool:
         return self.generative is not None and self._due(step, self.config.trainer.rl_test_freq)
 
-    def _due(self, step: int, frequency: int) -> bool:
-        return frequency > 0 and (step == self.total_training_steps or step % frequency == 0)
+    def _due(self, step: int, frequency: int | str) -> bool:
+        if frequency == AFTER_EACH_EPOCH:
+            return step == self.total_training_steps or self._epochs(step) > self._epochs(step - 1)
+        return int(frequency) > 0 and (step == self.total_training_steps or step % int(frequency) == 0)
+
+    def _epochs(self, steps: int) -> int:
+        """Epochs that are complete after so many steps; a step may end one epoch and begin the next."""
+        return steps * self.global_batch_size // len(self.train_corpus.order)
 
     def _stop_asked(self) -> int:
         """The signal that stops all ranks at this point; 0: none. Every rank must call this."""
@@ -140,7 +177,9 @@ class SupervisedTrainer(SFTTrainer):
     def _tracking(self) -> Tracking:
         trainer = self.config.trainer
         plain = OmegaConf.to_container(self.config, resolve=True)
-        return Tracking(trainer.project_name, trainer.experiment_name, trainer.logger, plain)
+        loggers = [trainer.logger] if isinstance(trainer.logger, str) else list(trainer.logger)
+        set_logger_folders(self.run_folder.folder, loggers)
+        return Tracking(trainer.project_name, trainer.experiment_name, loggers, plain)
 
     def _batches(self, first: int) -> Iterator[dict[str, Any]]:
         """Yield this rank's part of each step's sequences."""
@@ -163,8 +202,10 @@ class SupervisedTrainer(SFTTrainer):
         trained = self._sum(data["loss_mask"].values().sum())
         lengths = self._get_batch_seqlens(data)
         tu.assign_non_tensor(data, update_lr_scheduler=True, global_token_num=NonTensorData(lengths))
+        lr = float(self.engine.optimizer.param_groups[0]["lr"])
         output = self.training_client.train_batch(data)
         metrics = dict(tu.get(output, "metrics")) if output is not None else {}
+        metrics["lr"] = lr  # verl reports the rate of the next step
         return {
             **{f"train/{key}": float(metrics.pop(key)) for key in ("loss", "grad_norm", "lr", "mfu") if key in metrics},
             **{key: float(value) for key, value in metrics.items() if isinstance(value, int | float)},
@@ -177,9 +218,8 @@ class SupervisedTrainer(SFTTrainer):
         model, data = self.config.model, self.config.data
         settings = {
             "use_remove_padding": model.use_remove_padding,
-            "use_dynamic_bsz": data.use_dynamic_bsz,
+            "use_dynamic_bsz": True,  # micro-batches are filled by tokens, never by a number of sequences
             "max_token_len_per_gpu": data.max_token_len_per_gpu,
-            "micro_batch_size_per_gpu": data.micro_batch_size_per_gpu,
             "temperature": 1.0,
             "global_batch_size": self.global_batch_size,
             "pad_mode": data.pad_mode,

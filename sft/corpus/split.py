@@ -12,13 +12,28 @@ from transformers import PreTrainedTokenizerBase
 from sft.corpus.dataset import SequenceDataset
 from sft.corpus.index import Shard, read_index
 from sft.corpus.order import Order, Part
-from sft.corpus.row_encoder import RowEncoder, check_counts
+from sft.corpus.row_encoder import RowEncoder, check_counts, tokenizer_fingerprint
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import FileGroup, find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore
 from sft.corpus.store_limits import folder_bytes, hold
 from sft.corpus.tokenize import tokenise
 from sft.encode.lengths import check_context
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """A file of a split.
+
+    Attributes:
+        ratio: passes per epoch, as text.
+        digest: a hash of its sequences; equal digests mean equal token ids.
+    """
+
+    path: str
+    ratio: str
+    sequences: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,8 @@ class Corpus:
         sources: counts of rows, sequences and tokens by data_source.
         examples: for each reason why something was dropped, one place where it happened.
         folders: where the tokens of its shards lie.
+        files: the files in their order.
+        tokenizer: a hash of the tokenizer with its chat template.
     """
 
     dataset: SequenceDataset
@@ -38,6 +55,8 @@ class Corpus:
     sources: Mapping[str, SourceCounts]
     examples: Mapping[str, str]
     folders: Sequence[Path]
+    files: Sequence[CorpusFile]
+    tokenizer: str
 
     @property
     def stored_bytes(self) -> int:
@@ -83,14 +102,17 @@ def open_corpus(
     for _, counts in stored:
         total.add(counts)
     check_counts(total.sources, total.examples, settings)
-    parts, first, shard_number = [], 0, 0
+    parts, files, first, shard_number = [], [], 0, 0
     for group in groups:
         group_shards = stored[shard_number : shard_number + len(group.files)]
         count = sum(counts.sequences for _, counts in group_shards)
         parts.append(Part(first, count, group.ratio))
+        for path, (_, counts) in zip(group.files, group_shards, strict=True):
+            files.append(CorpusFile(str(path), str(group.ratio), counts.sequences, counts.digest))
         first, shard_number = first + count, shard_number + len(group.files)
     store = TokenStore(folders, [counts for _, counts in stored])
-    return Corpus(SequenceDataset(store), Order(parts, settings.seed), total.sources, total.examples, folders)
+    order, fingerprint = Order(parts, settings.seed), tokenizer_fingerprint(tokenizer)
+    return Corpus(SequenceDataset(store), order, total.sources, total.examples, folders, files, fingerprint)
 
 
 def _indexed(settings: SftDataSettings, split: str) -> tuple[list[FileGroup], list[Shard]]:

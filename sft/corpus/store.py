@@ -70,12 +70,17 @@ class SourceCounts:
 
 @dataclass
 class ShardCounts:
-    """Contents of shard.json: counts by source (in the order of the records' source numbers), an example per reason."""
+    """Contents of shard.json: counts by source (in the order of the records' source numbers), an example per reason.
+
+    Attributes:
+        digest: a hash of the sequences; empty for a part of a shard.
+    """
 
     sources: dict[str, SourceCounts] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
     sequences: int = 0
     words: int = 0
+    digest: str = ""
 
     def source(self, name: str) -> SourceCounts:
         """The counts of a source, created on first use."""

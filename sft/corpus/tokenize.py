@@ -295,8 +295,18 @@ def _join(folder: Path, plan: Sequence[Unit]) -> None:
         for file in (ids, sequences):
             file.flush()
             os.fsync(file.fileno())
+    counts.digest = _digest(folder / IDS, folder / SEQUENCES)
     counts.write(folder / ABOUT)
     shutil.rmtree(folder / "parts")
+
+
+def _digest(*files: Path) -> str:
+    """A hash of the contents of files."""
+    hashes = []
+    for path in files:
+        with path.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 class _Progress:

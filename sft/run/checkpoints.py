@@ -1,6 +1,6 @@
 """Checkpoints of supervised training, in the format of RL's (`ditto.run.checkpoint`, `ditto.run.export`).
 
-    <run>/global_step_50/          config.json, tokenizer, model.safetensors: a model path
+    <run>/global_step_50/          config.json, tokenizer, model.safetensors: a model path; or lora_adapter/ alone
     <run>/global_step_50/actor/    verl's own state: shards, optimizer, learning rate
 
 The order of the data needs no state: the step determines it (`sft.corpus.order`). A run may resume with another number
@@ -22,11 +22,13 @@ import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 from torch.distributed.tensor import DTensor
+from verl.utils.device import get_device_id
 
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
-from ditto.run.export import export_model
+from ditto.run.export import export_adapter, export_model
 from sft.run.reshard import reshard
+from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 
@@ -42,8 +44,8 @@ class BadCheckpoint(SoulError):
 class Checkpoints:
     """Saves and loads the state of an engine. Every rank must call both."""
 
-    def __init__(self, engine: Any, config: DictConfig, lora: dict[str, Any] | None) -> None:
-        self.engine, self.config, self.lora = engine, config, lora
+    def __init__(self, engine: Any, config: DictConfig, lora: dict[str, Any] | None, data: TrainedData) -> None:
+        self.engine, self.config, self.lora, self.data = engine, config, lora, data
         self.root = Path(config.trainer.default_local_dir).absolute()
         self.rank = dist.get_rank()
 
@@ -57,6 +59,7 @@ class Checkpoints:
             OutOfSpace: the disk is full. Earlier checkpoints stay whole; the partial folder holds what was written.
         """
         start, needed = time.perf_counter(), self._bytes()
+        trainer, adapter = self.config.trainer, self._adapter()
         if self.rank == 0:
             checkpoint.partial_dir(self.root)
         dist.barrier()
@@ -65,19 +68,37 @@ class Checkpoints:
             self.engine.save_checkpoint(str(folder / "actor"), global_step=step, max_ckpt_to_keep=None)
             if self.rank == 0:
                 (folder / "actor" / "ranks.json").write_text(json.dumps(dist.get_world_size()))
+                self.data.write(folder)
                 if self.lora is not None:
                     (folder / "actor" / "lora_train_meta.json").write_text(json.dumps(self.lora))
-                export_model(folder, str(self.config.model.path))
+                if adapter is not None and self.lora is not None:
+                    export_adapter(folder, adapter, self.lora, str(self.config.model.path))
+                else:
+                    export_model(folder, str(self.config.model.path))
                 checkpoint.publish(self.root, step)
-                checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep)
+                most = trainer.max_ckpt_gb
+                checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9)
                 seconds = time.perf_counter() - start
                 logger.info("saved step %d in %.1f s: %s", step, seconds, self.root / f"global_step_{step}")
         dist.barrier()
         return self.root / f"global_step_{step}"
 
+    def _adapter(self) -> dict[str, torch.Tensor] | None:
+        """LoRA's factors, joined from all ranks; None if the checkpoint holds the whole model."""
+        if not self.config.checkpoint.save_lora_only:
+            return None
+        factors = {name: value for name, value in self.engine.module.state_dict().items() if ".lora_" in name}
+        device = get_device_id()  # slices may be offloaded, and are joined on the device
+        return {
+            name: (value.to(device).full_tensor() if isinstance(value, DTensor) else value).cpu()
+            for name, value in factors.items()
+        }
+
     def _bytes(self) -> float:
         """About how many bytes a checkpoint takes: all ranks' slices of model and optimizer, and the exported model."""
-        parameters = sum(_local_bytes(parameter) for parameter in self.engine.module.parameters())
+        alone = self.config.checkpoint.save_lora_only
+        saved = (each for each in self.engine.module.parameters() if each.requires_grad or not alone)
+        parameters = sum(_local_bytes(parameter) for parameter in saved)
         moments = (value for state in self.engine.optimizer.state.values() for value in state.values())
         total = torch.tensor([2.0 * parameters + sum(_local_bytes(value) for value in moments)], dtype=torch.float64)
         dist.all_reduce(total)
@@ -100,6 +121,7 @@ class Checkpoints:
             logger.info("resuming from %s%s", folder, resharding)
         if written == ranks:
             self.engine.load_checkpoint(str(folder / "actor"), del_local_after_load=False)
+            self._follow_schedule()
             return checkpoint.step_of(folder)
         resharded = self.root / checkpoint.PARTIAL / "resharded"
         if self.rank == 0:
@@ -109,10 +131,18 @@ class Checkpoints:
         with guarded_writes(self.root):
             reshard(folder / "actor", written, resharded, self.rank, ranks, self.engine.module, self.engine.optimizer)
         self.engine.load_checkpoint(str(resharded), del_local_after_load=False)
+        self._follow_schedule()
         dist.barrier()
         if self.rank == 0:
             shutil.rmtree(resharded)
         return checkpoint.step_of(folder)
+
+    def _follow_schedule(self) -> None:
+        """Take the next step's rate from this run's schedule, which may have another number of steps."""
+        schedule = self.engine.lr_scheduler
+        groups = zip(self.engine.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
+        for group, base, factor in groups:
+            group["lr"] = base * factor(schedule.last_epoch)
 
 
 def _local_bytes(value: Any) -> int:
@@ -127,20 +157,16 @@ def choose(config: DictConfig) -> checkpoint.ResumeChoice:
     Raises:
         DamagedCheckpoint: the named checkpoint is damaged, or there are checkpoints and all are damaged.
         BadConfig: the named checkpoint does not exist, or the run has later ones.
-        BadCheckpoint: a new run would start in the folder of an existing one; the checkpoint is not one of supervised
-            training; or another number of processes wrote it, and its slices are not those of FSDP2.
+        BadCheckpoint: a new run would start in the folder of an existing one, or the checkpoint is not one of
+            supervised training.
     """
     trainer = config.trainer
     root = Path(trainer.default_local_dir).absolute()
     if trainer.resume_mode == "disable":
         _refuse_existing({Path(config.run.dir).absolute(), root})
     choice = choose_checkpoint(trainer, root)
-    ranks = trainer.n_gpus_per_node * trainer.nnodes
-    if choice.folder and (written := writer_count(choice.folder)) != ranks and config.engine.strategy != "fsdp2":
-        raise BadCheckpoint(
-            f"{choice.folder} was written by {written} processes and there are {ranks} now: only engine.strategy=fsdp2 "
-            f"can change their number. Resume with {written}, or start a new run from it: model.path={choice.folder}."
-        )
+    if choice.folder:
+        writer_count(choice.folder)  # raises if it is not a checkpoint of supervised training
     return choice
 
 

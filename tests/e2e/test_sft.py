@@ -162,7 +162,7 @@ def test_an_expert_is_distilled_into_a_lora_student(world: Path, tmp_path: Path)
         "N_GPUS": "1",
         "SFT_ARGS": " ".join(student),
         "RL_TEST_FILES": str(stories),
-        "RL_TEST_FREQ": "20",  # at the end, that is
+        "RL_TEST_FREQ": "3",  # after step 3, before training goes on, and at the end
         "OPENAI_API_KEY": SENTINEL_KEY,
     }
     command = ["bash", str(ROOT / "recipe" / "ditto" / "distill.sh"), "policy.max_output_tokens=32"]
@@ -172,8 +172,16 @@ def test_an_expert_is_distilled_into_a_lora_student(world: Path, tmp_path: Path)
     out = tmp_path / "distilled"
     kept = pq.read_table(out / "data" / "train.parquet").to_pylist()
     assert len(kept) >= 8 and {row["reward"] for row in kept} == {1.0}
-    last: dict[str, Any] = metrics(out / "student")[-1]
-    assert last["val/rl_test_failed"] == 0 and 0 <= last["val-core/stories/reward/mean@1"] <= 1
+    for line in metrics(out / "student"):
+        if line["step"] < 3:
+            assert "val/rl_test_failed" not in line
+        else:
+            assert line["val/rl_test_failed"] == 0 and 0 <= line["val-core/stories/reward/mean@1"] <= 1
+    for step in (3, 4):
+        (results,) = (out / "student" / "rl_test").glob(f"step_{step:06d}-*/results.json")
+        assert json.loads(results.read_text())["sets"]["stories"]["samples"] == 16
+    left = {path.name for path in tmp_path.iterdir()} - {"distilled", "stories.parquet", "log.txt"}
+    assert left <= {"hf_home", "wandb"}, left  # what the launchers set below OUTPUT_DIR
     folder = out / "student" / "global_step_4"
     adapter = json.loads((folder / "lora_adapter" / "adapter_config.json").read_text())
     assert adapter["r"] == 8 and adapter["base_model_name_or_path"] == str(world / "warm")

@@ -216,10 +216,27 @@ RL_COMMANDS = [
     ),
 ]
 
+# Even with the value that verl has as default: nobody would read it.
+VERLS_SFT_KEYS = {
+    "data.messages_key=messages": "messages",
+    "data.tools_key=tools": "row_encoder.py",
+    "data.train_max_samples=100": "TRAIN_FILES=",
+    "data.truncation=error": "data.overlong",
+    "data.max_length=4096": "data.max_prompt_length",
+    "+data.custom_cls.path=mine.py": "row_encoder.py",
+    "data.use_dynamic_bsz=false": "data.max_token_len_per_gpu",
+    "data.micro_batch_size_per_gpu=2": "data.max_token_len_per_gpu",
+    "trainer.default_hdfs_dir=hdfs://x": "trainer.default_local_dir",
+    "trainer.balance_batch=false": "batches.py",
+}
 SFT_KEYS = [
     Mistake("a misspelt key", ["data.max_promt_length=5"], expects=["max_promt_length", "train_sft.py --cfg"]),
     Mistake("a misspelt key with a plus", ["+data.max_promt_length=5"], expects=["max_prompt_length"]),
     Mistake("a key of RL", ["data.mixture.seed=1"], expects=["data.mixture"]),
+    *(
+        Mistake(f"verl's {word}", [word], expects=[word.lstrip("+").partition("=")[0], instead])
+        for word, instead in VERLS_SFT_KEYS.items()
+    ),
     Mistake("a word without a value", ["trainer.save_freq"], expects=["trainer.save_freq"]),
     Mistake("a section that is a number", ["trainer=5"], expects=["trainer"]),
     Mistake("the optimizer as null", ["optim=null"], expects=["optim"]),
@@ -288,10 +305,17 @@ SFT_COMMANDS = [
         "a model that is not there", ["model.path=no/such_folder/here"], expects=["model.path=no/such_folder/here"]
     ),
     Mistake("a run folder below a file", ["run.dir='{w}/a file/run'"], expects=["run.dir={w}/a file/run", "is a file"]),
-    Mistake(
-        "FSDP1 with the chunked head", ["engine.strategy=fsdp"], expects=["strategy=fsdp", "use_fused_kernels=false"]
-    ),
     Mistake("a module that is not there", ["model.external_lib=no.such.module"], expects=["model.external_lib"]),
+    Mistake(
+        "a callback that is not there",
+        ["trainer.checkpoint_callback_class=no.such.Class"],
+        expects=["trainer.checkpoint_callback_class=no.such.Class", "No module named"],
+    ),
+    Mistake(
+        "an address of no store",
+        ["trainer.checkpoint_callback_class=sft.run.upload.UploadCheckpoints", "trainer.upload_to=warehouse://x"],
+        expects=["trainer.upload_to=warehouse://x", "fsspec"],
+    ),
 ]
 LAUNCHED = [
     Mistake("an unknown task", ["--task", "hitomm"], expects=["Did you mean 'hitom'"]),

@@ -124,7 +124,6 @@ SFT_RANGES: dict[str, list[str]] = {
     "data.tokenizer_workers": ["-1", "abc"],
     "data.num_workers": ["-1", "abc"],
     "data.seed": ["abc", "-1"],
-    "data.micro_batch_size_per_gpu": ["0"],
     "+data.last_turns_by_source.x": ["-1", "abc"],
     "+data.train_role_by_source.x": ["judge"],
     "trainer.total_training_steps": ["0", "-1", "1.5", "abc"],
@@ -147,9 +146,9 @@ SFT_CHOICES: dict[str, list[str]] = {
     "data.bad_rows": ["keep"],
     "data.train_role": ["judge"],
     "data.pad_mode": ["left"],
-    "data.use_dynamic_bsz": ["perhaps"],
     "data.allow_overlap": ["perhaps"],
-    "engine.strategy": ["magic"],
+    "engine.strategy": ["magic", "fsdp"],
+    "engine.ulysses_sequence_parallel_size": ["2"],
     "engine.model_dtype": ["float7"],
     "optim.optimizer": ["AdamWW"],
     "optim.lr_scheduler_type": ["linear"],
@@ -160,8 +159,11 @@ SFT_CHOICES: dict[str, list[str]] = {
     "run.dir": ["null", "''", "[a]"],
     "checkpoint.save_contents": ["[model]", "[everything]", "5"],
     "checkpoint.load_contents": ["[everything]"],
-    "data.max_length": ["4096"],
-    "data.messages_key": ["talk"],
+    "trainer.profile_interval": ["[1]", "[3,2]", "[0,2]", "[1.5,2]", "5"],
+    "profiler.enable": ["true"],
+    "checkpoint.save_lora_only": ["true"],
+    "trainer.upload_to": ["s3://bucket/run"],
+    "trainer.max_ckpt_gb": ["0", "-1", "abc"],
 }
 
 RL_VALUES = {**RL_RANGES, **RL_CHOICES}

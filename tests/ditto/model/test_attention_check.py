@@ -22,7 +22,6 @@ from sft.launch import config_of
 
 MODEL = "actor_rollout_ref.model"
 KEY = f"{MODEL}.override_config.attn_implementation"
-ENGINE = "actor_rollout_ref.actor.fsdp_config"
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +87,6 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
         {f"{MODEL}.external_lib": "my_attention"},
         "qwen3",
         [f"{MODEL}.external_lib=my_attention", "No module named"],
-    ),
-    "sequences over several GPUs": (
-        "cpu",
-        {f"{ENGINE}.ulysses_sequence_parallel_size": 2},
-        "qwen3",
-        [f"{ENGINE}.ulysses_sequence_parallel_size=2", "flash_attention_2"],
     ),
     "verl's own attention": ("cpu", {}, "qwen2_5_vl", [f"{MODEL}.path", "qwen2_5_vl", "flash-attn is not installed"]),
     "attention across borders": (

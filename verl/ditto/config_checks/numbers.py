@@ -18,6 +18,7 @@ class Number:
         whole: only integers are valid.
         null: null is valid too.
         but_not: one value between the bounds that is not valid.
+        word: a word that is valid too.
     """
 
     least: float | None = None
@@ -26,11 +27,14 @@ class Number:
     whole: bool = False
     null: bool = False
     but_not: float | None = None
+    word: str | None = None
 
     def takes(self, value: Any) -> bool:
         """Whether a key of this type may hold the value."""
         if value is None:
             return self.null
+        if isinstance(value, str):
+            return value == self.word
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
             return False
         return (
@@ -53,7 +57,8 @@ class Number:
             words.append(f"but not {_plain(self.but_not)}")
         if len(words) > 1 and words[-1].startswith("from"):
             words[-1] += " on"
-        return " ".join(words) + (", or null" if self.null else "")
+        others = [other for other in (self.word, "null" if self.null else None) if other]
+        return " ".join(words) + "".join(f", or {other}" for other in others)
 
 
 def _plain(value: float) -> str:

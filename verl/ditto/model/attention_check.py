@@ -60,12 +60,6 @@ def check_attention(config: DictConfig) -> None:
     model = OmegaConf.select(config, section)
     name = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")  # verl's default
     settings = OmegaConf.select(config, engine)
-    if settings.get("ulysses_sequence_parallel_size", 1) > 1 and "flash_attention" not in name:
-        raise BadConfig(
-            f"{engine}.ulysses_sequence_parallel_size={settings.ulysses_sequence_parallel_size} with {key}={name}: "
-            "verl splits sequences only with flash-attn; with any other kernel, each GPU would attend to its own part "
-            f"only. Set it to 1, or install flash-attn and set {key}=flash_attention_2."
-        )
     layer = _layer(model, name, config.trainer.device, (settings.get("mixed_precision") or {}).get("param_dtype"))
     _check_names(layer, section, key)
     if "/" in name or (name in PACKAGES and not _installed(PACKAGES[name])):

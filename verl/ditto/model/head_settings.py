@@ -22,7 +22,7 @@ def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
 
     Args:
         model: the model section of the config.
-        training: the section that holds `strategy`.
+        training: the section of the actor (RL) or of the engine (supervised training).
         prefix: the name of the model section, for messages.
 
     Raises:
@@ -33,8 +33,8 @@ def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
     full_logits = f"or {prefix}.use_fused_kernels=false (it builds all logits of a micro-batch: 15 GB for 49k tokens)"
     backend = (model.get("fused_kernel_options") or {}).get("impl_backend")
     if backend == "chunked":
-        _check_chunked(model, training, prefix, full_logits)
-    elif training.strategy == "fsdp2" and not _config_of(model).tie_word_embeddings:
+        _check_chunked(model, prefix, full_logits)
+    elif not _config_of(model).tie_word_embeddings:
         raise BadConfig(
             f"{prefix}.fused_kernel_options.impl_backend={backend}: under FSDP2, verl's own head needs a head that is "
             f"tied to the embedding, and {model.path} has an untied one. Use chunked, {full_logits}."
@@ -47,7 +47,7 @@ def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
             )
 
 
-def _check_chunked(model: DictConfig, training: DictConfig, prefix: str, full_logits: str) -> None:
+def _check_chunked(model: DictConfig, prefix: str, full_logits: str) -> None:
     from ditto.model.chunked_models import FAMILIES
 
     libraries = model.get("external_lib") or []
@@ -55,10 +55,6 @@ def _check_chunked(model: DictConfig, training: DictConfig, prefix: str, full_lo
         raise BadConfig(
             f"{prefix}.external_lib={model.get('external_lib')} does not contain {INSTALLER}, which installs the "
             f"chunked head. Use {prefix}.external_lib=[{INSTALLER},your.module], {full_logits}."
-        )
-    if training.strategy != "fsdp2":
-        raise BadConfig(
-            f"strategy={training.strategy}: the chunked head needs fsdp2. Use strategy=fsdp2, {full_logits}."
         )
     model_type = _config_of(model).model_type
     if model_type not in FAMILIES:

@@ -137,16 +137,28 @@ def publish(root: Path, step: int) -> Path:
     return final
 
 
-def prune(root: Path, keep: int | None) -> None:
-    """Remove all but the newest `keep` checkpoints (None or 0: keep all), but never the one that the tracker names."""
-    if not keep:
+def prune(root: Path, keep: int | None, most_bytes: float | None = None) -> None:
+    """Remove the oldest checkpoints, but never the newest one or the one that the tracker names.
+
+    Args:
+        keep: this many stay; None or 0: all.
+        most_bytes: those that stay have together at most so many bytes; None: any number.
+    """
+    if not keep and most_bytes is None:
         return
-    tracked = _tracked(root)
-    for step in saved_steps(root)[:-keep]:
-        if step != tracked:
-            logger.debug("Removing the checkpoint of step %d (trainer.max_actor_ckpt_to_keep=%d)", step, keep)
-            _remove(root, root / f"global_step_{step}")
+    steps, tracked = saved_steps(root), _tracked(root)
+    surplus = set(steps[:-keep] if keep else [])
+    if most_bytes is not None:
+        sizes = [_size(root / f"global_step_{step}") for step in steps]
+        surplus |= {step for place, step in enumerate(steps[:-1]) if sum(sizes[place:]) > most_bytes}
+    for step in sorted(surplus - {tracked}):
+        logger.debug("Removing the checkpoint of step %d (at most %s checkpoints, %s bytes)", step, keep, most_bytes)
+        _remove(root, root / f"global_step_{step}")
     shutil.rmtree(root / PARTIAL, ignore_errors=True)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _remove(root: Path, folder: Path) -> None:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers.utils import cached_file
@@ -83,7 +85,7 @@ def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> N
 
 
 def _dtype_of(base: str) -> torch.dtype | None:
-    """The dtype in the config.json of a model; None if it names none or cannot be read any more."""
+    """The dtype of a model's weights, by its config.json or else their files; None if it cannot be read any more."""
     try:
         config = json.loads(Path(cached_file(base, "config.json")).read_text())
     except OSError as error:
@@ -94,7 +96,33 @@ def _dtype_of(base: str) -> torch.dtype | None:
         if name:
             dtype: torch.dtype = getattr(torch, name)
             return dtype
-    return None
+    return _stored_dtype(base)
+
+
+def _stored_dtype(base: str) -> torch.dtype | None:
+    """The most frequent dtype in the first file of a model's weights."""
+    missing = {"_raise_exceptions_for_missing_entries": False}
+    index = cached_file(base, _INDEX, **missing)
+    name = min(json.loads(Path(index).read_text())["weight_map"].values()) if index else "model.safetensors"
+    file = cached_file(base, name, **missing)
+    if file is None:
+        return None
+    with safe_open(file, framework="pt") as weights:
+        dtypes = [weights.get_slice(key).get_dtype() for key in weights.keys()]
+    return {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}.get(max(set(dtypes), key=dtypes.count))
+
+
+def export_adapter(step_dir: Path, adapter: dict[str, Tensor], meta: dict[str, Any], base: str) -> None:
+    """Save LoRA's factors as `lora_adapter/` in PEFT's format, for a checkpoint without the model.
+
+    Args:
+        adapter: the factors by their names in the trained model.
+        meta: r, lora_alpha and task_type.
+        base: path or hub id of the model that training started from.
+    """
+    shutil.rmtree(step_dir / "actor" / "huggingface")  # a config without weights
+    factors = {key.replace(".default.", "."): tensor.contiguous() for key, tensor in adapter.items()}
+    _save_adapter(step_dir / "lora_adapter", factors, meta, base)
 
 
 def _with_lora(weight: Tensor, adapter: dict[str, Tensor], module: str, scale: float) -> Tensor:
