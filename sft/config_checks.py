@@ -92,6 +92,7 @@ UNREAD: dict[str, str] = {
     "data.balance_dp_token": "sft/corpus/batches.py balances the tokens of the ranks.",
     "data.use_shm": "files are read in place.",
     "trainer.default_hdfs_dir": "checkpoints are written to trainer.default_local_dir only.",
+    "model.custom_chat_template": "set model.chat_template to a file: the corpus is tokenised with it, too.",
     "optim.total_training_steps": "it follows trainer.total_training_steps: set that.",
 }
 

@@ -24,11 +24,14 @@ from sft.config_checks import SftRun
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
 from sft.corpus.split import Corpus, open_corpus
+from sft.encode.training_template import read_template, shipped, use_template
 from sft.memory_plan import check_memory
 from sft.run.tested_rows import check_overlap
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
 from soul.validation_errors import setting_problem
+
+EXPENSIVE = 1.2  # from here on, the plan says what the expansion comes from
 
 
 def data_settings(config: DictConfig) -> SftDataSettings:
@@ -48,13 +51,22 @@ def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
     from transformers import AutoConfig
 
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    tokenizer = load_tokenizer(path, trust, "model.path")
+    tokenizer = _tokenizer(config)
     model = AutoConfig.from_pretrained(path, trust_remote_code=trust)
     context = getattr(getattr(model, "text_config", model), "max_position_embeddings", None)
     settings = data_settings(config)
     train = open_corpus(settings, tokenizer, "train", context)
     assert train is not None  # open_corpus raises if there is no training split
     return train, open_corpus(settings, tokenizer, "val", context)
+
+
+def _tokenizer(config: DictConfig) -> Any:
+    """The model's tokenizer with the training's chat template."""
+    model = config.model
+    template = read_template(model.chat_template) if model.chat_template else None
+    tokenizer = load_tokenizer(str(model.path), bool(model.trust_remote_code), "model.path", template, "model.chat_template")
+    use_template(tokenizer, model.chat_template)
+    return tokenizer
 
 
 def check(config: DictConfig, choice: ResumeChoice | None) -> str:
@@ -76,7 +88,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
         check_writable(folder, setting)
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    load_tokenizer(path, trust, "model.path")  # fails early if this is no model
+    _tokenizer(config)  # fails early if this is no model
     check_weights(path, trust, "model.path")
     check_attention(config)
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
@@ -87,14 +99,30 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     passes = steps * data.train_batch_size / len(train.order)
     memory = check_memory(config, run.longest) if config.trainer.device != "cpu" else []
     lines = [
-        f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} sequences: "
-        f"{passes:,.2f} epochs of {len(train.order):,} sequences",
+        f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} rows: "
+        f"{passes:,.2f} epochs of {len(train.order):,} rows",
         f"run folder {config.run.dir}, {_begin(choice)}",
     ]
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
-    return "\n".join([*lines, *memory, _table(train, "train"), *([_table(val, "val")] if val else [])])
+    tables = [_table(train, "train"), *([_table(val, "val")] if val else [])]
+    return "\n".join([*lines, *memory, _expansion(config, train), *tables])
+
+
+def _expansion(config: DictConfig, train: Corpus) -> str:
+    """A line for the plan: how many tokens the template costs beyond one rendering of each row."""
+    tokens, rendered = (
+        sum(getattr(counts, name) for counts in train.sources.values()) for name in ("tokens", "rendered_tokens")
+    )
+    line = f"expansion {tokens / rendered:,.2f}: {tokens:,} tokens, {rendered:,} in one rendering of each row"
+    if tokens <= rendered * EXPENSIVE:
+        return line
+    advice = "" if config.model.chat_template else f" (model.chat_template={' or '.join(shipped())}, or a file)"
+    return (
+        f"{line}. The chat template renders turns differently once later turns follow, so a row becomes several "
+        f"sequences. A template that does not keeps it whole{advice}."
+    )
 
 
 def _begin(choice: ResumeChoice | None) -> str:
@@ -115,12 +143,13 @@ def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
 def _table(corpus: Corpus, split: str) -> str:
     """The rows of a split by source: how many are trained, how many are left out and why."""
     table = Table(title=split, title_justify="left")
-    for column in ("source", "trained turns", "rows", "sequences", "tokens", "trained tokens", "left out"):
-        table.add_column(column, justify="left" if column in ("source", "trained turns", "left out") else "right")
+    for column in ("source", "trained turns: rows", "rows", "sequences", "tokens", "trained tokens", "left out"):
+        table.add_column(column, justify="left" if column in ("source", "trained turns: rows", "left out") else "right")
     for name, counts in corpus.sources.items():
         left_out = ", ".join(f"{count:,} {reason}" for reason, count in counts.left_out.most_common())
         numbers = (counts.rows, counts.sequences, counts.tokens, counts.trained_tokens)
-        table.add_row(name, counts.role, *(f"{number:,}" for number in numbers), left_out)
+        trained = "\n".join(f"{side}: {rows:,}" for side, rows in counts.roles.most_common())
+        table.add_row(name, trained, *(f"{number:,}" for number in numbers), left_out)
     console = Console(width=max(120, Console().width))
     with console.capture() as captured:
         console.print(table)

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from tensordict.tensorclass import NonTensorData
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -29,6 +29,7 @@ from verl.utils.tracking import Tracking
 from ditto.run.run_folder import RunFolder
 from ditto.verl_hooks import plugin
 from sft.corpus.batches import StepBatches, ValidationBatches
+from sft.encode.training_template import use_template
 from sft.preflight import load_corpora
 from sft.run import stop
 from sft.run.checkpoints import Checkpoints
@@ -41,6 +42,18 @@ PATIENCE = timedelta(days=1)  # the other ranks wait this long while one of them
 
 class SupervisedTrainer(SFTTrainer):
     """One process of a supervised training."""
+
+    def _build_config(self) -> None:
+        own = self.config
+        self.config = own.copy()
+        with open_dict(self.config):
+            template = self.config.model.pop("chat_template")  # a key that verl does not know
+        super()._build_config()
+        self.config = own
+        # The checkpoint saves these two, so the model is served with the template that it was trained with.
+        for saved in (self.model_config.tokenizer, self.model_config.processor):
+            if saved is not None:
+                use_template(saved, template)
 
     def _build_dataset(self) -> None:
         self.train_corpus, self.val_corpus = load_corpora(self.config)

@@ -1,4 +1,4 @@
-"""Row groups and columns of the files, read once from the parquet footers and kept in a cache.
+"""Row groups, columns and sources of the files, read once and kept in a cache.
 
 A cached entry is valid while the file's size and modification time match it, so a start with a warm cache costs one
 `stat` per file, however many rows there are.
@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
+from sft.corpus.columns import READ, needs_rule
 from sft.encode.conversation import Layout
+from sft.encode.train_roles import source_of
 from soul.errors import SoulError, one_line
 from soul.files.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
-VERSION = 2
+VERSION = 3
 FILE = "row_index.json"
-OPTIONAL = ("data_source", "train_role")  # read if a file has them
 
 
 class BadShard(SoulError):
@@ -38,6 +40,7 @@ class Shard:
     Attributes:
         groups: number of rows of each row group.
         columns: names of the columns; the fields of a struct appear as `extra_info.messages`.
+        sources: the sources of the rows for which a rule must name the trained side.
     """
 
     path: str
@@ -45,6 +48,7 @@ class Shard:
     mtime_ns: int
     groups: tuple[int, ...]
     columns: tuple[str, ...]
+    sources: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -71,11 +75,10 @@ class Shard:
             "SFT has messages (a list of role and content), extra_info.messages, or prompt and response."
         )
 
-    @property
-    def wanted(self) -> list[str]:
-        """The columns to read."""
+    def wanted(self, ignored: Collection[str] = ()) -> list[str]:
+        """The columns to read, without those to ignore."""
         columns = ["prompt", "response"] if self.layout == "prompt_response" else [self.layout]
-        return columns + [name for name in OPTIONAL if name in self.columns]
+        return columns + [name for name in READ if name in self.columns and name not in ignored]
 
 
 @dataclass(frozen=True)
@@ -124,17 +127,37 @@ def _read_footer(file: Path) -> Shard:
     stat = _stat(file)
     try:
         with pq.ParquetFile(file) as parquet:
-            footer, schema = parquet.metadata, parquet.schema_arrow
+            footer, columns = parquet.metadata, _columns(parquet.schema_arrow)
             groups = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+            sources = _sources(parquet, columns) if needs_rule(columns) else ()
     except (pa.ArrowException, OSError) as error:
         raise BadShard(
             f"{file}: not a readable parquet file ({one_line(error, 200)}). Download or build it again."
         ) from error
+    return Shard(str(file), stat.st_size, stat.st_mtime_ns, groups, columns, sources)
+
+
+def _columns(schema: pa.Schema) -> tuple[str, ...]:
     columns: list[str] = []
     for field in schema:
         inner = field.type if pa.types.is_struct(field.type) else ()
         columns += [field.name, *(f"{field.name}.{part.name}" for part in inner)]
-    return Shard(str(file), stat.st_size, stat.st_mtime_ns, groups, tuple(columns))
+    return tuple(columns)
+
+
+def _sources(parquet: pq.ParquetFile, columns: Collection[str]) -> tuple[str, ...]:
+    """The sources of the rows without a `train_role`. Only these two columns are read."""
+    present = [name for name in ("data_source", "train_role") if name in columns]
+    if not present:
+        return (source_of(None),)
+    found: dict[str, None] = {}
+    for batch in parquet.iter_batches(1 << 16, columns=present):
+        if "train_role" in present:
+            batch = batch.filter(pc.is_null(batch.column("train_role")))
+        if batch.num_rows:
+            values = batch.column("data_source").unique().to_pylist() if "data_source" in present else [None]
+            found |= dict.fromkeys(source_of(value) for value in values)
+    return tuple(found)
 
 
 def _load(cache: Path) -> dict[str, Shard]:

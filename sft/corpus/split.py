@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from sft.corpus.columns import check_columns
 from sft.corpus.dataset import SequenceDataset
 from sft.corpus.index import Shard, read_index
 from sft.corpus.order import Order, Part
-from sft.corpus.row_encoder import RowEncoder, check_counts
+from sft.corpus.row_encoder import RowEncoder, check_counts, role_rules
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import FileGroup, find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore
@@ -25,7 +26,7 @@ class Corpus:
 
     Attributes:
         dataset: the sequences, by number.
-        order: the endless order of their numbers.
+        order: the endless order of the rows; `TokenStore.row_sequences` gives their sequences.
         sources: counts of rows, sequences and tokens by data_source.
         examples: for each reason why something was dropped, one place where it happened.
     """
@@ -75,7 +76,7 @@ def open_corpus(
     parts, first, shard_number = [], 0, 0
     for group in groups:
         group_shards = stored[shard_number : shard_number + len(group.files)]
-        count = sum(counts.sequences for _, counts in group_shards)
+        count = sum(counts.rows for _, counts in group_shards)
         parts.append(Part(first, count, group.ratio))
         first, shard_number = first + count, shard_number + len(group.files)
     store = TokenStore([folder for folder, _ in stored], [counts for _, counts in stored])
@@ -87,5 +88,7 @@ def _indexed(settings: SftDataSettings, split: str) -> tuple[list[FileGroup], li
     groups = find_files(settings.files(split), settings.dir, split)
     shards = read_index([file for group in groups for file in group.files], settings.cache_dir)
     for shard in shards:
+        check_columns(shard.path, shard.columns, settings.ignore_columns)
         _ = shard.layout  # raises if the file has the columns of no layout
+    role_rules(settings).check((source, shard.path) for shard in shards for source in shard.sources)
     return groups, shards

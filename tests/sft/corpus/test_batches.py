@@ -56,7 +56,7 @@ def test_an_epoch_over_ranks_has_everything_as_often_as_it_should(corpus: Corpus
 def test_a_step_runs_on_into_the_next_epoch(corpus: Corpus) -> None:
     taken = [s for batch in StepBatches(corpus, 16, 0, 1, 0, 55) for s in batch]  # 880 = 8 epochs
     for epoch in range(8):
-        assert Counter(taken[epoch * 110 : epoch * 110 + 110]) == Counter(corpus.order.epoch_sequences(epoch).tolist())
+        assert Counter(taken[epoch * 110 : epoch * 110 + 110]) == Counter(corpus.order.epoch_rows(epoch).tolist())
 
 
 def test_ranks_have_similar_numbers_of_tokens(corpus: Corpus) -> None:

@@ -227,10 +227,13 @@ def test_rows_without_a_trained_turn(tmp_path: Path) -> None:
         "chat": 1,
     }
     write(tmp_path / "train_shard_0.parquet", [row(0), row(1, "chat", turns=1), row(2, "chat", turns=1)])
-    with pytest.raises(BadConversation, match="'chat': none of its 2 rows.*train_role_by_source.chat"):
+    with pytest.raises(BadConversation, match="'chat': none of its 2 rows.*data.train_role.chat"):
         opened(tmp_path)
-    corpus = opened(tmp_path, train_role_by_source={"chat": "human"})
-    assert {name: counts.role for name, counts in corpus.sources.items()} == {"mine": "assistant", "chat": "human"}
+    corpus = opened(tmp_path, train_role={"chat": "human"})
+    assert {name: dict(counts.roles) for name, counts in corpus.sources.items()} == {
+        "mine": {"assistant (data.default_train_role)": 1},
+        "chat": {"human (data.train_role)": 2},
+    }
 
 
 def test_the_role_of_a_source_over_several_shards(tmp_path: Path) -> None:
@@ -241,7 +244,10 @@ def test_the_role_of_a_source_over_several_shards(tmp_path: Path) -> None:
     write(tmp_path / "train_shard_2.parquet", [row(3, "chat") | {"train_role": "assistant"}])
     write(tmp_path / "train_shard_3.parquet", [row(4) | {"train_role": "human"}])
     corpus = opened(tmp_path, bad_rows="drop")
-    assert {name: counts.role for name, counts in corpus.sources.items()} == {"chat": "assistant", "mine": "mixed"}
+    assert {name: dict(counts.roles) for name, counts in corpus.sources.items()} == {
+        "chat": {"assistant (known source)": 1, "assistant (train_role column)": 1},
+        "mine": {"assistant (data.default_train_role)": 1, "human (train_role column)": 1},
+    }
 
 
 def test_a_template_failure_names_file_row_and_turn(tmp_path: Path) -> None:
