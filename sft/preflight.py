@@ -64,7 +64,9 @@ def _tokenizer(config: DictConfig) -> Any:
     """The model's tokenizer with the training's chat template."""
     model = config.model
     template = read_template(model.chat_template) if model.chat_template else None
-    tokenizer = load_tokenizer(str(model.path), bool(model.trust_remote_code), "model.path", template, "model.chat_template")
+    tokenizer = load_tokenizer(
+        str(model.path), bool(model.trust_remote_code), "model.path", template, "model.chat_template"
+    )
     use_template(tokenizer, model.chat_template)
     return tokenizer
 
