@@ -1,8 +1,11 @@
 """From one row to training sequences.
 
-conversation    a row as a conversation, and which of its turns are trained
-train_roles     which side is trained in a source, by its name
-rendering       a conversation as token ids, with the model's chat template
-lengths         sequences that are too long: dropped, cut, or an error
-sequence        a training sequence
+conversation        a row as a conversation, and which of its turns are trained
+messages            messages and tools as files of many writers hold them
+train_roles         which side is trained in a source, by its name
+known_sources       the same for the sources of the OdysSim corpus
+training_template   the chat template of a training
+rendering           a conversation as token ids, with the model's chat template
+lengths             sequences that are too long: dropped, cut, or an error
+sequence            a training sequence
 """
