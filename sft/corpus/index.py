@@ -109,7 +109,7 @@ def read_index(files: Sequence[Path], cache_dir: Path) -> list[Shard]:
         else:
             fresh.append(file)
     if fresh:
-        logger.info("reading the footers of %d new or changed parquet files", len(fresh))
+        logger.info("reading footers and sources of %d new or changed parquet files", len(fresh))
         with ThreadPoolExecutor(max_workers=8) as pool:
             shards |= {shard.path: shard for shard in pool.map(_read_footer, fresh)}
         _save(cache, known | shards)

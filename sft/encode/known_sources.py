@@ -6,7 +6,9 @@ name that is not in the table takes the entry of the first name that it contains
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 Role = Literal["assistant", "human"]
@@ -68,6 +70,7 @@ KNOWN_SOURCES: dict[str, KnownSource] = {
 }
 
 
-def known_names(source: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def known_names(source: str) -> Sequence[str]:
     """The known names whose entries a source may take: its own, else those it contains, in the table's order."""
     return [source] if source in KNOWN_SOURCES else [name for name in KNOWN_SOURCES if name in source]
