@@ -43,6 +43,8 @@ PATIENCE = timedelta(days=1)  # the other ranks wait this long while one of them
 class SupervisedTrainer(SFTTrainer):
     """One process of a supervised training."""
 
+    config: DictConfig
+
     def _build_config(self) -> None:
         own = self.config
         self.config = own.copy()

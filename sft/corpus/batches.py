@@ -82,7 +82,7 @@ def share(sequences: np.ndarray, corpus: Corpus, rank: int, ranks: int) -> list[
         return [int(sequence) for sequence in sequences]
     lengths = corpus.lengths(sequences)
     shortest = np.argsort(lengths, kind="stable")
-    added = np.resize(shortest, -len(sequences) % ranks)
+    added: np.ndarray = np.resize(shortest, -len(sequences) % ranks)
     numbers = np.concatenate([sequences, ~sequences[added]])  # ~n: sequence n without any trained token
     sizes = [*lengths.tolist(), *lengths[added].tolist()]
     parts: Sequence[Sequence[int]] = get_seqlen_balanced_partitions(sizes, ranks, equal_size=True)

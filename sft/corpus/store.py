@@ -210,7 +210,7 @@ class TokenStore:
         """The sequences of these rows, one row after the other."""
         if self.rows == len(self):  # every row is one sequence
             return np.asarray(rows, dtype=np.int64)
-        shards = np.searchsorted(self._first_row, rows, side="right") - 1
+        shards: np.ndarray = np.asarray(np.searchsorted(self._first_row, rows, side="right") - 1)
         parts = [self._sequences_of(row, shard) for row, shard in zip(rows.tolist(), shards.tolist(), strict=True)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
