@@ -84,6 +84,7 @@ def settings_words(folder: Path, size: str) -> list[str]:
     return [
         "platform=cpu",
         f"data.dir={folder}",
+        "data.default_train_role=assistant",
         f"model.path={folder}/model",
         f"data.max_prompt_length={CONTEXT - 100}",
         "data.max_response_length=100",
@@ -118,7 +119,8 @@ def sequences_of(folder: Path, size: str) -> list[list[tuple[list[int], list[int
     corpus, _ = load_corpora(config_of([*settings_words(folder, size), f"run.dir={folder}/ours"]))
     sequences = []
     for step in range(steps):
-        read = [corpus.dataset[int(number)] for number in corpus.order.step(step, batch)]
+        numbers = corpus.dataset.store.row_sequences(corpus.order.step(step, batch))
+        read = [corpus.dataset[int(number)] for number in numbers]
         sequences.append([(one["input_ids"].tolist(), one["loss_mask"].tolist()) for one in read])
     return sequences
 

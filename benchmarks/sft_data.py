@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ from sft.corpus.index import read_index
 from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.split import Corpus, open_corpus
-from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, ShardCounts, SourceCounts
+from sft.corpus.store import ABOUT, IDS, RECORD, ROWS, SEQUENCES, WORD, ShardCounts, SourceCounts
 from sft.corpus.tokenize import shard_folder
 from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, reports_errors
@@ -90,7 +91,9 @@ def tokenizer() -> PreTrainedTokenizerBase:
 
 def settings(folder: Path, workers: int = 0) -> SftDataSettings:
     """Settings of the corpora made here."""
-    return SftDataSettings(dir=folder, cache_dir=folder / "cache", tokenizer_workers=workers)
+    return SftDataSettings(
+        dir=folder, cache_dir=folder / "cache", tokenizer_workers=workers, default_train_role="assistant"
+    )
 
 
 # ---- throughput ----
@@ -275,8 +278,10 @@ def write_large(folder: Path, rows: int) -> None:
         with open(store / IDS, "wb") as file:
             for _ in range(shard_rows // 10_000):
                 file.write(block.tobytes())
-        large = SourceCounts("assistant", shard_rows, shard_rows, shard_rows * SHORT, shard_rows * SHORT // 2)
-        ShardCounts({"large": large}, {}, shard_rows, shard_rows * (SHORT + 2)).write(store / ABOUT)
+        np.arange(shard_rows, dtype=WORD).tofile(store / ROWS)
+        tokens = shard_rows * SHORT
+        large = SourceCounts(Counter(assistant=shard_rows), shard_rows, shard_rows, tokens, tokens, tokens // 2)
+        ShardCounts({"large": large}, {}, shard_rows, shard_rows, shard_rows * (SHORT + 2)).write(store / ABOUT)
 
 
 class Watched(Dataset):  # type: ignore[type-arg,misc,unused-ignore]

@@ -104,6 +104,7 @@ LEFT_OUT: dict[str, str] = {
     ),
     "data.use_shm": "files are read in place.",
     "trainer.default_hdfs_dir": "checkpoints are in trainer.default_local_dir; trainer.upload_to copies them.",
+    "model.custom_chat_template": "set model.chat_template to a file: the corpus is tokenised with it, too.",
 }
 # Keys that must keep their default -> why, and what to use instead. `FIXED` has those that RL does not read either.
 UNREAD: dict[str, str] = {

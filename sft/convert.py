@@ -9,16 +9,17 @@ files of several formats, to name sources and trained sides, or to give a corpus
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
+from sft.corpus.columns import READ, check_columns
 from sft.corpus.parquet_shards import ParquetShards
 from sft.corpus.sources import find_files
-from sft.encode.conversation import UNNAMED
 from sft.encode.layouts import find_layout, layout_columns, standard_row
-from sft.encode.train_roles import Role
+from sft.encode.train_roles import UNNAMED, Role
 from sft.formats.contents import Contents, Record
 from sft.formats.plain_text import BEGINS, ENDS
 from sft.formats.reading import describe, read_batches
@@ -26,7 +27,6 @@ from soul.cli.arguments import output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings
 
-KEPT = ("data_source", "train_role")
 LONGEST_DOCUMENT = 64 << 20  # characters of a row; a longer text file becomes several documents
 
 
@@ -38,11 +38,12 @@ def converted_rows(file: Path, source: str | None, role: str | None) -> Iterator
         role: the trained side of rows that name none.
 
     Raises:
-        SoulError: the file or a row cannot be read; names both.
+        SoulError: the file or a row cannot be read, or has a column that the training does not support; names both.
     """
     contents = describe(file)
+    check_columns(str(file), contents.columns, ())
     layout = find_layout(contents.columns, str(file))
-    columns = layout_columns(layout, contents.columns) + [name for name in KEPT if name in contents.columns]
+    columns = layout_columns(layout, contents.columns) + [name for name in READ if name in contents.columns]
     for number, record in enumerate(_records(file, contents, columns)):
         common: Record = {"data_source": record.get("data_source") or source or UNNAMED}
         if role or record.get("train_role"):
@@ -51,10 +52,12 @@ def converted_rows(file: Path, source: str | None, role: str | None) -> Iterator
             yield common | {"text": record["text"]}
             continue
         row, form = standard_row(record, layout, f"{file}, row {number}")
+        holder = row.get("extra_info") or {} if form == "extra_info.messages" else row
+        if tools := row.get("tools") or holder.get("tools"):
+            common["tools"] = tools if isinstance(tools, str) else json.dumps(tools)
         if form == "prompt_response":
             yield common | {"prompt": row.get("prompt"), "response": row.get("response")}
         else:
-            holder = row.get("extra_info") or {} if form == "extra_info.messages" else row
             yield common | {"messages": holder.get("messages")}
 
 

@@ -26,6 +26,7 @@ from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import find_files
 from sft.corpus.split import Corpus, open_corpus
 from sft.corpus.store_limits import GIB, prune
+from sft.encode.training_template import read_template, shipped, use_template
 from sft.memory_plan import check_memory
 from sft.run.tested_rows import check_overlap
 from sft.run.trained_data import TrainedData, check_unchanged
@@ -33,6 +34,8 @@ from soul.errors import one_line
 from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
 from soul.validation_errors import setting_problem
+
+EXPENSIVE = 1.2  # from here on, the plan says what the expansion comes from
 
 
 def data_settings(config: DictConfig) -> SftDataSettings:
@@ -52,13 +55,24 @@ def load_corpora(config: DictConfig) -> tuple[Corpus, Corpus | None]:
     from transformers import AutoConfig
 
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    tokenizer = load_tokenizer(path, trust, "model.path")
+    tokenizer = _tokenizer(config)
     model = AutoConfig.from_pretrained(path, trust_remote_code=trust)
     context = getattr(getattr(model, "text_config", model), "max_position_embeddings", None)
     settings = data_settings(config)
     train = open_corpus(settings, tokenizer, "train", context)
     assert train is not None  # open_corpus raises if there is no training split
     return train, open_corpus(settings, tokenizer, "val", context)
+
+
+def _tokenizer(config: DictConfig) -> Any:
+    """The model's tokenizer with the training's chat template."""
+    model = config.model
+    template = read_template(model.chat_template) if model.chat_template else None
+    tokenizer = load_tokenizer(
+        str(model.path), bool(model.trust_remote_code), "model.path", template, "model.chat_template"
+    )
+    use_template(tokenizer, model.chat_template)
+    return tokenizer
 
 
 def check(config: DictConfig, choice: ResumeChoice | None) -> str:
@@ -80,7 +94,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     for setting, folder in {**folders, "data.cache_dir": data_settings(config).cache_dir}.items():
         check_writable(folder, setting)
     path, trust = str(config.model.path), bool(config.model.trust_remote_code)
-    load_tokenizer(path, trust, "model.path")  # fails early if this is no model
+    _tokenizer(config)  # fails early if this is no model
     check_weights(path, trust, "model.path")
     check_attention(config)
     _check_callback(config)
@@ -94,8 +108,8 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     passes = steps * data.train_batch_size / len(train.order)
     memory = check_memory(config, run.longest) if config.trainer.device != "cpu" else []
     lines = [
-        f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} sequences: "
-        f"{passes:,.2f} epochs of {len(train.order):,} sequences",
+        f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} rows: "
+        f"{passes:,.2f} epochs of {len(train.order):,} rows",
         f"run folder {config.run.dir}, {_begin(choice)}",
     ]
     if choice and choice.folder:
@@ -104,8 +118,23 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
-    lines += _store(config, train, val)
-    return "\n".join([*lines, *memory, _table(train, "train"), *([_table(val, "val")] if val else [])])
+    lines += [*_store(config, train, val), *memory, _expansion(config, train), _table(train, "train")]
+    return "\n".join([*lines, *([_table(val, "val")] if val else [])])
+
+
+def _expansion(config: DictConfig, train: Corpus) -> str:
+    """A line for the plan: how many tokens the template costs beyond one rendering of each row."""
+    tokens, rendered = (
+        sum(getattr(counts, name) for counts in train.sources.values()) for name in ("tokens", "rendered_tokens")
+    )
+    line = f"expansion {tokens / rendered:,.2f}: {tokens:,} tokens, {rendered:,} in one rendering of each row"
+    if tokens <= rendered * EXPENSIVE:
+        return line
+    advice = "" if config.model.chat_template else f" (model.chat_template={' or '.join(shipped())}, or a file)"
+    return (
+        f"{line}. The chat template renders turns differently once later turns follow, so a row becomes several "
+        f"sequences. A template that does not keeps it whole{advice}."
+    )
 
 
 def _begin(choice: ResumeChoice | None) -> str:
@@ -160,7 +189,7 @@ def _check_documents(config: DictConfig, corpus: Corpus) -> None:
     Raises:
         BadConfig: padded rows have no borders within.
     """
-    if config.model.use_remove_padding or not any(counts.role == DOCUMENT for counts in corpus.sources.values()):
+    if config.model.use_remove_padding or not any(DOCUMENT in counts.roles for counts in corpus.sources.values()):
         return
     raise BadConfig(
         "model.use_remove_padding=False: the documents of this corpus share sequences, and in padded rows they would "
@@ -171,12 +200,13 @@ def _check_documents(config: DictConfig, corpus: Corpus) -> None:
 def _table(corpus: Corpus, split: str) -> str:
     """The rows of a split by source: how many are trained, how many are left out and why."""
     table = Table(title=split, title_justify="left")
-    for column in ("source", "trained turns", "rows", "sequences", "tokens", "trained tokens", "left out"):
-        table.add_column(column, justify="left" if column in ("source", "trained turns", "left out") else "right")
+    for column in ("source", "trained turns: rows", "rows", "sequences", "tokens", "trained tokens", "left out"):
+        table.add_column(column, justify="left" if column in ("source", "trained turns: rows", "left out") else "right")
     for name, counts in corpus.sources.items():
         left_out = ", ".join(f"{count:,} {reason}" for reason, count in counts.left_out.most_common())
         numbers = (counts.rows, counts.sequences, counts.tokens, counts.trained_tokens)
-        table.add_row(name, counts.role, *(f"{number:,}" for number in numbers), left_out)
+        trained = "\n".join(f"{side}: {rows:,}" for side, rows in counts.roles.most_common())
+        table.add_row(name, trained, *(f"{number:,}" for number in numbers), left_out)
     console = Console(width=max(120, Console().width))
     with console.capture() as captured:
         console.print(table)

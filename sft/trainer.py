@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from tensordict.tensorclass import NonTensorData
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -34,6 +34,7 @@ from ditto.run.run_folder import RunFolder
 from ditto.verl_hooks import plugin
 from sft.config_checks import AFTER_EACH_EPOCH
 from sft.corpus.batches import StepBatches, ValidationBatches
+from sft.encode.training_template import use_template
 from sft.preflight import data_settings, load_corpora
 from sft.run import stop
 from sft.run.checkpoints import Checkpoints
@@ -49,10 +50,20 @@ PATIENCE = timedelta(days=1)  # the other ranks wait this long while one of them
 class SupervisedTrainer(SFTTrainer):
     """One process of a supervised training."""
 
+    config: DictConfig
     checkpoint_config: CheckpointConfig
 
     def _build_config(self) -> None:
+        own = self.config
+        self.config = own.copy()
+        with open_dict(self.config):
+            template = self.config.model.pop("chat_template")  # a key that verl does not know
         super()._build_config()
+        self.config = own
+        # The checkpoint saves these two, so the model is served with the template that it was trained with.
+        for saved in (self.model_config.tokenizer, self.model_config.processor):
+            if saved is not None:
+                use_template(saved, template)
         if self.checkpoint_config.save_lora_only:
             parts = [part for part in self.checkpoint_config.save_contents if part != "hf_model"]
             self.checkpoint_config = replace(self.checkpoint_config, save_contents=parts)

@@ -1,7 +1,8 @@
 """Which sequences each rank gets at each step. The step is the only state: a resumed run needs nothing else.
 
-A step has the same sequences for any number of ranks. Each rank gets the same number of sequences and nearly the same
-number of tokens (verl's balancing, by the lengths in the store).
+A step has the same rows for any number of ranks, each with all its sequences: a batch counts rows. Each rank gets the
+same number of sequences and nearly the same number of tokens (verl's balancing, by the lengths in the store). If the
+sequences cannot be divided evenly among the ranks, fillers without any trained token complete them (`SequenceDataset`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class StepBatches(Sampler[list[int]]):
 
     Args:
         corpus: the training split.
-        batch_size: sequences per step, over all ranks.
+        batch_size: rows per step, over all ranks.
         rank: this rank of the data-parallel group, of `ranks`.
         first_step: number of steps that are done already.
         last_step: number of steps of the whole training.
@@ -42,15 +43,14 @@ class StepBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         for step in self.steps:
-            sequences = self.corpus.order.step(step, self.batch_size)
-            yield share(sequences, self.corpus, self.rank, self.ranks)
+            rows = self.corpus.order.step(step, self.batch_size)
+            yield share(self.corpus.dataset.store.row_sequences(rows), self.corpus, self.rank, self.ranks)
 
 
 class ValidationBatches(Sampler[list[int]]):
     """A batch sampler over a validation split: every sequence once, source by source, each batch from one source.
 
-    If a batch cannot be divided evenly among the ranks, fillers (see `SequenceDataset`) complete it. A ratio below 1
-    takes that part of its files, always the same one; a ratio above 1 takes them once.
+    A ratio below 1 takes that part of its files' rows, always the same one; a ratio above 1 takes them once.
 
     Attributes:
         sources: the source of each batch.
@@ -59,7 +59,7 @@ class ValidationBatches(Sampler[list[int]]):
     def __init__(self, corpus: Corpus, batch_size: int, rank: int, ranks: int) -> None:
         self.corpus, self.rank, self.ranks = corpus, rank, ranks
         size = -(-batch_size // ranks) * ranks
-        wanted = np.unique(corpus.order.epoch_sequences(0))
+        wanted = corpus.dataset.store.row_sequences(np.unique(corpus.order.epoch_rows(0)))
         self._batches: list[np.ndarray] = []
         self.sources: list[str] = []
         for name, sequences in zip(corpus.names, corpus.dataset.store.sequences_by_source(), strict=True):
@@ -73,15 +73,17 @@ class ValidationBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in self._batches:
-            missing = -len(batch) % self.ranks
-            fillers: np.ndarray = ~np.resize(batch, missing)  # ~n: sequence n without any trained token
-            yield share(np.concatenate([batch, fillers]), self.corpus, self.rank, self.ranks)
+            yield share(batch, self.corpus, self.rank, self.ranks)
 
 
 def share(sequences: np.ndarray, corpus: Corpus, rank: int, ranks: int) -> list[int]:
-    """A rank's part of the sequences (or fillers): equal in number, similar in tokens."""
+    """A rank's part of the sequences: equal in number, with fillers if they do not divide evenly, similar in tokens."""
     if ranks == 1:
         return [int(sequence) for sequence in sequences]
-    lengths = corpus.lengths(np.where(sequences < 0, ~sequences, sequences)).tolist()
-    parts: Sequence[Sequence[int]] = get_seqlen_balanced_partitions(lengths, ranks, equal_size=True)
-    return [int(sequences[place]) for place in parts[rank]]
+    lengths = corpus.lengths(sequences)
+    shortest = np.argsort(lengths, kind="stable")
+    added: np.ndarray = np.resize(shortest, -len(sequences) % ranks)
+    numbers = np.concatenate([sequences, ~sequences[added]])  # ~n: sequence n without any trained token
+    sizes = [*lengths.tolist(), *lengths[added].tolist()]
+    parts: Sequence[Sequence[int]] = get_seqlen_balanced_partitions(sizes, ranks, equal_size=True)
+    return [int(numbers[place]) for place in parts[rank]]

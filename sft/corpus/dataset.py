@@ -14,7 +14,7 @@ class SequenceDataset(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
     """Sequences by number, read from the token store. The numbers come from the batches (sft/corpus/batches.py).
 
     The number `~n` (that is, `-1 - n`) gives the same sequence with an empty loss mask: ranks that have run out of
-    validation sequences take part with such a filler, so that no token counts twice.
+    sequences take part with such a filler, so that no token counts twice.
     """
 
     def __init__(self, store: TokenStore) -> None:

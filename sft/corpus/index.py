@@ -1,4 +1,4 @@
-"""What the files of a corpus hold: read once, and kept in a cache.
+"""What the files of a corpus hold: rows, columns and sources; read once, and kept in a cache.
 
 A cached entry is valid while the file's size and modification time match it, so a start with a warm cache costs one
 `stat` per file, however many rows there are.
@@ -8,33 +8,44 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
+from sft.corpus.columns import READ, needs_rule
 from sft.encode.layouts import Layout, find_layout, layout_columns
+from sft.encode.train_roles import source_of
 from sft.formats.contents import Contents
 from sft.formats.names import BadShard
 from sft.formats.reading import describe
+from soul.errors import one_line
 from soul.files.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
-VERSION = 3
+VERSION = 4
 FILE = "row_index.json"
-OPTIONAL = ("data_source", "train_role")  # read if a file has them
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of the corpus as it was when it was indexed."""
+    """A file of the corpus as it was when it was indexed.
+
+    Attributes:
+        sources: in parquet, the sources of the rows for which a rule must name the trained side; other formats show
+            them only when they are tokenised.
+    """
 
     path: str
     size: int
     mtime_ns: int
     contents: Contents
+    sources: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -50,11 +61,10 @@ class Shard:
         """
         return find_layout(self.contents.columns, self.path)
 
-    @property
-    def wanted(self) -> list[str]:
-        """The columns to read."""
-        optional = [name for name in OPTIONAL if name in self.contents.columns]
-        return layout_columns(self.layout, self.contents.columns) + optional
+    def wanted(self, ignored: Collection[str] = ()) -> list[str]:
+        """The columns to read, without those to ignore."""
+        columns = self.contents.columns
+        return layout_columns(self.layout, columns) + [n for n in READ if n in columns and n not in ignored]
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,28 @@ def _stat(file: Path) -> os.stat_result:
 
 def _index(file: Path) -> Shard:
     stat = _stat(file)
-    return Shard(str(file), stat.st_size, stat.st_mtime_ns, describe(file))
+    contents = describe(file)
+    sources = _sources(file, contents) if contents.kind == "parquet" and needs_rule(contents.columns) else ()
+    return Shard(str(file), stat.st_size, stat.st_mtime_ns, contents, sources)
+
+
+def _sources(file: Path, contents: Contents) -> tuple[str, ...]:
+    """The sources of the rows without a `train_role`. Only these two columns are read."""
+    present = [name for name in ("data_source", "train_role") if name in contents.columns]
+    if not present:
+        return (source_of(None),)
+    found: dict[str, None] = {}
+    try:
+        with pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(1 << 16, columns=present):
+                if "train_role" in present:
+                    batch = batch.filter(pc.is_null(batch.column("train_role")))
+                if batch.num_rows:
+                    values = batch.column("data_source").unique().to_pylist() if "data_source" in present else [None]
+                    found |= dict.fromkeys(source_of(value) for value in values)
+    except (pa.ArrowException, OSError) as error:
+        raise BadShard(f"{file}: cannot be read ({one_line(error, 200)}). Download or build it again.") from error
+    return tuple(found)
 
 
 def _load(cache: Path) -> dict[str, Shard]:

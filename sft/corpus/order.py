@@ -1,4 +1,4 @@
-"""The order in which the sequences are trained: a full shuffle that needs no memory and no state.
+"""The order in which the rows are trained: a full shuffle that needs no memory and no state.
 
 An epoch is a permutation of all its positions by a keyed bijection that is computed, not stored: a Feistel network over
 the next power of four, applied until the result lies within the epoch (short orders use a table instead). Seed and
@@ -68,11 +68,11 @@ def _mix(numbers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Part:
-    """The sequences of one group of files.
+    """The rows of one group of files.
 
     Attributes:
-        first: number of its first sequence.
-        count: how many sequences.
+        first: number of its first row.
+        count: how many rows.
         ratio: passes per epoch.
     """
 
@@ -87,28 +87,28 @@ class Part:
 
     @property
     def rest(self) -> int:
-        """Sequences of the partial pass; at least one, so that a small group with a small ratio is not lost."""
+        """Rows of the partial pass; at least one, so that a small group with a small ratio is not lost."""
         rest = self.ratio - self.passes
         return max(1, round(rest * self.count)) if rest and self.count else 0
 
     def __len__(self) -> int:
         return self.passes * self.count + self.rest
 
-    def sequences(self, places: np.ndarray, epoch: int, seed: int) -> np.ndarray:
-        """The sequences at these places of the part in an epoch, before the shuffle."""
+    def rows(self, places: np.ndarray, epoch: int, seed: int) -> np.ndarray:
+        """The rows at these places of the part in an epoch, before the shuffle."""
         whole = self.passes * self.count
-        sequences: np.ndarray = places % self.count
+        rows: np.ndarray = places % self.count
         partial = places >= whole
         if partial.any():
             begin = epoch * self.rest
-            sequences[partial] = Permutation(self.count, seed, "rest", self.first).at(
+            rows[partial] = Permutation(self.count, seed, "rest", self.first).at(
                 (begin + places[partial] - whole) % self.count
             )
-        return self.first + sequences
+        return self.first + rows
 
 
 class Order:
-    """The endless order of the sequences of several parts; `len` is the length of an epoch.
+    """The endless order of the rows of several parts; `len` is the length of an epoch.
 
     Args:
         parts: the parts of an epoch.
@@ -124,27 +124,27 @@ class Order:
         return int(self._first[-1])
 
     def at(self, positions: np.ndarray) -> np.ndarray:
-        """The sequences at positions of the endless order."""
-        sequences: np.ndarray = np.empty(len(positions), dtype=np.int64)
+        """The rows at positions of the endless order."""
+        rows: np.ndarray = np.empty(len(positions), dtype=np.int64)
         epochs: np.ndarray = positions // len(self)
         for epoch in np.unique(epochs).tolist():
             here = np.flatnonzero(epochs == epoch)
             shuffled = Permutation(len(self), self.seed, "epoch", epoch).at(positions[here] % len(self))
-            sequences[here] = self._unshuffled(shuffled, epoch)
-        return sequences
+            rows[here] = self._unshuffled(shuffled, epoch)
+        return rows
 
     def step(self, step: int, size: int) -> np.ndarray:
-        """The sequences of a step (from 0), for all ranks; an epoch's last step continues into the next epoch."""
+        """The rows of a step (from 0), for all ranks; an epoch's last step continues into the next epoch."""
         return self.at(np.arange(step * size, (step + 1) * size))
 
-    def epoch_sequences(self, epoch: int) -> np.ndarray:
-        """The sequences of an epoch in ascending order."""
+    def epoch_rows(self, epoch: int) -> np.ndarray:
+        """The rows of an epoch in ascending order."""
         return np.sort(self._unshuffled(np.arange(len(self)), epoch))
 
     def _unshuffled(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        sequences: np.ndarray = np.empty(len(places), dtype=np.int64)
+        rows: np.ndarray = np.empty(len(places), dtype=np.int64)
         parts = np.searchsorted(self._first, places, side="right") - 1
         for part in np.unique(parts).tolist():
             here = np.flatnonzero(parts == part)
-            sequences[here] = self.parts[part].sequences(places[here] - self._first[part], epoch, self.seed)
-        return sequences
+            rows[here] = self.parts[part].rows(places[here] - self._first[part], epoch, self.seed)
+        return rows

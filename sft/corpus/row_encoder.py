@@ -13,12 +13,13 @@ from transformers import PreTrainedTokenizerBase
 
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.store import SequenceWriter
-from sft.encode.conversation import UNNAMED, BadConversation, read_conversation
+from sft.encode.conversation import read_conversation
 from sft.encode.documents import DocumentPacker, DocumentTokenizer
 from sft.encode.layouts import Layout, standard_row
 from sft.encode.lengths import TooLong, shorten
+from sft.encode.messages import BadConversation
 from sft.encode.rendering import ChatEncoder, TemplateFailure
-from sft.encode.train_roles import RoleRules
+from sft.encode.train_roles import RoleRules, override, source_of
 from sft.formats.plain_text import BEGINS, ENDS
 from soul.errors import SoulError
 
@@ -29,6 +30,11 @@ OVERLONG = "overlong_sequences"
 TRUNCATED = "truncated_sequences"
 EMPTY_DOCUMENTS = "empty_documents"
 DOCUMENT = "document"  # the trained side of a document, for the plan
+
+
+def role_rules(settings: SftDataSettings) -> RoleRules:
+    """Which side is trained in which source."""
+    return RoleRules(settings.train_role, settings.default_train_role, settings.last_turns_by_source)
 
 
 class EmptyCorpus(SoulError):
@@ -68,8 +74,7 @@ class RowEncoder:
     @property
     def rules(self) -> RoleRules:
         """Which side is trained in which source."""
-        settings = self.settings
-        return RoleRules(settings.train_role, settings.train_role_by_source, settings.last_turns_by_source)
+        return role_rules(self.settings)
 
     def key(self) -> str:
         """Identifies everything except the rows that determines the sequences: equal keys give equal sequences.
@@ -81,9 +86,10 @@ class RowEncoder:
             [
                 tokenizer_fingerprint(self.tokenizer),
                 dict(settings.apply_chat_template_kwargs),
-                settings.train_role,
-                dict(settings.train_role_by_source),
+                dict(settings.train_role),
+                settings.default_train_role,
                 dict(settings.last_turns_by_source),
+                sorted(settings.ignore_columns),
                 settings.max_length,
                 settings.overlong,
                 settings.document_end,
@@ -103,28 +109,29 @@ class RowEncoder:
             self._write_documents(writer, rows, file)
             return
         for number, record in rows:
-            where = f"{file}, row {number}"
             try:
-                self._write_row(writer, record, layout, where, number)
+                self._write_row(writer, record, layout, file, number)
             except (BadConversation, TemplateFailure) as error:
                 if self.settings.bad_rows == "error":
                     raise
-                self._leave_out(writer, record.get("data_source") or UNNAMED, BAD_ROWS, str(error))
-                writer.counts.source(record.get("data_source") or UNNAMED).rows += 1
+                source = source_of(record.get("data_source"))
+                self._leave_out(writer, source, BAD_ROWS, str(error))
+                writer.counts.source(source).rows += 1
 
     def _write_row(
-        self, writer: SequenceWriter, record: Mapping[str, Any], layout: Layout, where: str, number: int
+        self, writer: SequenceWriter, record: Mapping[str, Any], layout: Layout, file: str, number: int
     ) -> None:
-        conversation = read_conversation(*standard_row(record, layout, where), self.rules, where)
+        where = f"{file}, row {number}"
+        conversation = read_conversation(*standard_row(record, layout, where), self.rules, file, number)
         source = conversation.source
         try:
-            encoded = self.chat.encode(conversation.messages, conversation.trained)
+            encoded = self.chat.encode(conversation.messages, conversation.trained, conversation.tools)
             fitting = [shorten(each, self.settings.max_length, self.settings.overlong) for each in encoded]
         except (TemplateFailure, TooLong) as error:
             raise type(error)(f"{where}, {error}") from error
         counts = writer.counts.source(source)
         counts.rows += 1
-        counts.role = conversation.role if counts.role in ("", conversation.role) else "mixed"
+        counts.roles[conversation.trains] += 1
         unprompted = len(conversation.trained) - sum(len(each.spans) for each in encoded)
         if unprompted:
             self._leave_out(writer, source, UNPROMPTED, f"{where}: a first turn with nothing before it", unprompted)
@@ -134,18 +141,17 @@ class RowEncoder:
             if sequence is not whole:
                 reason = OVERLONG if sequence is None else TRUNCATED
                 self._leave_out(writer, source, reason, f"{where}: {len(whole.ids):,} tokens")
-            if sequence is not None:
-                writer.add(sequence, source, number)
+        writer.add([sequence for sequence in fitting if sequence is not None], source, number)
 
     def _write_documents(
         self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], file: str
     ) -> None:
         packers: dict[str, tuple[DocumentPacker, int]] = {}  # by source, with the row of its first document
         for number, record in rows:
-            source = record.get("data_source") or UNNAMED
+            source = source_of(record.get("data_source"))
             counts = writer.counts.source(source)
             counts.rows += 1
-            counts.role = DOCUMENT
+            counts.roles[DOCUMENT] += 1
             text = record.get("text")
             if not isinstance(text, str) or not text.strip():
                 if BEGINS not in record:  # a blank piece of a longer document is no empty document
@@ -154,10 +160,10 @@ class RowEncoder:
             begins, ends = record.get(BEGINS, True), record.get(ENDS, True)
             packer, _ = packers.setdefault(source, (DocumentPacker(self.settings.max_length), number))
             for sequence in packer.add(self.documents.ids(text or "", begins, ends), ends):
-                writer.add(sequence, source, number)
+                writer.add([sequence], source, number)
         for source, (packer, number) in packers.items():
             for sequence in packer.finish():
-                writer.add(sequence, source, number)
+                writer.add([sequence], source, number)
 
     def _leave_out(self, writer: SequenceWriter, source: str, reason: str, example: str, count: int = 1) -> None:
         writer.counts.source(source).left_out[reason] += count
@@ -177,9 +183,9 @@ def check_counts(sources: Mapping[str, Any], examples: Mapping[str, str], settin
     for name, counts in sources.items():
         if counts.rows and counts.left_out[NO_TRAINED_TURN] == counts.rows:
             raise BadConversation(
-                f"source {name!r}: none of its {counts.rows:,} rows has a turn of the side that {counts.role!r} trains "
-                f"({examples[NO_TRAINED_TURN]}). Set +data.train_role_by_source.{name} to the other role, or leave "
-                "its files out."
+                f"source {name!r}: none of its {counts.rows:,} rows has a turn to train: {', '.join(counts.roles)} "
+                f"({examples[NO_TRAINED_TURN]}). Name the other side with {override(name)} or human, or leave its "
+                "files out."
             )
     if not any(counts.sequences for counts in sources.values()):
         reasons = ", ".join(f"{reason}: {example}" for reason, example in examples.items()) or "the files have no rows"

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sft.encode.known_sources import Role
 from sft.encode.lengths import Overlong
-from sft.encode.train_roles import Role
 
 
 class SftDataSettings(BaseModel):
@@ -27,10 +27,11 @@ class SftDataSettings(BaseModel):
     max_response_length: int = Field(default=8192, gt=0)
     overlong: Overlong = "drop"
     bad_rows: Literal["error", "drop"] = "error"  # empty trained turns, rows that the chat template refuses
-    train_role: Role = "assistant"
-    train_role_by_source: Mapping[str, Role] = Field(default_factory=dict)
+    train_role: Mapping[str, Role] = Field(default_factory=dict)
+    default_train_role: Role | None = None
     last_turns_by_source: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     document_end: str | None = None  # the token after a document; None: the tokenizer's own
+    ignore_columns: Sequence[str] = ()
     apply_chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
     tokenizer_workers: int | None = Field(default=None, ge=0)  # 0: in this process; None: the cores at hand
     seed: int = 42

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from sft.corpus.columns import check_columns
 from sft.corpus.dataset import SequenceDataset
 from sft.corpus.index import Shard, read_index
 from sft.corpus.order import Order, Part
-from sft.corpus.row_encoder import RowEncoder, check_counts, tokenizer_fingerprint
+from sft.corpus.row_encoder import RowEncoder, check_counts, role_rules, tokenizer_fingerprint
 from sft.corpus.settings import SftDataSettings
 from sft.corpus.sources import FileGroup, find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore
@@ -42,7 +43,7 @@ class Corpus:
 
     Attributes:
         dataset: the sequences, by number.
-        order: the endless order of their numbers.
+        order: the endless order of the rows; `TokenStore.row_sequences` gives their sequences.
         sources: counts of rows, sequences and tokens by data_source.
         examples: for each reason why something was dropped, one place where it happened.
         folders: where the tokens of its shards lie.
@@ -105,7 +106,7 @@ def open_corpus(
     parts, files, first, shard_number = [], [], 0, 0
     for group in groups:
         group_shards = stored[shard_number : shard_number + len(group.files)]
-        count = sum(counts.sequences for _, counts in group_shards)
+        count = sum(counts.rows for _, counts in group_shards)
         parts.append(Part(first, count, group.ratio))
         for path, (_, counts) in zip(group.files, group_shards, strict=True):
             files.append(CorpusFile(str(path), str(group.ratio), counts.sequences, counts.digest))
@@ -120,5 +121,7 @@ def _indexed(settings: SftDataSettings, split: str) -> tuple[list[FileGroup], li
     groups = find_files(settings.files(split), settings.dir, split)
     shards = read_index([file for group in groups for file in group.files], settings.cache_dir)
     for shard in shards:
+        check_columns(shard.path, shard.contents.columns, settings.ignore_columns)
         _ = shard.layout  # raises if the file has the columns of no layout
+    role_rules(settings).check((source, shard.path) for shard in shards for source in shard.sources)
     return groups, shards

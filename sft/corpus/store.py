@@ -2,7 +2,8 @@
 
     ids.bin          uint32: a sequence's ids, its spans (start and stop of each trained span), its documents' starts
     sequences.bin    28 bytes per sequence (`RECORD`): where its ids are, how many, of which row and source
-    shard.json       counts by source; written last, it marks the other two as complete
+    rows.bin         uint32: the first sequence of each row that has any; a row's sequences follow each other
+    shard.json       counts by source; written last, it marks the others as complete
 
 Sequences are read with `pread`, two calls each. A memory map would do, but its pages count as memory of the reader,
 which would then grow with the corpus.
@@ -37,7 +38,7 @@ RECORD: np.dtype = np.dtype(
         ("source", "<u2"),  # place in the list of shard.json; `TokenStore` returns the place in its own list
     ]
 )
-IDS, SEQUENCES, ABOUT = "ids.bin", "sequences.bin", "shard.json"
+IDS, SEQUENCES, ROWS, ABOUT = "ids.bin", "sequences.bin", "rows.bin", "shard.json"
 OPEN_FILES = 256  # at most, per reader
 
 
@@ -46,24 +47,28 @@ class SourceCounts:
     """Counts for the rows of one source.
 
     Attributes:
-        role: the side whose turns are trained.
+        roles: the side whose turns are trained, with what says so -> number of rows.
+        tokens: of all sequences.
+        rendered_tokens: of one rendering of each row. A template that renders a turn differently later on makes several
+            sequences of a row, and `tokens` the larger number.
         left_out: reason -> how many (rows, sequences or turns: the reason names the unit).
     """
 
-    role: str = ""
+    roles: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     sequences: int = 0
     tokens: int = 0
+    rendered_tokens: int = 0
     trained_tokens: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: SourceCounts) -> None:
         """Add the counts of another part of the source."""
-        roles = {self.role, other.role} - {""}
-        self.role = roles.pop() if len(roles) == 1 else "mixed" if roles else ""
+        self.roles += other.roles
         self.rows += other.rows
         self.sequences += other.sequences
         self.tokens += other.tokens
+        self.rendered_tokens += other.rendered_tokens
         self.trained_tokens += other.trained_tokens
         self.left_out += other.left_out
 
@@ -73,11 +78,14 @@ class ShardCounts:
     """Contents of shard.json: counts by source (in the order of the records' source numbers), an example per reason.
 
     Attributes:
+        rows: rows that have a sequence.
+        words: length of ids.bin.
         digest: a hash of the sequences; empty for a part of a shard.
     """
 
     sources: dict[str, SourceCounts] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
+    rows: int = 0
     sequences: int = 0
     words: int = 0
     digest: str = ""
@@ -92,6 +100,7 @@ class ShardCounts:
             self.source(name).add(counts)
         for reason, example in other.examples.items():
             self.examples.setdefault(reason, example)
+        self.rows += other.rows
         self.sequences += other.sequences
         self.words += other.words
 
@@ -105,7 +114,8 @@ class ShardCounts:
         try:
             content = json.loads(path.read_text())
             for name, counts in content["sources"].items():
-                content["sources"][name] = SourceCounts(**{**counts, "left_out": Counter(counts["left_out"])})
+                counters = {key: Counter(counts[key]) for key in ("roles", "left_out")}
+                content["sources"][name] = SourceCounts(**{**counts, **counters})
             return cls(**content)
         except FileNotFoundError:
             return None
@@ -114,13 +124,14 @@ class ShardCounts:
 
 
 class SequenceWriter:
-    """Append sequences to a pair of files. Use as a context manager: the counts are complete after it has closed."""
+    """Append rows of sequences to files. Use as a context manager: the counts are complete after it has closed."""
 
-    def __init__(self, ids: Path, sequences: Path) -> None:
+    def __init__(self, ids: Path, sequences: Path, rows: Path) -> None:
         self.counts = ShardCounts()
         self._numbers: dict[str, int] = {}
         self._ids: BinaryIO = open(ids, "wb", buffering=1 << 20)  # noqa: SIM115 (closed by __exit__)
         self._sequences: BinaryIO = open(sequences, "wb", buffering=1 << 18)  # noqa: SIM115
+        self._rows: BinaryIO = open(rows, "wb", buffering=1 << 16)  # noqa: SIM115
 
     def __enter__(self) -> SequenceWriter:
         return self
@@ -128,9 +139,19 @@ class SequenceWriter:
     def __exit__(self, *_: object) -> None:
         self._ids.close()
         self._sequences.close()
+        self._rows.close()
 
-    def add(self, sequence: EncodedSequence, source: str, row: int) -> None:
-        """Append one sequence of a row."""
+    def add(self, sequences: Sequence[EncodedSequence], source: str, row: int) -> None:
+        """Append the sequences of a row, if there are any."""
+        if not sequences:
+            return
+        self._rows.write(np.array(self.counts.sequences, dtype=WORD).tobytes())
+        self.counts.rows += 1
+        self.counts.source(source).rendered_tokens += max(len(sequence.ids) for sequence in sequences)
+        for sequence in sequences:
+            self._add(sequence, source, row)
+
+    def _add(self, sequence: EncodedSequence, source: str, row: int) -> None:
         counts = self.counts.source(source)
         if source not in self._numbers:
             self._numbers = {name: number for number, name in enumerate(self.counts.sources)}
@@ -152,7 +173,8 @@ def complete(folder: Path) -> ShardCounts | None:
     counts = ShardCounts.read(folder / ABOUT)
     if counts is None:
         return None
-    sizes = {IDS: counts.words * WORD.itemsize, SEQUENCES: counts.sequences * RECORD.itemsize}
+    words = {IDS: counts.words, ROWS: counts.rows}
+    sizes = {SEQUENCES: counts.sequences * RECORD.itemsize} | {name: n * WORD.itemsize for name, n in words.items()}
     fits = all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes.items())
     return counts if fits else None
 
@@ -174,7 +196,7 @@ class StoredSequence:
 
 
 class TokenStore:
-    """Read the sequences of several shards, numbered consecutively.
+    """Read the sequences of several shards, numbered consecutively; and which of them belong to a row.
 
     Args:
         folders: the folders of the shards.
@@ -185,6 +207,7 @@ class TokenStore:
         self.sources: list[str] = list(dict.fromkeys(name for shard in counts for name in shard.sources))
         self._folders = [str(folder) for folder in folders]
         self._first = np.cumsum([0, *(shard.sequences for shard in counts)])
+        self._first_row = np.cumsum([0, *(shard.rows for shard in counts)])
         number = {name: place for place, name in enumerate(self.sources)}
         self._source = [np.array([number[name] for name in shard.sources], dtype=WORD) for shard in counts]
         self._files: OrderedDict[str, int] = OrderedDict()
@@ -198,6 +221,31 @@ class TokenStore:
     def __del__(self) -> None:
         for descriptor in self.__dict__.get("_files", {}).values():
             os.close(descriptor)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that have a sequence; they are numbered consecutively, too."""
+        return int(self._first_row[-1])
+
+    def row_sequences(self, rows: np.ndarray) -> np.ndarray:
+        """The sequences of these rows, one row after the other."""
+        if self.rows == len(self):  # every row is one sequence
+            return np.asarray(rows, dtype=np.int64)
+        shards: np.ndarray = np.asarray(np.searchsorted(self._first_row, rows, side="right") - 1)
+        parts = [self._sequences_of(row, shard) for row, shard in zip(rows.tolist(), shards.tolist(), strict=True)]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    def _sequences_of(self, row: int, shard: int) -> np.ndarray:
+        if not 0 <= row < self.rows:
+            raise IndexError(f"row {row} of {self.rows}")
+        first, rows = int(self._first[shard]), int(self._first_row[shard + 1] - self._first_row[shard])
+        place = row - int(self._first_row[shard])
+        edges = 1 if place == rows - 1 else 2  # the last row ends with the shard
+        words = np.frombuffer(
+            self._pread(shard, ROWS, edges * WORD.itemsize, place * WORD.itemsize), dtype=WORD
+        ).tolist()
+        stop = first + words[1] if edges == 2 else int(self._first[shard + 1])
+        return np.arange(first + words[0], stop, dtype=np.int64)
 
     def records(self, sequences: np.ndarray) -> np.ndarray:
         """The records of sequences, with the store's own source numbers."""

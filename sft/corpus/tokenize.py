@@ -1,7 +1,7 @@
 """Tokenise a corpus into its token store: once, with several processes.
 
 A shard is cut into units of a few thousand rows. A worker writes a unit to temporary files and renames them, so a
-killed run continues with the missing units. Once all units of a shard exist, they are joined into its two files. A
+killed run continues with the missing units. Once all units of a shard exist, they are joined into its files. A
 shard's folder is named by a hash of the file's size, its modification time and everything else that determines its
 sequences. Any number of processes, on any number of nodes, may ask for the same store at once: they share its units
 (sft/corpus/claims.py), and the result does not depend on who does which.
@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sft.corpus.claims import UnitShares
 from sft.corpus.index import Shard
 from sft.corpus.row_encoder import RowEncoder
-from sft.corpus.store import ABOUT, IDS, RECORD, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
+from sft.corpus.store import ABOUT, IDS, RECORD, ROWS, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
 from sft.formats.reading import read_batches
 from sft.run.stop import start_helper
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 from soul.files.whole_file import whole_file
 
-VERSION = 2  # of the file format and of the encoding of rows
+VERSION = 3  # of the file format and of the encoding of rows
 UNIT_ROWS = 2048  # rows of a unit, at least, if the shard has as many
 UNIT_BYTES = 64 << 20  # of text that makes a unit, however few rows it has
 GROUP_UNITS = 16  # units of what must be read from its start (a large row group, a compressed file), about
@@ -69,10 +70,15 @@ class Unit:
     rows: int
     first: int
 
-    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the unit's rows with their numbers in the shard; only one batch is in memory."""
+    def records(self, ignored: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the unit's rows with their numbers in the shard; only one batch is in memory.
+
+        Args:
+            ignored: columns to leave out.
+        """
         seen = 0
-        for batch in read_batches(Path(self.shard.path), self.shard.contents, self.groups, self.shard.wanted):
+        wanted = self.shard.wanted(ignored)
+        for batch in read_batches(Path(self.shard.path), self.shard.contents, self.groups, wanted):
             begin, end = max(0, self.skip - seen), min(batch.rows, self.skip + self.rows - seen)
             if begin < end:
                 numbers = range(self.first + seen + begin - self.skip, self.first + seen + end - self.skip)
@@ -268,9 +274,11 @@ def _part(folder: Path, unit: Unit, kind: str) -> Path:
 
 def _encode_unit(folder: Path, unit: Unit, encoder: RowEncoder) -> None:
     # Shared: a worker of a killed run may still be writing this unit.
-    ids, sequences = (whole_file(_part(folder, unit, kind), shared=True) for kind in ("ids", "sequences"))
-    with ids as ids_file, sequences as sequences_file, SequenceWriter(ids_file, sequences_file) as writer:
-        encoder.write(writer, unit.records(), unit.shard.layout, unit.shard.path)
+    with ExitStack() as files:
+        kinds = ("ids", "sequences", "rows")
+        paths = [files.enter_context(whole_file(_part(folder, unit, kind), shared=True)) for kind in kinds]
+        writer = files.enter_context(SequenceWriter(*paths))
+        encoder.write(writer, unit.records(encoder.settings.ignore_columns), unit.shard.layout, unit.shard.path)
     writer.counts.write(_part(folder, unit, "json"))  # last: it marks the unit as done
 
 
@@ -278,21 +286,24 @@ def _join(folder: Path, plan: Sequence[Unit]) -> None:
     """Join the files of the units into the shard's files."""
     counts = ShardCounts()
     parts = [ShardCounts.read(_part(folder, unit, "json")) for unit in plan]
-    with open(folder / IDS, "wb") as ids, open(folder / SEQUENCES, "wb") as sequences:
+    with ExitStack() as files:
+        ids, sequences, rows = (files.enter_context(open(folder / name, "wb")) for name in (IDS, SEQUENCES, ROWS))
         for unit, part in zip(plan, parts, strict=True):
             if part is None:
                 raise TokenisingFailed(f"{folder}: part {unit.number} is damaged. Delete the folder and run again.")
             records = np.fromfile(_part(folder, unit, "sequences"), dtype=RECORD)
             records["offset"] += counts.words
+            first = np.fromfile(_part(folder, unit, "rows"), dtype=WORD) + np.uint32(counts.sequences)
             counts.add(part)
             names = list(counts.sources)
             renumbered = np.array([names.index(name) for name in part.sources], dtype=np.uint16)
             if len(records):
                 records["source"] = renumbered[records["source"]]
             sequences.write(records.tobytes())
+            rows.write(first.tobytes())
             with open(_part(folder, unit, "ids"), "rb") as source:
                 shutil.copyfileobj(source, ids, 1 << 24)
-        for file in (ids, sequences):
+        for file in (ids, sequences, rows):
             file.flush()
             os.fsync(file.fileno())
     counts.digest = _digest(folder / IDS, folder / SEQUENCES)

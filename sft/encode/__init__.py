@@ -1,10 +1,13 @@
 """From one row to training sequences.
 
-layouts         the layouts in which corpora come, and their rows in a common form
-conversation    a row as a conversation, and which of its turns are trained
-train_roles     which side is trained in a source, by its name
-documents       documents as token ids, several in a sequence
-rendering       a conversation as token ids, with the model's chat template
-lengths         sequences that are too long: dropped, cut, or an error
-sequence        a training sequence
+layouts             the layouts in which corpora come, and their rows in a common form
+conversation        a row as a conversation, and which of its turns are trained
+messages            messages and tools as files of many writers hold them
+train_roles         which side is trained in a source, by its name
+known_sources       the same for the sources of the OdysSim corpus
+documents           documents as token ids, several in a sequence
+training_template   the chat template of a training
+rendering           a conversation as token ids, with the model's chat template
+lengths             sequences that are too long: dropped, cut, or an error
+sequence            a training sequence
 """

@@ -5,28 +5,23 @@ Layouts:
     messages, extra_info.messages    a list of role and content. A rule for the source (train_roles.py) names the
                                      trained side, and for long conversations how many of the last turns stay turns
     prompt with response             the prompt is a text or a list of messages; only the response is trained
+
+A message with `weight: 0` or `train: false` is context only. `tools` beside the messages go to the chat template.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sft.encode.train_roles import ROLES, RoleRules
-from soul.errors import SoulError
+from sft.encode.known_sources import ROLES
+from sft.encode.messages import BadConversation, Turn, read_tools, read_turns
+from sft.encode.train_roles import RoleRules, SourceRule, source_of
 
-UNNAMED = "unnamed"  # the source of rows without a data_source
 SWAPPED = {"user": "assistant", "assistant": "user"}
-KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool")
 
 Layout = Literal["messages", "extra_info.messages", "prompt_response"]
-Turn = dict[str, Any]  # role, content and whatever else the chat template reads
-
-
-class BadConversation(SoulError):
-    """A row holds no conversation to train on; the message names file, row and turn."""
 
 
 @dataclass(frozen=True)
@@ -38,57 +33,107 @@ class Conversation:
         messages: the turns for the chat template, with the trained side as the assistant.
         trained: numbers of the trained turns, ascending.
         role: the side of the trained turns, or "response".
+        origin: what says so; "" for a response.
+        tools: the tools that the model may call; None: none.
     """
 
     source: str
     messages: list[Turn]
     trained: tuple[int, ...]
     role: str
+    origin: str = ""
+    tools: list[dict[str, Any]] | None = None
+
+    @property
+    def trains(self) -> str:
+        """The trained side and what says so, for the plan."""
+        return f"{self.role} ({self.origin})" if self.origin else self.role
 
 
-def read_conversation(record: Mapping[str, Any], layout: Layout, rules: RoleRules, where: str) -> Conversation:
-    """The conversation of a row of the shards; `where` is file and row, for errors.
+def read_conversation(record: Mapping[str, Any], layout: Layout, rules: RoleRules, file: str, row: int) -> Conversation:
+    """The conversation of a row of a shard; `file` and `row` are for errors.
 
     Raises:
         BadConversation: the value is not a list of turns, a role is unknown, or a trained turn is empty.
+        UnknownSource: no rule names the trained side.
     """
-    source = record.get("data_source") or UNNAMED
+    where = f"{file}, row {row}"
+    source = source_of(record.get("data_source"))
     if layout == "prompt_response":
         messages = _prompt(record, where)
         trained: tuple[int, ...] = (len(messages) - 1,)
-        role = "response"
+        conversation = Conversation(source, messages, trained, "response", tools=read_tools(record.get("tools"), where))
     else:
-        role = record.get("train_role") or rules.role(source)
-        if role not in ROLES:
-            raise BadConversation(f"{where}, field train_role: {role!r} is not one of {', '.join(ROLES)}.")
+        rule = _rule(record, source, rules, file, row)
         holder = record if layout == "messages" else record.get("extra_info") or {}
-        messages = _turns(holder.get("messages"), f"{where}, field {layout}")
-        if role == "human":
-            messages = [turn | {"role": SWAPPED.get(turn["role"], turn["role"])} for turn in messages]
-        messages = _fold_earlier_turns(messages, rules.last_turns(source))
-        trained = tuple(number for number, turn in enumerate(messages) if turn["role"] == "assistant")
-    for number in trained:
-        if not messages[number]["content"].strip() and not messages[number].get("tool_calls"):
+        turns = read_turns(holder.get("messages"), f"{where}, field {layout}")
+        messages, trained = _sides(turns, rule, where)
+        tools = read_tools(record.get("tools") or holder.get("tools"), where)
+        conversation = Conversation(source, messages, trained, rule.role, rule.origin, tools)
+    _check_trained(conversation, where)
+    return conversation
+
+
+def _rule(record: Mapping[str, Any], source: str, rules: RoleRules, file: str, row: int) -> SourceRule:
+    role = record.get("train_role")
+    if not role:
+        return rules.rule(source, file)
+    if role not in ROLES:
+        raise BadConversation(f"{file}, row {row}, field train_role: {role!r} is not one of {', '.join(ROLES)}.")
+    return rules.row_rule(role, source)
+
+
+def _sides(turns: list[Turn], rule: SourceRule, where: str) -> tuple[list[Turn], tuple[int, ...]]:
+    """The turns with the trained side as the assistant, and the numbers of those that are trained."""
+    side = "user" if rule.role == "human" else "assistant"
+    for number, turn in enumerate(turns):
+        if turn.get("train") and turn["role"] != side:
+            raise BadConversation(
+                f"{where}, turn {number}: the turn is marked to be trained (weight or train), but it is the "
+                f"{turn['role']}'s, and the source trains the {rule.role}'s turns ({rule.origin}). Remove the mark, or "
+                "set a train_role column."
+            )
+    turns = _fold_earlier_turns(turns, rule.last_turns, side)
+    if rule.empty_system and turns[0]["role"] != "system":
+        turns = [{"role": "system", "content": ""}, *turns]
+    if side == "user":
+        turns = [turn | {"role": SWAPPED.get(turn["role"], turn["role"])} for turn in turns]
+    trained = (n for n, turn in enumerate(turns) if turn["role"] == "assistant" and turn.get("train", True))
+    numbers = tuple(trained)
+    return [{key: value for key, value in turn.items() if key != "train"} for turn in turns], numbers
+
+
+def _check_trained(conversation: Conversation, where: str) -> None:
+    for number in conversation.trained:
+        turn, role = conversation.messages[number], conversation.role
+        if not turn["content"].strip() and not turn.get("tool_calls"):
             side = "the human's side, which is trained here" if role == "human" else role
             raise BadConversation(
                 f"{where}, turn {number} ({side}): the turn is empty: there is nothing to train. Fix or drop the row, "
                 "or set data.bad_rows=drop."
             )
-    return Conversation(source, messages, trained, role)
 
 
-def _fold_earlier_turns(messages: list[Turn], last: int) -> list[Turn]:
-    """Keep only the `last` turns as turns (0: all); write the earlier ones into one text of the user before them."""
-    start = next((n for n, turn in enumerate(messages) if turn["role"] not in ("system", "developer")), len(messages))
-    first = max(start, len(messages) - last) if last else start
-    if first == start:
-        return messages
-    names = {"assistant": "You", "user": "Other", "tool": "Tool"}
-    earlier = "\n".join(f"{names.get(turn['role'], 'System')}: {turn['content']}" for turn in messages[start:first])
-    head, turns = messages[:start], messages[first:]
-    if turns[0]["role"] == "user":
-        return [*head, turns[0] | {"content": f"{earlier}\nOther: {turns[0]['content']}"}, *turns[1:]]
-    return [*head, {"role": "user", "content": earlier}, *turns]
+def _fold_earlier_turns(turns: list[Turn], last: int, side: str) -> list[Turn]:
+    """Keep only the `last` turns as turns (0: all). The earlier ones become one text of context before them.
+
+    The text has the form that OSim-8B was trained with (KNOWN_SOURCES says on what): it names the roles of the file,
+    and stands at the beginning of the first turn that is kept, or in a turn of its own if that one is trained.
+    """
+    head = [turn for turn in turns if turn["role"] in ("system", "developer")]
+    rest = [turn for turn in turns if turn["role"] not in ("system", "developer")]
+    if not last or len(rest) <= last:
+        return turns
+    earlier, kept = rest[:-last], rest[-last:]
+    text = "\n\n".join(["[Earlier conversation]\n" + _line(earlier[0]), *(_line(turn) for turn in earlier[1:])])
+    other = SWAPPED[side]
+    if kept[0]["role"] == other:
+        return [*head, kept[0] | {"content": f"{text}\n\n{kept[0]['content']}"}, *kept[1:]]
+    return [*head, {"role": other, "content": text}, *kept]
+
+
+def _line(turn: Turn) -> str:
+    return f"{turn['role']}: {turn['content']}"
 
 
 def _prompt(record: Mapping[str, Any], where: str) -> list[Turn]:
@@ -98,37 +143,9 @@ def _prompt(record: Mapping[str, Any], where: str) -> list[Turn]:
     if isinstance(prompt, str):
         turns: list[Turn] = [{"role": "user", "content": prompt}]
     else:
-        turns = _turns(prompt, f"{where}, field prompt")
-    return [*turns, {"role": "assistant", "content": response}]
-
-
-def _turns(value: Any, where: str) -> list[Turn]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
+        turns = [turn | {} for turn in read_turns(prompt, f"{where}, field prompt")]
+        if any(turn.pop("train", False) for turn in turns):
             raise BadConversation(
-                f"{where}: a text that is not a JSON list of messages ({error}). Fix the row."
-            ) from error
-    if not isinstance(value, list) or not value:
-        shown = "an empty list" if value == [] else type(value).__name__
-        raise BadConversation(
-            f"{where}: expected a list of messages with role and content, got {shown}. Fix or drop the row, or set "
-            "data.bad_rows=drop."
-        )
-    return [_turn(turn, f"{where}, turn {number}") for number, turn in enumerate(value)]
-
-
-def _turn(value: Any, where: str) -> Turn:
-    if not isinstance(value, dict) or value.get("role") not in KNOWN_ROLES:
-        shown = value.get("role") if isinstance(value, dict) else type(value).__name__
-        raise BadConversation(f"{where}: the role {shown!r} is not one of {', '.join(KNOWN_ROLES)}. Fix the row.")
-    content = value.get("content")
-    if isinstance(content, list):  # a list of parts, as in files for vision models
-        if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
-            raise BadConversation(f"{where}, field content: a part is not text. This training supports text only.")
-        content = "".join(part["text"] for part in content)
-    if content is not None and not isinstance(content, str):
-        raise BadConversation(f"{where}, field content: expected text, got {type(content).__name__}. Fix the row.")
-    extras = {key: extra for key, extra in value.items() if extra is not None}  # parquet fills absent fields with null
-    return extras | {"content": content or ""}
+                f"{where}, field prompt: a turn is marked to be trained (weight or train), but only the response is."
+            )
+    return [*turns, {"role": "assistant", "content": response}]

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from sft.encode import conversation
-from sft.encode.conversation import BadConversation
+from sft.encode.messages import BadConversation
 from sft.formats.names import BadShard
 
 Layout = Literal[

@@ -23,12 +23,20 @@ from typing import Any
 import jinja2
 from transformers import PreTrainedTokenizerBase
 
-from sft.encode.conversation import Turn
+from sft.encode.messages import Turn
 from sft.encode.sequence import EncodedSequence
 from soul.errors import SoulError, one_line
 
 # What a chat template can raise: its own errors, and Python's if it reads a key that a turn lacks.
 _TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
+
+
+# Fields of a message that mean something: a template that does not read them would leave them out in silence.
+MEANINGFUL = (
+    *("tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"),
+    *("images", "image", "audio", "audios", "videos", "video"),
+)
+Tools = list[dict[str, Any]] | None
 
 
 class TemplateFailure(SoulError):
@@ -79,17 +87,19 @@ class ChatEncoder:
         self._special = re.compile("|".join(re.escape(word) for word in words) or r"(?!)")
         self._alone: dict[str, list[int]] = {}
         self._header: str | None = None
+        self._words: frozenset[str] | None = None
 
-    def encode(self, messages: Sequence[Turn], trained: Sequence[int]) -> list[EncodedSequence]:
-        """The sequences of a conversation; each trained turn is in exactly one of them.
+    def encode(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools = None) -> list[EncodedSequence]:
+        """The sequences of a conversation; each trained turn is in exactly one of them. The last is the longest.
 
         A first turn whose rendering does not contain the generation prompt is not trained, because no model could be
         asked to write it: it is context only.
 
         Raises:
-            TemplateFailure: the template refuses a turn; names it.
+            TemplateFailure: the template refuses a turn, or does not read tools or a field of a turn; names it.
         """
-        rendered = (self._turn(messages, number) for number in trained)
+        self._check_read(messages, tools)
+        rendered = (self._turn(messages, number, tools) for number in trained)
         left = [turn for turn in rendered if turn is not None]
         sequences = []
         while left:
@@ -99,18 +109,41 @@ class ChatEncoder:
 
     # ---- text ------------------------------------------------------------------------------------------------------
 
-    def _render(self, messages: Sequence[Turn], *, ask: bool) -> str:
+    def _check_read(self, messages: Sequence[Turn], tools: Tools) -> None:
+        """Refuse what the template would leave out of the text."""
+        if tools and not self._reads("tools"):
+            raise TemplateFailure(
+                "field tools: the chat template does not render tools, so the model would not see them. Use a "
+                "template that does (model.chat_template), or name the column in data.ignore_columns."
+            )
+        for number, turn in enumerate(messages):
+            for name in MEANINGFUL:
+                if turn.get(name) and not self._reads(name):
+                    raise TemplateFailure(
+                        f"turn {number} ({turn['role']}), field {name}: the chat template does not render it, so it "
+                        "would be left out. Use a template that does (model.chat_template), or remove the field."
+                    )
+
+    def _reads(self, name: str) -> bool:
+        """Whether the template mentions a variable or a field."""
+        if self._words is None:
+            template = self.tokenizer.chat_template
+            texts = template.values() if isinstance(template, dict) else [template]
+            self._words = frozenset(word for text in texts for word in re.findall(r"\w+", text))
+        return name in self._words
+
+    def _render(self, messages: Sequence[Turn], tools: Tools = None, *, ask: bool) -> str:
         return self.tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=ask, **self.template_kwargs
+            list(messages), tools=tools, tokenize=False, add_generation_prompt=ask, **self.template_kwargs
         )
 
-    def _turn(self, messages: Sequence[Turn], number: int) -> _TrainedTurn | None:
+    def _turn(self, messages: Sequence[Turn], number: int, tools: Tools) -> _TrainedTurn | None:
         try:
-            full = self._render(messages[: number + 1], ask=False)
-            prompt = self._render(messages[:number], ask=True) if number else self._opening(full)
+            full = self._render(messages[: number + 1], tools, ask=False)
+            prompt = self._render(messages[:number], tools, ask=True) if number else self._opening(full)
         except _TEMPLATE_ERRORS as error:
             raise TemplateFailure(
-                f"turn {self._refused(messages, number)}: the chat template refuses it "
+                f"turn {self._refused(messages, number, tools)}: the chat template refuses it "
                 f"({type(error).__name__}: {one_line(error, 200)}). Fix or drop the row, set "
                 "data.bad_rows=drop, or use a template that allows such conversations."
             ) from error
@@ -122,21 +155,21 @@ class ChatEncoder:
                 f"generation prompt (which ends in {prompt[-40:]!r}), so the model could not have written it. "
                 "Set data.apply_chat_template_kwargs (such as enable_thinking) to match the rows."
             )
-        return _TrainedTurn(prompt, full[: self._end(full, len(prompt), messages[number]["content"])])
+        return _TrainedTurn(prompt, full[: self._end(full, len(prompt), messages[number])])
 
-    def _refused(self, messages: Sequence[Turn], number: int) -> str:
+    def _refused(self, messages: Sequence[Turn], number: int, tools: Tools) -> str:
         """The first turn with which the rendering fails, for the error message."""
         renders = False
         for place in range(number + 1):
-            before, renders = renders, self._renders(messages[: place + 1])
+            before, renders = renders, self._renders(messages[: place + 1], tools)
             if before and not renders:
                 number = place
                 break
         return f"{number} ({messages[number]['role']})"
 
-    def _renders(self, messages: Sequence[Turn]) -> bool:
+    def _renders(self, messages: Sequence[Turn], tools: Tools) -> bool:
         try:
-            self._render(messages, ask=False)
+            self._render(messages, tools, ask=False)
         except _TEMPLATE_ERRORS:
             return False
         return True
@@ -150,9 +183,9 @@ class ChatEncoder:
         place = full.find(self._header) if self._header else -1
         return None if place < 0 else full[: place + len(self._header)]
 
-    def _end(self, full: str, start: int, content: str) -> int:
+    def _end(self, full: str, start: int, turn: Turn) -> int:
         """Where the turn that begins at `start` ends: after its end token, before the line break that follows."""
-        content = content.strip()
+        content = "" if turn.get("tool_calls") else turn["content"].strip()  # calls follow the content
         place = full.find(content, start) if content else -1
         marks = list(self._special.finditer(full, start if place < 0 else place + len(content)))
         if not marks:

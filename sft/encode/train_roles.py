@@ -1,55 +1,128 @@
-"""Which side of a conversation is trained, and how many of its turns: rules by the name of the source.
+"""Which side of a conversation is trained: rules by the name of the source. A source without a rule is an error.
 
 `assistant`: the assistant's turns. `human`: the human's turns; user and assistant are swapped, so that the template
-renders the human's words as the assistant's. A row's own `train_role` column comes first, then the config's map of
-exact names, then the known human corpora, then the config's default.
-
-In sources with hundreds of short turns (the trials of an experiment) only the last ones stay turns; the earlier ones
-become one text (sft/encode/conversation.py).
+renders the human's words as the assistant's. The first of these that says something holds: the row's own `train_role`
+column, `data.train_role`, the known sources (known_sources.py), `data.default_train_role`.
 """
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Literal, get_args
 
-Role = Literal["assistant", "human"]
+from sft.encode.known_sources import KNOWN_SOURCES, Role, known_names
+from soul.errors import SoulError
 
-# Human corpora of the OdysSim midtraining mixture: the human's words are the target.
-HUMAN_CORPORA = (
-    "wildchat* lmsys* oasst* prism* alignx* nectar* hh_rlhf* convokit_* dialogues* coser* humanual* tutoring* "
-    "socsci210* psych101*"
-).split()
-# The task-like parts of that mixture: the assistant's answer is already the target.
-TASK_CORPORA = ("tom_*", "soc_*", "human_llm*", "rm_r1_sft*")
-LAST_TURNS = {"psych101*": 20}
-ROLES: tuple[str, ...] = get_args(Role)
+UNNAMED = "unnamed"  # the source of rows without a data_source
+_SHOWN = 5
 
 
-@cache
-def known_role(source: str) -> Role | None:
-    """The trained side of a known corpus; None if the corpus is not known."""
-    if any(fnmatch.fnmatchcase(source, pattern) for pattern in TASK_CORPORA):
-        return "assistant"
-    return "human" if any(fnmatch.fnmatchcase(source, pattern) for pattern in HUMAN_CORPORA) else None
+class UnknownSource(SoulError):
+    """No rule says which side of a source is trained; the message names the file, the source and how to say it."""
+
+
+@dataclass(frozen=True)
+class SourceRule:
+    """How the rows of a source are trained.
+
+    Attributes:
+        role: the trained side.
+        origin: what says so, for the plan.
+        last_turns: how many of the last turns stay turns; 0: all.
+        empty_system: rows without a system message get an empty one.
+    """
+
+    role: Role
+    origin: str
+    last_turns: int = 0
+    empty_system: bool = False
 
 
 @dataclass(frozen=True)
 class RoleRules:
-    """The rules of a run."""
+    """The rules of a run.
 
-    default: Role = "assistant"
+    Attributes:
+        by_source: data.train_role.
+        default: data.default_train_role; None: a source that nothing names is an error.
+        last_turns_by_source: data.last_turns_by_source.
+    """
+
     by_source: Mapping[str, Role] = field(default_factory=dict)
+    default: Role | None = None
     last_turns_by_source: Mapping[str, int] = field(default_factory=dict)
 
-    def role(self, source: str) -> Role:
-        """The trained side in rows of a source that have no `train_role` of their own."""
-        return self.by_source.get(source) or known_role(source) or self.default
+    def rule(self, source: str, file: str) -> SourceRule:
+        """The rule for a source's rows that have no `train_role` of their own.
 
-    def last_turns(self, source: str) -> int:
-        """How many of a conversation's last turns stay turns; 0: all."""
-        known = (count for pattern, count in LAST_TURNS.items() if fnmatch.fnmatchcase(source, pattern))
-        return self.last_turns_by_source.get(source, next(known, 0))
+        Args:
+            file: where the source occurs, for the error.
+
+        Raises:
+            UnknownSource: nothing names the source, or two known names in it disagree.
+        """
+        names = known_names(source)
+        roles = {KNOWN_SOURCES[name].role for name in (*names[:1], *sorted(names, key=len)[-1:])}
+        known = KNOWN_SOURCES[names[0]] if len(roles) == 1 else None
+        if source in self.by_source:
+            role, origin = self.by_source[source], "data.train_role"
+        elif known:
+            role, origin = known.role, "known source" if source in KNOWN_SOURCES else f"like {names[0]}"
+        elif self.default:
+            role, origin = self.default, "data.default_train_role"
+        else:
+            raise UnknownSource(_unknown({source: file}))
+        last_turns = self.last_turns_by_source.get(source, known.last_turns if known else 0)
+        return SourceRule(role, origin, last_turns, bool(known and known.empty_system and role == "assistant"))
+
+    def row_rule(self, role: Role, source: str) -> SourceRule:
+        """The rule for a row with its own `train_role`: its messages stay as they are, unless the run folds them."""
+        return SourceRule(role, "train_role column", self.last_turns_by_source.get(source, 0))
+
+    def check(self, sources: Iterable[tuple[str, str]]) -> None:
+        """Check that there is a rule for all sources, given with the file in which each occurs.
+
+        Raises:
+            UnknownSource: names those without.
+        """
+        unknown: dict[str, str] = {}
+        for source, file in sources:
+            try:
+                self.rule(source, file)
+            except UnknownSource:
+                unknown.setdefault(source, file)
+        if unknown:
+            raise UnknownSource(_unknown(unknown))
+
+
+def source_of(value: object) -> str:
+    """The source of a row by its value of `data_source`."""
+    return str(value) if value else UNNAMED
+
+
+def override(source: str) -> str:
+    """The override that names a source's trained side, as it is written in a shell."""
+    if re.fullmatch(r"[A-Za-z_][\w-]*", source):
+        return f"+data.train_role.{source}=assistant"
+    escaped = re.sub(r"([\\(){}\[\]:=,])", r"\\\1", source)
+    return f"'+data.train_role={{{escaped}: assistant}}'"
+
+
+def _unknown(files: Mapping[str, str]) -> str:
+    """What is unknown and what to do; `files` maps each source to a file in which it occurs."""
+    source, file = next(iter(files.items()))
+    others = [f"{other!r} in {place}" for other, place in list(files.items())[1:_SHOWN]]
+    more = f", and {len(files) - _SHOWN:,} others" if len(files) > _SHOWN else ""
+    also = f" The same holds for {', '.join(others)}{more}." if others else ""
+    names = known_names(source)
+    why = "no rule says which side of it is trained"
+    if names:
+        sides = ", ".join(f"{name} ({KNOWN_SOURCES[name].role})" for name in names)
+        why = f"its name contains known sources that train different sides: {sides}"
+    called = "rows without a data_source" if source == UNNAMED else f"source {source!r}"
+    return (
+        f"{file}: {called}: {why}.{also} Say it with {override(source)} (train the assistant's turns) or human "
+        "(train the person's turns), or give the file a train_role column. "
+        "data.default_train_role=assistant holds for all sources that nothing names."
+    )

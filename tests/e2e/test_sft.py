@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
 
 STEPS = 12
 SMALL = [
+    "data.default_train_role=assistant",
     "data.train_batch_size=16",
     "data.max_prompt_length=500",
     "data.max_response_length=100",
@@ -197,9 +198,13 @@ def test_a_vision_language_model_is_trained_on_text(corpus: Path, world: Path, t
     model = vision_language_model(world / "base", tmp_path / "model")
     words = ["model.use_remove_padding=true", "trainer.total_training_steps=2", "trainer.test_freq=2"]
     words += ["trainer.save_freq=-1"]  # the end is saved all the same
+    template = "{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}" + AutoTokenizer.from_pretrained(model).chat_template
+    (tmp_path / "brief.jinja").write_text(template)
+    words += [f"model.chat_template={tmp_path}/brief.jinja"]
     assert start(corpus, model, tmp_path, "vl", *words).wait(300) == 0, (tmp_path / "vl.log").read_text()[-3000:]
     folder = tmp_path / "vl" / "global_step_2"
     trained, report = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)
+    assert AutoTokenizer.from_pretrained(folder).chat_template == template  # what serves it renders as the training did
     assert type(trained).__name__ == "Qwen3VLForConditionalGeneration" and not report["missing_keys"]
     rows = pq.read_table(corpus / "val_shard_0.parquet").to_pylist()
     expected = mean_loss(trained.float(), AutoTokenizer.from_pretrained(folder), [row["messages"] for row in rows])

@@ -75,6 +75,8 @@ def _talk_files(folder: Path) -> None:
     write_talks(folder / "role.parquet", [{"role": "nobody", "content": "a"}, TALK[1]])
     pq.write_table(pa.Table.from_pylist([{"content": "a"}]), folder / "text_column.parquet")
     pq.write_table(pa.Table.from_pylist([{"messages": TALK}]).slice(0, 0), folder / "no_talks.parquet")
+    write_talks(folder / "pictures.parquet", TALK, images=["a.png"])
+    (folder / "bad.jinja").write_text("{% for m in messages %}{{ m.content }")
     pq.write_table(pa.Table.from_pylist([{"messages": "a text"}]), folder / "messages_text.parquet")
     pq.write_table(pa.Table.from_pylist([{"messages": [{"speaker": "a"}]}]), folder / "messages_keys.parquet")
 

@@ -297,6 +297,14 @@ SFT_SECRETS = [
     Mistake("a key in a list", [f"trainer.rl_test_arguments=[judge.api_key={SECRET}]"], expects=["environment"]),
 ]
 SFT_COMMANDS = [
+    Mistake("a source without a rule", ["data.default_train_role=null"], expects=["talks.parquet", "data.train_role."]),
+    Mistake("a chat template that is not there", ["model.chat_template=gone.jinja"], expects=["gone.jinja", "qwen3"]),
+    Mistake("a chat template of another family", ["model.chat_template=qwen3"], expects=["chat_template", "<think>"]),
+    Mistake("a folder as a chat template", ["model.chat_template={w}/empty"], expects=["model.chat_template", "empty"]),
+    Mistake(
+        "a chat template that fails", ["model.chat_template={w}/bad.jinja"], expects=["fails", "model.chat_template"]
+    ),
+    Mistake("pictures beside the text", ["data.train_files={w}/pictures.parquet"], expects=["'images'", "text only"]),
     *SFT_KEYS,
     *SFT_FILES,
     *SFT_SECRETS,

@@ -15,6 +15,7 @@ from recipe.demo import tiny_model
 from sft.launch import main
 from soul import examples
 from soul.examples.__main__ import write as write_examples
+from tests.sft.encode.templates import STRIPS_THINKING
 
 TALK = [{"role": "user", "content": "Where is the pear?"}, {"role": "assistant", "content": "In the box."}]
 
@@ -41,11 +42,25 @@ def run(tmp_path: Path, model: Path, *words: str) -> int:
 def test_a_dry_run_shows_what_becomes_of_the_rows(
     tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shard(tmp_path, TALK, TALK, data_source="boxes")
+    shard(tmp_path, TALK, TALK, data_source="wildchat_1m")
     write(tmp_path / "val_shard_0.parquet", [{"messages": TALK, "data_source": "boxes"}])
-    assert run(tmp_path, model, "trainer.total_training_steps=3") == 0
+    words = ["trainer.total_training_steps=3", "+data.train_role.boxes=assistant"]
+    assert run(tmp_path, model, *words) == 0
     plan = capsys.readouterr().out
-    assert "3 steps of 2 sequences: 3.00 epochs of 2 sequences" in plan and plan.count("boxes") == 2
+    assert "3 steps of 2 rows: 3.00 epochs of 2 rows" in plan and "expansion 1.00" in plan
+    assert "human (like wildchat): 2" in plan and "assistant (data.train_role): 1" in plan
+
+
+def test_the_plan_says_what_a_template_costs(tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A template that strips earlier thoughts, as Qwen3's: every answer of a row becomes a sequence of its own."""
+    shard(tmp_path, TALK * 10, TALK * 10)
+    (tmp_path / "strips.jinja").write_text(STRIPS_THINKING)
+    words = ["data.default_train_role=assistant", "data.max_prompt_length=2000"]
+    assert run(tmp_path, model, *words, f"model.chat_template={tmp_path}/strips.jinja") == 0
+    plan = " ".join(capsys.readouterr().out.split())
+    assert "steps of 2 rows" in plan and "epochs of 2 rows" in plan  # rows, not the 20 sequences
+    assert float(plan.partition("expansion ")[2].partition(":")[0]) > 5
+    assert "a row becomes several sequences" in plan
 
 
 def distilled(folder: Path) -> list[str]:

@@ -34,7 +34,8 @@ def write(path: Path, rows: Sequence[dict[str, Any]], group: int | None = None) 
 
 def settings(folder: Path, **changes: Any) -> SftDataSettings:
     """Settings for files in a folder, tokenised in this process."""
-    return SftDataSettings(**{"cache_dir": folder / "cache", "dir": folder, "tokenizer_workers": 0, **changes})
+    usual = {"cache_dir": folder / "cache", "dir": folder, "tokenizer_workers": 0, "default_train_role": "assistant"}
+    return SftDataSettings(**{**usual, **changes})
 
 
 def opened(folder: Path, split: str = "train", template: str = "plain", **changes: Any) -> Corpus:

@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -56,7 +57,7 @@ def test_an_epoch_over_ranks_has_everything_as_often_as_it_should(corpus: Corpus
 def test_a_step_runs_on_into_the_next_epoch(corpus: Corpus) -> None:
     taken = [s for batch in StepBatches(corpus, 16, 0, 1, 0, 55) for s in batch]  # 880 = 8 epochs
     for epoch in range(8):
-        assert Counter(taken[epoch * 110 : epoch * 110 + 110]) == Counter(corpus.order.epoch_sequences(epoch).tolist())
+        assert Counter(taken[epoch * 110 : epoch * 110 + 110]) == Counter(corpus.order.epoch_rows(epoch).tolist())
 
 
 def test_ranks_have_similar_numbers_of_tokens(corpus: Corpus) -> None:
@@ -64,6 +65,26 @@ def test_ranks_have_similar_numbers_of_tokens(corpus: Corpus) -> None:
         shares = [list(StepBatches(corpus, 16, rank, 4, step, step + 1))[0] for rank in range(4)]
         tokens = [sum(len(corpus.dataset[number]["input_ids"]) for number in share) for share in shares]
         assert max(tokens) < 1.2 * min(tokens), tokens
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_a_step_counts_rows_and_has_all_their_sequences(folder: Path, ranks: int) -> None:
+    """With a template that makes several sequences of a row, in two files of which one counts twice."""
+    corpus = opened(folder, template="strips_thinking", train_files=f"{folder}/a.parquet {folder}/b.parquet:2")
+    store = corpus.dataset.store
+    assert len(corpus.order) == 110 and store.rows == 80 and len(store) > 200
+    every = np.arange(store.rows)
+    assert store.row_sequences(every).tolist() == list(range(len(store)))
+    rows_of = np.repeat(every, [len(store.row_sequences(every[one : one + 1])) for one in every])
+    by_row = [(int(record["row"]), int(record["source"])) for record in store.records(np.arange(len(store)))]
+    for one in (0, 17, 49, 50, 79):  # all sequences of a row, and no other's
+        mine = store.row_sequences(np.array([one]))
+        assert {by_row[n] for n in mine} == {by_row[mine[0]]} and (rows_of == one).sum() == len(mine)
+    for step in range(3):
+        shares = [list(StepBatches(corpus, 8, rank, ranks, step, step + 1))[0] for rank in range(ranks)]
+        assert len({len(share) for share in shares}) == 1
+        taken = Counter(sequence for share in shares for sequence in share if sequence >= 0)
+        assert taken == Counter(store.row_sequences(corpus.order.step(step, 8)).tolist())
 
 
 def test_a_batch_that_cannot_be_dealt_out(corpus: Corpus) -> None:

@@ -66,8 +66,8 @@ def test_layouts(tmp_path: Path) -> None:
         write(tmp_path / "b.parquet", [{"prompt": chat, "response": "x", "train_role": "human"}]),
     ]
     first, second = read_index(files, tmp_path / "cache")
-    assert (first.layout, first.wanted) == ("extra_info.messages", ["extra_info.messages", "data_source"])
-    assert (second.layout, second.wanted) == ("prompt_response", ["prompt", "response", "train_role"])
+    assert (first.layout, first.wanted()) == ("extra_info.messages", ["extra_info.messages", "data_source"])
+    assert (second.layout, second.wanted()) == ("prompt_response", ["prompt", "response", "train_role"])
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:

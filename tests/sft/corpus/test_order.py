@@ -77,10 +77,10 @@ def test_an_epoch_has_every_sequence_as_often_as_its_ratio_says(
 
 def test_half_a_source_is_another_half_in_the_next_epoch() -> None:
     order = order_of([(100, Fraction(1, 2))])
-    first, second, third = (set(order.epoch_sequences(epoch).tolist()) for epoch in range(3))
+    first, second, third = (set(order.epoch_rows(epoch).tolist()) for epoch in range(3))
     assert len(first) == len(second) == 50
     assert not first & second and first == third
-    assert order_of([(100, Fraction(1, 2))], seed=1).epoch_sequences(0).tolist() != sorted(first)
+    assert order_of([(100, Fraction(1, 2))], seed=1).epoch_rows(0).tolist() != sorted(first)
 
 
 @given(sizes, st.integers(1, 40), st.integers(0, 30), st.integers(0, 30))

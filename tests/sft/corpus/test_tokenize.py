@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,14 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sft.corpus import tokenize as tokenising
+from sft.corpus.columns import UnsupportedColumn
 from sft.corpus.index import Shard
 from sft.corpus.row_encoder import EmptyCorpus
 from sft.corpus.sources import BadSources
 from sft.corpus.split import open_corpus
 from sft.corpus.tokenize import Unit, units
-from sft.encode.conversation import BadConversation
 from sft.encode.lengths import TooLong
+from sft.encode.messages import BadConversation
 from sft.encode.rendering import TemplateFailure
+from sft.encode.train_roles import UnknownSource
 from sft.formats.contents import Contents
 from sft.formats.names import BadShard
 from tests.sft.corpus.corpora import opened, row, settings, texts, write
@@ -237,10 +240,13 @@ def test_rows_without_a_trained_turn(tmp_path: Path) -> None:
         "chat": 1,
     }
     write(tmp_path / "train_shard_0.parquet", [row(0), row(1, "chat", turns=1), row(2, "chat", turns=1)])
-    with pytest.raises(BadConversation, match="'chat': none of its 2 rows.*train_role_by_source.chat"):
+    with pytest.raises(BadConversation, match="'chat': none of its 2 rows.*data.train_role.chat"):
         opened(tmp_path)
-    corpus = opened(tmp_path, train_role_by_source={"chat": "human"})
-    assert {name: counts.role for name, counts in corpus.sources.items()} == {"mine": "assistant", "chat": "human"}
+    corpus = opened(tmp_path, train_role={"chat": "human"})
+    assert {name: dict(counts.roles) for name, counts in corpus.sources.items()} == {
+        "mine": {"assistant (data.default_train_role)": 1},
+        "chat": {"human (data.train_role)": 2},
+    }
 
 
 def test_the_role_of_a_source_over_several_shards(tmp_path: Path) -> None:
@@ -251,7 +257,49 @@ def test_the_role_of_a_source_over_several_shards(tmp_path: Path) -> None:
     write(tmp_path / "train_shard_2.parquet", [row(3, "chat") | {"train_role": "assistant"}])
     write(tmp_path / "train_shard_3.parquet", [row(4) | {"train_role": "human"}])
     corpus = opened(tmp_path, bad_rows="drop")
-    assert {name: counts.role for name, counts in corpus.sources.items()} == {"chat": "assistant", "mine": "mixed"}
+    assert {name: dict(counts.roles) for name, counts in corpus.sources.items()} == {
+        "chat": {"assistant (known source)": 1, "assistant (train_role column)": 1},
+        "mine": {"assistant (data.default_train_role)": 1, "human (train_role column)": 1},
+    }
+
+
+def test_a_source_without_a_rule_is_found_before_anything_is_tokenised(
+    tmp_path: Path, done: list[tuple[str, int]]
+) -> None:
+    write(tmp_path / "train_shard_0.parquet", [row(0, "coser"), row(1, "wildchat_v1")])
+    file = write(tmp_path / "train_shard_1.parquet", [row(2, "coser"), row(3, "pears")])
+    with pytest.raises(UnknownSource, match=f"{file}: source 'pears': no rule.*data.train_role.pears=assistant"):
+        opened(tmp_path, default_train_role=None)
+    assert not done
+    corpus = opened(tmp_path, default_train_role=None, train_role={"pears": "human"})
+    assert {name: dict(counts.roles) for name, counts in corpus.sources.items()} == {
+        "coser": {"human (known source)": 2},
+        "wildchat_v1": {"human (known source)": 1},
+        "pears": {"human (data.train_role)": 1},
+    }
+    rows = [row(4, "pears") | {"train_role": "human"}, row(5, "coser") | {"train_role": None}]
+    write(tmp_path / "train_shard_1.parquet", rows)
+    assert opened(tmp_path, default_train_role=None).sources["pears"].rows == 1
+
+
+def test_a_column_that_means_something_else_is_refused_by_name(tmp_path: Path) -> None:
+    file = write(tmp_path / "train_shard_0.parquet", [row(0) | {"images": ["a.png"], "score": 1.0, "label": "x"}])
+    with pytest.raises(UnsupportedColumn, match=rf"{file}: column 'images'.*data.ignore_columns=\[images\]"):
+        opened(tmp_path)
+    assert len(opened(tmp_path, ignore_columns=["images"]).dataset) == 1
+    write(tmp_path / "train_shard_0.parquet", [{"prompt": "x", "chosen": "a", "rejected": "b"}])
+    with pytest.raises(UnsupportedColumn, match="column 'chosen': pairs"):
+        opened(tmp_path)
+
+
+def test_tools_of_the_rows_reach_the_template_or_are_refused(tmp_path: Path) -> None:
+    tool = {"type": "function", "function": {"name": "look"}}
+    write(tmp_path / "train_shard_0.parquet", [row(0) | {"tools": json.dumps([tool])}, row(1) | {"tools": None}])
+    with pytest.raises(TemplateFailure, match="row 0, field tools: the chat template does not render tools"):
+        opened(tmp_path)
+    first, second = texts(opened(tmp_path, template="with_tools"))
+    assert "look" in first and "look" not in second
+    assert "look" not in texts(opened(tmp_path, ignore_columns=["tools"]))[0]
 
 
 def test_a_template_failure_names_file_row_and_turn(tmp_path: Path) -> None:

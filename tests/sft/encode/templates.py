@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from recipe.demo.tiny_model import build_tokenizer
-from sft.encode.conversation import Turn
+from sft.encode.messages import Turn
 from sft.encode.rendering import ChatEncoder
 from sft.encode.sequence import EncodedSequence
 
@@ -85,8 +85,17 @@ BARE = (
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
 
+# The tools before everything, calls and results in the turns, as in Hermes.
+WITH_TOOLS = """{% if tools %}<|im_start|>system
+{{ tools | tojson }}<|im_end|>
+{% endif %}{% for m in messages %}<|im_start|>{{ m['role'] }}
+{{ m['content'] }}{% for c in m.tool_calls or [] %}<call>{{ c.function | tojson }}</call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
 TEMPLATES = {
     "plain": PLAIN,
+    "with_tools": WITH_TOOLS,
     "system_default": SYSTEM_DEFAULT,
     "strips_thinking": STRIPS_THINKING,
     "with_begin": WITH_BEGIN,

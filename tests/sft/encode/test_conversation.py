@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from sft.encode.conversation import BadConversation, read_conversation
-from sft.encode.train_roles import RoleRules, known_role
+from sft.encode.conversation import read_conversation
+from sft.encode.messages import BadConversation
+from sft.encode.train_roles import RoleRules
 
 CHAT = [
     {"role": "system", "content": "You are Ann."},
@@ -20,10 +21,10 @@ CHAT = [
 
 def read(record: dict[str, Any], layout: Any = "messages", rules: RoleRules | None = None) -> Any:
     """Read one record."""
-    return read_conversation(record, layout, rules or RoleRules(), "a.parquet, row 7")
+    return read_conversation(record, layout, rules or RoleRules(default="assistant"), "a.parquet", 7)
 
 
-def test_the_assistant_is_trained_by_default() -> None:
+def test_the_assistant_is_trained_as_it_stands() -> None:
     found = read({"data_source": "mine", "messages": CHAT})
     assert (found.source, found.role, found.trained) == ("mine", "assistant", (2,))
     assert found.messages == CHAT
@@ -36,28 +37,20 @@ def test_the_human_side_is_swapped() -> None:
     assert CHAT[1]["role"] == "user"  # the record is as it was
 
 
-@pytest.mark.parametrize(
-    ("source", "role"),
-    [
-        ("convokit_movies", "human"),
-        ("wildchat_1m", "human"),
-        ("tom_hitom", "assistant"),
-        ("soc_x", "assistant"),
-        ("x", None),
-    ],
-)
-def test_known_corpora(source: str, role: str | None) -> None:
-    assert known_role(source) == role
-
-
-def test_the_row_comes_before_the_map_before_known_names_before_the_default() -> None:
-    rules = RoleRules("human", {"coser": "assistant"})
-    assert rules.role("coser") == "assistant"
-    assert rules.role("wildchat") == "human"
-    assert rules.role("tom_x") == "assistant"
-    assert rules.role("mine") == "human"
+def test_the_row_says_which_side_is_trained() -> None:
+    rules = RoleRules(default="human")
     assert read({"data_source": "mine", "messages": CHAT, "train_role": "assistant"}, rules=rules).role == "assistant"
     assert read({"data_source": "mine", "messages": CHAT, "train_role": None}, rules=rules).role == "human"
+
+
+def test_tasks_of_the_odyssim_corpus_get_an_empty_system_message() -> None:
+    """So that no template adds a default. Rows that name their side themselves stay as they are."""
+    chat = CHAT[1:]
+    found = read({"data_source": "tom_hitom", "messages": chat})
+    assert found.messages == [{"role": "system", "content": ""}, *chat] and found.trained == (2,)
+    assert read({"data_source": "tom_hitom", "messages": CHAT}).messages == CHAT
+    assert read({"data_source": "tom_hitom", "messages": chat, "train_role": "assistant"}).messages == chat
+    assert read({"data_source": "sotopia", "messages": chat}).messages == chat
 
 
 @pytest.mark.parametrize("messages", [CHAT, json.dumps(CHAT)], ids=["list", "text"])
@@ -122,9 +115,17 @@ def test_only_the_last_turns_stay_turns_and_nothing_is_lost(last: int) -> None:
     assert found.messages[0] == {"role": "system", "content": "Press a key."}
     kept = [(turn["role"], turn["content"]) for turn in found.messages[1:]]
     assert kept == {
-        1: [("user", "Other: Trial 1?\nYou: F\nOther: Trial 2?"), ("assistant", "J")],
-        2: [("user", "Other: Trial 1?\nYou: F\nOther: Trial 2?"), ("assistant", "J")],
-        3: [("user", "Other: Trial 1?"), ("assistant", "F"), ("user", "Trial 2?"), ("assistant", "J")],
+        1: [
+            ("user", "[Earlier conversation]\nassistant: Trial 1?\n\nuser: F\n\nassistant: Trial 2?"),
+            ("assistant", "J"),
+        ],
+        2: [("user", "[Earlier conversation]\nassistant: Trial 1?\n\nuser: F\n\nTrial 2?"), ("assistant", "J")],
+        3: [
+            ("user", "[Earlier conversation]\nassistant: Trial 1?"),
+            ("assistant", "F"),
+            ("user", "Trial 2?"),
+            ("assistant", "J"),
+        ],
     }.get(last, [("user", "Trial 1?"), ("assistant", "F"), ("user", "Trial 2?"), ("assistant", "J")])
     assert [found.messages[number]["content"] for number in found.trained] == (["J"] if last in (1, 2) else ["F", "J"])
 
@@ -134,3 +135,43 @@ def test_long_known_corpora_keep_their_last_turns_unless_told_otherwise() -> Non
     record = {"data_source": "psych101_bandit", "messages": messages}
     assert len(read(record).messages) == 20 and len(read(record).trained) == 10
     assert len(read(record, rules=RoleRules(last_turns_by_source={"psych101_bandit": 0})).messages) == 60
+
+
+TWO = [
+    {"role": "user", "content": "a"},
+    {"role": "assistant", "content": "b"},
+    {"role": "user", "content": "c"},
+    {"role": "assistant", "content": "d"},
+]
+
+
+@pytest.mark.parametrize("mark", [{"weight": 0}, {"weight": 0.0}, {"train": False}, {"weight": 1, "train": False}])
+def test_a_turn_of_no_weight_is_context(mark: dict[str, Any]) -> None:
+    marked = [TWO[0], TWO[1] | mark, TWO[2] | {"weight": None}, TWO[3] | {"train": True, "weight": None}]
+    found = read({"messages": marked})
+    assert found.trained == (3,) and found.messages == TWO  # the marks do not reach the template
+    assert read({"messages": [TWO[0] | mark, *TWO[1:3]], "train_role": "human"}).trained == (2,)
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ([TWO[0] | {"weight": 1}, TWO[1]], "turn 0: the turn is marked to be trained .* trains the assistant's turns"),
+        ([TWO[0], TWO[1] | {"weight": 0.5}], "turn 1, field weight: 0.5 is neither 0 nor 1"),
+        ([TWO[0], TWO[1] | {"train": "no"}], "turn 1, field train: 'no' is neither"),
+    ],
+)
+def test_marks_that_cannot_be_honoured(messages: list[dict[str, Any]], says: str) -> None:
+    with pytest.raises(BadConversation, match=f"a.parquet, row 7.*{says}"):
+        read({"messages": messages})
+
+
+@pytest.mark.parametrize("written", [list, json.dumps], ids=["list", "text"])
+def test_tools_reach_the_conversation(written: Any) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    assert read({"messages": TWO, "tools": written([tool])}).tools == [tool]
+    assert read({"prompt": "x", "response": "y", "tools": written([tool])}, "prompt_response").tools == [tool]
+    assert read({"messages": TWO, "tools": [tool | {"strict": None}]}).tools == [tool]  # parquet's null
+    assert read({"messages": TWO, "tools": written([])}).tools is None
+    with pytest.raises(BadConversation, match="row 7, field tools: expected a list of JSON schemas"):
+        read({"messages": TWO, "tools": '{"name": "look"}'})

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from recipe.demo.tiny_model import build_tokenizer
 from sft.encode.rendering import ChatEncoder, TemplateFailure
 from sft.encode.sequence import EncodedSequence
-from tests.sft.encode.templates import TEMPLATES, encode, tokenizer_with
+from sft.encode.training_template import BadTemplate, use_template
+from tests.sft.encode.templates import STRIPS_THINKING, TEMPLATES, WORDS, encode, tokenizer_with
 
 Turns = list[dict[str, Any]]
 
@@ -206,9 +208,79 @@ def test_a_template_that_refuses_names_the_turn_and_its_words(turns: Turns, turn
 
 
 def test_a_tokenizer_without_a_template_is_refused() -> None:
-    from recipe.demo.tiny_model import build_tokenizer
-
     tokenizer = build_tokenizer(["hello"])
     tokenizer.chat_template = None
     with pytest.raises(TemplateFailure, match="no chat template"):
         ChatEncoder(tokenizer)
+
+
+def test_the_qwen3_variant_keeps_a_row_without_thoughts_whole() -> None:
+    """Twenty answers cost ten times their tokens with a template that strips thoughts, and once with the variant."""
+    tokenizer = build_tokenizer(WORDS)
+    with pytest.raises(BadTemplate, match="another family of models: .*</think>, <think>"):
+        use_template(tokenizer, "qwen3")
+    tokenizer.add_tokens(["<think>", "</think>"])
+    turns = say(*["hello there, how do you do?", "I am fine. Well then:"] * 20)
+
+    def tokens(template_kwargs: dict[str, Any]) -> tuple[int, int]:
+        sequences = encode(tokenizer, turns, template_kwargs)
+        return len(sequences), sum(len(sequence.ids) for sequence in sequences)
+
+    tokenizer.chat_template = STRIPS_THINKING
+    assert tokens({})[0] == 20
+    stripped = tokens({})[1]
+    use_template(tokenizer, "qwen3")
+    for kwargs in ({}, {"enable_thinking": False}):
+        assert tokens(kwargs)[0] == 1 and stripped > 8 * tokens(kwargs)[1]
+        (sequence,) = encode(tokenizer, turns, kwargs)
+        for number, (start, stop) in zip(range(1, 40, 2), sequence.spans, strict=True):
+            prompt = tokenizer.apply_chat_template(
+                turns[:number], add_generation_prompt=True, return_dict=False, **kwargs
+            )
+            assert sequence.ids[:start] == prompt
+            thought = "" if kwargs else "<think>\n\n</think>\n\n"
+            assert tokenizer.decode(sequence.ids[start:stop]) == f"{thought}{turns[number]['content']}<|im_end|>"
+
+
+def test_the_qwen3_variant_strips_earlier_thoughts_as_qwen3_does() -> None:
+    tokenizer = build_tokenizer(WORDS)
+    tokenizer.add_tokens(["<think>", "</think>"])
+    use_template(tokenizer, "qwen3")
+    turns = say("hello", "<think>\nhow\n</think>\n\nfine", "and?", "<think>\nWell\n</think>\n\nthen")
+    first, second = (tokenizer.decode(sequence.ids) for sequence in encode(tokenizer, turns))
+    assert first.endswith("<think>\nhow\n</think>\n\nfine<|im_end|>")
+    assert "how" not in second and second.endswith("<think>\nWell\n</think>\n\nthen<|im_end|>")
+    same = say("hello", "fine", "hello", "fine")  # turns that say the same are still turns of their own
+    assert len(encode(tokenizer, same)) == 1
+
+
+@pytest.mark.parametrize("template", ["with_tools", "qwen3"])
+def test_calls_of_tools_are_trained_and_their_results_are_context(template: str) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    call = {"type": "function", "function": {"name": "look", "arguments": {"at": "pear"}}}
+    turns = [
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": "One moment.", "tool_calls": [call]},
+        {"role": "tool", "content": "In the box."},
+        {"role": "assistant", "content": "In the box."},
+    ]
+    tokenizer = build_tokenizer(WORDS)
+    tokenizer.add_tokens(
+        ["<think>", "</think>", "<tool_call>", "</tool_call>", "<call>", "</call>"], special_tokens=True
+    )
+    if template == "qwen3":
+        use_template(tokenizer, template)
+    else:
+        tokenizer.chat_template = TEMPLATES[template]
+    (sequence,) = ChatEncoder(tokenizer).encode(turns, [1, 3], [tool])
+    said = [tokenizer.decode(sequence.ids[start:stop]) for start, stop in sequence.spans]
+    assert "One moment." in said[0] and '"pear"' in said[0] and said[0].endswith("<|im_end|>")
+    assert said[1].endswith("In the box.<|im_end|>") and "look" in tokenizer.decode(
+        sequence.ids[: sequence.spans[0][0]]
+    )
+
+
+def test_a_field_that_the_template_does_not_render_is_refused() -> None:
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "because"}]
+    with pytest.raises(TemplateFailure, match="turn 1 .assistant., field reasoning_content: .* does not render it"):
+        encode(tokenizer_with("plain"), turns)

@@ -52,6 +52,7 @@ def save(run: Path, step: int) -> Path:
 def launch(world: Path, run: Path, *words: str) -> int:
     small = ["data.max_prompt_length=200", "data.max_response_length=50", "data.train_batch_size=2"]
     places = [f"data.dir={world}", f"model.path={world}/model", f"run.dir={run}", f"data.cache_dir={world}/cache"]
+    places += ["data.default_train_role=assistant"]
     return main(["platform=cpu", *places, *small, "trainer.n_gpus_per_node=2", *words])
 
 

@@ -13,13 +13,20 @@ _PROBE = "A small test."
 _MESSAGES = [{"role": "user", "content": _PROBE}]
 
 
-def load_tokenizer(path: str, trust: bool, setting: str, chat_template: str | None = None) -> Any:
+def load_tokenizer(
+    path: str,
+    trust: bool,
+    setting: str,
+    chat_template: str | None = None,
+    template_setting: str = "custom_chat_template",
+) -> Any:
     """The tokenizer of a model path or hub id.
 
     Args:
         trust: whether to run code that comes with the model.
         setting: the setting that holds the path, for messages.
         chat_template: replaces the tokenizer's own.
+        template_setting: the setting that holds it, for messages.
 
     Raises:
         BadModel: there is no such model, or it has no working tokenizer or chat template.
@@ -28,7 +35,7 @@ def load_tokenizer(path: str, trust: bool, setting: str, chat_template: str | No
         tokenizer = _load(path, trust)
         if chat_template is not None:
             tokenizer.chat_template = chat_template
-        _try(tokenizer)
+        _try(tokenizer, template_setting)
     except BadModel as error:
         raise BadModel(f"{setting}={path}: {error}") from error
     return tokenizer
@@ -66,10 +73,10 @@ def _refuse_adapter(folder: Path) -> None:
     )
 
 
-def _try(tokenizer: Any) -> None:
+def _try(tokenizer: Any, template_setting: str) -> None:
     """Check that the tokenizer can encode text and render a message."""
     if not tokenizer.chat_template:
-        raise BadModel("the tokenizer has no chat template. Use an instruct model, or set custom_chat_template.")
+        raise BadModel(f"the tokenizer has no chat template. Use an instruct model, or set {template_setting}.")
     try:
         encodes = bool(tokenizer(_PROBE, add_special_tokens=False).input_ids)
     except Exception:  # noqa: BLE001 - a tokenizer without its vocabulary raises anything
@@ -85,5 +92,5 @@ def _try(tokenizer: Any) -> None:
         raise BadModel(
             f"the chat template fails on a single user message ({type(error).__name__}: "
             f"{one_line(error, 200)}). Use the template of an instruct model: chat_template.jinja in the "
-            "folder, or custom_chat_template next to this setting."
+            f"folder, or {template_setting}."
         ) from error

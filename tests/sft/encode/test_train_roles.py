@@ -1,0 +1,89 @@
+"""Every source has a rule for its trained side, or is an error that says how to give it one."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+import yaml
+
+from sft.encode.known_sources import KNOWN_SOURCES
+from sft.encode.train_roles import RoleRules, UnknownSource, override
+from sft.launch import config_of
+
+# The 71 names of the OdysSim release by the side that they train.
+HUMAN = """
+    coser wildchat wildchat_v1 lmsys oasst1 oasst2 prism alignx nectar hh_rlhf dialogue dailydialog cornell_movie
+    empathetic humanual humanual_book humanual_chat humanual_email humanual_news humanual_opinion humanual_politics
+    experiment psych101 socsci210 education_dialogue mathdial studychat
+    convokit_IDEA-NTHU-unintended-offense-tweets convokit_casino-corpus convokit_chromium-corpus
+    convokit_conversations-gone-awry-cmv-corpus convokit_conversations-gone-awry-cmv-corpus-large
+    convokit_conversations-gone-awry-corpus convokit_emotional-support convokit_friends-corpus convokit_mediasum-corpus
+    convokit_npr-2p-corpus convokit_parliament-corpus convokit_persuasionforgood-corpus
+    convokit_reddit-coarse-discourse-corpus convokit_reddit-corpus-small convokit_small-pool convokit_supreme-corpus
+    convokit_switchboard-corpus convokit_tennis-corpus convokit_wiki-articles-for-deletion-corpus convokit_wiki-corpus
+    convokit_wikiconv-2018 convokit_winning-args-corpus
+""".split()
+ASSISTANT = """
+    human_llm tom_from_coser tom_socialiqa tom_mindgames tom_moralstories tom_fantom tom_hitom tom_paratomi tom_mmtom
+    tom_sotopia soc_sotopia_tom_silver soc_haico soc_persona_conflicts soc_cornell soc_sotopia_pi_bc rm_r1_sft
+    tom_characterllm tom_grimulkan tom_tominli sotopia chat step35_flash_sft
+""".split()
+
+
+def test_the_known_sources_train_the_side_that_their_release_trains() -> None:
+    assert len(KNOWN_SOURCES) == len(HUMAN) + len(ASSISTANT) == 71
+    for role, names in (("human", HUMAN), ("assistant", ASSISTANT)):
+        for name in names:
+            assert RoleRules().rule(name, "a.parquet").role == role, name
+    assert [name for name in KNOWN_SOURCES if RoleRules().rule(name, "").last_turns] == ["psych101"]
+    assert {name for name, known in KNOWN_SOURCES.items() if known.empty_system} == set(ASSISTANT) - {
+        *("sotopia", "chat", "step35_flash_sft")
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "role", "origin"),
+    [
+        ("wildchat_1m_en", "human", "like wildchat"),
+        ("my_mathdial", "human", "like mathdial"),
+        ("empathetic_dialogues", "human", "like dialogue"),  # the table's order, not the name's
+        ("sharegpt_chat", "assistant", "like chat"),
+        ("tom_hitom_v2", "assistant", "like tom_hitom"),
+    ],
+)
+def test_a_name_that_contains_a_known_one_takes_its_rule(source: str, role: str, origin: str) -> None:
+    rule = RoleRules().rule(source, "a.parquet")
+    assert (rule.role, rule.origin) == (role, origin)
+
+
+def test_names_come_before_known_sources_before_the_default() -> None:
+    rules = RoleRules({"coser": "assistant", "tom_x": "human"}, default="human")
+    assert {name: rules.rule(name, "").role for name in ("coser", "tom_x", "tom_hitom", "mine")} == {
+        "coser": "assistant",
+        "tom_x": "human",
+        "tom_hitom": "assistant",
+        "mine": "human",
+    }
+
+
+def test_a_source_without_a_rule_is_an_error_that_says_what_to_write() -> None:
+    with pytest.raises(UnknownSource) as caught:
+        RoleRules().check([("coser", "a.parquet"), ("mine", "b.parquet"), ("x y", "c.parquet"), ("mine", "d.parquet")])
+    text = str(caught.value)
+    assert text.startswith("b.parquet: source 'mine': no rule") and "'x y' in c.parquet" in text
+    for words in ("+data.train_role.mine=assistant", "train_role column", "data.default_train_role=assistant"):
+        assert words in text
+
+
+def test_a_name_of_two_known_sources_that_disagree_is_an_error() -> None:
+    with pytest.raises(UnknownSource, match=r"coser \(human\), tom_from_coser \(assistant\)"):
+        RoleRules().rule("tom_from_coser_v2", "a.parquet")
+    assert RoleRules({"tom_from_coser_v2": "assistant"}).rule("tom_from_coser_v2", "a.parquet").role == "assistant"
+
+
+@pytest.mark.parametrize("source", ["mine", "my-corpus", "a b", "chat/2024.v1", "3x", "a:b,c", "f(x)={1}"])
+def test_the_override_that_an_error_names_works(source: str) -> None:
+    (word,) = shlex.split(override(source))
+    config = config_of([word])
+    assert yaml.safe_load(str(dict(config.data.train_role))) == {source: "assistant"}
