@@ -114,6 +114,9 @@ class DittoTrainer(PPOTrainer):
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         loss = partial(objective_loss, config=actor, objective=self.settings.objective, options=self.settings.options)
         self.actor_rollout_wg.set_loss_fn(loss)
+        if self.settings.expert_teachers:
+            with self.watchdog.phase("loading teachers"):
+                self.actor_rollout_wg.load_teachers(self.settings.expert_teachers)
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
@@ -283,7 +286,7 @@ class DittoTrainer(PPOTrainer):
         step = self.parts.joined()
         numbers: dict[str, Any] = session_metrics(step.traces) | step_diagnostics(step.traces)
         numbers["ditto/sessions"] = len(step.traces)
-        numbers |= step.sequence_metrics(distils=self.settings.objective.distillation is not None)
+        numbers |= step.sequence_metrics(teaches_feedback=self.settings.objective.teacher == "feedback")
         if step.entropy is not None and len(step.entropy):
             numbers["actor/entropy"] = step.entropy.mean().item()
         correction = self.config.algorithm.get("rollout_correction")
