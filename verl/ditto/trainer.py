@@ -110,13 +110,11 @@ class DittoTrainer(PPOTrainer):
         with self.watchdog.phase("start-up"):
             self.judges.start()
             super().init()
+            self.actor_rollout_wg.load_teachers(self.settings.expert_teachers)
         self.style = style_signal.StyleSignal(self.tokenizer)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         loss = partial(objective_loss, config=actor, objective=self.settings.objective, options=self.settings.options)
         self.actor_rollout_wg.set_loss_fn(loss)
-        if self.settings.expert_teachers:
-            with self.watchdog.phase("loading teachers"):
-                self.actor_rollout_wg.load_teachers(self.settings.expert_teachers)
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides

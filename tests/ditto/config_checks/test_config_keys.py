@@ -204,7 +204,12 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
         {"algorithm.objective": "on_policy_distillation_logits", "algorithm.distill.top_k": None},
         "algorithm.distill.top_k is a number",
     ),
-    ("algorithm.distill.teachers", {}, {"algorithm.objective": "on_policy_distillation"}, "teachers.default=CHECKPOINT"),
+    (
+        "algorithm.distill.teachers",
+        {},
+        {"algorithm.objective": "on_policy_distillation"},
+        "teachers.default=CHECKPOINT",
+    ),
     ("algorithm.std_floor", 0.2, {"algorithm.norm_adv_by_std_in_grpo": False}, "norm_adv_by_std_in_grpo is true"),
     ("refine.include_draft", True, {"algorithm.objective": "sdpo_token"}, "would only copy"),
     (f"{ACTOR}.policy_loss.loss_mode", "gspo", {"algorithm.objective": "sdpo_token"}, "has no clipped part"),

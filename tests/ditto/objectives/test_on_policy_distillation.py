@@ -111,7 +111,9 @@ def test_a_teacher_that_equals_the_student_teaches_nothing(name: str, monkeypatc
     step, data = step_data(rows, old, settings, "token-mean", 1, monkeypatch)
     engine = engine_of(tiny_model(head=True))
     engine.experts = [engine_of(tiny_model(head=True))]
-    loss, gradients = ours(engine.module, step, data, "token-mean", settings, ranks=1, splits=2, update=0, engine=engine)
+    loss, gradients = ours(
+        engine.module, step, data, "token-mean", settings, ranks=1, splits=2, update=0, engine=engine
+    )
     assert abs(loss) < 1e-12
     assert all(gradient.abs().max() < 1e-12 for gradient in gradients.values())
 

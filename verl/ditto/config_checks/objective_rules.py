@@ -70,7 +70,8 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
         lambda run: run.settings.objective.teacher == "experts" and not run.settings.expert_teachers,
         lambda run: (
             f"objective {run.settings.objective.name} needs checkpoints that score what the policy samples: "
-            "+algorithm.distill.teachers.TASK=CHECKPOINT for each task, or +algorithm.distill.teachers.default=CHECKPOINT."
+            "+algorithm.distill.teachers.TASK=CHECKPOINT for each task, or for all of them "
+            "+algorithm.distill.teachers.default=CHECKPOINT."
         ),
     ),
     _only_if("std_floor", "norm_adv_by_std_in_grpo", bool, "true"),

@@ -1,8 +1,9 @@
 """The GPU memory of each phase of a step, and the host memory.
 
-A step has four phases on the same GPUs, and a fifth where checkpoints teach. *rollout*: vLLM has its share of the GPU; an offloaded policy is on the host.
-*log-probs* and *update*: vLLM sleeps, and the policy is on the GPU. *weight sync*: vLLM has its weights again while the
-policy is still on the GPU. *teachers*: a checkpoint scores a micro-batch of the update, or is loaded.
+A step has four phases on the same GPUs, and a fifth where checkpoints teach. *rollout*: vLLM has its share of the GPU;
+an offloaded policy is on the host. *log-probs* and *update*: vLLM sleeps, and the policy is on the GPU. *teachers*: a
+checkpoint scores a micro-batch of the update, or is loaded. *weight sync*: vLLM has its weights again while the policy
+is still on the GPU.
 """
 
 from __future__ import annotations

@@ -125,7 +125,6 @@ class Setup:
             teacher_copies=self.teacher_copies,
         )
 
-
     @property
     def scoring(self) -> Training:
         """What the arithmetic of a checkpoint that teaches needs: it only scores, and its shards stay on the host."""

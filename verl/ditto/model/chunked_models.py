@@ -1,7 +1,7 @@
 """Give transformers' language models the chunked head wherever verl builds them.
 
 verl's engine has an interface for heads that make no logits (`model.use_fused_kernels`): it calls the model with
-`temperature` and `shift_labels`, and reads `log_probs` and `entropy`; our engine adds `lessons` and `divergence`. verl's
+`temperature` and `shift_labels`, and reads `log_probs` and `entropy`; our engine adds `lessons`, `divergence`. verl's
 own implementations fail under FSDP2 with an untied head, because they read a sharded weight. Ours are subclasses,
 registered with transformers' auto classes in place of the originals. verl does not know
 `fused_kernel_options.impl_backend=chunked`, so it does not replace their forward. Called without `temperature`, they

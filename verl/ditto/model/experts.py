@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 def load(student: DittoEngine, checkpoint: str) -> DittoEngine:
     """An engine that only scores, like the student's: same sharding, kernels and number format of the computation."""
-    own = {"path": checkpoint, "load_tokenizer": False, "custom_chat_template": None, "enable_gradient_checkpointing": False}
+    own = {"path": checkpoint, "enable_gradient_checkpointing": False}
+    no_tokenizer = {"load_tokenizer": False, "custom_chat_template": None}
     no_adapter = {"lora_rank": 0, "lora_adapter_path": None, "lora": {}}
     read_anew = dict.fromkeys(
         ("local_path", "hf_config_path", "local_hf_config_path", "tokenizer_path", "local_tokenizer_path", "hf_config")
@@ -37,7 +38,7 @@ def load(student: DittoEngine, checkpoint: str) -> DittoEngine:
     )
     precision = student.engine_config.mixed_precision or {}
     teacher = type(student)(
-        model_config=replace(student.model_config, **own, **no_adapter, **read_anew),
+        model_config=replace(student.model_config, **own, **no_tokenizer, **no_adapter, **read_anew),
         engine_config=replace(
             student.engine_config, forward_only=True, model_dtype=precision.get("param_dtype", "bf16")
         ),

@@ -102,7 +102,7 @@ def log_prob_column(micro_batch: TensorDict, scored: Sequence[Scored]) -> Tensor
 def lesson(micro_batch: TensorDict, scored: Scored, options: ComparisonOptions) -> Lesson:
     """What the student is compared with at the tokens of these rows that are distilled."""
     weights = micro_batch[DISTILL_WEIGHTS].unbind()
-    distilled = torch.cat([weights[i] != 0 for i in scored.rows.tolist()] or [weights[0].new_zeros(0, dtype=torch.bool)])
+    distilled = torch.cat([weights[0][:0] != 0, *(weights[i] != 0 for i in scored.rows.tolist())])
     places = next_token_places(micro_batch["prompts"], micro_batch["responses"])
     return Lesson(
         positions=places[_of_rows(micro_batch["responses"], scored.rows)][distilled],
