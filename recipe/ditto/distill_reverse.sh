@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Distil several experts into one student on policy: MODE=reverse of distill.sh.
-#   MODE=reverse EXPERTS="hitom=outputs/hitom sotopia=outputs/sotopia" bash recipe/ditto/distill.sh [section.key=value ...] [-- vLLM's arguments]
+#   EXPERTS="hitom=outputs/hitom sotopia=outputs/sotopia" bash recipe/ditto/distill_reverse.sh [section.key=value ...] [-- vLLM's arguments]
 # The student answers the training rows of all tasks, and the expert of a row's task scores every token that it sampled
 # (algorithm.objective=on_policy_distillation); then base, experts and students are evaluated on the tasks (eval.sh local).
 # A student that is trained is not trained again; one that was interrupted resumes.
