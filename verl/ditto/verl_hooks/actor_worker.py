@@ -17,6 +17,7 @@ from torch import Tensor
 from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id
+from verl.utils.memory_utils import aggressive_empty_cache
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ditto.model.trained_shards import TrainedShards
@@ -30,6 +31,7 @@ class _Taught(ActorRolloutRefWorker):
     def load_teachers(self, checkpoints: list[str]) -> None:
         """Load the checkpoints that score what the policy samples; their places are their numbers."""
         self.actor.engine.load_teachers(checkpoints)
+        aggressive_empty_cache(force_sync=True)  # vLLM needs what loading took
 
 
 class ActorWorker(_Taught):
