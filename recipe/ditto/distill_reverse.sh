@@ -29,6 +29,7 @@ for name in ROWS LIMIT TP DP; do
 done
 [ "${DRY_RUN:-}" != 0 ] || DRY_RUN=
 export PLATFORM=${PLATFORM:-$(detect_platform)}
+python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
 base=${ACTOR_MODEL_PATH:-Qwen/Qwen3-8B}
 out=${OUTPUT_DIR:-outputs}/${EXPERIMENT_NAME:-distilled}
 read -ra experts <<<"$EXPERTS"
@@ -65,7 +66,11 @@ train() { # the rows of all tasks; its own validation is off, because the evalua
     EXPERIMENT_NAME=student-reverse bash "$ROOT/run_rl.sh" "$(IFS=,; echo "${tasks[*]}")" "${training[@]}"
 }
 
-made_of="$base ${files[*]} ${training[*]}"
+# What the student is made of: settings, and the content of all checkpoints (training may write others to the same place).
+weights=$("$python" -c 'import sys
+from soul.evaluate.run.checkpoint import Checkpoint
+print(*(Checkpoint.find(path).fingerprint for path in sys.argv[1:]))' "${checkpoints[@]}") || fail "a checkpoint cannot be read (see above)"
+made_of="$base ${files[*]} ${training[*]} ($weights)"
 stamp=$out/student-reverse/trained
 if [ -e "$stamp" ] && [ "$(cat "$stamp")" != "$made_of" ]; then
   fail "$out/student-reverse was made of other inputs ($(cat "$stamp")). Move it away, or set another EXPERIMENT_NAME."

@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.soul.evaluate.vllm_replaced import model, write_weights
 
 RECIPE = Path(__file__).resolve().parents[3] / "recipe" / "ditto"
 SAYS = (
@@ -33,6 +36,8 @@ def run(tmp_path: Path) -> Run:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/usr/bin/env bash\n{SAYS}{makes}\n")
+    for number, name in enumerate(("base", "outputs/a", "outputs/b")):
+        model(tmp_path / name, f"{number}".encode())
     for script in ("distill.sh", "distill_reverse.sh"):
         shutil.copy(RECIPE / script, tmp_path / "recipe" / "ditto")
     shutil.copytree(RECIPE.parents[1] / "scripts", tmp_path / "scripts")
@@ -41,6 +46,7 @@ def run(tmp_path: Path) -> Run:
     def run(*words: str, code: int = 0, **variables: str) -> tuple[list[str], Any]:
         log.write_text("")
         plain = {"PATH": os.environ["PATH"], "LOG": str(log), "PLATFORM": "cpu", "MODE": "reverse", "EXPERTS": EXPERTS}
+        plain |= {"PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         done = subprocess.run(
             ["bash", str(tmp_path / "recipe" / "ditto" / "distill.sh"), *words],
             cwd=tmp_path,
@@ -76,12 +82,14 @@ def test_the_experts_teach_their_tasks_and_all_models_are_compared(run: Run, tmp
     assert done.stdout.endswith("the table\n")
 
 
-def test_a_student_is_trained_once_and_never_stands_for_another(run: Run) -> None:
+def test_a_student_is_trained_once_and_never_stands_for_another(run: Run, tmp_path: Path) -> None:
     run()
     said, _ = run()
     assert not any(line.startswith("run_rl.sh") for line in said)
     _, done = run(RL_ARGS="trainer.total_training_steps=8", code=2)
     assert "student-reverse was made of other inputs" in done.stderr
+    write_weights(tmp_path / "outputs" / "a" / "model.safetensors", b"trained on")  # another expert of the same name
+    assert "student-reverse was made of other inputs" in run(code=2)[1].stderr
 
 
 def test_a_dry_run_plans_the_training_alone(run: Run, tmp_path: Path) -> None:
