@@ -14,7 +14,6 @@ from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
 from ditto.objectives.options import EVERY_OTHER
 from ditto.settings import BadConfig, Settings
-from soul.errors import one_line
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 
 KEY = "algorithm.distill.teachers"
@@ -91,7 +90,7 @@ def _check_model(config: DictConfig, settings: Settings, setting: str, path: str
         ours, other = tokenizer.get_vocab(), theirs.get_vocab()
         different = next((t for t in sorted(ours.keys() | other.keys()) if ours.get(t) != other.get(t)), "")
         raise BadConfig(
-            f"{setting}={path}: its tokenizer gives other ids than the student's ({one_line(repr(different))} is "
+            f"{setting}={path}: its tokenizer gives other ids than the student's ({different!r} is "
             f"{other.get(different)} there and {ours.get(different)} in {student.path}), so it would score other text. "
             "Use a teacher with the student's tokenizer, or distil from its answers: python -m sft.distill."
         )

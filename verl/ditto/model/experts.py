@@ -31,7 +31,7 @@ def load(student: DittoEngine, checkpoint: str) -> DittoEngine:
     """An engine that only scores, like the student's: same sharding, kernels and number format of the computation."""
     own = {"path": checkpoint, "enable_gradient_checkpointing": False}
     no_tokenizer = {"load_tokenizer": False, "custom_chat_template": None}
-    no_adapter = {"lora_rank": 0, "lora_adapter_path": None, "lora": {}}
+    no_adapter: dict[str, Any] = {"lora_rank": 0, "lora_adapter_path": None, "lora": {}}
     read_anew = dict.fromkeys(
         ("local_path", "hf_config_path", "local_hf_config_path", "tokenizer_path", "local_tokenizer_path", "hf_config")
         + ("generation_config", "tokenizer", "processor", "architectures")
