@@ -70,7 +70,9 @@ SETTINGS: dict[str, str] = {
     "beta2 0.95": f"{_OPTIM}.betas=[0.9,0.95]",
     "cosine": f"{_OPTIM}.lr_scheduler_type=cosine",
 }
-ARMS: dict[str, list[str]] = {name: [f"algorithm.objective={name}"] for name in OBJECTIVES}
+# Without the objectives that have checkpoints as teachers: there are none here.
+LEARNING = [name for name, objective in OBJECTIVES.items() if objective.teacher != "experts"]
+ARMS: dict[str, list[str]] = {name: [f"algorithm.objective={name}"] for name in LEARNING}
 ARMS |= {f"{name}, {word}": [*ARMS[name], setting] for name in ("ditto", "grpo") for word, setting in SETTINGS.items()}
 
 
@@ -244,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runner.add_argument("--task", choices=dict.fromkeys(task for task, _ in WORLDS), default="hitom")
     runner.add_argument("--regime", choices=dict.fromkeys(regime for _, regime in WORLDS), default="usual")
     runner.add_argument("--how", choices=HOW, default="one_process")
-    runner.add_argument("--arms", default=",".join(OBJECTIVES), help="separated by semicolons or, without any, commas")
+    runner.add_argument("--arms", default=",".join(LEARNING), help="separated by semicolons or, without any, commas")
     runner.add_argument("--seeds", type=positive_int, default=5)
     runner.add_argument("--steps", type=positive_int, default=15)
     runner.add_argument("--at-a-time", type=positive_int, default=2)

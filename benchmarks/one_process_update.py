@@ -53,6 +53,7 @@ def actor_worker(config: DictConfig, settings: Settings) -> Any:
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     worker: Any = ActorRolloutRefWorker(config.actor_rollout_ref, role="actor")
     worker.init_model()
+    worker.actor.engine.load_teachers(settings.expert_teachers)
     worker.set_loss_fn(
         partial(
             objective_loss,
@@ -89,7 +90,7 @@ class Update:
         samples = [_sample(outputs[i]) for i in batch.order]
         numbers = self._old_log_probs(batch, samples)
         data = self._arranged(batch, samples)
-        numbers |= batch.sequence_metrics(distils=self.settings.objective.distillation is not None)
+        numbers |= batch.sequence_metrics(teaches_feedback=self.settings.objective.teacher == "feedback")
         assert batch.columns is not None and batch.layout is not None
         correction = correction_weights(batch.columns, batch.is_kind("refined_base"), self.correction)
         if correction is not None:

@@ -1,12 +1,13 @@
-"""The demo of distillation: an expert for each of two tasks, and one student that learns from both.
+"""The demo of distillation: an expert for each of two tasks, and two students that learn from both.
 
     python -m recipe.demo.experts [hydra overrides of the experts' training...]
 
 Both tasks ask about the demo's small stories: HiToM with letters, ParaToMi with places. One warm start knows both forms
 and is right in less than half of the cases. Each expert is that model, trained with DITTO on one of the tasks. Then
-`recipe/ditto/distill.sh` runs, the same command as for big models: the experts answer training rows of their own task,
-the best answers are kept, the warm model is trained on them, and all four models are evaluated on held-back stories of
-both tasks.
+`recipe/ditto/distill.sh` runs, the same command as for big models. Forward: the experts answer training rows of their
+own task, the best answers are kept, and the warm model is trained on them. Reverse: the warm model answers the rows of
+both tasks itself, and the expert of a row's task scores every token. All five models are evaluated on held-back stories
+of both tasks.
 """
 
 from __future__ import annotations
@@ -31,12 +32,21 @@ STUDENT = (
     *("data.train_batch_size=32", "data.max_prompt_length=512", "data.max_response_length=32"),
     *("data.max_token_len_per_gpu=4096", "optim.lr=1e-3", "trainer.total_epochs=4"),
 )
+ON_POLICY = (
+    *("data.max_prompt_length=512", "data.max_feedback_length=0", "data.max_response_length=32"),
+    *("data.train_batch_size=24", "actor_rollout_ref.actor.ppo_mini_batch_size=12", "actor_rollout_ref.rollout.n=4"),
+    *("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384", "actor_rollout_ref.actor.optim.lr=5e-4"),
+    *("actor_rollout_ref.model.lora_rank=0", "trainer.total_training_steps=15", "trainer.save_freq=1000"),
+)
 
 EXPERT = ("trainer.total_training_steps=15",)  # 45 of 100 of these drafts are right at first
 
 
-def distill(folder: Path, endpoint: dict[str, str]) -> None:
-    """Run the recipe's distill.sh on the experts in `folder`: data, student, evaluation of all four models.
+def distill(folder: Path, endpoint: dict[str, str], mode: str) -> None:
+    """Run the recipe's distill.sh on the experts in `folder`: the student and the evaluation of all models so far.
+
+    Args:
+        mode: "forward" or "reverse".
 
     Raises:
         StageFailed: it failed, after printing why.
@@ -51,7 +61,8 @@ def distill(folder: Path, endpoint: dict[str, str]) -> None:
         "ROWS": "300",
         "KEEP_ARGS": "--near 1",  # in a world of few words, different stories have most of them in common
         "LIMIT": "128",
-        "SFT_ARGS": " ".join(STUDENT),
+        "MODE": mode,
+        **({"SFT_ARGS": " ".join(STUDENT)} if mode == "forward" else {"RL_ARGS": " ".join(ON_POLICY)}),
         "PLATFORM": "cpu",
         "PYTHON": sys.executable,
     }
@@ -78,8 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 with stage(f"An expert for {task}: DITTO on real Ray, FSDP2 and vLLM"):
                     train(folder / task, folder / "warm", [*EXPERT, *overrides], endpoint)
                 (folder / task / "trained").touch()
-        with stage("The experts' answers, the student, and the evaluation"):
-            distill(folder, endpoint)
+        with stage("Forward: the experts' answers, the student, and the evaluation"):
+            distill(folder, endpoint, "forward")
+        with stage("Reverse: the student's answers, scored by the experts, and the evaluation"):
+            distill(folder, endpoint, "reverse")
     console.print(f"Whole demo: {time.perf_counter() - start:.0f} s. Everything is in {folder}")
 
 

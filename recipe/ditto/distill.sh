@@ -6,6 +6,7 @@
 # is there is skipped, unless something that it was made of has changed (python -m sft.distill.steps): then the old result
 # is moved to replaced/ and the step runs again. A step that was interrupted resumes where it stopped.
 #
+#   MODE=reverse       distils on policy instead: the experts score what the student samples (distill_reverse.sh --help)
 #   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, space-separated (docs/distillation.md)
 #   ACTOR_MODEL_PATH   the student starts from it; the comparison's base (Qwen/Qwen3-8B)
 #   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/distilled
@@ -22,6 +23,11 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/scripts/launch"
 show_usage "$@"
 fail() { echo "distill.sh: $*" >&2; exit 2; }
+case ${MODE:-forward} in
+  forward) ;;
+  reverse) exec bash "$ROOT/recipe/ditto/distill_reverse.sh" "$@" ;;
+  *) fail "MODE=$MODE: use forward or reverse" ;;
+esac
 [ -n "${EXPERTS:-}" ] || fail 'name the experts: EXPERTS="TASK=EXPERT ..."'
 for name in SAMPLES ROWS LIMIT TP DP; do # check now what is used hours later
   [[ ${!name:-1} =~ ^[1-9][0-9]*$ ]] || fail "$name=${!name}: expected a whole number, 1 or more"

@@ -92,6 +92,7 @@ def step_data(
     algorithm: dict[str, Any] | None = None,
     rollout_shift: float = 0.0,
     teacher_prompts: Sequence[Sequence[int]] | None = None,
+    tasks: Sequence[str] | None = None,
     skip_idle: bool = False,
     prompts_per_mini_batch: int = tiny_step.PROMPTS_PER_MINI_BATCH,
     sort_seed: str | None = None,
@@ -114,6 +115,7 @@ def step_data(
             draft_reward=drafts.get(s.session),
             refined_reward=refined.get(s.session),
             teacher_prompt=tuple(teacher_prompts[i]) if teacher_prompts else (),
+            task=tasks[i] if tasks else "",
         )
         for i, s in enumerate(rows)
     ]

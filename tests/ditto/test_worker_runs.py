@@ -4,7 +4,8 @@ Ours: a step of two updates (or one) in float32, on one rank and on two, all wei
 (`worker_runs.py`). Theirs: the same updates in float64, from the formulas of tests/ditto/objectives and AdamW's
 equations. Rows arrive in some order and are sorted by the trainer.
 
-The second update is off-policy, and SDPO's moving teacher is then 0.5 start + 0.5 live. Tolerances: the engine computes
+The second update is off-policy, and SDPO's moving teacher is then 0.5 start + 0.5 live. The experts of on-policy
+distillation are loaded from their checkpoints, one of them wider than the student. Tolerances: the engine computes
 in float32 (unit round-off 6e-8), and a weight of size 1 that moves by about 1e-2 is stored to 1e-7, so its movement is
 known to about 1e-5: 1e-4 for the movement and 1e-5 for the gradient norm leave room. AdamW's epsilon is 1, because with
 1e-8 the first step is the gradient's sign, which float32 does not know near 0.
@@ -31,7 +32,7 @@ from torch import Tensor
 
 from ditto.objectives import OBJECTIVES
 from tests.ditto import worker_runs
-from tests.ditto.objectives import test_formulas, test_sdpo
+from tests.ditto.objectives import test_formulas, test_on_policy_distillation, test_sdpo
 from tests.ditto.our_step import ACTOR, settings_of, step_data
 from tests.ditto.tiny_objectives import FORMULAS, MODE, OPTIONS, PROJECTIONS, SDPO, Mini, Model, new_model
 from tests.ditto.tiny_step import Sequence_, mini_batches, old_log_probs, perturbed
@@ -66,9 +67,9 @@ class Run:
 
     @property
     def teacher(self) -> str | None:
-        """Whose weights the teacher has; None for an objective without a teacher."""
-        distils = OBJECTIVES[self.objective].distillation is not None
-        return self.options["sdpo"].get("teacher", "ema") if distils else None
+        """Whose weights SDPO's teacher has; None for an objective without it."""
+        feedback = OBJECTIVES[self.objective].teacher == "feedback"
+        return self.options["sdpo"].get("teacher", "ema") if feedback else None
 
 
 FULL = {name: Run(name, options=OPTIONS.get(name, {})) for name in OBJECTIVES}
@@ -195,6 +196,8 @@ def write_jobs(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -
     new_model(None).float().save_pretrained(folder / "model")  # type: ignore[operator]
     for adapter in ("random", "identity"):
         new_model(adapter, folder / adapter)
+    for number, expert in enumerate(test_on_policy_distillation.experts(), start=1):
+        expert.float().save_pretrained(folder / f"expert_{number}")  # type: ignore[operator]
     jobs = []
     for name, run in RUNS.items():
         rows, old, taught = rows_of(run)
@@ -207,6 +210,7 @@ def write_jobs(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -
             world_size,
             monkeypatch,
             teacher_prompts=taught,
+            tasks=[test_on_policy_distillation.TASK_OF[row.prompt] for row in rows],
             prompts_per_mini_batch=run.prompts,
             sort_seed=run.sort_seed,
         )
@@ -224,6 +228,7 @@ def write_jobs(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -
                 "objective": run.objective,
                 "options": settings.options.model_dump(),
                 "distillation": settings.distillation,
+                "teachers": settings.expert_teachers,
                 "optimizer": optimizer | {"weight_decay": run.weight_decay, "clip_grad": run.clip_grad},
                 "micro_batch_tokens": run.micro_batch_tokens,
                 "resumes": run.resumes,

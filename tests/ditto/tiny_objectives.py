@@ -11,7 +11,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
-from tests.ditto.objectives import test_formulas, test_sdpo
+from tests.ditto.objectives import test_formulas, test_on_policy_distillation, test_sdpo
 from tests.ditto.tiny_step import Sequence_, equations, tiny_model
 
 MODE = "token-mean"
@@ -25,6 +25,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sdpo_logits": {"sdpo": SDPO},
     "sdpo_token_grpo": {"sdpo": {**SDPO, "weight": 0.3}},
     "sdpo_logits_grpo": {"sdpo": {**SDPO, "weight": 0.3}},
+    "on_policy_distillation": {"distill": {"teachers": test_on_policy_distillation.TEACHERS}},
+    "on_policy_distillation_logits": {"distill": {"teachers": test_on_policy_distillation.TEACHERS, "top_k": 5}},
 }
 
 
@@ -47,6 +49,12 @@ def _by_teacher(*, token: bool, weight: float | None = None) -> Callable[[Model,
     )
 
 
+def _by_experts(*, token: bool) -> Callable[[Model, Model, Mini], Tensor]:
+    return lambda student, _teacher, batch: test_on_policy_distillation.formula(
+        student, test_on_policy_distillation.experts(), batch.rows, batch.old, MODE, token=token
+    )
+
+
 def _ditto(model: Model, rows: test_formulas.Rows, old: test_formulas.Old, mode: str) -> Tensor:
     return equations(model, rows, old, objective="ditto", feedback_coef=0.5, loss_agg_mode=mode)
 
@@ -64,6 +72,8 @@ FORMULAS: dict[str, Callable[[Model, Model, Mini], Tensor]] = {
     "sdpo_logits": _by_teacher(token=False),
     "sdpo_token_grpo": _by_teacher(token=True, weight=0.3),
     "sdpo_logits_grpo": _by_teacher(token=False, weight=0.3),
+    "on_policy_distillation": _by_experts(token=True),
+    "on_policy_distillation_logits": _by_experts(token=False),
 }
 
 

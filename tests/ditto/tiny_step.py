@@ -96,7 +96,7 @@ def sequences(objective: str) -> list[Sequence_]:
     return [s for s in SEQUENCES if objective == "ditto" or s.kind in ("draft", "none")]
 
 
-def tiny_model(seed: int = 0, *, head: bool = False) -> Qwen3ForCausalLM:
+def tiny_model(seed: int = 0, *, head: bool = False, hidden: int = 16) -> Qwen3ForCausalLM:
     """A random Qwen3 of two layers in float64, peaked enough that its log-probs differ from token to token.
 
     With `head`, the same weights and the chunked head.
@@ -104,7 +104,7 @@ def tiny_model(seed: int = 0, *, head: bool = False) -> Qwen3ForCausalLM:
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=VOCAB,
-        hidden_size=16,
+        hidden_size=hidden,
         intermediate_size=24,
         num_hidden_layers=2,
         num_attention_heads=2,

@@ -71,6 +71,7 @@ def worker_of(folder: Path, job: dict[str, Any]) -> TrainingWorker:
         strategy="fsdp2", rollout_n=1, use_dynamic_bsz=True, use_torch_compile=False, **job["actor"]
     )
     options = ObjectiveOptions(**job["options"])
+    worker.engine.load_teachers([str(folder / name) for name in job["teachers"]])
     worker.set_loss_fn(partial(objective_loss, config=config, objective=OBJECTIVES[job["objective"]], options=options))
     return worker
 

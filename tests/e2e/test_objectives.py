@@ -1,7 +1,7 @@
 """Objectives on real components: Ray, FSDP2 workers, vLLM, a judge behind HTTP. grpo and ditto have tests of their own.
 
 Whether a loss is right is shown in tests/ditto/objectives; here, that a run plays, trains, reports and resumes with it.
-Those here differ most in what a run does; `benchmarks.learning` runs all eleven.
+Those here differ most in what a run does; `benchmarks.learning` runs all that need no other checkpoints.
 """
 
 from __future__ import annotations

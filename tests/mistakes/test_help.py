@@ -15,7 +15,7 @@ from soul.cli.main import COMMANDS
 ROOT = Path(__file__).parents[2]
 SCRIPTS = (
     *("run_rl.sh", "run_sft.sh", "recipe/ditto/run_rl.sh", "recipe/ditto/eval.sh", "recipe/ditto/distill.sh"),
-    *("recipe/demo/run.sh", "scripts/env", "scripts/test"),
+    *("recipe/ditto/distill_reverse.sh", "recipe/demo/run.sh", "scripts/env", "scripts/test"),
 )
 CHILDREN = {"benchmarks/trl_contender.py", "benchmarks/lm_eval_contender.py"}  # other interpreters run them
 SLOW = ("recipe/", "docs/", "benchmarks/")  # torch, transformers, matplotlib

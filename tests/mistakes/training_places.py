@@ -42,6 +42,7 @@ def write_talks(path: Path, *talks: list[dict[str, str]], **columns: object) -> 
 def build(folder: Path) -> Path:
     """Fill the folder; its files are named by what is wrong with them."""
     tiny_model.build(folder / "model", [ROW["story"], ROW["question"], "user assistant answer"], seed=0)
+    tiny_model.build(folder / "other_words", ["quite another corpus of words"], seed=0)
     _task_files(folder)
     _talk_files(folder)
     _models(folder)

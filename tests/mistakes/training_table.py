@@ -94,6 +94,19 @@ RL_FILES = [
     Mistake("weights that leave no row", ["+data.mixture.weights.hitom=0.01"], expects=["data.mixture"]),
 ]
 
+_TAUGHT = "algorithm.objective=on_policy_distillation"
+RL_TEACHERS = [
+    Mistake(f"a teacher that {name}", [_TAUGHT, f"+algorithm.distill.teachers={{{teachers}}}"], expects=expects)
+    for name, teachers, expects in [
+        ("is of another task", "sotopia: '{w}/model'", ["tasks without a teacher (hitom)", "default"]),
+        ("has no rows", "hitom: '{w}/model', coser: '{w}/model'", ["for coser", "data.train_files"]),
+        ("has no rows left", "hitom: '{w}/model', default: '{w}/model'", ["for default"]),
+        ("is missing", "default: '{w}/no-model'", ["teachers.default", "no such folder"]),
+        ("is damaged", "default: '{w}/models/cut'", ["teachers.default", "model.safetensors"]),
+        ("is an adapter", "hitom: '{w}/models/adapter'", ["teachers.hitom", "BadConfig"]),
+        ("has other words", "hitom: '{w}/other_words'", ["teachers.hitom", "tokenizer gives other ids", "sft.distill"]),
+    ]
+]
 
 MODELS: dict[str, list[str]] = {
     "models/no_weights": ["no weights"],
@@ -176,6 +189,7 @@ JUDGE = [
 RL_COMMANDS = [
     *RL_KEYS,
     *RL_FILES,
+    *RL_TEACHERS,
     *SECRETS,
     *JUDGE,
     Mistake(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Collection, Mapping
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -16,6 +17,7 @@ from ditto.config_checks import check_config, check_every_type, check_model_leng
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
 from ditto.model.attention_check import check_attention
+from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.head_settings import check_head
 from ditto.model.tokenizer_check import load_tokenizer
 from ditto.model.weights_check import check_weights
@@ -48,8 +50,9 @@ def check(config: DictConfig) -> str:
     check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, tokenizer, config.data.train_max_samples)
     val, _ = fitting_rows(config.data, val, tokenizer, config.data.val_max_samples)
-    check_model_length(config)
-    lines = _plan(config, settings, train, val, lengths)
+    teachers = check_teachers(config, settings, {row.task.name for row in train}, tokenizer)
+    check_model_length(config, teachers.values())
+    lines = _plan(config, settings, train, val, lengths, teachers)
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
     return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
 
@@ -85,7 +88,12 @@ def _files(config: DictConfig, key: str) -> list[str]:
 
 
 def _plan(
-    config: DictConfig, settings: Settings, train: list[TaskRow], val: list[TaskRow], lengths: list[int]
+    config: DictConfig,
+    settings: Settings,
+    train: list[TaskRow],
+    val: list[TaskRow],
+    lengths: list[int],
+    teachers: Mapping[str, str],
 ) -> list[tuple[str, str]]:
     """The lines of the plan, each with its heading."""
     objective, actor = settings.objective, config.actor_rollout_ref.actor
@@ -103,6 +111,7 @@ def _plan(
     judging = judge_plan.describe(loads, steps, cheaper)
     return [
         ("objective", objective.name),
+        *(("teachers" if i == 0 else "", f"{task}: {path}") for i, (task, path) in enumerate(teachers.items())),
         ("rows", f"{len(train)} train ({names}), {len(val)} validation"),
         ("prompt tokens", f"{mean:.0f} mean, {max(lengths)} longest"),
         ("steps", str(steps)),
@@ -111,7 +120,7 @@ def _plan(
         *([("", f"up to {played} times as many to replace groups that teach nothing")] if groups.enable else []),
         ("", f"{sequences} training sequences, {updates} optimizer updates"),
         *(("judge" if i == 0 else "", line) for i, line in enumerate(judging)),
-        *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config))),
+        *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config, teachers.values()))),
     ]
 
 
@@ -122,12 +131,12 @@ def _separate(config: DictConfig) -> str:
     return f"{SEPARATE}: {train} devices train, {sample} sample; {parts} parts a step between two weight syncs"
 
 
-def _memory(config: DictConfig) -> list[str]:
+def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
     """Lines of the memory plan. Computing it imports torch and takes seconds, so the CPU platform skips it."""
     if config.trainer.device == "cpu":
         return []
     from ditto.memory.plan import plan
 
-    memory_plan = plan(config)
+    memory_plan = plan(config, teachers)
     memory_plan.check()
     return memory_plan.lines()

@@ -97,7 +97,14 @@ class Settings(BaseModel):
     def distillation(self) -> dict[str, Any] | None:
         """What the engine reads in an update (`ditto/model/teaching.py`); None where the objective does not distil."""
         part = self.objective.distillation
-        return None if part is None else {"loss": part.loss, "options": self.options.sdpo.model_dump()}
+        if part is None:
+            return None
+        return {"loss": part.loss, "teacher": part.teacher, "options": self.options.comparison(part).model_dump()}
+
+    @property
+    def expert_teachers(self) -> list[str]:
+        """The checkpoints that score what the policy samples, by their numbers; [] where none does."""
+        return self.options.distill.checkpoints if self.objective.teacher == "experts" else []
 
     @property
     def cache_dir(self) -> Path:

@@ -110,6 +110,7 @@ class DittoTrainer(Validation):
         with self.watchdog.phase("start-up"):
             self.judges.start()
             super().init()
+            self.actor_rollout_wg.load_teachers(self.settings.expert_teachers)
         self.style = style_signal.StyleSignal(self.tokenizer)
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         loss = partial(objective_loss, config=actor, objective=self.settings.objective, options=self.settings.options)
@@ -269,7 +270,7 @@ class DittoTrainer(Validation):
         step = self.parts.joined()
         numbers: dict[str, Any] = session_metrics(step.traces) | step_diagnostics(step.traces)
         numbers["ditto/sessions"] = len(step.traces)
-        numbers |= step.sequence_metrics(distils=self.settings.objective.distillation is not None)
+        numbers |= step.sequence_metrics(teaches_feedback=self.settings.objective.teacher == "feedback")
         if step.entropy is not None and len(step.entropy):
             numbers["actor/entropy"] = step.entropy.mean().item()
         correction = self.config.algorithm.get("rollout_correction")

@@ -166,6 +166,11 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     *(
         (f"algorithm.{option}", value, {"algorithm.objective": objective}, f"{objective} does not read this option")
         for option, value, objective in (
+            ("distill.alpha", 0.5, "on_policy_distillation"),
+            ("distill.ratio_clip", 3.0, "sdpo_token"),
+            ("distill.tail", False, "on_policy_distillation"),
+            ("distill.teachers", {"hitom": "outputs/run"}, "sdpo_token"),
+            ("distill.top_k", 20, "on_policy_distillation"),
             ("erl.accept", "positive", "ditto"),
             ("erl.threshold", 0.7, "grpo"),
             ("feedback_coef", 0.5, "rltf_sd"),
@@ -195,6 +200,18 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
         False,
         {"algorithm.objective": "sdpo_logits", "algorithm.sdpo.top_k": None},
         "algorithm.sdpo.top_k is a number",
+    ),
+    (
+        "algorithm.distill.tail",
+        False,
+        {"algorithm.objective": "on_policy_distillation_logits", "algorithm.distill.top_k": None},
+        "algorithm.distill.top_k is a number",
+    ),
+    (
+        "algorithm.distill.teachers",
+        {},
+        {"algorithm.objective": "on_policy_distillation"},
+        "teachers.default=CHECKPOINT",
     ),
     ("algorithm.std_floor", 0.2, {"algorithm.norm_adv_by_std_in_grpo": False}, "norm_adv_by_std_in_grpo is true"),
     ("refine.include_draft", True, {"algorithm.objective": "sdpo_token"}, "would only copy"),
@@ -251,5 +268,5 @@ def test_a_wrong_value_is_refused_by_its_rule(number: int) -> None:
             check_values(recipe(), Settings.from_config(recipe()))
     finally:
         for name, before in saved.items():
-            OmegaConf.update(recipe(), name, before)
+            OmegaConf.update(recipe(), name, before, merge=False)
     assert str(refused.value).startswith(f"{key}={value}: ") and said in str(refused.value), refused.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -44,12 +45,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def planned(models: Path, size: str, *overrides: str) -> MemoryPlan:
-    """The plan with some values changed; only keys that exist can be."""
+def planned(models: Path, size: str, *overrides: str, teachers: Sequence[str] = ()) -> MemoryPlan:
+    """The plan with some values changed; only keys that exist can be. `teachers` are sizes."""
     config = recipe().copy()
     for key, value in (word.split("=") for word in [f"{MODEL}.path={models / size}", *overrides]):
         OmegaConf.update(config, key, yaml.safe_load(value), force_add=False)
-    return plan(config)
+    return plan(config, [str(models / teacher) for teacher in teachers])
 
 
 def test_the_recipe_fits_on_eight_cards_of_80_gb(models: Path) -> None:
@@ -181,3 +182,27 @@ def test_the_plan_counts_a_teacher_s_copy_where_it_is(models: Path) -> None:
         on_gpu = ema.computed.phases[0].memory.weights - live.computed.phases[0].memory.weights
         on_host = ema.computed.host.offloaded - live.computed.host.offloaded
         assert (on_gpu, on_host) == ((0, 8 * copy_bytes) if offloaded else (copy_bytes, 0))
+
+
+def test_the_plan_counts_checkpoints_that_teach(models: Path) -> None:
+    """Their weights in bfloat16 on the host, in pinned memory; a layer at a time on the GPU, beside the student."""
+    taught = ["algorithm.objective=on_policy_distillation_logits"]
+    alone, one, two = (planned(models, "8B", *taught, teachers=names) for names in ((), ("32B",), ("8B", "32B")))
+    more = two.computed.host.teachers - one.computed.host.teachers
+    assert 1 <= more / (2 * one.shape.weights) < 2  # the padding of pinned memory
+    assert two.computed.host.peak > one.computed.host.peak > alone.computed.host.peak
+    phases = {phase.name: phase.memory for phase in two.computed.phases}
+    before = {phase.name: phase.memory for phase in alone.computed.phases}
+    assert phases.keys() - before.keys() == {"teachers"}
+    assert phases["teachers"].weights > 2 * two.teachers[-1].weights  # loading: one GPU has the largest of them whole
+    heads = sum(2 * teacher.embedding for teacher in two.teachers)
+    assert phases["update"].weights - before["update"].weights == heads
+    shown = "\n".join(two.lines())
+    assert "32B: 32.76 B weights" in shown and ", teachers " in shown, shown
+
+
+def test_a_teacher_that_is_too_large_to_load_is_refused(models: Path) -> None:
+    overrides = ["algorithm.objective=on_policy_distillation", "memory.gpu_gib=60"]
+    planned(models, "8B", *overrides, teachers=["8B"]).check()
+    with pytest.raises(BadConfig, match="the teachers phase needs"):
+        planned(models, "8B", *overrides, teachers=["32B"]).check()

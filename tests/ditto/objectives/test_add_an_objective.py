@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from ditto.objectives import OBJECTIVES
-from ditto.objectives.spec import Advantage, Kind, Loss, Objective
+from ditto.objectives.spec import Advantage, Kind, Loss, Objective, Teacher
 from tests.ditto.our_step import ours, settings_of, step_data
 from tests.ditto.tiny_step import SEQUENCES, _aggregate, log_probs, mini_batches, old_log_probs, perturbed, tiny_model
 
@@ -79,5 +79,5 @@ def test_the_page_names_every_objective_and_every_value_of_a_part() -> None:
     for name in OBJECTIVES:
         assert re.search(rf"^## .*\b{name}\b", PAGE, re.MULTILINE) and re.search(rf"^\| .*`{name}`", PAGE, re.MULTILINE)
     table = PAGE.split("| field of a part | values |")[1].split("\n\n")[0]
-    for values in (Kind, Advantage, Loss):
+    for values in (Kind, Advantage, Loss, Teacher):
         assert all(f"`{value}`" in table for value in get_args(values))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ditto.objectives import OBJECTIVES
-from tests.ditto.objectives import test_formulas, test_sdpo
+from tests.ditto.objectives import test_formulas, test_on_policy_distillation, test_sdpo
 from tests.ditto.our_step import engine_of, ours, settings_of, step_data
 from tests.ditto.tiny_objectives import FORMULAS, MODE, OPTIONS, Mini, new_model
 from tests.ditto.tiny_step import mini_batches, old_log_probs, perturbed
@@ -22,11 +22,14 @@ def test_update_equals_the_formula(name: str, ranks: int, splits: int, monkeypat
     rows = test_formulas.rows_of(OBJECTIVES[name].kinds)
     model, theirs = new_model("random", head=True), new_model("random")
     old = old_log_probs(theirs, rows, perturbed)
-    distils = OBJECTIVES[name].distillation is not None
-    taught = test_sdpo.feedback_prompts(rows) if distils else [()] * len(rows)
+    teacher = OBJECTIVES[name].teacher
+    taught = test_sdpo.feedback_prompts(rows) if teacher == "feedback" else [()] * len(rows)
+    tasks = [test_on_policy_distillation.TASK_OF[row.prompt] for row in rows]
     settings = settings_of(name, **OPTIONS.get(name, {}))
-    step, data = step_data(rows, old, settings, MODE, ranks, monkeypatch, teacher_prompts=taught)
+    step, data = step_data(rows, old, settings, MODE, ranks, monkeypatch, teacher_prompts=taught, tasks=tasks)
     engine = engine_of(model)
+    if teacher == "experts":
+        engine.experts = [engine_of(expert) for expert in test_on_policy_distillation.experts(head=True)]
     for update, members in enumerate(mini_batches(rows)):
         loss, gradients = ours(
             model, step, data, MODE, settings, ranks=ranks, splits=splits, update=update, engine=engine

@@ -29,12 +29,20 @@ def test_the_objectives_of_the_papers_ablation_and_their_relatives_are_there() -
     assert list(OBJECTIVES) == [
         *("grpo", "ditto", "ditto_no_feedback_loss", "ditto_refined_only", "rltf_sd", "erl", "critique_grpo"),
         *("sdpo_token", "sdpo_logits", "sdpo_token_grpo", "sdpo_logits_grpo"),
+        *("on_policy_distillation", "on_policy_distillation_logits"),
     ]
+
+
+@pytest.mark.parametrize("name", ["on_policy_distillation", "on_policy_distillation_logits"])
+def test_experts_need_neither_feedback_nor_a_refined_episode(name: str) -> None:
+    row = objective(name)
+    assert row.teacher == "experts" and row.kinds == ("draft",) and not row.needs_feedback and not row.policy_parts
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name.startswith("sdpo")])
 def test_distillation_needs_feedback_and_no_refined_episode(name: str) -> None:
     row = objective(name)
+    assert row.needs_feedback
     assert row.distillation is not None and row.kinds == ("draft",) and not row.refines
     assert bool(row.policy_parts) == name.endswith("_grpo")
 
@@ -80,6 +88,7 @@ def test_a_name_that_is_like_none_gets_the_whole_list() -> None:
         ({"advantage": "mean"}, "'draft_mean'"),
         ({"advantage": "one", "group": ("draft",)}, "has no group"),
         ({"loss": "distill_token"}, "advantage='one'"),
+        ({"teacher": "experts"}, "has no teacher"),
         ({"loss": "distill_token", "advantage": "one", "kinds": ("refined_base",)}, "needs kinds=.'draft',"),
         ({"average_over": ("refined_base",)}, "must contain draft"),
         ({"weight": -1.0}, "greater than or equal to 0"),

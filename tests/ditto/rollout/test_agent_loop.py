@@ -27,6 +27,7 @@ KINDS = {
     "rltf_sd": ["draft", "refined_base"],
     "ditto_refined_only": ["refined_base"],
     "sdpo_token": ["draft"],
+    "on_policy_distillation": ["draft"],
 }
 
 
@@ -44,7 +45,8 @@ def play(
     """Whether the session was asked to refine, and the record of each sequence."""
     asked: list[bool] = []
 
-    async def run_session(*_arguments: Any, refine: bool, **_: Any) -> Session:
+    async def run_session(*_arguments: Any, refine: bool, contexts: bool, **_: Any) -> Session:
+        assert contexts == (name == "sdpo_token"), "only a teacher that reads the feedback needs prompts with it"
         asked.append(refine)
         return Session(
             "hitom", EXAMPLE.row(0), 1, attempt(draft), refined=attempt(refined) if refine and refined else None
@@ -69,9 +71,9 @@ def play(
 @pytest.mark.parametrize("name", KINDS)
 def test_the_sequences_of_an_objective_are_played_and_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refines, records = play(name, monkeypatch, draft=0.25, refined=0.75)
-    assert refines == (name not in ("grpo", "sdpo_token"))
+    assert refines == (KINDS[name] != ["draft"])
     assert [record["kind"] for record in records] == KINDS[name]
-    assert {record["draft_reward"] for record in records} == {0.25}
+    assert {(record["task"], record["draft_reward"]) for record in records} == {("hitom", 0.25)}
     rewards = [SequenceRecord(**record).reward for record in records]
     assert rewards == [0.25 if kind == "draft" else 0.75 for kind in KINDS[name]]
 

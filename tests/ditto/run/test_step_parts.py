@@ -28,7 +28,7 @@ from ditto.trainer import DittoTrainerColocateAsync, DittoTrainerSeparateAsync, 
 from tests.ditto.run.test_step_metrics import record_of, session
 
 STEP = 3
-PLANNED = ("advantages", "rewards", "weights", "distill_weights", "terms")
+PLANNED = ("advantages", "rewards", "weights", "distill_weights", "terms", "teachers")
 UPDATE = {"actor/grad_norm": [2.0], "actor/lr": [1e-3], "actor/part/joint/loss": [0.5], "actor/perf/max_gb": [3.0]}
 
 
@@ -54,7 +54,8 @@ def part(chance: random.Random, prompts: list[str]) -> tuple[StepBatch, list[dic
     batch.entropy = torch.rand(int(sum(mask.sum() for mask in masks)))
     batch.advantages = jagged([torch.randn(1) * mask for mask in masks])
     rewards, advantages, weights = ([chance.random() for _ in records] for _ in range(3))
-    batch.planned = LossPlan(advantages, rewards, weights, [0.0] * len(records), [RowTerms()] * len(records), {})
+    rows = len(records)
+    batch.planned = LossPlan(advantages, rewards, weights, [0.0] * rows, [RowTerms()] * rows, {}, [-1] * rows)
     batch.reference = jagged([values + 0.1 * torch.rand(len(values)) for values in old])
     if len(prompts) > 1:  # a part without a signal has no style
         batch.style = jagged([(torch.rand(len(mask)) < 0.5).float() * mask for mask in masks])

@@ -43,6 +43,7 @@ class LossPlan:
         advantages, rewards: of the sequence.
         weights, distill_weights: what one of its sampled tokens weighs in its policy part and in the distillation.
         advantage_of: session -> kind -> advantage, for the traces.
+        teachers: number of the checkpoint that teaches the row (`DistillOptions`); -1: none does.
     """
 
     advantages: list[float]
@@ -51,6 +52,7 @@ class LossPlan:
     distill_weights: list[float]
     terms: list[RowTerms]
     advantage_of: dict[str, dict[str, float]]
+    teachers: list[int]
 
     def learns(self, row: int) -> bool:
         """Whether the row moves the policy: it is distilled, or has an advantage. KL and entropy terms aside."""
@@ -80,6 +82,7 @@ class LossPlan:
             chosen(self.distill_weights, 0.0),
             chosen(self.terms, RowTerms()),
             self.advantage_of,
+            chosen(self.teachers, -1),
         )
 
 
@@ -92,6 +95,7 @@ def joined(plans: Sequence[LossPlan]) -> LossPlan:
         [value for plan in plans for value in plan.distill_weights],
         [value for plan in plans for value in plan.terms],
         {session: advantages for plan in plans for session, advantages in plan.advantage_of.items()},
+        [value for plan in plans for value in plan.teachers],
     )
 
 
@@ -113,7 +117,10 @@ def plan_losses(
     episodes = list(_episodes(records))
     if objective.refined == "best":
         episodes = best_refined(episodes)
-    rows: dict[str, list[int]] = {part.name: list(_trained(part, records, set(episodes))) for part in objective.parts}
+    teachers = [_expert(record, options) if objective.teacher == "experts" else -1 for record in records]
+    rows: dict[str, list[int]] = {
+        part.name: list(_trained(part, records, set(episodes), teachers)) for part in objective.parts
+    }
     count = len(records)
     advantages, advantage_of = [0.0] * count, dict[str, dict[str, float]]()
     for part in objective.policy_parts:
@@ -123,7 +130,7 @@ def plan_losses(
             advantages[i] = values[episode]
             advantage_of.setdefault(episode.session, {})[records[i].kind] = values[episode]
     rewards, terms = [record.reward for record in records], [RowTerms()] * count
-    plan = LossPlan(advantages, rewards, [0.0] * count, [0.0] * count, terms, advantage_of)
+    plan = LossPlan(advantages, rewards, [0.0] * count, [0.0] * count, terms, advantage_of, teachers)
     weigh = partial(row_weights, [r.tokens for r in records], mode=loss_agg_mode, scale=loss_scale_factor)
     for number in sorted(set(mini_batch)):
         together = {i for i, of_row in enumerate(mini_batch) if of_row == number}
@@ -175,11 +182,19 @@ def _episodes(records: Sequence[SequenceRecord]) -> Iterator[Episode]:
                 yield Episode(record.prompt, record.session, refined, reward)
 
 
-def _trained(part: Part, records: Sequence[SequenceRecord], episodes: set[Episode]) -> Iterator[int]:
+def _expert(record: SequenceRecord, options: ObjectiveOptions) -> int:
+    """The number of the checkpoint that teaches the sequence; -1: none does."""
+    number = options.distill.number_of(record.task)
+    return -1 if number is None or record.kind != "draft" else number
+
+
+def _trained(
+    part: Part, records: Sequence[SequenceRecord], episodes: set[Episode], teachers: Sequence[int]
+) -> Iterator[int]:
     """The rows that a part trains."""
     for i, record in enumerate(records):
         if record.valid and record.kind in part.kinds and _episode(record) in episodes:
-            if not part.distils or record.teacher_prompt:
+            if not part.distils or record.teacher_prompt or teachers[i] >= 0:
                 yield i
 
 

@@ -20,6 +20,7 @@ class SequenceRecord:
         tokens: how many of its tokens the policy sampled.
         draft_reward, refined_reward: of the session's episodes, whatever the kind; None where one has no verdict.
         teacher_prompt: ids of a draft's prompt in the feedback context, for a distillation; () where there is none.
+        task: of the session's row.
     """
 
     kind: Kind | str
@@ -31,6 +32,7 @@ class SequenceRecord:
     draft_reward: float | None = None
     refined_reward: float | None = None
     teacher_prompt: tuple[int, ...] = ()
+    task: str = ""
 
     @property
     def refined(self) -> bool:

@@ -21,7 +21,7 @@ from ditto.batch.loss_plan import LossPlan, plan_losses
 from ditto.batch.minibatch_layout import Layout
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, ROWS, STYLE, TEACHER_PROMPTS
+from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, ROWS, STYLE, TEACHER_PROMPTS, TEACHERS
 from ditto.settings import Settings
 from soul.record import SessionRecord
 
@@ -131,11 +131,12 @@ class StepBatch:
         self.planned = self.planned.select(rows)
         self.layout = layout
 
-    def sequence_metrics(self, *, distils: bool) -> dict[str, float]:
+    def sequence_metrics(self, *, teaches_feedback: bool) -> dict[str, float]:
         """Numbers and lengths of the sequences.
 
         Args:
-            distils: whether the objective distils: report the share of drafts whose prompt with feedback is known.
+            teaches_feedback: whether the teacher reads the feedback: report the share of drafts whose prompt with
+                feedback is known.
         """
         valid = [record for record in self.sequences if record.valid]
         numbers = {"ditto/sequences": float(len(valid))}
@@ -145,7 +146,7 @@ class StepBatch:
             if lengths:
                 numbers[f"ditto/response_tokens_{name}"] = statistics.fmean(lengths)
         drafts = [record for record in valid if record.kind == "draft"]
-        if distils and drafts:
+        if teaches_feedback and drafts:
             numbers["ditto/share_taught"] = statistics.fmean(bool(record.teacher_prompt) for record in drafts)
         return numbers
 
@@ -191,8 +192,11 @@ class StepBatch:
         columns = {ADVANTAGES: self.advantages, LOSS_WEIGHTS: column(plan.weights), ROWS: jagged(rows)}
         if any(plan.distill_weights):
             columns[DISTILL_WEIGHTS] = column(plan.distill_weights)
-            prompts = [record.teacher_prompt or [0] for record in self.records]
             if self.style is not None:
                 columns[STYLE] = self.style
-            columns[TEACHER_PROMPTS] = jagged([torch.tensor(ids, dtype=torch.int64) for ids in prompts])
+            if any(number >= 0 for number in plan.teachers):
+                columns[TEACHERS] = jagged([torch.tensor([number]) for number in plan.teachers])
+            else:
+                prompts = [record.teacher_prompt or [0] for record in self.records]
+                columns[TEACHER_PROMPTS] = jagged([torch.tensor(ids, dtype=torch.int64) for ids in prompts])
         return columns

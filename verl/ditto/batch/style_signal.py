@@ -78,10 +78,14 @@ class StyleSignal:
 
 
 def signal_rows(step: StepBatch) -> list[bool]:
-    """Whether each row carries a signal: it is distilled, or a refined answer that teaches something."""
+    """Whether each row carries a signal: its teacher reads the feedback, or it is a refined answer that teaches
+    something. What an expert teaches comes from no privilege."""
     assert step.planned is not None
     refined, plan = step.is_kind("refined_base"), step.planned
-    return [plan.distill_weights[i] != 0 or (refined[i] and plan.learns(i)) for i in range(len(refined))]
+    by_feedback = [
+        weight != 0 and teacher < 0 for weight, teacher in zip(plan.distill_weights, plan.teachers, strict=True)
+    ]
+    return [by_feedback[i] or (refined[i] and plan.learns(i)) for i in range(len(refined))]
 
 
 def style_metrics(step: StepBatch) -> dict[str, float]:

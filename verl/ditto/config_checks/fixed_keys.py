@@ -274,8 +274,9 @@ FIXED: dict[str, str] = {
     "critic.*": _NO_CRITIC,
     **same(_REWARDS_ARE_JUDGED, "", "reward.* reward_model.* custom_reward_function.* sandbox_fusion.*"),
     "distillation.*": (
-        "verl's distillation from a teacher is not one of the objectives here. To distil several experts into one "
-        "student, use recipe/ditto/distill.sh (docs/distillation.md)."
+        "verl's distillation from teacher servers is not used (ditto/model/experts.py says why). To distil experts "
+        "into one student, use recipe/ditto/distill.sh (docs/distillation.md), or "
+        "algorithm.objective=on_policy_distillation."
     ),
     "skip.*": "replays old rollouts instead of sampling from the policy. Leave it off.",
 }

@@ -64,10 +64,20 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
     _only_if("erl.threshold", "erl.accept", lambda accept: accept == "threshold", "threshold"),
     _only_if("sdpo.teacher_rate", "sdpo.teacher", lambda teacher: teacher == "ema", "ema"),
     _only_if("sdpo.tail", "sdpo.top_k", lambda top_k: top_k is not None, "a number"),
+    _only_if("distill.tail", "distill.top_k", lambda top_k: top_k is not None, "a number"),
+    Rule(
+        "algorithm.distill.teachers",
+        lambda run: run.settings.objective.teacher == "experts" and not run.settings.expert_teachers,
+        lambda run: (
+            f"objective {run.settings.objective.name} needs checkpoints that score what the policy samples: "
+            "+algorithm.distill.teachers.TASK=CHECKPOINT for each task, or for all of them "
+            "+algorithm.distill.teachers.default=CHECKPOINT."
+        ),
+    ),
     _only_if("std_floor", "norm_adv_by_std_in_grpo", bool, "true"),
     Rule(
         "refine.include_draft",
-        lambda run: run.settings.refine.include_draft and run.settings.objective.distillation is not None,
+        lambda run: run.settings.refine.include_draft and run.settings.objective.teacher == "feedback",
         lambda run: (
             f"objective {run.settings.objective.name} scores the draft itself, which a teacher that reads it in the "
             "prompt would only copy. Leave it false."

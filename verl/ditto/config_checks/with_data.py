@@ -64,20 +64,21 @@ def check_overlap(config: DictConfig, train: Iterable[TaskRow], val: Iterable[Ta
     return overlaps
 
 
-def check_model_length(config: DictConfig) -> None:
-    """Check that the model has enough positions for the rollout; otherwise vLLM refuses to start.
+def check_model_length(config: DictConfig, teachers: Iterable[str] = ()) -> None:
+    """Check that the model has enough positions for the rollout, without which vLLM refuses to start; its teachers too.
 
     Raises:
-        BadConfig: it has too few.
+        BadConfig: one has too few.
     """
     from transformers import AutoConfig
 
     model, wanted = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout.max_model_len
-    model_config = AutoConfig.from_pretrained(model.path, trust_remote_code=bool(model.trust_remote_code))
-    positions = getattr(model_config.get_text_config(), "max_position_embeddings", None)
-    if wanted is not None and positions is not None and wanted > positions:
-        raise BadConfig(
-            f"actor_rollout_ref.rollout.max_model_len={wanted}: {model.path} has {positions} positions "
-            "(max_position_embeddings in its config.json). Lower data.max_prompt_length, data.max_feedback_length or "
-            "data.max_response_length, or use a model with a longer context."
-        )
+    for path in (model.path, *teachers):
+        model_config = AutoConfig.from_pretrained(path, trust_remote_code=bool(model.trust_remote_code))
+        positions = getattr(model_config.get_text_config(), "max_position_embeddings", None)
+        if wanted is not None and positions is not None and wanted > positions:
+            raise BadConfig(
+                f"actor_rollout_ref.rollout.max_model_len={wanted}: {path} has {positions} positions "
+                "(max_position_embeddings in its config.json). Lower data.max_prompt_length, data.max_feedback_length "
+                "or data.max_response_length, or use a model with a longer context."
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ditto.memory.model_shape import GIB, ModelShape
@@ -24,16 +25,21 @@ class HostMemory:
     processes: int
     queue: int
     loading: int  # copies of the model during loading
+    teachers: int  # weights of the checkpoints that teach
+    loading_teacher: int  # copies of the largest of them during loading
     export: int  # copies of the model while a checkpoint is written
 
     @property
     def peak(self) -> int:
-        """The larger of two moments: loading, before anything is offloaded, and writing a checkpoint, after that."""
-        steady = self.offloaded + self.vllm + self.processes + self.queue
-        return max(self.processes + self.loading, steady + self.export)
+        """The largest of three moments: loading, before anything is offloaded; and after that, loading a teacher and
+        writing a checkpoint."""
+        steady = self.offloaded + self.vllm + self.processes + self.queue + self.teachers
+        return max(self.processes + self.loading, steady + max(self.export, self.loading_teacher))
 
 
-def host_memory(shape: ModelShape, setup: Setup, vllm: RolloutMemory) -> HostMemory:
+def host_memory(
+    shape: ModelShape, setup: Setup, vllm: RolloutMemory, teachers: Sequence[ModelShape] = ()
+) -> HostMemory:
     """The host memory of one node.
 
     If the head is tied, every process loads the model; otherwise one process does (verl builds it on the meta device in
@@ -58,6 +64,7 @@ def host_memory(shape: ModelShape, setup: Setup, vllm: RolloutMemory) -> HostMem
     kept = vllm.weights * pinned_padding(shape, Training(frozen=2, master=2)) if keeps_weights else 0
     sequences = setup.prompts * setup.sessions * setup.sequences
     loaded, stored = shape.weights * training.master, shape.weights * training.stored
+    taught = sum(shard_bytes(each, setup.scoring) * pinned_padding(each, setup.scoring) for each in teachers)
     return HostMemory(
         offloaded=offloaded * setup.gpus,
         vllm=int(kept * setup.gpus),
@@ -65,6 +72,10 @@ def host_memory(shape: ModelShape, setup: Setup, vllm: RolloutMemory) -> HostMem
         queue=sequences * setup.max_model_len // setup.nodes * 8 * QUEUE_FIELDS,
         loading=loaded * (setup.gpus if shape.tied else 1),
         export=stored + 2 * shape.weights if setup.exports_model else 0,
+        teachers=int(taught * setup.gpus),
+        loading_teacher=max(
+            (teacher.weights * setup.compute * (setup.gpus if teacher.tied else 1) for teacher in teachers), default=0
+        ),
     )
 
 

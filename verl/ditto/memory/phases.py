@@ -1,19 +1,29 @@
 """The GPU memory of each phase of a step, and the host memory.
 
-A step has four phases on the same GPUs. *rollout*: vLLM has its share of the GPU; an offloaded policy is on the host.
-*log-probs* and *update*: vLLM sleeps, and the policy is on the GPU. *weight sync*: vLLM has its weights again while the
-policy is still on the GPU.
+A step has four phases on the same GPUs, and a fifth where checkpoints teach. *rollout*: vLLM has its share of the GPU;
+an offloaded policy is on the host. *log-probs* and *update*: vLLM sleeps, and the policy is on the GPU. *teachers*: a
+checkpoint scores a micro-batch of the update, or is loaded. *weight sync*: vLLM has its weights again while the policy
+is still on the GPU.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ditto.memory.host import HostMemory, host_memory
 from ditto.memory.model_shape import GIB, ModelShape
 from ditto.memory.rollout import RolloutMemory, rollout_memory
 from ditto.memory.setup import Setup
-from ditto.memory.training import Memory, forward_peak, optimizer_bytes, shard_bytes, teacher_bytes, update_peak
+from ditto.memory.training import (
+    Memory,
+    between_micro_batches,
+    forward_peak,
+    optimizer_bytes,
+    shard_bytes,
+    teacher_bytes,
+    update_peak,
+)
 
 # Reserve of the training process: CUDA context, NCCL buffers and cuBLAS workspaces; and the share of activations and
 # logits that the allocator loses to fragmentation.
@@ -61,8 +71,12 @@ class Computed:
         return reasons
 
 
-def compute(setup: Setup, shape: ModelShape, gpu_bytes: int) -> Computed:
-    """Compute the memory of all phases of a step, and of the host."""
+def compute(setup: Setup, shape: ModelShape, gpu_bytes: int, teachers: Sequence[ModelShape] = ()) -> Computed:
+    """Compute the memory of all phases of a step, and of the host.
+
+    Args:
+        teachers: the checkpoints that teach.
+    """
     training = setup.training
     vllm = rollout_memory(shape, setup, gpu_bytes)
     asleep = vllm.asleep if setup.colocated else 0
@@ -74,7 +88,8 @@ def compute(setup: Setup, shape: ModelShape, gpu_bytes: int) -> Computed:
         optimizer=0 if setup.optimizer_offload or not setup.colocated else states,
     )
     # A micro-batch may have fewer tokens than its limit, if a device gets fewer in the whole update.
-    update = update_peak(shape, min(setup.tokens, setup.update_tokens), training)
+    update_tokens = min(setup.tokens, setup.update_tokens)
+    update = _with_lessons(update_peak(shape, update_tokens, training), setup, teachers, update_tokens)
     tokens = min(setup.log_prob_tokens, setup.update_tokens)
     log_probs = forward_peak(shape, tokens, training, optimizer_on_gpu=not setup.optimizer_offload)
     phases = [
@@ -83,7 +98,30 @@ def compute(setup: Setup, shape: ModelShape, gpu_bytes: int) -> Computed:
         Phase("update", update, asleep, reserve(update)),
         Phase("weight sync", _sync(setup, shape, shard, resident), asleep + vllm.weights, reserve(resident)),
     ]
-    return Computed(setup, gpu_bytes, phases, vllm, host_memory(shape, setup, vllm))
+    if teachers:
+        taught = max((_taught(setup, shape, teacher, update_tokens) for teacher in teachers), key=lambda m: m.total)
+        phases.insert(2, Phase("teachers", taught, asleep, reserve(taught)))
+    return Computed(setup, gpu_bytes, phases, vllm, host_memory(shape, setup, vllm, teachers))
+
+
+def _with_lessons(update: Memory, setup: Setup, teachers: Sequence[ModelShape], tokens: int) -> Memory:
+    """An update in which the distributions are compared: what the teachers left for the student's pass."""
+    if not teachers or not setup.compares_logits:
+        return update
+    heads = sum(teacher.embedding * setup.compute for teacher in teachers)
+    hidden = tokens * max(teacher.hidden for teacher in teachers) * setup.compute
+    return replace(update, weights=update.weights + heads, activations=update.activations + hidden)
+
+
+def _taught(setup: Setup, shape: ModelShape, teacher: ModelShape, tokens: int) -> Memory:
+    """The larger of two moments: the teacher scores a micro-batch between two of the student's; it is loaded, when the
+    first GPU has all its weights."""
+    student = between_micro_batches(shape, setup.training)
+    scoring = forward_peak(teacher, tokens, setup.scoring, optimizer_on_gpu=False)
+    scored = replace(scoring, weights=scoring.weights + student.weights, gradients=student.gradients)
+    scored = replace(scored, optimizer=student.optimizer)
+    loading = Memory(weights=student.weights + teacher.weights * setup.compute)
+    return max(scored, loading, key=lambda memory: memory.total)
 
 
 def reserve(memory: Memory) -> int:

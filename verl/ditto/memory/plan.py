@@ -6,6 +6,7 @@ memory tracker. What no tracker sees (CUDA contexts, NCCL, fragmentation, host p
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 
 from omegaconf import DictConfig, OmegaConf
@@ -29,6 +30,7 @@ class MemoryPlan:
     shape: ModelShape
     computed: Computed
     machine: Machine
+    teachers: Sequence[ModelShape] = ()  # the checkpoints that teach
 
     def check(self) -> None:
         """Refuse a run that does not fit.
@@ -60,7 +62,7 @@ class MemoryPlan:
 
     def remedy(self) -> list[str]:
         """The overrides that make the run fit; empty if none do."""
-        change = remedy(self.computed, lambda setup: compute(setup, self.shape, self.computed.gpu_bytes))
+        change = remedy(self.computed, lambda s: compute(s, self.shape, self.computed.gpu_bytes, self.teachers))
         return overrides(change) if change else []
 
     def lines(self) -> list[str]:
@@ -73,6 +75,7 @@ class MemoryPlan:
         return [
             f"{self.shape.name}: {_trained(self.shape, setup)}, on {self._devices()}",
             head,
+            *(f"teacher {teacher.name}: {teacher.weights / 1e9:.2f} B weights" for teacher in self.teachers),
             *(self._line(phase, names) for phase in self.computed.phases),
             f"vLLM: weights {vllm.weights / GIB:.1f} GiB, working memory {vllm.working / GIB:.1f}, keys and values "
             f"{cache:.1f} = {vllm.cached_tokens:,} tokens ({sequences:.1f} sequences of maximal length)",
@@ -83,7 +86,8 @@ class MemoryPlan:
 
     def _line(self, phase: Phase, names: list[str]) -> str:
         setup = self.computed.setup
-        limit = {"log-probs": setup.log_prob_tokens, "update": setup.tokens}.get(phase.name)
+        limits = {"log-probs": setup.log_prob_tokens, "update": setup.tokens, "teachers": setup.tokens}
+        limit = limits.get(phase.name)
         tokens = f" ({min(limit, setup.update_tokens):,} tokens)" if limit else ""
         numbers = [*(getattr(phase.memory, name) for name in names), phase.vllm, phase.reserve, phase.total]
         return f"{phase.name + tokens:<24}" + "".join(f"{number / GIB:>12.1f}" for number in numbers)
@@ -100,6 +104,7 @@ class MemoryPlan:
             f"offloaded {host.offloaded / GIB:.0f} GiB, weights of sleeping vLLM {host.vllm / GIB:.0f}, processes "
             f"{host.processes / GIB:.0f}, queue {host.queue / GIB:.0f}, while loading "
             f"{host.loading / GIB:.0f}, while writing a checkpoint {host.export / GIB:.0f}"
+            + (f", teachers {host.teachers / GIB:.0f}" if self.teachers else "")
         )
 
     def _host_note(self) -> str:
@@ -117,16 +122,24 @@ class MemoryPlan:
         return f"fits{narrowly}: {sizes} at most ({fullest.name})"
 
 
-def plan(config: DictConfig) -> MemoryPlan:
+def plan(config: DictConfig, teachers: Collection[str] = ()) -> MemoryPlan:
     """The memory plan of a composed config.
+
+    Args:
+        teachers: folders or hub ids of the checkpoints that teach.
 
     Raises:
         BadConfig: the plan does not support the model or a number format.
     """
-    shape = read_shape(config.actor_rollout_ref.model, "actor_rollout_ref.model")
+    model = config.actor_rollout_ref.model
+    shape = read_shape(model, "actor_rollout_ref.model")
+    scoring = [
+        read_shape(OmegaConf.merge(model, {"path": path}), "algorithm.distill.teachers")
+        for path in sorted(set(teachers))
+    ]
     setup = Setup.from_config(config, Settings.from_config(config).objective)
     machine = Machine.find(OmegaConf.select(config, "memory.gpu_gib"))
-    return MemoryPlan(shape, compute(setup, shape, machine.gpu_bytes), machine)
+    return MemoryPlan(shape, compute(setup, shape, machine.gpu_bytes, scoring), machine, scoring)
 
 
 def _trained(shape: ModelShape, setup: Setup) -> str:

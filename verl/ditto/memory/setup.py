@@ -48,6 +48,7 @@ class Setup:
     sessions: Annotated[int, f"{_ROLLOUT}.n"]
     sequences: int  # training sequences per session
     teacher_copies: int  # of the trained weights, for a distillation's teacher: its own, and the live ones meanwhile
+    compares_logits: bool  # a distillation keeps its teachers' hidden states and heads during the student's pass
     start_copies: int  # of the trained weights, on the host: those of a step's beginning, and live ones meanwhile
     master: int  # bytes per trained weight
     frozen: int  # bytes per frozen weight
@@ -76,7 +77,8 @@ class Setup:
             "lora_rank": lora,
             "sleep_mode": known["sleep_mode"] is not False,  # null means verl's default, true
             "sequences": len(objective.kinds),
-            "teacher_copies": 2 if objective.distillation and config.algorithm.sdpo.teacher != "live" else 0,
+            "teacher_copies": 2 if objective.teacher == "feedback" and config.algorithm.sdpo.teacher != "live" else 0,
+            "compares_logits": objective.distillation is not None and objective.distillation.loss == "distill_logits",
             "start_copies": (1 + (parts > 1)) if separate else 0,
             **formats,
             "optimizer_states": 2 if "8bit" in str(ref.actor.optim.get("optimizer")) else 2 * formats["master"],
@@ -121,6 +123,19 @@ class Setup:
             offloaded=self.offload_policy,
             full_logits=not self.fused_head,
             teacher_copies=self.teacher_copies,
+        )
+
+    @property
+    def scoring(self) -> Training:
+        """What the arithmetic of a checkpoint that teaches needs: it only scores, and its shards stay on the host."""
+        return Training(
+            devices=self.shards,
+            master=self.compute,
+            compute=self.compute,
+            optimizer=0,
+            reshard=self.reshard,
+            offloaded=True,
+            full_logits=not self.fused_head,
         )
 
 

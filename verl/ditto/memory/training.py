@@ -73,6 +73,12 @@ def forward_peak(shape: ModelShape, tokens: int, training: Training, optimizer_o
     return max(layer, head, key=lambda memory: memory.total)
 
 
+def between_micro_batches(shape: ModelShape, training: Training) -> Memory:
+    """What stays on one GPU between two micro-batches of an update."""
+    sizes = _Sizes.from_shape(shape, training)
+    return Memory(weights=sizes.shard, gradients=max(sizes.gradients, sizes.kept), optimizer=sizes.optimizer)
+
+
 def shard_bytes(shape: ModelShape, training: Training) -> int:
     """Bytes of one device's part of the weights."""
     adapter = shape.adapter(training.lora_rank)

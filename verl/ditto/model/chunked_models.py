@@ -1,7 +1,7 @@
 """Give transformers' language models the chunked head wherever verl builds them.
 
 verl's engine has an interface for heads that make no logits (`model.use_fused_kernels`): it calls the model with
-`temperature` and `shift_labels`, and reads `log_probs` and `entropy`; our engine adds `lesson` and `divergence`. verl's
+`temperature` and `shift_labels`, and reads `log_probs` and `entropy`; our engine adds `lessons`, `divergence`. verl's
 own implementations fail under FSDP2 with an untied head, because they read a sharded weight. Ours are subclasses,
 registered with transformers' auto classes in place of the originals. verl does not know
 `fused_kernel_options.impl_backend=chunked`, so it does not replace their forward. Called without `temperature`, they
@@ -11,6 +11,7 @@ behave like the originals.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ class TokenLogProbs(CausalLMOutputWithPast):
 
     log_probs: Tensor | None = None  # (batch, tokens), of the next token
     entropy: Tensor | None = None  # (batch, tokens)
-    divergence: Tensor | None = None  # (positions of the lesson,)
+    divergence: Tensor | None = None  # (positions of all lessons,)
 
 
 def with_chunked_head(base: type[Any]) -> type[Any]:
@@ -52,7 +53,7 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         temperature: float | None = None,
         shift_labels: Tensor | None = None,
         hidden_only: bool = False,
-        lesson: Lesson | None = None,
+        lessons: Sequence[Lesson] = (),
         **kwargs: Any,
     ) -> Any:
         if temperature is None:
@@ -66,8 +67,8 @@ def with_chunked_head(base: type[Any]) -> type[Any]:
         if hidden_only:
             return TokenLogProbs(hidden_states=(hidden,))
         log_probs, entropy = token_log_probs(self.lm_head, hidden, shift_labels, temperature)
-        divergence = None if lesson is None else token_divergences(self.lm_head, hidden, lesson, temperature)
-        return TokenLogProbs(log_probs=log_probs, entropy=entropy, divergence=divergence)
+        parts = [token_divergences(self.lm_head, hidden, lesson, temperature) for lesson in lessons]
+        return TokenLogProbs(log_probs=log_probs, entropy=entropy, divergence=torch.cat(parts) if parts else None)
 
     return type(base.__name__, (base,), {"forward": forward, "__module__": base.__module__})
 

@@ -26,13 +26,13 @@ from ditto.objectives.terms import divergence, top_k_outcomes
 
 @dataclass(frozen=True)
 class Lesson:
-    """What the student is compared with in one micro-batch.
+    """What the student is compared with in one micro-batch, by one teacher.
 
     Attributes:
         positions: int64 (m,), places in the packed micro-batch whose next token is distilled.
         hidden: (m, hidden size), the teacher's hidden states for the same next tokens.
         weight: (vocabulary, hidden size), the teacher's head; None: the student's.
-        alpha, top_k, tail: `algorithm.sdpo`.
+        alpha, top_k, tail: `algorithm.sdpo` or `algorithm.distill`.
     """
 
     positions: Tensor

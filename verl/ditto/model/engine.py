@@ -6,7 +6,7 @@ float32 adapter means a float32 base: 4 bytes per weight on the GPUs, in host me
 bfloat16 before each use. FSDP2 requires one dtype only for the *trained* parameters of a group (torch 2.13,
 FSDPParamGroup._init_mp_dtypes), so the frozen base can be stored in bfloat16. Updates are bitwise the same.
 
-For objectives that distil, the engine runs the teacher before each micro-batch of an update (`teaching.py`).
+For objectives that distil, the engine runs the teachers before each micro-batch of an update (`teaching.py`).
 
 verl finds this engine in its registry by the vendor of the device; `model.external_lib` imports it before a model is
 built.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import shutil
 import warnings
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,12 @@ from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
 from ditto.batch.jagged import response_tokens, row_lengths
-from ditto.model import teaching
+from ditto.model import experts, teaching
 from ditto.model.divergence_head import Lesson
 from ditto.model.teacher_weights import TeacherWeights
-from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS
-from ditto.objectives.options import SdpoOptions
+from ditto.model.teaching import Scored
+from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS, TEACHERS
+from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOptions
 
 
 @EngineRegistry.register(
@@ -46,7 +48,8 @@ class DittoEngine(FSDPEngineWithLMHead):
     teacher: TeacherWeights | None = None  # None: the live weights
     saved_teacher: Path | None = None  # in the checkpoint that the run resumed from
     teacher_rate: float | None = None  # None: the teacher's weights stay as they are
-    lesson: Lesson | None = None  # of the micro-batch whose student is being run
+    experts: Sequence[DittoEngine] = ()  # checkpoints that teach, by their numbers
+    lessons: Sequence[Lesson] = ()  # of the micro-batch whose student is being run
 
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
         with warnings.catch_warnings():  # peft warns if a text model has no module that exclude_modules matches
@@ -65,53 +68,67 @@ class DittoEngine(FSDPEngineWithLMHead):
         chosen = None if forward_only else teaching.distillation_of(micro_batch)
         if chosen is None:
             return super().forward_step(micro_batch, loss_function, forward_only)
-        options = SdpoOptions(**chosen["options"])
+        micro_batch = micro_batch.to(get_device_id())
+        scored: list[Scored] = []
+        if chosen["teacher"] == "experts":
+            options: ComparisonOptions = DistillOptions(**chosen["options"])
+            if TEACHERS in micro_batch:
+                scored = experts.score(self.experts, micro_batch, chosen["loss"], self.get_data_parallel_group())
+        else:
+            options = SdpoOptions(**chosen["options"])
+            self._follow(options)
+            if TEACHER_PROMPTS in micro_batch:
+                scored = [self._score_with_feedback(micro_batch, chosen["loss"], options)]
+        if chosen["loss"] == "distill_token":
+            micro_batch[TEACHER_LOG_PROBS] = teaching.log_prob_column(micro_batch, scored)
+        else:
+            self.lessons = [teaching.lesson(micro_batch, each, options) for each in scored]
+        try:
+            return super().forward_step(micro_batch, loss_function, forward_only)
+        finally:
+            self.lessons = []
+
+    def load_teachers(self, checkpoints: Sequence[str]) -> None:
+        """Load the checkpoints that teach; their places are their numbers. They stay on the host between passes."""
+        self.experts = [experts.load(self, checkpoint) for checkpoint in checkpoints]
+
+    def _follow(self, options: SdpoOptions) -> None:
+        """Have SDPO's teacher: the live weights, or a copy that is made here."""
         if options.teacher != "live" and self.teacher is None:  # before the first update of the run, or after a resume
             self.teacher = TeacherWeights(self.module, options.teacher)
             if self.saved_teacher is not None:
                 self.teacher.load(self.saved_teacher)
         self.teacher_rate = options.teacher_rate if options.teacher == "ema" else None
-        if TEACHER_PROMPTS in micro_batch:
-            micro_batch = micro_batch.to(get_device_id())
-            self._teach(micro_batch, chosen["loss"], options)
-        try:
-            return super().forward_step(micro_batch, loss_function, forward_only)
-        finally:
-            self.lesson = None
+
+    def _score_with_feedback(self, micro_batch: TensorDict, loss: str, options: SdpoOptions) -> Scored:
+        """What the policy itself says, with the teacher's weights, in the feedback context."""
+        rows, moved = teaching.taught_rows(micro_batch), None if options.teacher == "live" else self.teacher
+        batch = teaching.teacher_batch(
+            micro_batch, rows if len(rows) else teaching.shortest_row(micro_batch), TEACHER_PROMPTS
+        )
+        with nullcontext() if moved is None else moved.active():
+            values = self.score(batch, loss)
+        head = None if moved is None or loss == "distill_token" else moved.of(self.head_weight())
+        return Scored(rows, values if len(rows) else values[:0], head)
 
     @torch.no_grad()
-    def _teach(self, micro_batch: TensorDict, loss: str, options: SdpoOptions) -> None:
-        """Run the teacher and keep what the loss compares: a column of log-probs, or the lesson of the head."""
-        batch, rows = teaching.teacher_batch(micro_batch)
+    def score(self, batch: TensorDict, loss: str) -> Tensor:
+        """What this model says of every response token: (tokens,) log-probs, or for "distill_logits" (tokens, hidden
+        size) the hidden states that predict them."""
         inputs, arguments = self.prepare_model_inputs(batch)
         dtype = getattr(self, "_autocast_dtype", torch.bfloat16)
         device = batch["input_ids"].device.type
-        autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device_type=device, dtype=dtype)
-        weights = nullcontext() if options.teacher == "live" or self.teacher is None else self.teacher.active()
         if loss == "distill_logits":
             inputs["hidden_only"] = True
-        with weights, autocast:
+        with nullcontext() if dtype == torch.float32 else torch.autocast(device_type=device, dtype=dtype):
             output = self.module(**inputs, use_cache=False)
             if loss == "distill_token":
                 log_probs = self.prepare_model_outputs(output, arguments, batch, None)["log_probs"]
-                values = response_tokens(log_probs, batch["response_mask"]).values()
-                micro_batch[TEACHER_LOG_PROBS] = teaching.response_column(micro_batch, rows, values)
-                return
-        distilled = teaching.distilled_tokens(micro_batch, rows)
-        places = teaching.next_token_places(batch["prompts"], batch["responses"])[distilled]
-        hidden, weight = output.hidden_states[0][0, places], None
-        if self.teacher is not None and options.teacher != "live":
-            weight = self.teacher.of(self._head_weight())
-        self.lesson = Lesson(
-            positions=teaching.student_places(micro_batch, rows)[distilled],
-            hidden=hidden,
-            weight=None if weight is None else weight.to(hidden.dtype),
-            alpha=options.alpha,
-            top_k=options.top_k,
-            tail=options.tail,
-        )
+                return response_tokens(log_probs, batch["response_mask"]).values()
+        hidden: Tensor = output.hidden_states[0][0, teaching.next_token_places(batch["prompts"], batch["responses"])]
+        return hidden
 
-    def _head_weight(self) -> torch.nn.Parameter:
+    def head_weight(self) -> torch.nn.Parameter:
         """The weight of the model's output layer."""
         model = self.module.get_base_model() if hasattr(self.module, "get_base_model") else self.module
         weight: torch.nn.Parameter = model.get_output_embeddings().weight
@@ -119,8 +136,8 @@ class DittoEngine(FSDPEngineWithLMHead):
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
         inputs, arguments = super().prepare_model_inputs(micro_batch)
-        if self.lesson is not None:
-            inputs["lesson"] = self.lesson
+        if self.lessons:
+            inputs["lessons"] = self.lessons
         return inputs, arguments
 
     def prepare_model_outputs(
@@ -129,10 +146,11 @@ class DittoEngine(FSDPEngineWithLMHead):
         outputs: dict[str, Tensor] = super().prepare_model_outputs(
             output, output_args, micro_batch, logits_processor_func
         )
-        if self.lesson is not None:
+        if self.lessons:
             ids = micro_batch["input_ids"]
             values = output.divergence.new_zeros(int(row_lengths(ids).sum()))
-            values = values.index_put((self.lesson.positions,), output.divergence)
+            places = torch.cat([lesson.positions for lesson in self.lessons])
+            values = values.index_put((places,), output.divergence)
             outputs[DIVERGENCE] = torch.nested.nested_tensor_from_jagged(values, ids.offsets())
         return outputs
 

@@ -16,10 +16,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
-from verl.utils.device import get_device_id
 
-from ditto.model.trained_shards import TrainedShards, shard
+from ditto.model.trained_shards import TrainedShards, shard, whole
 
 logger = logging.getLogger(__name__)
 
@@ -66,15 +64,7 @@ class TeacherWeights:
     def of(self, parameter: nn.Parameter) -> Tensor | None:
         """The copy of a whole parameter, gathered from all ranks; None if it is not trained."""
         name = next((name for name, p in self.live.parameters.items() if p is parameter), None)
-        if name is None:
-            return None
-        copy = self.copies[name].to(get_device_id())  # FSDP2's offload policy keeps shards on the host
-        if not isinstance(parameter, DTensor):
-            return copy
-        whole: Tensor = DTensor.from_local(
-            copy, parameter.device_mesh, parameter.placements, shape=parameter.shape, stride=parameter.stride()
-        ).full_tensor()
-        return whole
+        return None if name is None else whole(parameter, self.copies[name])
 
     def save(self, path: Path) -> None:
         """Write the copies of this rank's shards, and their kind."""

@@ -1,13 +1,14 @@
-"""The teacher's forward pass over a micro-batch: what SDPO's loss compares the student with.
+"""A teacher's forward pass over a micro-batch: what the loss of a distillation compares the student with.
 
 The engine runs it just before the student's forward pass, so nothing of the teacher travels through verl's queue, and
-the teacher has the weights of this moment. It reads the prompt in the feedback context and the draft's own response,
-with everything that others said in between.
+SDPO's teacher has the weights of this moment. A teacher reads a prompt (SDPO's the one with the feedback, an expert the
+student's own) and the draft's own response, with everything that others said in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,20 +17,54 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from ditto.batch.jagged import row_lengths, with_values
-from ditto.objectives.losses import DISTILL_WEIGHTS, TEACHER_PROMPTS
+from ditto.model.divergence_head import Lesson
+from ditto.objectives.losses import DISTILL_WEIGHTS, TEACHERS
+from ditto.objectives.options import ComparisonOptions
 
 _SETTINGS = ("use_remove_padding", "use_fused_kernels", "pad_mode", "temperature")
 
 
-def teacher_batch(micro_batch: TensorDict) -> tuple[TensorDict, Tensor]:
-    """The rows of a micro-batch that are distilled, in the feedback context, and which rows they are (int64).
+@dataclass(frozen=True)
+class Scored:
+    """What a teacher says of rows of a micro-batch.
 
-    At least one row, because all ranks must take part in a forward pass of FSDP.
+    Attributes:
+        rows: int64, which rows these are.
+        values: of every response token of these rows, row by row: (tokens,) log-probs, or (tokens, hidden size) the
+            teacher's hidden states that predict them.
+        head: (vocabulary, hidden size), the teacher's head for these hidden states; None: the student's.
     """
-    weights, prompts = micro_batch[DISTILL_WEIGHTS], micro_batch[TEACHER_PROMPTS]
-    rows = [i for i, row in enumerate(weights.unbind()) if row.any()] or [0]
-    of_rows = {name: [micro_batch[name].unbind()[i] for i in rows] for name in ("responses", "response_mask")}
-    of_rows["prompts"] = [prompts.unbind()[i] for i in rows]
+
+    rows: Tensor
+    values: Tensor
+    head: Tensor | None = None
+
+
+def taught_rows(micro_batch: TensorDict, teacher: int | None = None) -> Tensor:
+    """The rows of a micro-batch that are distilled (int64): all of them, or those of the teacher of this number."""
+    taught = [bool(row.any()) for row in micro_batch[DISTILL_WEIGHTS].unbind()]
+    if teacher is not None:
+        numbers = micro_batch[TEACHERS].values().tolist()
+        taught = [one and number == teacher for one, number in zip(taught, numbers, strict=True)]
+    return torch.tensor([i for i, one in enumerate(taught) if one], dtype=torch.int64)
+
+
+def shortest_row(micro_batch: TensorDict) -> Tensor:
+    """The row with the fewest tokens, for a rank that has none to score: all must join a forward pass of FSDP."""
+    return row_lengths(micro_batch["input_ids"]).argmin().reshape(1).cpu()
+
+
+def teacher_batch(micro_batch: TensorDict, rows: Tensor, prompts: str) -> TensorDict:
+    """These rows of a micro-batch as a teacher reads them.
+
+    Args:
+        prompts: the column with the prompts that it reads.
+    """
+    sources = {"prompts": prompts, "responses": "responses", "response_mask": "response_mask"}
+    of_rows = {
+        name: [values[i] for i in rows.tolist()]
+        for name, values in ((name, micro_batch[source].unbind()) for name, source in sources.items())
+    }
     ids = [torch.cat(pair) for pair in zip(of_rows["prompts"], of_rows["responses"], strict=True)]
     positions = [torch.arange(len(row), device=row.device) for row in ids]
     of_rows |= {"input_ids": ids, "position_ids": positions}
@@ -41,7 +76,7 @@ def teacher_batch(micro_batch: TensorDict) -> tuple[TensorDict, Tensor]:
         )
     settings = {name: micro_batch[name] for name in _SETTINGS if name in micro_batch}
     data = tu.get_tensordict(columns, {name: tu.unwrap_non_tensor_data(value) for name, value in settings.items()})
-    return data, torch.tensor(rows)
+    return data
 
 
 def next_token_places(prompts: Tensor, responses: Tensor) -> Tensor:
@@ -54,32 +89,40 @@ def next_token_places(prompts: Tensor, responses: Tensor) -> Tensor:
     return starts.repeat_interleave(response) + offset
 
 
-def response_column(micro_batch: TensorDict, rows: Tensor, values: Tensor) -> Tensor:
-    """A jagged column of all rows' response tokens: the values at these rows, 0 elsewhere."""
-    lengths = row_lengths(micro_batch["responses"])
-    chosen = torch.zeros(len(lengths), dtype=torch.bool, device=lengths.device)
-    chosen[rows.to(lengths.device)] = True
-    column = values.new_zeros(int(lengths.sum()))
-    column[chosen.repeat_interleave(lengths)] = values
-    return with_values(column, micro_batch["responses"])
+def log_prob_column(micro_batch: TensorDict, scored: Sequence[Scored]) -> Tensor:
+    """A jagged column of all rows' response tokens: what the row's teacher says, 0 where there is none."""
+    responses = micro_batch["responses"]
+    dtype = scored[0].values.dtype if scored else torch.float32
+    column = torch.zeros(int(row_lengths(responses).sum()), dtype=dtype, device=responses.device)
+    for each in scored:
+        column[_of_rows(responses, each.rows)] = each.values
+    return with_values(column, responses)
 
 
-def distilled_tokens(micro_batch: TensorDict, rows: Tensor) -> Tensor:
-    """Which response tokens of these rows are distilled: bool, row by row."""
+def lesson(micro_batch: TensorDict, scored: Scored, options: ComparisonOptions) -> Lesson:
+    """What the student is compared with at the tokens of these rows that are distilled."""
     weights = micro_batch[DISTILL_WEIGHTS].unbind()
-    return torch.cat([weights[i] != 0 for i in rows.tolist()])
-
-
-def student_places(micro_batch: TensorDict, rows: Tensor) -> Tensor:
-    """Places of these rows' next tokens in the packed micro-batch; int64, row by row."""
+    distilled = torch.cat([weights[0][:0] != 0, *(weights[i] != 0 for i in scored.rows.tolist())])
     places = next_token_places(micro_batch["prompts"], micro_batch["responses"])
-    lengths = row_lengths(micro_batch["responses"])
+    return Lesson(
+        positions=places[_of_rows(micro_batch["responses"], scored.rows)][distilled],
+        hidden=scored.values[distilled],
+        weight=None if scored.head is None else scored.head.to(scored.values.dtype),
+        alpha=options.alpha,
+        top_k=options.top_k,
+        tail=options.tail,
+    )
+
+
+def _of_rows(responses: Tensor, rows: Tensor) -> Tensor:
+    """Whether each response token of the micro-batch belongs to one of these rows: bool, row by row."""
+    lengths = row_lengths(responses)
     chosen = torch.zeros(len(lengths), dtype=torch.bool, device=lengths.device)
     chosen[rows.to(lengths.device)] = True
-    return places[chosen.repeat_interleave(lengths)]
+    return chosen.repeat_interleave(lengths)
 
 
 def distillation_of(micro_batch: TensorDict) -> Mapping[str, Any] | None:
-    """What the trainer says of the distillation: `loss`, and the options of `algorithm.sdpo`."""
+    """What the trainer says of the distillation: `loss`, `teacher`, and the options of that teacher."""
     chosen: Mapping[str, Any] | None = tu.get_non_tensor_data(micro_batch, "distillation", None)
     return chosen

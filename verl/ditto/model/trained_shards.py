@@ -1,4 +1,4 @@
-"""This rank's shards of the trained parameters of a model: to copy them, and to write copies back."""
+"""This rank's shards of a model's parameters: to copy those that are trained, to write copies back, to gather one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from verl.utils.device import get_device_id
 
 
 class TrainedShards:
@@ -22,7 +23,7 @@ class TrainedShards:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self._reshard()
+        reshard(module)
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
 
     def copies(self, device: str | None = None) -> dict[str, Tensor]:
@@ -32,18 +33,34 @@ class TrainedShards:
     @torch.no_grad()
     def write(self, values: Mapping[str, Tensor]) -> None:
         """Set every shard to its value."""
-        self._reshard()
+        reshard(self.module)
         for name, parameter in self.parameters.items():
             shard(parameter).copy_(values[name])
 
-    def _reshard(self) -> None:
-        """After a forward pass FSDP2 keeps the root's parameters gathered; make it gather them again."""
-        for part in self.module.modules():
-            if isinstance(part, FSDPModule):
-                part.reshard()
+
+def reshard(module: nn.Module) -> None:
+    """After a forward pass FSDP2 keeps the root's parameters gathered; make it gather them again."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
 
 
 def shard(parameter: Tensor) -> Tensor:
     """This rank's part of a parameter, sharing its memory."""
     local: Tensor = parameter.to_local() if isinstance(parameter, DTensor) else parameter.data
     return local
+
+
+def whole(parameter: nn.Parameter, local: Tensor) -> Tensor:
+    """The whole of a parameter, gathered from all ranks, on this rank's device.
+
+    Args:
+        local: this rank's part, or other values in its place.
+    """
+    here = local.to(get_device_id())  # FSDP2's offload policy keeps shards on the host
+    if not isinstance(parameter, DTensor):
+        return here
+    gathered: Tensor = DTensor.from_local(
+        here, parameter.device_mesh, parameter.placements, shape=parameter.shape, stride=parameter.stride()
+    ).full_tensor()
+    return gathered

@@ -8,12 +8,14 @@ from __future__ import annotations
 import difflib
 from importlib.metadata import entry_points
 
-from ditto.objectives import critique_grpo, ditto, erl, grpo, rltf_sd, sdpo
+from ditto.objectives import critique_grpo, ditto, erl, grpo, on_policy_distillation, rltf_sd, sdpo
 from ditto.objectives.spec import Objective
 from soul.errors import SoulError
 
 OBJECTIVES: dict[str, Objective] = {
-    each.name: each for module in (grpo, ditto, rltf_sd, erl, critique_grpo, sdpo) for each in module.OBJECTIVES
+    each.name: each
+    for module in (grpo, ditto, rltf_sd, erl, critique_grpo, sdpo, on_policy_distillation)
+    for each in module.OBJECTIVES
 }
 
 # Values of `algorithm.agent_version`, an older key that picks the objective.

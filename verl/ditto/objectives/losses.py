@@ -30,7 +30,8 @@ LOSS_WEIGHTS = "loss_weights"  # float32: what the token weighs in its policy pa
 ROWS = "row_terms"  # float64, three values a row: `ditto.batch.loss_plan.RowTerms`
 DISTILL_WEIGHTS = "distill_weights"  # float32: what the token weighs in the distillation; 0: none
 STYLE = "style_tokens"  # float32: 1 for a style token (`ditto.batch.style_signal`); beside DISTILL_WEIGHTS
-TEACHER_PROMPTS = "teacher_prompts"  # int64: ids of the prompt in the feedback context
+TEACHER_PROMPTS = "teacher_prompts"  # int64: ids of the prompt in the feedback context, for a teacher that reads it
+TEACHERS = "teachers"  # int64, one value a row, where experts teach: the number of the row's teacher; -1: none
 # Metrics of verl's policy losses. All micro-batches report the same ones, because verl puts them together by place.
 _CLIPPING = ("pg_clipfrac", "pg_clipfrac_lower", "ppo_kl")
 # What the engine adds to a micro-batch before the loss (`ditto/model/teaching.py`).
@@ -75,7 +76,8 @@ def objective_loss(
         for name, measured in ({"loss": value} | numbers).items():
             metrics[f"actor/part/{part.name}/{name}"] = measured
     if objective.distillation is not None:
-        value, numbers = micro_batch.distillation(objective.distillation.loss, options.sdpo.ratio_clip)
+        ratio_clip = options.comparison(objective.distillation).ratio_clip
+        value, numbers = micro_batch.distillation(objective.distillation.loss, ratio_clip)
         loss = loss + value
         for name, measured in ({"loss": value} | numbers).items():
             metrics[f"actor/part/{objective.distillation.name}/{name}"] = measured
@@ -135,12 +137,12 @@ class _MicroBatch:
 
     def distillation(self, loss: str, ratio_clip: float) -> tuple[Tensor, dict[str, Tensor]]:
         """The distillation's term; and its signal, the distance from the teacher, over all and over style tokens."""
-        if DISTILL_WEIGHTS not in self.columns:  # no row of the step has feedback
+        if DISTILL_WEIGHTS not in self.columns:  # no row of the step has a teacher
             nothing = self.log_prob.sum() * 0.0
             return nothing, {"signal": nothing.detach(), "style_signal": nothing.detach()}
         if loss == "distill_logits":
-            assert self.divergence is not None
-            values = distance = self.divergence
+            # None where no rank has a row with a teacher
+            values = distance = self.log_prob * 0.0 if self.divergence is None else self.divergence
         else:
             teacher = self.columns[TEACHER_LOG_PROBS]
             values, distance = terms.distill_token(self.log_prob, teacher), (self.log_prob - teacher).abs()

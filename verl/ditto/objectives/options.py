@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ditto.objectives.spec import Part
 
 _CHECKED = ConfigDict(extra="forbid", frozen=True)
+EVERY_OTHER = "default"  # stands in `distill.teachers` for the tasks that are not named there
 
 
 class ErlOptions(BaseModel):
@@ -20,18 +21,40 @@ class ErlOptions(BaseModel):
     threshold: float = 0.5
 
 
-class SdpoOptions(BaseModel):
-    """SDPO's teacher and divergence (`sdpo.py`)."""
+class ComparisonOptions(BaseModel):
+    """How a distillation compares the policy with its teacher."""
 
     model_config = _CHECKED
 
-    teacher: Literal["ema", "live", "base"] = "ema"
-    teacher_rate: float = Field(default=0.05, gt=0, le=1)
     ratio_clip: float = Field(default=2.0, gt=0)
     alpha: float = Field(default=0.5, ge=0, le=1)
     top_k: int | None = Field(default=100, ge=1)  # None: the whole vocabulary
     tail: bool = True
+
+
+class SdpoOptions(ComparisonOptions):
+    """SDPO's teacher and divergence (`sdpo.py`)."""
+
+    teacher: Literal["ema", "live", "base"] = "ema"
+    teacher_rate: float = Field(default=0.05, gt=0, le=1)
     weight: float = Field(default=0.5, ge=0, le=1)
+
+
+class DistillOptions(ComparisonOptions):
+    """The teachers of on-policy distillation and the divergence from them (`on_policy_distillation.py`)."""
+
+    teachers: dict[str, str] = Field(default_factory=dict)  # task, or EVERY_OTHER -> checkpoint
+    alpha: float = Field(default=1.0, ge=0, le=1)
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """Every checkpoint once: a teacher's number is its place here."""
+        return sorted(set(self.teachers.values()))
+
+    def number_of(self, task: str) -> int | None:
+        """The number of the checkpoint that teaches a task; None: there is none."""
+        checkpoint = self.teachers.get(task, self.teachers.get(EVERY_OTHER))
+        return None if checkpoint is None else self.checkpoints.index(checkpoint)
 
 
 class ObjectiveOptions(BaseModel):
@@ -48,6 +71,11 @@ class ObjectiveOptions(BaseModel):
     shaping_gamma: float = Field(default=0.1, gt=0)
     erl: ErlOptions = ErlOptions()
     sdpo: SdpoOptions = SdpoOptions()
+    distill: DistillOptions = DistillOptions()
+
+    def comparison(self, part: Part) -> ComparisonOptions:
+        """How a part that distils compares the policy with its teacher."""
+        return self.distill if part.teacher == "experts" else self.sdpo
 
     def weight(self, part: Part) -> float:
         """The weight of a part in the loss."""

@@ -10,8 +10,9 @@ f: the feedback, y': the refined answer):
 Each part is one loss term over the kinds that it trains:  L = sum over parts of  weight * L_part. A part is averaged
 over its own tokens or sequences (`loss_weights.py`), so its weight does not depend on how many it has.
 
-A part that distils compares the policy in the base context with a teacher: the policy itself in the feedback context
-(x, f, y). It needs the feedback, but no refined answer.
+A part that distils compares the policy in the base context with a teacher. Either the teacher is the policy itself in
+the feedback context (x, f, y), which needs the feedback, but no refined answer; or it is a checkpoint that reads the
+base context too.
 """
 
 from __future__ import annotations
@@ -38,9 +39,14 @@ Advantage = Literal["group_norm", "group_mean", "draft_mean", "reward", "accepte
 #   plain           -A log p: neither ratio nor clipping, so pi_old plays no part
 #   shaped          -A p / (p + algorithm.shaping_gamma): improbable tokens get a larger gradient than from A p
 #   distill_token   sg[log p - log pi_T] log p, at the sampled token: reverse KL, estimated by one sample
-#   distill_logits  the divergence of pi and pi_T over the vocabulary or its top k (algorithm.sdpo)
-# Both distillations multiply by the detached ratio min(rho, algorithm.sdpo.ratio_clip).
+#   distill_logits  the divergence of pi and pi_T over the vocabulary or its top k
+# Both distillations multiply by the detached ratio min(rho, ratio_clip).
 Loss = Literal["clipped", "plain", "shaped", "distill_token", "distill_logits"]
+
+# Who is pi_T in a distillation, and which options of `algorithm` it reads.
+#   feedback  the policy in the feedback context (algorithm.sdpo)
+#   experts   the checkpoint that teaches the row's task, in the base context (algorithm.distill)
+Teacher = Literal["feedback", "experts"]
 
 # A part's weight: a number, or the option of `algorithm` that holds it.
 Weight = Literal["feedback_coef", "sdpo.weight", "1 - sdpo.weight"] | Annotated[float, Field(ge=0)]
@@ -60,6 +66,7 @@ class Part:
         average_over: the part is divided by the tokens or sequences of these kinds that the objective trains; () means
             `kinds`. Two parts that are one average over both name both.
         loss: the loss of one sampled token.
+        teacher: of a distillation.
         weight: a number >= 0, or the option that holds it.
 
     Raises:
@@ -72,12 +79,15 @@ class Part:
     group: tuple[Kind, ...] = ()
     average_over: tuple[Kind, ...] = ()
     loss: Loss = "clipped"
+    teacher: Teacher = "feedback"
     weight: Weight = 1.0
 
     @model_validator(mode="after")
     def _has_a_meaning(self) -> Part:
         if self.distils and (self.kinds != ("draft",) or self.advantage != "one"):
             raise ValueError(f"part {self.name}: loss={self.loss!r} needs kinds=('draft',) and advantage='one'")
+        if self.teacher != "feedback" and not self.distils:
+            raise ValueError(f"part {self.name}: loss={self.loss!r} has no teacher; leave `teacher` out")
         if self.group and not self.advantage.startswith("group"):
             raise ValueError(f"part {self.name}: advantage={self.advantage!r} has no group; leave `group` out")
         if self.average_over and self.distils:
@@ -145,7 +155,12 @@ class Objective:
     @property
     def needs_feedback(self) -> bool:
         """Whether drafts get feedback."""
-        return self.refines or self.distillation is not None
+        return self.refines or self.teacher == "feedback"
+
+    @property
+    def teacher(self) -> Teacher | None:
+        """The teacher of the part that distils, if there is one."""
+        return None if self.distillation is None else self.distillation.teacher
 
     @property
     def options(self) -> frozenset[str]:
@@ -163,9 +178,10 @@ class Objective:
             if part.loss == "clipped" and "refined_base" in part.kinds:
                 names.add("refined_old_logp")
             if part.distils:
-                names |= {"sdpo.teacher", "sdpo.teacher_rate", "sdpo.ratio_clip"}
-            if part.loss == "distill_logits":
-                names |= {"sdpo.alpha", "sdpo.top_k", "sdpo.tail"}
+                section = "distill" if part.teacher == "experts" else "sdpo"
+                own = ("teachers",) if part.teacher == "experts" else ("teacher", "teacher_rate")
+                compared = ("alpha", "top_k", "tail") if part.loss == "distill_logits" else ()
+                names |= {f"{section}.{option}" for option in (*own, "ratio_clip", *compared)}
         if self.refines and self.refined == "all":
             names.add("part_normaliser")
         return frozenset(names)

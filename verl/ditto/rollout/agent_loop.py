@@ -90,7 +90,7 @@ class SoulAgentLoop(AgentLoopBase):
             settings.refine,
             step=step,
             refine=settings.objective.refines and not validate,
-            contexts=settings.objective.distillation is not None and not validate,
+            contexts=settings.objective.teacher == "feedback" and not validate,
             canary=not validate and _asks_canary(settings, task_row, f"{kwargs['uid']}_{kwargs['session_id']}"),
         )
         longest = self.rollout_config.prompt_length + self.config.data.max_feedback_length
@@ -198,6 +198,7 @@ class _SequenceBuilder:
             self.draft_reward,
             self.refined_reward,
             teacher_prompt=self.teacher_prompts.get(id(sequence), ()) if kind == "draft" else (),
+            task=self.session.task,
         )
         prompt = sequence.prompt_ids if kind == "refined_feedback" else sequence.base_prompt_ids
         low, high = sequence.versions or (self.step - 1, self.step - 1)

@@ -1,5 +1,7 @@
 """The actor's process: verl's, with our end of the weight sync, and in separate_async with copies that are copies.
 
+It also holds the checkpoints that teach (`algorithm.distill.teachers`), each in an engine of its own.
+
 A step of separate_async may train in several parts, and all of them take pi_old from the weights at its beginning, so
 verl's trainer puts these back for a forward pass (`save_model_to_cpu`, `restore_model_from_cpu`). In verl 0.9.1 both
 are wrong wherever the weights are on the CPU already, which they are on a CPU and with `param_offload`: the copy shares
@@ -15,17 +17,28 @@ from torch import Tensor
 from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id
+from verl.utils.memory_utils import aggressive_empty_cache
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ditto.model.trained_shards import TrainedShards
 from ditto.verl_hooks.adapter_sync import with_config
 
 
-class ActorWorker(ActorRolloutRefWorker):
+class _Taught(ActorRolloutRefWorker):
+    """A rank of the actor that can hold teachers."""
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def load_teachers(self, checkpoints: list[str]) -> None:
+        """Load the checkpoints that score what the policy samples; their places are their numbers."""
+        self.actor.engine.load_teachers(checkpoints)
+        aggressive_empty_cache(force_sync=True)  # vLLM needs what loading took
+
+
+class ActorWorker(_Taught):
     """A rank of the actor that shares its device with a rollout server. This module registers its end of the sync."""
 
 
-class SeparateActorWorker(DetachActorWorker):
+class SeparateActorWorker(DetachActorWorker, _Taught):
     """A rank of the actor in separate_async."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

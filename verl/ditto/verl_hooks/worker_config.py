@@ -14,6 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from ditto.model.expert_checkpoints import found
 from ditto.settings import Settings
 from soul.judge import ROLES
 
@@ -22,9 +23,12 @@ _PATH = re.compile(r"(^|_)(path|files?)$")  # names of keys that hold a path, a 
 
 
 def resolve(config: DictConfig) -> None:
-    """Replace the sections of the judge roles by `gateway`, and relative paths by absolute ones."""
-    gateway = Settings.from_config(config).gateway.resolved()
+    """Replace the sections of the judge roles by `gateway`, relative paths by absolute ones, and a teacher's run folder
+    by its latest checkpoint."""
+    settings = Settings.from_config(config)
+    gateway = settings.gateway.resolved()
     with open_dict(config):
+        config.algorithm.distill.teachers = found(settings.options.distill.teachers)
         for role in ROLES:
             config.pop(role, None)
         config.gateway = gateway.model_dump(mode="json")

@@ -1,0 +1,112 @@
+"""Find and check the checkpoints that teach (`algorithm.distill.teachers`), before anything starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.model.head_settings import check_head
+from ditto.model.tokenizer_check import load_tokenizer
+from ditto.model.weights_check import check_weights
+from ditto.objectives.options import EVERY_OTHER
+from ditto.settings import BadConfig, Settings
+from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
+
+KEY = "algorithm.distill.teachers"
+
+
+def found(teachers: Mapping[str, str]) -> dict[str, str]:
+    """The folder or hub id of each teacher. A run folder stands for its latest checkpoint.
+
+    Raises:
+        BadConfig: a path holds no model, or only a LoRA adapter.
+    """
+    return {task: _found(task, path) for task, path in teachers.items()}
+
+
+def _found(task: str, path: str) -> str:
+    try:
+        checkpoint = Checkpoint.find(path)
+    except BadCheckpoint as error:
+        raise BadConfig(f"{KEY}.{task}={path}: {error}") from error
+    if checkpoint.adapter is not None:
+        raise BadConfig(
+            f"{KEY}.{task}={path}: this is a LoRA adapter. Name the checkpoint with its merged weights: the "
+            "global_step_N folder above it."
+        )
+    return os.path.abspath(checkpoint.model) if Path(checkpoint.model).exists() else checkpoint.model
+
+
+def check_teachers(config: DictConfig, settings: Settings, tasks: Collection[str], tokenizer: Any) -> dict[str, str]:
+    """Check that every task of the rows has a teacher, and that each teacher can score what the student samples.
+
+    Args:
+        tasks: of the training rows.
+        tokenizer: the student's.
+
+    Returns:
+        Task -> folder or hub id of its teacher; {} where no checkpoint teaches.
+
+    Raises:
+        BadConfig: a task without a teacher, a teacher without rows, or a checkpoint that does not fit the student.
+        BadModel: a checkpoint is damaged.
+    """
+    if not settings.expert_teachers:
+        return {}
+    teachers = settings.options.distill.teachers
+    _check_tasks(teachers, tasks)
+    checkpoints = found(teachers)
+    for task, path in checkpoints.items():
+        _check_model(config, settings, f"{KEY}.{task}", path, tokenizer)
+    return checkpoints
+
+
+def _check_tasks(teachers: Mapping[str, str], tasks: Collection[str]) -> None:
+    without = sorted(set(tasks) - set(teachers))
+    if without and EVERY_OTHER not in teachers:
+        raise BadConfig(
+            f"{KEY}={dict(teachers)}: the training rows have tasks without a teacher ({', '.join(without)}), which "
+            f"would teach nothing. Name one for each, or one for all others: +{KEY}.{EVERY_OTHER}=CHECKPOINT."
+        )
+    unused = sorted(set(teachers) - set(tasks) - ({EVERY_OTHER} if without else set()))
+    if unused:
+        raise BadConfig(
+            f"{KEY} names a teacher for {', '.join(unused)}, but no training row is taught by it: the rows' tasks are "
+            f"{', '.join(sorted(tasks))}. Remove it, or add rows of its task to data.train_files."
+        )
+
+
+def _check_model(config: DictConfig, settings: Settings, setting: str, path: str, tokenizer: Any) -> None:
+    from transformers import AutoConfig
+
+    student = config.actor_rollout_ref.model
+    trust = bool(student.trust_remote_code)
+    theirs = load_tokenizer(path, trust, setting)
+    if theirs.get_vocab() != tokenizer.get_vocab():
+        ours, other = tokenizer.get_vocab(), theirs.get_vocab()
+        different = next((t for t in sorted(ours.keys() | other.keys()) if ours.get(t) != other.get(t)), "")
+        raise BadConfig(
+            f"{setting}={path}: its tokenizer gives other ids than the student's ({different!r} is "
+            f"{other.get(different)} there and {ours.get(different)} in {student.path}), so it would score other text. "
+            "Use a teacher with the student's tokenizer, or distil from its answers: python -m sft.distill."
+        )
+    check_weights(path, trust, setting)
+    try:
+        check_head(OmegaConf.merge(student, {"path": path}), config.actor_rollout_ref.actor, "actor_rollout_ref.model")
+    except BadConfig as error:
+        raise BadConfig(f"{setting}={path}: the student's settings do not fit this teacher. {error}") from error
+    sizes = [
+        AutoConfig.from_pretrained(model, trust_remote_code=trust).get_text_config().vocab_size
+        for model in (path, student.path)
+    ]
+    distillation = settings.objective.distillation
+    if distillation is not None and distillation.loss == "distill_logits" and sizes[0] != sizes[1]:
+        raise BadConfig(
+            f"{setting}={path}: its head has {sizes[0]} outputs and that of {student.path} has {sizes[1]}, so their "
+            "distributions cannot be compared. Use algorithm.objective=on_policy_distillation, which compares the "
+            "sampled tokens."
+        )
