@@ -21,6 +21,7 @@
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/scripts/launch"
+source "$ROOT/recipe/ditto/distill_step"
 show_usage "$@"
 fail() { echo "distill.sh: $*" >&2; exit 2; }
 case ${MODE:-forward} in
@@ -61,16 +62,6 @@ for name in ${sets[*]}; do not_in+=(--not-in "$name") evaluated+=(--set "$name")
 # Three passes over a small corpus, in small batches; the learning rate is that of midtraining (run_sft.sh).
 training=(data.train_batch_size=64 trainer.total_training_steps=null trainer.total_epochs=3 optim.lr_warmup_steps=10
   "${sft_args[@]}")
-
-step() { # step NAME TITLE COMMAND INPUT...: run the command, unless its result is there and was made of the same inputs
-  local name=$1 title=$2 command=$3 state=0
-  shift 3
-  echo "== $title"
-  "$python" -m sft.distill.steps begin "$name" --out "$out" ${DRY_RUN:+--dry-run} "$@" || state=$?
-  case $state in 0) ;; 3) return 0 ;; *) exit "$state" ;; esac
-  "$command"
-  [ -n "${DRY_RUN:-}" ] || "$python" -m sft.distill.steps finish "$name" --out "$out"
-}
 
 sample() {
   "$python" -m sft.distill --out "$out/data" --n "${SAMPLES:-8}" --limit "${ROWS:-1024}" ${TP:+--tp "$TP"} ${DP:+--dp "$DP"} \

@@ -3,7 +3,7 @@
 #   EXPERTS="hitom=outputs/hitom sotopia=outputs/sotopia" bash recipe/ditto/distill_reverse.sh [section.key=value ...] [-- vLLM's arguments]
 # The student answers the training rows of all tasks, and the expert of a row's task scores every token that it sampled
 # (algorithm.objective=on_policy_distillation); then base, experts and students are evaluated on the tasks (eval.sh local).
-# A student that is trained is not trained again; one that was interrupted resumes.
+# A student of the same inputs is not trained again; one that was interrupted resumes.
 #
 #   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, space-separated: one checkpoint for each task (docs/distillation.md)
 #   ACTOR_MODEL_PATH   the student starts from it; the comparison's base (Qwen/Qwen3-8B)
@@ -18,6 +18,7 @@
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/scripts/launch"
+source "$ROOT/recipe/ditto/distill_step"
 show_usage "$@"
 fail() { echo "distill.sh: $*" >&2; exit 2; }
 [ -n "${EXPERTS:-}" ] || fail 'name the experts: EXPERTS="TASK=EXPERT ..."'
@@ -66,23 +67,8 @@ train() { # the rows of all tasks; its own validation is off, because the evalua
     EXPERIMENT_NAME=student-reverse bash "$ROOT/run_rl.sh" "$(IFS=,; echo "${tasks[*]}")" "${training[@]}"
 }
 
-# What the student is made of: settings, and the content of all checkpoints (training may write others to the same place).
-weights=$("$python" -c 'import sys
-from soul.evaluate.run.checkpoint import Checkpoint
-print(*(Checkpoint.find(path).fingerprint for path in sys.argv[1:]))' "${checkpoints[@]}") || fail "a checkpoint cannot be read (see above)"
-made_of="$base ${files[*]} ${training[*]} ($weights)"
-stamp=$out/student-reverse/trained
-if [ -e "$stamp" ] && [ "$(cat "$stamp")" != "$made_of" ]; then
-  fail "$out/student-reverse was made of other inputs ($(cat "$stamp")). Move it away, or set another EXPERIMENT_NAME."
-fi
-echo "== student: on-policy distillation from $base"
-if [ -e "$stamp" ]; then
-  echo "there is $out/student-reverse"
-else
-  train
-  [ -z "${DRY_RUN:-}" ] || exit 0
-  echo "$made_of" >"$stamp"
-fi
+step student-reverse "student: on-policy distillation from $base" train "${checkpoints[@]/#/--model=}" \
+  "${files[@]/#/--file=}" --setting "training=${training[*]}"
 [ -z "${DRY_RUN:-}" ] || exit 0
 [ ! -e "$out/student/config.json" ] && [ ! -e "$out/student/latest_checkpointed_iteration.txt" ] || checkpoints+=("$out/student")
 checkpoints+=("$out/student-reverse")

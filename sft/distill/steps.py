@@ -33,6 +33,7 @@ DONE = 3
 RESULTS = {
     "data": ("data/train.parquet", "data/val.parquet", "data/distill.json"),
     "student": ("student",),
+    "student-reverse": ("student-reverse",),
     "evaluation": ("eval-models.md",),
 }
 TABLE = "evaluation"

@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Run:
         path.write_text(f"#!/usr/bin/env bash\n{SAYS}{makes}\n")
     for number, name in enumerate(("base", "outputs/a", "outputs/b")):
         model(tmp_path / name, f"{number}".encode())
-    for script in ("distill.sh", "distill_reverse.sh"):
+    for script in ("distill.sh", "distill_reverse.sh", "distill_step"):
         shutil.copy(RECIPE / script, tmp_path / "recipe" / "ditto")
     shutil.copytree(RECIPE.parents[1] / "scripts", tmp_path / "scripts")
     log = tmp_path / "log"
@@ -86,16 +86,18 @@ def test_a_student_is_trained_once_and_never_stands_for_another(run: Run, tmp_pa
     run()
     said, _ = run()
     assert not any(line.startswith("run_rl.sh") for line in said)
-    _, done = run(RL_ARGS="trainer.total_training_steps=8", code=2)
-    assert "student-reverse was made of other inputs" in done.stderr
+    said, done = run(RL_ARGS="trainer.total_training_steps=8")
+    assert said[0].startswith("run_rl.sh") and "runs again: training has changed" in done.stdout
     write_weights(tmp_path / "outputs" / "a" / "model.safetensors", b"trained on")  # another expert of the same name
-    assert "student-reverse was made of other inputs" in run(code=2)[1].stderr
+    said, done = run(RL_ARGS="trainer.total_training_steps=8")
+    assert said[0].startswith("run_rl.sh") and "runs again: model outputs/a has changed" in done.stdout
+    assert len(list((tmp_path / "outputs/distilled/replaced").glob("*-student-reverse"))) == 2
 
 
 def test_a_dry_run_plans_the_training_alone(run: Run, tmp_path: Path) -> None:
     said, _ = run(DRY_RUN="1")
     assert said[0].startswith("run_rl.sh") and not any("eval.sh" in line for line in said)
-    assert not (tmp_path / "outputs/distilled/student-reverse/trained").exists()
+    assert not (tmp_path / "outputs/distilled/steps").exists()
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ def run(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/usr/bin/env bash\n{REAL_STEPS if name == 'python' else ''}{SAYS}{makes}\n")
         path.chmod(0o755)
-    shutil.copy(SCRIPT, tmp_path / "recipe" / "ditto")
+    for path in (SCRIPT, SCRIPT.with_name("distill_step")):
+        shutil.copy(path, tmp_path / "recipe" / "ditto")
     shutil.copytree(SCRIPT.parents[2] / "scripts", tmp_path / "scripts")
     for task in TASKS:
         write([task], 2, tmp_path / "data" / "sim_rl_data" / f"{launch(task).train}.parquet")
