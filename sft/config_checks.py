@@ -84,7 +84,7 @@ _TWINS = {
     "engine": "actor_rollout_ref.actor.fsdp_config",
     "optim": "actor_rollout_ref.actor.optim",
 }
-_ROWS = "sft/corpus/row_encoder.py reads rows: a file has messages, extra_info.messages, or prompt and response."
+_ROWS = "sft/corpus/row_encoder.py reads rows: docs/sft.md lists their layouts."
 _PACKED = "micro-batches are filled with sequences up to data.max_token_len_per_gpu tokens: set that."
 # Keys of verl's SFT config that ours lacks, because nothing here would read them -> what to use instead.
 LEFT_OUT: dict[str, str] = {
@@ -104,10 +104,10 @@ LEFT_OUT: dict[str, str] = {
     ),
     "data.use_shm": "files are read in place.",
     "trainer.default_hdfs_dir": "checkpoints are in trainer.default_local_dir; trainer.upload_to copies them.",
-    "model.custom_chat_template": "set model.chat_template to a file: the corpus is tokenised with it, too.",
 }
 # Keys that must keep their default -> why, and what to use instead. `FIXED` has those that RL does not read either.
 UNREAD: dict[str, str] = {
+    "model.custom_chat_template": "set model.chat_template to a file: the corpus is tokenised with it, too.",
     "optim.total_training_steps": "it follows trainer.total_training_steps: set that.",
     "engine.strategy": (
         "checkpoints, exports and a resume with another number of processes work with FSDP2 only. Leave fsdp2."

@@ -59,7 +59,7 @@ def _rank(rank: int, folder: Path) -> None:
         torch.seed()
         os.environ["SFT_RESUME_FROM"] = f"{folder}/two/global_step_3" if name in ("resumed", "longer") else ""
         places = [f"data.dir={folder}", f"model.path={folder}/model", f"run.dir={folder}/{name}"]
-        places.append(f"data.cache_dir={folder}/cache")
+        places += [f"data.cache_dir={folder}/cache", "data.default_train_role=assistant"]
         config = config_of([*SMALL, *places, *(word.format(f=folder) for word in words)])
         check_config(config)
         assert SupervisedTrainer(config).fit() == 0

@@ -63,7 +63,7 @@ def test_every_token_of_a_document_is_trained_once(
         pieces = [ids[start : start + 64] for start in range(0, max(1, len(ids) - 1), 63)]
         assert all(piece in parts for piece in pieces)
     counts = corpus.sources["books/0 of all"]
-    assert (counts.role, counts.rows, counts.left_out) == ("document", 31, {"empty_documents": 1})
+    assert (counts.roles, counts.rows, counts.left_out) == ({"document": 31}, 31, {"empty_documents": 1})
     if unit_rows == 2048:
         full = sum(count.tokens for count in corpus.sources.values()) / (64 * len(corpus.dataset))
         assert full > 0.8

@@ -58,6 +58,7 @@ def run(world: Path) -> Path:
 
 def launch(world: Path, *words: str) -> int:
     usual = ["data.max_prompt_length=300", "data.max_response_length=50", "data.train_batch_size=2"]
+    usual.append("data.default_train_role=assistant")
     places = [f"data.train_files={world}/a.parquet", f"model.path={world}/model", f"run.dir={world}/run"]
     return main(["platform=cpu", *places, f"data.cache_dir={world}/cache", *usual, *words])
 
@@ -80,7 +81,10 @@ CHANGED = {
     "the same file again": (["data.train_files={w}/a.parquet {w}/more.parquet"], ["more.parquet is new"]),
     "the template": (["model.path={w}/other"], ["a.parquet has other", "the tokenizer with its chat template has"]),
     "the lengths": (["data.max_prompt_length=20"], ["a.parquet has other", "data.max_prompt_length was 300 and is 20"]),
-    "the role": (["data.train_role=human"], ["a.parquet has other", 'data.train_role was "assistant" and is "human"']),
+    "the role": (
+        ["data.default_train_role=human"],
+        ["a.parquet has other", 'data.default_train_role was "assistant" and is "human"'],
+    ),
 }
 KEPT = {  # refused whatever the data
     "optim.lr": ("3e-05", "optim.lr was 1e-05 and is 3e-05"),
