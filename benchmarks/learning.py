@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning run --folder DIR [--task hitom] [--regime usual] [--arms grpo,ditto] [--seeds 5]
         [--how one_process] [--at-a-time 2]
-    python -m benchmarks.learning table --folder DIR [--out learning.md] [--figures DIR]
+    python -m benchmarks.learning table --folder DIR [--arms grpo,ditto] [--out learning.md] [--figures DIR]
 
 Every run of a table has the same number of drafts and optimizer updates; runs of several lengths (`--steps`) are
 compared at equal CPU time. A run that has its result is not repeated, so `run` can be stopped and started again at any
@@ -236,6 +236,19 @@ def run(folder: Path, todo: Sequence[Result], at_a_time: int) -> int:
     return failed
 
 
+def _arms(words: str) -> list[str]:
+    """The arms that the command line names.
+
+    Raises:
+        BadSettings: one does not exist.
+    """
+    arms = [arm.strip() for arm in words.split(";" if ";" in words else ",")]
+    for arm in arms:
+        if arm not in ARMS:
+            raise BadSettings(f"--arms: there is no arm {arm!r}. Use {'; '.join(ARMS)}.")
+    return arms
+
+
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 1 if a run failed."""
@@ -252,11 +265,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runner.add_argument("--at-a-time", type=positive_int, default=2)
     table = commands.add_parser("table", help="compare the runs that are there")
     table.add_argument("--folder", type=existing_folder, required=True)
+    table.add_argument("--arms", help="only these, separated as in run")
     table.add_argument("--out", type=output_file, help="Markdown; otherwise it is printed")
     table.add_argument("--figures", type=output_folder, help="gets the curves, an SVG file for each world")
     args = parser.parse_args(arguments)
     if args.command == "table":
-        finished = list(results(args.folder))
+        chosen = _arms(args.arms) if args.arms else ARMS
+        finished = [result for result in results(args.folder) if result.arm in chosen]
         text = write_table(finished)
         if args.out:
             write_whole(args.out, text)
@@ -265,16 +280,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.figures:
             write_figures(finished, args.figures)
         return 0
-    arms = [arm.strip() for arm in args.arms.split(";" if ";" in args.arms else ",")]
-    for arm in arms:
-        if arm not in ARMS:
-            raise BadSettings(f"--arms: there is no arm {arm!r}. Use {'; '.join(ARMS)}.")
     if (args.task, args.regime) not in WORLDS:
         raise BadSettings(f"--regime: {args.task} has no regime {args.regime!r}.")
     todo = [
         Result(args.regime, arm, seed, args.steps, task=args.task, how=args.how)
         for seed in range(1, args.seeds + 1)
-        for arm in arms
+        for arm in _arms(args.arms)
     ]
     return int(run(args.folder, todo, args.at_a_time) > 0)
 
