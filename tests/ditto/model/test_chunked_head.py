@@ -190,10 +190,9 @@ def test_in_verls_engine_it_is_exact(ranks: int, tmp_path: Path, monkeypatch: py
     ("model", "training", "named"),
     [
         ({}, {}, None),
-        ({"use_fused_kernels": False}, {"strategy": "fsdp", "entropy_checkpointing": True}, None),
+        ({"use_fused_kernels": False}, {"entropy_checkpointing": True}, None),
         ({"external_lib": ["theirs", "ditto.model.install"]}, {}, None),
         ({"external_lib": None}, {}, "external_lib=None"),
-        ({}, {"strategy": "fsdp"}, "strategy=fsdp"),
         ({"path": "gemma2"}, {}, "type gemma2"),
         ({"fused_kernel_options": {"impl_backend": "torch"}}, {}, "impl_backend=torch"),
         ({"fused_kernel_options": {"impl_backend": "torch"}, "path": "tied"}, {}, None),
@@ -211,4 +210,4 @@ def test_a_head_that_cannot_be_is_refused(
     section = OmegaConf.create({"use_fused_kernels": True, "path": "untied", **usual, **model})
     section.path = str(tmp_path / section.path)
     with pytest.raises(BadConfig, match=named) if named else nullcontext():
-        check_head(section, OmegaConf.create({"strategy": "fsdp2", **training}), "model")
+        check_head(section, OmegaConf.create(training), "model")
