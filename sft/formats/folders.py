@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +86,3 @@ def _data_files(paths: Any, folder: Path) -> list[Path]:
             f"{folder}: the folder holds files of several formats ({', '.join(sorted(families))}). Name the files."
         )
     return [path for path, named in formats.items() if named and named.family in families]
-
-
-def described(patterns: Sequence[str], split: str) -> str:
-    """The patterns of a split, for messages."""
-    return ", ".join(pattern.format(split=split) for pattern in patterns)
