@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from sft.corpus.columns import READ, check_columns
-from sft.corpus.parquet_shards import ParquetShards
+from sft.corpus.parquet_shards import ParquetShards, is_plain
 from sft.corpus.sources import find_files
 from sft.encode.layouts import find_layout, layout_columns, standard_row
+from sft.encode.messages import BadConversation
 from sft.encode.train_roles import UNNAMED, Role
 from sft.formats.contents import Contents, Record
 from sft.formats.plain_text import BEGINS, ENDS
@@ -45,20 +46,47 @@ def converted_rows(file: Path, source: str | None, role: str | None) -> Iterator
     layout = find_layout(contents.columns, str(file))
     columns = layout_columns(layout, contents.columns) + [name for name in READ if name in contents.columns]
     for number, record in enumerate(_records(file, contents, columns)):
-        common: Record = {"data_source": record.get("data_source") or source or UNNAMED}
+        where = f"{file}, row {number}"
+        common: Record = {"data_source": str(record.get("data_source") or source or UNNAMED)}
         if role or record.get("train_role"):
-            common["train_role"] = record.get("train_role") or role
+            common["train_role"] = _text(record, "train_role", where) or role
         if layout == "text":
-            yield common | {"text": record["text"]}
+            yield common | {"text": _text(record, "text", where)}
             continue
-        row, form = standard_row(record, layout, f"{file}, row {number}")
+        row, form = standard_row(record, layout, where)
         holder = row.get("extra_info") or {} if form == "extra_info.messages" else row
         if tools := row.get("tools") or holder.get("tools"):
             common["tools"] = tools if isinstance(tools, str) else json.dumps(tools)
-        if form == "prompt_response":
-            yield common | {"prompt": row.get("prompt"), "response": row.get("response")}
-        else:
+        if form != "prompt_response":
             yield common | {"messages": holder.get("messages")}
+        else:
+            yield common | _answered(row, where)
+
+
+def _answered(row: Mapping[str, Any], where: str) -> Record:
+    """The columns of a prompt with its response.
+
+    If turns of the prompt hold more than text (tool calls), the row becomes messages of which the response alone is
+    trained: such turns are stored as JSON, and a prompt that is a text would be read as one message of the user.
+    """
+    prompt, response = row.get("prompt"), _text(row, "response", where)
+    if not isinstance(prompt, list):
+        return {"prompt": _text(row, "prompt", where), "response": response}
+    if is_plain(prompt):
+        return {"prompt": prompt, "response": response}
+    turns = [
+        turn | {"train": False} if isinstance(turn, dict) and turn.get("role") == "assistant" else turn
+        for turn in prompt
+    ]
+    return {"train_role": "assistant", "messages": [*turns, {"role": "assistant", "content": response}]}
+
+
+def _text(record: Mapping[str, Any], name: str, where: str) -> str | None:
+    """A field that holds a text, or nothing."""
+    value = record.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadConversation(f"{where}, field {name}: expected text, got {type(value).__name__}. Fix the row.")
+    return value
 
 
 def _records(file: Path, contents: Contents, columns: Sequence[str]) -> Iterator[Record]:

@@ -38,7 +38,14 @@ ON_POLICY = (
     *("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384", "actor_rollout_ref.actor.optim.lr=5e-4"),
     *("actor_rollout_ref.model.lora_rank=0", "trainer.total_training_steps=15", "trainer.save_freq=1000"),
 )
-
+# Mode of distill.sh -> its own variables; it refuses those of the other mode.
+MODES = {
+    "forward": {
+        "SFT_ARGS": " ".join(STUDENT),
+        "KEEP_ARGS": "--near 1",  # in a world of few words, different stories have most of them in common
+    },
+    "reverse": {"RL_ARGS": " ".join(ON_POLICY)},
+}
 EXPERT = ("trainer.total_training_steps=15",)  # 45 of 100 of these drafts are right at first
 
 
@@ -59,10 +66,9 @@ def distill(folder: Path, endpoint: dict[str, str], mode: str) -> None:
         "OUTPUT_DIR": str(folder),
         "EXPERIMENT_NAME": "distilled",
         "ROWS": "300",
-        "KEEP_ARGS": "--near 1",  # in a world of few words, different stories have most of them in common
         "LIMIT": "128",
         "MODE": mode,
-        **({"SFT_ARGS": " ".join(STUDENT)} if mode == "forward" else {"RL_ARGS": " ".join(ON_POLICY)}),
+        **MODES[mode],
         "PLATFORM": "cpu",
         "PYTHON": sys.executable,
     }

@@ -8,7 +8,7 @@
 #   EXPERTS            TASK=EXPERT or TASK:FILE=EXPERT, space-separated: one checkpoint for each task (docs/distillation.md)
 #   ACTOR_MODEL_PATH   the student starts from it; the comparison's base (Qwen/Qwen3-8B)
 #   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/distilled; the student is student-reverse in it
-#   DATA_DIR           where the rows are, as in run_rl.sh
+#   DATA_DIR, TRAIN_FILES          where the rows are, as in run_rl.sh
 #   ROWS               rows per task (1024)
 #   RL_ARGS            further overrides of the training ("trainer.total_training_steps=100 actor_rollout_ref.rollout.n=4")
 #   TASKS, LIMIT       evaluation sets (those of the experts' tasks), rows of each (100)
@@ -63,12 +63,12 @@ training=(algorithm.objective=on_policy_distillation "${teachers[@]}" "data.mixt
   trainer.val_before_train=false trainer.test_freq=-1 "${shared[@]}" "${rl_args[@]}")
 
 train() { # the rows of all tasks; its own validation is off, because the evaluation follows
-  TRAIN_FILES="${files[*]}" VAL_FILES="${held_back[*]}" ACTOR_MODEL_PATH="$base" OUTPUT_DIR="$out" \
+  TRAIN_FILES="${files[*]:-${TRAIN_FILES:-}}" VAL_FILES="${held_back[*]}" ACTOR_MODEL_PATH="$base" OUTPUT_DIR="$out" \
     EXPERIMENT_NAME=student-reverse bash "$ROOT/run_rl.sh" "$(IFS=,; echo "${tasks[*]}")" "${training[@]}"
 }
 
-step student-reverse "student: on-policy distillation from $base" train "${checkpoints[@]/#/--model=}" \
-  "${files[@]/#/--file=}" --setting "training=${training[*]}"
+step student-reverse "student: on-policy distillation from $base" train --model "$base" "${experts[@]/#/--expert=}" \
+  --setting "training=${training[*]}" -- "${shared[@]}"
 [ -z "${DRY_RUN:-}" ] || exit 0
 [ ! -e "$out/student/config.json" ] && [ ! -e "$out/student/latest_checkpointed_iteration.txt" ] || checkpoints+=("$out/student")
 checkpoints+=("$out/student-reverse")

@@ -7,6 +7,7 @@ what should be trained, and is not supported, is an error: without it, the model
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from soul.errors import SoulError
 
@@ -53,6 +54,15 @@ def check_columns(path: str, columns: Collection[str], ignored: Collection[str])
             raise UnsupportedColumn(
                 f"{path}: column {name!r}: {reason}. To train on the file without it: data.ignore_columns=[{name}]"
             )
+
+
+def without(record: dict[str, Any], ignored: Collection[str]) -> dict[str, Any]:
+    """A row without the columns to ignore, for formats that give all columns. `a.b` is the field b of the column a."""
+    kept = {name: value for name, value in record.items() if name not in ignored}
+    for outer, dot, inner in (name.partition(".") for name in ignored):
+        if dot and isinstance(fields := kept.get(outer), dict):
+            kept[outer] = {name: value for name, value in fields.items() if name != inner}
+    return kept
 
 
 def needs_rule(columns: Collection[str]) -> bool:

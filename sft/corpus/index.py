@@ -64,7 +64,8 @@ class Shard:
     def wanted(self, ignored: Collection[str] = ()) -> list[str]:
         """The columns to read, without those to ignore."""
         columns = self.contents.columns
-        return layout_columns(self.layout, columns) + [n for n in READ if n in columns and n not in ignored]
+        read = [*layout_columns(self.layout, columns), *(name for name in READ if name in columns)]
+        return [name for name in read if name not in ignored]
 
 
 @dataclass(frozen=True)

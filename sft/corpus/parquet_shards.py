@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,19 +88,24 @@ def _partial(file: Path) -> Path:
     return file.with_name(f"{file.name}.partial")
 
 
+def is_plain(turns: Sequence[Any]) -> bool:
+    """Whether turns have nothing but role and content, as texts; a null field counts as absent."""
+    return all(
+        isinstance(turn, dict) and set(turn) <= _PLAIN_TURN and all(isinstance(value, str) for value in turn.values())
+        for turn in map(_without_nulls, turns)
+    )
+
+
 def _stored(turns: Any) -> Any:
     """Turns as a list of role and content if they have nothing else, otherwise as JSON."""
     if not isinstance(turns, list):
         return turns
-    known = [
-        {name: value for name, value in turn.items() if value is not None} if isinstance(turn, dict) else turn
-        for turn in turns
-    ]
-    plain = all(
-        isinstance(turn, dict) and set(turn) <= _PLAIN_TURN and all(isinstance(value, str) for value in turn.values())
-        for turn in known
-    )
-    return known if plain else json.dumps(known, ensure_ascii=False)
+    known = [_without_nulls(turn) for turn in turns]
+    return known if is_plain(known) else json.dumps(known, ensure_ascii=False)
+
+
+def _without_nulls(turn: Any) -> Any:
+    return {name: value for name, value in turn.items() if value is not None} if isinstance(turn, dict) else turn
 
 
 def _type(name: str, value: Any) -> pa.DataType:

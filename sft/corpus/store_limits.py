@@ -14,20 +14,27 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from sft.corpus.store import ABOUT
 
 USES = "in_use"
+PRUNING = "prune.lock"
 GIB = 1 << 30
 logger = logging.getLogger(__name__)
 _held: list[IO[str]] = []  # open, and so locked, until the process ends
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of the files of a shard, finished or not."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Bytes of the files of a shard, finished or not. Other processes may be removing some of them."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += os.stat(os.path.join(place, name)).st_size
+    return size
 
 
 def hold(cache_dir: Path, folders: Iterable[Path]) -> None:
@@ -35,10 +42,13 @@ def hold(cache_dir: Path, folders: Iterable[Path]) -> None:
     uses = cache_dir / USES
     uses.mkdir(parents=True, exist_ok=True)
     names = [folder.name for folder in folders]
-    file = open(uses / f"{uuid.uuid4().hex}.json", "w")  # noqa: SIM115 (open for as long as the process lives)
+    note = uses / f"{uuid.uuid4().hex}.json"
+    partial = note.with_suffix(".partial")
+    file = open(partial, "w")  # noqa: SIM115 (open for as long as the process lives)
     fcntl.flock(file, fcntl.LOCK_EX)
     file.write(json.dumps(names))
     file.flush()
+    partial.rename(note)  # from here on others see it: locked and complete
     _held.append(file)
     for name in names:
         os.utime(cache_dir / "tokens" / name / ABOUT)
@@ -50,14 +60,20 @@ def prune(cache_dir: Path, limit_gib: float) -> int:
     Returns:
         The bytes of the store.
     """
+    with open(cache_dir / PRUNING, "w") as lock:  # all nodes of a run prune at about the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _prune(cache_dir, limit_gib * GIB)
+
+
+def _prune(cache_dir: Path, limit: float) -> int:
     in_use = _in_use(cache_dir / USES)
     sizes = {folder: folder_bytes(folder) for folder in (cache_dir / "tokens").iterdir()}
     # Without shard.json a shard is being made, or was left half-made; only its age since then counts.
     unused = [folder for folder in sizes if folder.name not in in_use and (folder / ABOUT).exists()]
     for folder in sorted(unused, key=lambda folder: (folder / ABOUT).stat().st_mtime):
-        if sum(sizes.values()) <= limit_gib * GIB:
+        if sum(sizes.values()) <= limit:
             break
-        logger.info("data.cache_limit_gib=%g: removing %s (%.1f GiB)", limit_gib, folder, sizes[folder] / GIB)
+        logger.info("data.cache_limit_gib=%g: removing %s (%.1f GiB)", limit / GIB, folder, sizes[folder] / GIB)
         (folder / ABOUT).unlink()  # first: without it the shard is incomplete for everybody
         shutil.rmtree(folder)
         del sizes[folder]
@@ -72,7 +88,7 @@ def _in_use(uses: Path) -> set[str]:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                names |= set(json.loads(file.read() or "[]"))
+                names |= set(json.loads(file.read()))
                 continue
             path.unlink()
     return names

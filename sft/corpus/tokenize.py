@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sft.corpus.claims import UnitShares
+from sft.corpus.columns import without
 from sft.corpus.index import Shard
 from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.store import ABOUT, IDS, RECORD, ROWS, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
@@ -82,7 +83,9 @@ class Unit:
             begin, end = max(0, self.skip - seen), min(batch.rows, self.skip + self.rows - seen)
             if begin < end:
                 numbers = range(self.first + seen + begin - self.skip, self.first + seen + end - self.skip)
-                yield from zip(numbers, batch.records(begin, end), strict=True)
+                records = batch.records(begin, end)
+                kept = [without(record, ignored) for record in records] if ignored else records
+                yield from zip(numbers, kept, strict=True)
             seen += batch.rows
             if seen >= self.skip + self.rows:
                 return

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sft.formats.names import BadShard, named_format
 
-# The shards of a split are the files that match the first of these patterns with any match.
+# The shards of a split are the files that match the first of these patterns with any match. All but the last, which
+# would find too much, are tried with all names of the split.
 PATTERNS = ("{split}_shard_*", "{split}-*", "{split}/*", "data/{split}-*", "*{split}*")
 SPLIT_NAMES = {"train": ("train",), "val": ("val", "validation", "valid", "dev")}
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")  # no rows
@@ -22,7 +22,9 @@ def shards_of_split(folder: Path, split: str) -> list[Path]:
         return _saved_split(folder, split)
     if (folder / SAVED).is_file():
         return _saved(folder) if split == "train" else []
-    for pattern in (pattern.format(split=split) for pattern in PATTERNS):
+    names = SPLIT_NAMES[split]
+    known = [pattern.format(split=name) for pattern in PATTERNS[:-1] for name in names]
+    for pattern in [*known, PATTERNS[-1].format(split=split)]:
         if files := _data_files(folder.glob(pattern), folder):
             return files
     return []
@@ -87,8 +89,3 @@ def _data_files(paths: Any, folder: Path) -> list[Path]:
             f"{folder}: the folder holds files of several formats ({', '.join(sorted(families))}). Name the files."
         )
     return [path for path, named in formats.items() if named and named.family in families]
-
-
-def described(patterns: Sequence[str], split: str) -> str:
-    """The patterns of a split, for messages."""
-    return ", ".join(pattern.format(split=split) for pattern in patterns)

@@ -39,7 +39,7 @@ HINTS = {
     "ditto/gap": " An objective without feedback refines nothing.",
     "ditto/context_logprob_gap": " An objective that does not train refined answers has none.",
     "ditto/share_copied": " An objective without feedback refines nothing.",
-    "ditto/style": " An objective that distils logs it.",
+    "ditto/style": " An objective that learns from feedback logs it.",
     "ditto/kl_start": " actor_rollout_ref.actor.use_kl_loss=true measures it; with kl_loss_coef=0, only that.",
     "ditto/canary": " It takes a second judge (judge.canary).",
 }

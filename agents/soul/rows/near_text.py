@@ -40,10 +40,10 @@ class NearTexts:
             share: of the word pairs that two near texts have in common, above 0 to 1; 1: only the same words are near.
         """
         self._share = share
-        self._same = {tuple(said): text for text in texts if (said := words(text))}
-        long = {said: text for said, text in self._same.items() if self._comparable(said)}
+        self._same = {tuple(text_words): text for text in texts if (text_words := words(text))}
+        long = {text_words: text for text_words, text in self._same.items() if self._comparable(text_words)}
         self._texts = list(long.values())
-        self._pairs = [frozenset(zip(said, said[1:], strict=False)) for said in long]
+        self._pairs = [frozenset(zip(text_words, text_words[1:], strict=False)) for text_words in long]
         self._counts = Counter(pair for pairs in self._pairs for pair in pairs)
         self._places: defaultdict[Pair, list[int]] = defaultdict(list)
         for place, pairs in enumerate(self._pairs):
@@ -52,12 +52,12 @@ class NearTexts:
 
     def find(self, text: str) -> str | None:
         """A text of the index that is near to this one; None if there is none."""
-        said = tuple(words(text))
-        if said in self._same:
-            return self._same[said]
-        if not self._comparable(said):
+        text_words = tuple(words(text))
+        if text_words in self._same:
+            return self._same[text_words]
+        if not self._comparable(text_words):
             return None
-        pairs = frozenset(zip(said, said[1:], strict=False))
+        pairs = frozenset(zip(text_words, text_words[1:], strict=False))
         candidates = {place for pair in self._rarest(pairs) for place in self._places.get(pair, ())}
         for place in sorted(candidates):
             other = self._pairs[place]
@@ -65,8 +65,8 @@ class NearTexts:
                 return self._texts[place]
         return None
 
-    def _comparable(self, said: tuple[str, ...]) -> bool:
-        return self._share < 1 and len(said) >= LEAST_WORDS
+    def _comparable(self, text_words: tuple[str, ...]) -> bool:
+        return self._share < 1 and len(text_words) >= LEAST_WORDS
 
     def _rarest(self, pairs: frozenset[Pair]) -> list[Pair]:
         """So many of the rarest pairs that a near text must have one of them among its own rarest: sharing `share` of

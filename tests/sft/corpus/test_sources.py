@@ -83,3 +83,7 @@ def test_discovery_takes_the_first_pattern_that_matches(tmp_path: Path) -> None:
         found.append([file.name for file in group.files])
     assert found == [*expected[:3], ["train_shard_1.parquet"], expected[3]]
     assert find_files(None, tmp_path, "val") == []
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "validation-00000-of-00001.parquet").touch()  # as the hub names it
+    (group,) = find_files(None, tmp_path, "val")
+    assert [file.name for file in group.files] == ["validation-00000-of-00001.parquet"]

@@ -300,6 +300,10 @@ def test_tools_of_the_rows_reach_the_template_or_are_refused(tmp_path: Path) -> 
     first, second = texts(opened(tmp_path, template="with_tools"))
     assert "look" in first and "look" not in second
     assert "look" not in texts(opened(tmp_path, ignore_columns=["tools"]))[0]
+    nested = row(0) | {"tools": [tool], "extra_info": {"tools": [tool], "id": 3}}  # JSON has no columns to leave unread
+    (tmp_path / "a.jsonl").write_text(json.dumps(nested))
+    ignored = ["tools", "extra_info.tools"]
+    assert "look" not in texts(opened(tmp_path, train_files=[f"{tmp_path}/a.jsonl"], ignore_columns=ignored))[0]
 
 
 def test_a_template_failure_names_file_row_and_turn(tmp_path: Path) -> None:

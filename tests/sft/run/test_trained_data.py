@@ -81,6 +81,10 @@ CHANGED = {
     "the same file again": (["data.train_files={w}/a.parquet {w}/more.parquet"], ["more.parquet is new"]),
     "the template": (["model.path={w}/other"], ["a.parquet has other", "the tokenizer with its chat template has"]),
     "the lengths": (["data.max_prompt_length=20"], ["a.parquet has other", "data.max_prompt_length was 300 and is 20"]),
+    "the lengths, and where tokens lie": (
+        ["data.max_prompt_length=20", "data.cache_limit_gib=9"],
+        ["data.max_prompt_length was 300 and is 20. A resumed run"],  # the cache explains nothing
+    ),
     "the role": (
         ["data.default_train_role=human"],
         ["a.parquet has other", 'data.default_train_role was "assistant" and is "human"'],

@@ -19,16 +19,16 @@ from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 KEY = "algorithm.distill.teachers"
 
 
-def found(teachers: Mapping[str, str]) -> dict[str, str]:
+def resolve_teachers(teachers: Mapping[str, str]) -> dict[str, str]:
     """The folder or hub id of each teacher. A run folder stands for its latest checkpoint.
 
     Raises:
         BadConfig: a path holds no model, or only a LoRA adapter.
     """
-    return {task: _found(task, path) for task, path in teachers.items()}
+    return {task: _resolve(task, path) for task, path in teachers.items()}
 
 
-def _found(task: str, path: str) -> str:
+def _resolve(task: str, path: str) -> str:
     try:
         checkpoint = Checkpoint.find(path)
     except BadCheckpoint as error:
@@ -59,7 +59,7 @@ def check_teachers(config: DictConfig, settings: Settings, tasks: Collection[str
         return {}
     teachers = settings.options.distill.teachers
     _check_tasks(teachers, tasks)
-    checkpoints = found(teachers)
+    checkpoints = resolve_teachers(teachers)
     for task, path in checkpoints.items():
         _check_model(config, settings, f"{KEY}.{task}", path, tokenizer)
     return checkpoints

@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ditto.model.expert_checkpoints import found
+from ditto.model.expert_checkpoints import resolve_teachers
 from ditto.settings import Settings
 from soul.judge import ROLES
 
@@ -28,7 +28,7 @@ def resolve(config: DictConfig) -> None:
     settings = Settings.from_config(config)
     gateway = settings.gateway.resolved()
     with open_dict(config):
-        config.algorithm.distill.teachers = found(settings.options.distill.teachers)
+        config.algorithm.distill.teachers = resolve_teachers(settings.options.distill.teachers)
         for role in ROLES:
             config.pop(role, None)
         config.gateway = gateway.model_dump(mode="json")
