@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from sft.corpus.columns import READ, check_columns
+from sft.corpus.columns import ORIGIN, READ, check_columns, without
 from sft.corpus.parquet_shards import ParquetShards, is_plain
 from sft.corpus.sources import find_files
 from sft.encode.layouts import find_layout, layout_columns, standard_row
@@ -31,23 +31,29 @@ from soul.errors import BadSettings
 LONGEST_DOCUMENT = 64 << 20  # characters of a row; a longer text file becomes several documents
 
 
-def converted_rows(file: Path, source: str | None, role: str | None) -> Iterator[Record]:
+def converted_rows(file: Path, source: str | None, role: str | None, ignored: Sequence[str] = ()) -> Iterator[Record]:
     """The rows of a file in the common layouts, one after the other.
 
     Args:
         source: the data_source of rows that have none.
         role: the trained side of rows that name none.
+        ignored: columns to leave out, also those that the training does not support.
 
     Raises:
         SoulError: the file or a row cannot be read, or has a column that the training does not support; names both.
     """
     contents = describe(file)
-    check_columns(str(file), contents.columns, ())
+    check_columns(str(file), contents.columns, ignored)
     layout = find_layout(contents.columns, str(file))
-    columns = layout_columns(layout, contents.columns) + [name for name in READ if name in contents.columns]
+    # A distilled corpus keeps the columns that say which task rows it was played on: tests are compared with them.
+    origin = ORIGIN if {*ORIGIN, "train_role"} <= set(contents.columns) else ()
+    present = [name for name in READ if name in contents.columns and name not in ignored]
+    columns = [*layout_columns(layout, contents.columns), *present, *origin]
     for number, record in enumerate(_records(file, contents, columns)):
         where = f"{file}, row {number}"
+        record = without(record, ignored)
         common: Record = {"data_source": str(record.get("data_source") or source or UNNAMED)}
+        common |= {name: record[name] for name in origin}
         if role or record.get("train_role"):
             common["train_role"] = _text(record, "train_role", where) or role
         if layout == "text":
@@ -111,6 +117,7 @@ def _parser() -> Parser:
     parser.add_argument("--split", choices=("train", "val"), default="train", help="in the names of the shards")
     parser.add_argument("--source", help="data_source of the rows that have none (default: the name of their file)")
     parser.add_argument("--train-role", choices=get_args(Role), help="trained side of the rows that name none")
+    parser.add_argument("--ignore-column", action="append", default=[], metavar="NAME", help="leave a column out")
     parser.add_argument("--rows", type=positive_int, default=100_000, help="rows of a shard, at most (100,000)")
     return parser
 
@@ -125,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ParquetShards(args.out, f"{args.split}_shard_", args.rows) as shards:
         for file in (file for group in groups for file in group.files):
             before = shards.count
-            for row in converted_rows(file, args.source or _stem(file), args.train_role):
+            for row in converted_rows(file, args.source or _stem(file), args.train_role, args.ignore_column):
                 shards.add(row)
             print(f"{file}: {shards.count - before:,} rows")
     print(f"{shards.count:,} rows in {len(shards.files)} shards in {args.out}")

@@ -12,6 +12,7 @@ from typing import Any
 from soul.errors import SoulError
 
 READ = ("data_source", "train_role", "tools", "extra_info.tools")  # if a file has them
+ORIGIN = ("file", "row", "record")  # of a distilled corpus: the row of a task that a conversation was played on
 
 _TEXT_ONLY = "this training supports text only"
 _PAIRS = "pairs of a good and a bad answer are not supported; to train the good one, write it into messages"
@@ -52,7 +53,8 @@ def check_columns(path: str, columns: Collection[str], ignored: Collection[str])
             continue
         if reason and name not in ignored:
             raise UnsupportedColumn(
-                f"{path}: column {name!r}: {reason}. To train on the file without it: data.ignore_columns=[{name}]"
+                f"{path}: column {name!r}: {reason}. To use the file without it: data.ignore_columns=[{name}] "
+                f"(soul convert: --ignore-column {name})"
             )
 
 

@@ -109,4 +109,6 @@ def _without_nulls(turn: Any) -> Any:
 
 
 def _type(name: str, value: Any) -> pa.DataType:
-    return _TURNS if name in _LISTS and isinstance(value, list) else pa.string()
+    if name in _LISTS and isinstance(value, list):
+        return _TURNS
+    return pa.int64() if isinstance(value, int) else pa.string()

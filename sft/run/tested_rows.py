@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ditto.settings import BadConfig
+from sft.corpus.columns import ORIGIN
 from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 
-# Columns of `sft.distill.dataset`; "file" and "row" alone could mean anything.
-DISTILLED = {"file", "row", "record", "train_role"}
+DISTILLED = {*ORIGIN, "train_role"}  # columns of `sft.distill.dataset`; "file" and "row" alone could mean anything
 
 
 def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool) -> list[str]:

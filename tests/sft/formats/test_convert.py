@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sft.convert import main
+from sft.convert import converted_rows, main
+from sft.corpus.columns import UnsupportedColumn
 from sft.encode.conversation import read_conversation
 from sft.encode.train_roles import RoleRules
 from tests.sft.corpus.corpora import opened, row, write
@@ -83,3 +84,14 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("texts", None),
     ]
     assert "train_shard_00000.parquet exists already" in error(file, "--out", tmp_path / "o")
+
+
+def test_a_distilled_corpus_still_says_which_rows_it_was_played_on(tmp_path: Path) -> None:
+    """Without these columns, its overlap with a test would not be found."""
+    origin = {"file": "hitom.parquet", "row": 7, "record": "a1b2", "train_role": "assistant"}
+    own = WRITERS["JSON lines"](tmp_path / "own", [row(0) | origin | {"images": ["x"]}])
+    with pytest.raises(UnsupportedColumn, match="--ignore-column images"):
+        list(converted_rows(own, None, None))
+    out = converted([own], tmp_path / "out", "--ignore-column", "images")
+    (kept,) = pq.read_table(out).to_pylist()
+    assert {name: kept[name] for name in origin} == origin and "images" not in kept
