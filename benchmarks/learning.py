@@ -6,8 +6,8 @@
 
 Every run of a table has the same number of drafts and optimizer updates; runs of several lengths (`--steps`) are
 compared at equal CPU time. A run that has its result is not repeated, so `run` can be stopped and started again at any
-time; the folder holds a few kilobytes a run. Seeds change the order of the stories and all samples; the model to start
-from is the world's.
+time; the folder holds a few kilobytes a run. A seed has a warm start of its own, from which all its arms begin; it also
+changes the order of the stories and all samples.
 
 An arm is an objective, or a setting whose effect on stability is measured (ARMS). A world is a task under conditions
 (`learning_worlds.py`). A run trains in one process (`one_process.py`), or as a cluster does, with Ray, FSDP2 and vLLM.
@@ -15,6 +15,7 @@ An arm is an objective, or a setting whose effect on stability is measured (ARMS
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -87,6 +88,7 @@ class Result:
         grad_norm, entropy, seconds: of the step.
         sampled, greedy: mean reward on the held-back rows after training.
         how: the way to train, of HOW.
+        start: a hash of the weights from which it starts, because a warm start may differ from machine to machine.
         gap: mean of refined - draft over sessions that have both.
         context_gap: log-prob of the refined answers with the feedback, less that without it.
         heldback: step, and mean reward on the held-back rows after it, sampled and greedy.
@@ -107,6 +109,7 @@ class Result:
     greedy: float = 0.0
     task: str = "hitom"
     how: str = "one_process"
+    start: str = ""
     gap: list[float | None] = field(default_factory=list)
     context_gap: list[float | None] = field(default_factory=list)
     heldback: list[tuple[int, float, float]] = field(default_factory=list)
@@ -170,6 +173,7 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
         RuntimeError: it failed; its log stays.
     """
     home = folder / "unfinished" / result.name
+    result.start = hashlib.sha256((world / "warm" / "model.safetensors").read_bytes()).hexdigest()[:8]
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     judging = WORLDS[result.task, result.regime].judge
@@ -206,12 +210,15 @@ def run(folder: Path, todo: Sequence[Result], at_a_time: int) -> int:
     """Do the runs that are not finished. Returns how many failed."""
     finished = {result.name for result in results(folder)}
     todo = [result for result in todo if result.name not in finished]
-    worlds = {key: WORLDS[key].folder(folder / "worlds") for key in dict.fromkeys((r.task, r.regime) for r in todo)}
+    worlds = {
+        (task, regime, seed): WORLDS[task, regime].folder(folder / "worlds", seed)
+        for task, regime, seed in dict.fromkeys((r.task, r.regime, r.seed) for r in todo)
+    }
     failed, children = 0, list[subprocess.Popen[bytes]]()
 
     def one(result: Result) -> str:
         start = time.perf_counter()
-        train(result, worlds[result.task, result.regime], folder, children)
+        train(result, worlds[result.task, result.regime, result.seed], folder, children)
         worst = min([0.0, *(b - a for a, b in zip(result.drafts, result.drafts[1:], strict=False))])
         return (
             f"{result.name}  last drafts {result.drafts[-1]:.3f}  held back {result.sampled:.3f}  largest fall "

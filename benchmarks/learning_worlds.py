@@ -1,8 +1,8 @@
 """The conditions under which `benchmarks.learning` compares objectives: a task, people to imitate, and a judge.
 
-A world is a folder with train.parquet, heldback.parquet and warm/ (the model that every run starts from), a function
-that answers the judge's requests, and overrides of the config. To add one, write a function that fills a folder, and
-add a line to WORLDS.
+A world is a folder for each seed, with train.parquet, heldback.parquet and warm/ (the model from which all arms of the
+seed start), a function that answers the judge's requests, and overrides of the config. To add one, write a function that
+fills a folder, and add a line to WORLDS.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class World:
     """The conditions of a comparison.
 
     Attributes:
-        start: name of the folder; worlds of one name have the same rows and the same model to start from.
-        prepare: fills that folder.
+        start: name of the folder; worlds of one name have the same rows and, for a seed, the same model to start from.
+        prepare: fills a folder, given the seed of the warm start.
         judge: answers a request of a run. The answer must follow from the request's content alone: requests come in no
             fixed order, and a run must be reproducible.
         overrides: of the training config.
@@ -38,16 +38,16 @@ class World:
     """
 
     start: str
-    prepare: Callable[[Path], None]
+    prepare: Callable[[Path, int], None]
     judge: Callable[[ChatRequest], Reply] = judge_server.reply
     overrides: tuple[str, ...] = ()
     secondary: tuple[str, ...] = ()
 
-    def folder(self, worlds: Path) -> Path:
-        """The world's folder below this one; prepared once."""
-        folder = worlds / self.start
+    def folder(self, worlds: Path, seed: int) -> Path:
+        """The world's folder for a seed, below this one; prepared once."""
+        folder = worlds / self.start / str(seed)
         if not (folder / "done").exists():
-            self.prepare(folder)
+            self.prepare(folder, seed)
             (folder / "done").touch()
         return folder
 
@@ -73,8 +73,12 @@ def _telling(request: ChatRequest) -> Reply:
     return Json({"critique": reply.value["critique"] + told(str(request.data["correct_answer"]))})
 
 
-def _stories(form: Form, population: Population, folder: Path) -> None:
-    warm_start.prepare(folder, warm_start.WarmStart(), forms=(form,), population=population)
+def _stories(form: Form, population: Population, folder: Path, seed: int) -> None:
+    warm_start.prepare(folder, warm_start.WarmStart(seed=seed), forms=(form,), population=population)
+
+
+def _sellers(folder: Path, seed: int) -> None:
+    sellers.prepare(folder, replace(sellers.WARM_START, seed=seed))
 
 
 # How often drafts are right before training, and what the judge writes.
@@ -104,5 +108,5 @@ def _exact(task: str, form: Form) -> dict[tuple[str, str], World]:
 # Task and regime -> world.
 WORLDS: dict[tuple[str, str], World] = _exact("hitom", HITOM) | _exact("paratomi", PARATOMI)
 WORLDS["sotopia", "usual"] = World(
-    "sotopia-usual", sellers.prepare, market.reply, sellers.OVERRIDES, ("secret", "goal", "social_rules")
+    "sotopia-usual", _sellers, market.reply, sellers.OVERRIDES, ("secret", "goal", "social_rules")
 )

@@ -53,7 +53,8 @@ def build_tokenizer(corpus: Iterable[str], vocab_size: int = VOCAB_SIZE) -> PreT
         show_progress=False,
     )
     texts = list(corpus)
-    lines = Counter(line for text in texts for line in set(text.splitlines()) if len(line) >= 20)
+    # A dict, not a set: the order of a set of strings changes from process to process, and token ids follow it.
+    lines = Counter(line for text in texts for line in dict.fromkeys(text.splitlines()) if len(line) >= 20)
     common = [line for line, count in lines.most_common() if count >= COMMON * len(texts)]
     roles = (f"{role}\n" for role in ("system", "user", "assistant") for _ in range(50))
     rest = ("\n".join(line for line in text.splitlines() if line not in common) for text in texts)
