@@ -1,8 +1,8 @@
 """The conditions under which `benchmarks.learning` compares objectives: a task, people to imitate, and a judge.
 
 A world is a folder for each seed, with train.parquet, heldback.parquet and warm/ (the model from which all arms of the
-seed start), a function that answers the judge's requests, and overrides of the config. To add one, write a function that
-fills a folder, and add a line to WORLDS.
+seed start), a function that answers the judge's requests, and overrides of the config. To add one, write a function
+that fills a folder, and add a line to WORLDS.
 """
 
 from __future__ import annotations
