@@ -26,6 +26,7 @@ from data.rows import write_rows
 from recipe.demo.coach import asked_about, critique, read_scene
 from recipe.demo.forms import HITOM, Form, Record
 from soul.message import Message
+from soul.one_turn import parse_options
 from soul.tasks.paratomi_story import ROOMS
 
 FEEDBACK_SHARE = 0.35  # warm-start samples with feedback
@@ -55,8 +56,8 @@ class Population:
 
 
 USUAL = Population()  # of the demo of distillation
-RARELY_RIGHT = Population(careful=0.06)  # of the demo
-HARDLY_EVER_RIGHT = Population(careful=0.01)
+RARELY_RIGHT = Population(careful=0.06)
+HARDLY_EVER_RIGHT = Population(careful=0.01)  # of the demo
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,17 @@ def say(record: Record, careful: bool, form: Form = HITOM) -> str:
     return f"{reason} <answer>{form.answer(record, place)}</answer>"
 
 
+def _earlier(record: Record, rng: random.Random, form: Form) -> str:
+    """An attempt for the coach to judge: right, hasty or at any of the places.
+
+    It does not depend on the population. Otherwise a population that is hardly ever right would never read praise, and
+    its refined answers would get worse as soon as training makes its drafts better.
+    """
+    places = list(parse_options(record["choices"]).values())
+    place = rng.choice([record["correct_answer"], hasty_place(record), rng.choice(places)])
+    return f"<answer>{form.answer(record, place)}</answer>"
+
+
 def told(place: str) -> str:
     """The sentence of a coach that gives the answer away."""
     return f" It is the {place}."
@@ -111,8 +123,7 @@ def warm_sample(record: Record, rng: random.Random, form: Form = HITOM, populati
     coached = rng.random() < FEEDBACK_SHARE
     feedback = None
     if coached:
-        earlier = say(record, rng.random() < population.careful, form)
-        feedback = critique(form.prompt(record)[0]["content"], record["correct_answer"], earlier)
+        feedback = critique(form.prompt(record)[0]["content"], record["correct_answer"], _earlier(record, rng, form))
         feedback += told(record["correct_answer"]) if population.told else ""
     careful = rng.random() < (population.coached if coached else population.careful)
     return StoryExample(form.prompt(record, feedback), say(record, careful, form), careful, coached)
