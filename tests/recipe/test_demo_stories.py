@@ -114,7 +114,9 @@ def test_people_who_are_hardly_ever_right_read_praise_too(records: list[stories.
     rng = random.Random(0)
     drawn = (stories.warm_sample(rng.choice(records), rng, population=stories.HARDLY_EVER_RIGHT) for _ in range(3000))
     prompts = [sample.messages[0]["content"] for sample in drawn if sample.coached]
-    praised, misled = (sum(word in prompt for prompt in prompts) for word in ("Keep doing so.", "the thing was at first"))
+    praised, misled = (
+        sum(word in prompt for prompt in prompts) for word in ("Keep doing so.", "the thing was at first")
+    )
     assert 0.3 < praised / len(prompts) < 0.55 and misled > 0
 
 
