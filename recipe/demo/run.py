@@ -80,6 +80,33 @@ def judge(folder: Path) -> Iterator[dict[str, str]]:
         server.wait(timeout=10)
 
 
+def training_command(folder: Path, model: Path, overrides: Sequence[str], name: str) -> list[str]:
+    """The command that trains `model` on `folder`'s stories into the run folder `name`."""
+    return [
+        *(sys.executable, str(ROOT / "train_ppo.py")),
+        *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
+        *("platform=cpu", f"data.train_files=[{folder / 'train.parquet'}]"),
+        *(f"data.val_files=[{folder / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={model}"),
+        *(f"run.dir={folder / name}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
+        *overrides,
+    ]
+
+
+def check(command: Sequence[str], endpoint: dict[str, str]) -> None:
+    """Check a training without starting it.
+
+    Raises:
+        StageFailed: its config is refused, after printing why.
+    """
+    environment = {**os.environ, **endpoint, **ON_A_CPU}
+    checked = subprocess.run(
+        [*command, "+dry_run=true"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    if checked.returncode != 0:
+        console.print(checked.stderr.strip(), markup=False)
+        raise StageFailed(f"a training was refused (code {checked.returncode}); nothing was trained.")
+
+
 def train(
     folder: Path,
     model: Path,
@@ -99,14 +126,7 @@ def train(
         StageFailed: training failed, after printing the end of its log.
     """
     run, log = folder / name, folder / f"{name}.log"
-    command = [
-        *(sys.executable, str(ROOT / "train_ppo.py")),
-        *("--config-dir", str(ROOT / "recipe" / "demo"), "--config-name", "demo"),
-        *("platform=cpu", f"data.train_files=[{folder / 'train.parquet'}]"),
-        *(f"data.val_files=[{folder / 'heldback.parquet'}]", f"actor_rollout_ref.model.path={model}"),
-        *(f"run.dir={run}", f"trainer.experiment_name={folder.name}", "trainer.resume_mode=disable"),
-        *overrides,
-    ]
+    command = training_command(folder, model, overrides, name)
     shutil.rmtree(run, ignore_errors=True)  # the demo always starts over
     with log.open("w") as file:
         environment = {**os.environ, **endpoint, **ON_A_CPU}
@@ -173,6 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with stage("Stories, a tiny Qwen3 model, and its warm start"):
         warm_start.prepare(folder, warm_start.WarmStart(), population=HARDLY_EVER_RIGHT)
     with judge(folder) as endpoint:
+        if args.compare:  # an override that only DITTO reads would otherwise stop the demo halfway
+            check(training_command(folder, folder / "warm", [*args.overrides, *GRPO], "grpo"), endpoint)
         with stage("DITTO on real Ray, FSDP2 and vLLM"):
             train(folder, folder / "warm", args.overrides, endpoint)
         if args.compare:
