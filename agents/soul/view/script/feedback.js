@@ -1,0 +1,5 @@
+class FeedbackView { show(){} refresh(){} }
+class GroupView { show(){} refresh(){} }
+class RowView { show(){} refresh(){} }
+class CostsView { show(){} refresh(){} }
+class AgainstView { show(){} refresh(){} }

@@ -1,0 +1,236 @@
+// A run's sessions: their store, the list with its filters, and the pane that shows one (list.js, browser.js).
+
+const TOLERANCE = 1e-9; // rewards are compared after JSON, so that 0.1 + 0.2 passes for 0.3
+
+// What a researcher looks for, in the order of the field "Sessions": value -> [name, test of a session].
+const KINDS = {
+  improved: ["most improved", (of, i) => of.gain(i) > TOLERANCE],
+  hurt: ["most hurt", (of, i) => of.gain(i) !== null && of.gain(i) < -TOLERANCE],
+  same: ["feedback ignored (same reward)", (of, i) => of.gain(i) !== null && Math.abs(of.gain(i)) <= TOLERANCE && !of.best(i)],
+  redacted: ["feedback redacted", (of, i) => of.number("redactions", i) > 0],
+  disagree: ["judges disagree", (of, i) => of.number("disagree", i) === 1],
+  unrefined: ["without a refined episode", (of, i) => of.number("refined", i) === null],
+  failed: ["failed", (of, i) => of.text("cause", i) !== null],
+  dropped: ["dropped groups", (of, i) => of.number("dropped", i) === 1],
+  live: ["of the running step", (of, i) => of.number("live", i) === 1],
+};
+// The order in which such a list is shown first.
+const KIND_ORDERS = { improved: { key: "gain", descending: true }, hurt: { key: "gain", descending: false } };
+
+const rewardText = (reward) => (reward === null || reward === undefined ? "–" : shortNumber(reward));
+const signedReward = (gain) => (gain === null ? "–" : `${gain > TOLERANCE ? "+" : ""}${rewardText(gain)}`);
+
+// The sessions of one run, as the list and the other views read them.
+class RunStore extends Columns {
+  constructor(source, run) {
+    super();
+    this.source = source;
+    this.run = run;
+    this.last = START.after; // the id of the last row
+  }
+
+  // Loads what is new. Returns whether anything changed.
+  async grow() {
+    const { reset, columns } = await this.source.columns(this.run, this.last);
+    if (reset) this.clear();
+    const count = this.append(columns);
+    if (count) this.last = listOf(columns.id).reduce((a, b) => Math.max(a, b), START.after);
+    else if (reset) this.last = START.after;
+    if (reset || count) this.#forget();
+    return Boolean(reset || count);
+  }
+
+  #forget() {
+    this.places = undefined;
+    this.highest = undefined;
+  }
+
+  set(i) {
+    return this.text("task", i);
+  }
+
+  // Whether the draft already has the best reward that any session of its task has: feedback could not improve it.
+  best(i) {
+    if (!this.highest) {
+      this.highest = new Map();
+      for (let k = 0; k < this.size; k++) {
+        const reward = Math.max(this.number("draft", k) ?? -Infinity, this.number("refined", k) ?? -Infinity);
+        this.highest.set(this.set(k), Math.max(reward, this.highest.get(this.set(k)) ?? -Infinity));
+      }
+    }
+    return this.number("draft", i) >= this.highest.get(this.set(i)) - TOLERANCE;
+  }
+
+  // The name of a session in links: its own id, which stays when the index is built again.
+  name(i) {
+    return this.text("session", i) || `row ${this.number("id", i)}`;
+  }
+
+  link(i) {
+    return placeOf(this.run, "session", this.name(i));
+  }
+
+  // The place of the session with this name; the last one where a resumed run has played it again.
+  findName(name) {
+    if (!this.places) {
+      this.places = new Map();
+      for (let i = 0; i < this.size; i++) this.places.set(this.name(i), i);
+    }
+    return this.places.get(name);
+  }
+
+  line(i) {
+    return this.source.session(this.run, this.number("id", i));
+  }
+
+  async *search(text, among) {
+    const places = new Map();
+    for (const i of among) places.set(this.number("id", i), i);
+    for await (const [share, hits] of this.source.search(this.run, text)) {
+      yield [share, hits.filter((id) => places.has(id)).map((id) => places.get(id))];
+    }
+  }
+}
+
+const SESSION_COLUMNS = [
+  { key: "step", title: "step" },
+  { key: "set", title: "task" },
+  { key: "number", title: "row" },
+  { key: "draft", title: "draft" },
+  { key: "refined", title: "refined" },
+  { key: "gain", title: "gain" },
+  { key: "advantage_draft", title: "adv. draft" },
+  { key: "advantage_refined", title: "adv. refined" },
+  { key: "redactions", title: "redacted" },
+  { key: "state", title: "state" },
+  { key: "tokens", title: "tokens" },
+  { key: "cost", title: "cost" },
+  { key: "seconds", title: "time" },
+];
+
+class SessionList extends List {
+  constructor(store) {
+    super(store, SESSION_COLUMNS);
+  }
+
+  inGroups(i) {
+    const { set, split } = this.filters;
+    return (set === "" || this.store.set(i) === set) && (split === "" || this.store.text("split", i) === split);
+  }
+
+  passes(i) {
+    const { store, filters } = this;
+    const { state } = filters;
+    if (state.startsWith("cause:")) {
+      if (store.text("cause", i) !== state.slice(6)) return false;
+    } else if (state in KINDS && !KINDS[state][1](store, i)) return false;
+    return (
+      within(store.number("step", i), filters.from, filters.to) &&
+      within(store.number("draft", i), filters.draft_low, filters.draft_high) &&
+      within(store.number("refined", i), filters.refined_low, filters.refined_high) &&
+      within(store.gain(i), filters.low, filters.high)
+    );
+  }
+
+  value(key, i) {
+    if (key === "gain") return this.store.gain(i);
+    if (key === "set") return this.store.set(i);
+    return key === "state" ? stateOf(this.store, i) : this.store.number(key, i);
+  }
+
+  cells(i) {
+    const { store } = this;
+    const number = (key) => store.number(key, i);
+    const gain = store.gain(i);
+    const direction = gain > TOLERANCE ? "won" : gain < -TOLERANCE ? "lost" : "";
+    return {
+      step: h("a", { href: `#${store.link(i)}` }, store.text("split", i) === "val" ? `${number("step")} val` : String(number("step"))),
+      set: h("bdi", {}, store.set(i)),
+      number: String(number("number")),
+      draft: rewardText(number("draft")),
+      refined: rewardText(number("refined")),
+      gain: h("span", { className: direction }, direction ? (direction === "won" ? "▲ " : "▼ ") : "", signedReward(gain)),
+      advantage_draft: rewardText(number("advantage_draft")),
+      advantage_refined: rewardText(number("advantage_refined")),
+      redactions: number("redactions") ? String(number("redactions")) : "",
+      state: h("bdi", { className: store.text("cause", i) ? "failed" : "" }, stateOf(store, i)),
+      tokens: number("tokens") === null ? "–" : counted(number("tokens")),
+      cost: costText(number("cost")),
+      seconds: number("seconds") === null ? "–" : secondsText(number("seconds")),
+    };
+  }
+}
+
+// Whether a value lies in a range of the form's texts. Half of the last digit shown is allowed.
+function within(value, low, high) {
+  if (low === "" && high === "") return true;
+  const room = TOLERANCE + Math.abs(value) * 5e-5;
+  return value !== null && (low === "" || value >= Number(low) - room) && (high === "" || value <= Number(high) + room);
+}
+
+function stateOf(store, i) {
+  const notes = [];
+  if (store.text("cause", i)) notes.push(words(store.text("cause", i)));
+  if (store.number("live", i) === 1) notes.push("running");
+  if (store.number("dropped", i) === 1) notes.push("dropped");
+  if (store.number("disagree", i) === 1) notes.push("judges disagree");
+  return notes.join(", ");
+}
+
+class SessionBrowser extends Browser {
+  constructor(store) {
+    super(store, new SessionList(store));
+    this.use(store);
+    // A choice of the list brings its own order, as "most hurt" says.
+    form.elements.state.addEventListener("input", () => (this.list.order = KIND_ORDERS[form.elements.state.value] ?? this.list.usual));
+  }
+
+  // Shows the sessions of another run, or of the same one after it has grown.
+  use(store) {
+    this.store = this.list.store = store;
+    this.place = placeOf(store.run, "sessions");
+    const { state, set } = this.list.filters;
+    this.setOptions();
+    form.elements.state.value = state;
+    form.elements.set.value = set;
+  }
+
+  setOptions() {
+    const tasks = [...this.store.values.get("task")].sort();
+    form.elements.set.replaceChildren(...options([["", "all"], ...tasks.map((task) => [task, task])]));
+    form.elements.state.replaceChildren(...options(this.states()));
+  }
+
+  drawGroups() {
+    const { filters } = this.list;
+    if (RANGES.some((name) => filters[name] !== "")) document.getElementById("rewards").open = true;
+  }
+
+  states() {
+    const kinds = Object.entries(KINDS).map(([value, [name]]) => [value, name]);
+    const causes = this.store.values.get("cause").filter(Boolean).sort();
+    return [["", "all"], ...kinds, ...causes.map((cause) => [`cause:${cause}`, `failed: ${words(cause)}`])];
+  }
+
+  // Takes in new sessions. Open session, filters, page and scroll stay; a text is not searched again.
+  async grown() {
+    const name = this.opened;
+    this.use(this.store);
+    const focused = document.activeElement?.closest?.("#list tbody tr")?.querySelector("a").hash;
+    if (name !== undefined && !pane.hidden) this.list.open = this.store.findName(name);
+    if (this.list.filters.text.trim() === "") await this.list.filter(this.list.page);
+    if (focused) [...rowsOfList.querySelectorAll("a")].find((link) => link.hash === focused)?.focus({ preventScroll: true });
+  }
+
+  async open(i) {
+    this.opened = this.store.name(i);
+    await super.open(i);
+  }
+
+  pane(line, i) {
+    const title = `${this.store.set(i)}, row ${line.number}, step ${line.step}`;
+    return { title, content: drawSession(line, this.store, i) };
+  }
+}
+
+const RANGES = ["draft_low", "draft_high", "refined_low", "refined_high", "low", "high"];
