@@ -147,9 +147,7 @@ def _trained_tasks(folder: Path, run: Mapping[str, Any]) -> list[str]:
     """The tasks of a training, from run.json or from the names of its metrics."""
     task = run.get("task")
     if isinstance(task, str) and task:
-        return task.split("+") if "+" in task else [task]
-    if isinstance(task, list):
-        return [str(one) for one in task]
+        return task.split(",")
     try:
         return TrainingRun(folder.name, folder, read_metrics(folder / METRICS), "").tasks
     except SoulError:  # the overview of the run says so

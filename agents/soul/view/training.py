@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from soul.errors import RunFailed
 from soul.files.metrics_file import NAME as METRICS
 from soul.view import overview, search
 from soul.view.columns import columns_after
@@ -22,6 +23,7 @@ from soul.view.trace_files import FOLDER as TRACES
 logger = logging.getLogger(__name__)
 
 CHECK_S = 1.0  # the files are looked at no more often
+SAY_S = 3.0  # between two lines in the log about an index that is being built
 WAIT_S = 0.8  # an answer waits this long for the index, then shows what there is
 Value = TypeVar("Value")
 
@@ -58,12 +60,17 @@ class Training:
             worker = self._worker
         worker.join(wait_s)
 
-    def refresh(self, progress: Callable[[float], None] = lambda share: None) -> None:
+    def refresh(self) -> None:
         """Bring the index up to date; what prevents it becomes `problem`."""
 
+        said = time.monotonic()
+
         def note(share: float) -> None:
+            nonlocal said
             self.indexing = share if share < 1.0 else None
-            progress(share)
+            if time.monotonic() - said > SAY_S:
+                said = time.monotonic()
+                logger.info("indexing the traces of %s: %.0f %%", self.folder, 100 * share)
 
         try:
             if self._index is None:
@@ -115,6 +122,19 @@ class Training:
     def search(self, text: str, after: int) -> Iterator[search.Event]:
         """Search all sessions with a higher id; see `soul.view.search`."""
         return search.search(self.traces, self._read(lambda connection: places_after(connection, after), []), text)
+
+    def ask(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
+        """Ask the index, after `refresh`.
+
+        Raises:
+            RunFailed: there is none, or it was damaged since.
+        """
+        try:
+            if self._index is not None:
+                return self._index.file.read(question)
+        except DamagedIndex as damage:
+            raise RunFailed(f"The index of {self.traces} is damaged ({damage}). Run the same command again.") from None
+        raise RunFailed(f"The index of {self.traces} is not built yet.")
 
     def _progress(self) -> dict[str, Any]:
         notes = [self.problem, self._index.file.note if self._index else ""]

@@ -50,19 +50,54 @@ def overview_of(lines, revision):
         kinds = {"draft": lambda a, b: a, "refined": lambda a, b: b, "gap": lambda a, b: b - a}
         for name, value in kinds.items():
             means = [statistics.fmean(value(*pair) for pair in of_step) for of_step in pairs]
-            curve[name] = {"mean": means, "low": [m - 0.1 for m in means], "high": [m + 0.1 for m in means], "n": [len(p) for p in pairs]}
+            curve[name] = {
+                "mean": means,
+                "low": [m - 0.1 for m in means],
+                "high": [m + 0.1 for m in means],
+                "n": [len(p) for p in pairs],
+            }
         curve["better"] = [statistics.fmean(b > a for a, b in of_step) for of_step in pairs]
         curve["same"] = [statistics.fmean(b == a for a, b in of_step) for of_step in pairs]
         curve["worse"] = [statistics.fmean(b < a for a, b in of_step) for of_step in pairs]
         curves[task] = curve
     n = len(steps)
-    series = {"actor/entropy": [1.0 - 0.02 * k for k in range(n)], "actor/grad_norm": [0.5] * n, "ditto/share_invalid": [0.0] * n,
-              "timing_s/gen": [30.0] * n, "timing_s/update_actor": [12.0] * n, "timing_s/step": [45.0] * n}
-    calls = [{"step": step, "role": "judge", "task": task, "calls": 48, "failed": 1, "prompt_tokens": 9000, "completion_tokens": 900, "cost_usd": 0.02, "seconds": 90.0}
-             for step in steps for task in curves if task != "all"]
-    events = [{"step": steps[-1], "kind": "checkpoint", "text": "saved"}, {"step": steps[0], "kind": "resume", "text": "resumed"}]
+    series = {
+        "actor/entropy": [1.0 - 0.02 * k for k in range(n)],
+        "actor/grad_norm": [0.5] * n,
+        "ditto/share_invalid": [0.0] * n,
+        "timing_s/gen": [30.0] * n,
+        "timing_s/update_actor": [12.0] * n,
+        "timing_s/step": [45.0] * n,
+    }
+    calls = [
+        {
+            "step": step,
+            "role": "judge",
+            "task": task,
+            "calls": 48,
+            "failed": 1,
+            "prompt_tokens": 9000,
+            "completion_tokens": 900,
+            "cost_usd": 0.02,
+            "seconds": 90.0,
+        }
+        for step in steps
+        for task in curves
+        if task != "all"
+    ]
+    events = [
+        {"step": steps[-1], "kind": "checkpoint", "text": "saved"},
+        {"step": steps[0], "kind": "resume", "text": "resumed"},
+    ]
     run = {"objective": "ditto", "started": 1_700_000_000, "resumed": []}
-    return {"revision": revision, "run": run, "metrics": {"steps": steps, "series": series}, "curves": curves, "events": events, "calls": calls}
+    return {
+        "revision": revision,
+        "run": run,
+        "metrics": {"steps": steps, "series": series},
+        "curves": curves,
+        "events": events,
+        "calls": calls,
+    }
 
 
 class FakeApi:
@@ -73,8 +108,36 @@ class FakeApi:
 
     def answer(self, path, query):
         if path == "api/folders":
-            folders = [{"id": name, "path": name, "kind": "training", "name": name, "modified": 1, "steps": 2, "tasks": ["hitom"], "objective": "ditto", "running": True} for name in self.runs]
-            return {"root": "outputs", "folders": [*folders, {"id": "eval", "path": "eval", "kind": "evaluation", "name": "my evaluation", "modified": 2, "steps": 0, "tasks": [], "report": True}]}
+            folders = [
+                {
+                    "id": name,
+                    "path": name,
+                    "kind": "training",
+                    "name": name,
+                    "modified": 1,
+                    "steps": 2,
+                    "tasks": ["hitom"],
+                    "objective": "ditto",
+                    "running": True,
+                }
+                for name in self.runs
+            ]
+            return {
+                "root": "outputs",
+                "folders": [
+                    *folders,
+                    {
+                        "id": "eval",
+                        "path": "eval",
+                        "kind": "evaluation",
+                        "name": "my evaluation",
+                        "modified": 2,
+                        "steps": 0,
+                        "tasks": [],
+                        "report": True,
+                    },
+                ],
+            }
         _, _, name, what, *rest = path.split("/")
         lines = self.runs[name]
         if what == "overview":
@@ -84,7 +147,11 @@ class FakeApi:
             return {"revision": self.revision, "reset": False, "columns": columns_of(lines[after:], after + 1)}
         if what == "session":
             return lines[int(rest[0]) - 1]
-        hits = [{"hit": k} for k, line in enumerate(lines, 1) if query["text"][0].lower() in json.dumps(line, ensure_ascii=False).lower()]
+        hits = [
+            {"hit": k}
+            for k, line in enumerate(lines, 1)
+            if query["text"][0].lower() in json.dumps(line, ensure_ascii=False).lower()
+        ]
         return [*hits, {"progress": 1.0}, {"end": True}]
 
 
@@ -101,7 +168,9 @@ def serving(api):
                 body, kind = page.html.encode(), "text/html; charset=utf-8"
             else:
                 value = api.answer(path, parse_qs(address.query))
-                body = ("\n".join(map(json.dumps, value)) + "\n" if isinstance(value, list) else json.dumps(value)).encode()
+                body = (
+                    "\n".join(map(json.dumps, value)) + "\n" if isinstance(value, list) else json.dumps(value)
+                ).encode()
                 kind = "application/json"
             self.send_response(200)
             self.send_header("Content-Type", kind)
