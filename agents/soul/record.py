@@ -134,7 +134,7 @@ class SequenceSummary(BaseModel):
         weight: what one response token weighs in that part of the loss, over the mini-batch; None without an advantage.
         distill_weight: the same in the part that distils; None if none does.
         masked: why the sequence is not trained; None if it is. Before the step is trained: "no verdict", "validation",
-            or "not in the objective". Afterwards also "zero spread" (the group's rewards are equal), "zero advantage",
+            or "not in the objective". Afterwards also "zero spread" (the group has one reward), "zero advantage",
             "zero weight", "no teacher", "not the best" (`Objective.refined`), or "group replaced"
             (`algorithm.filter_groups`).
     """
