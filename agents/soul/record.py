@@ -128,10 +128,15 @@ class SequenceSummary(BaseModel):
         prompt_tokens: length of the prompt that is trained.
         response_tokens: tokens that the policy sampled; turns of others in between do not count.
         logp_sampled: mean log-prob of a response token in the context in which it was sampled, from the rollout engine.
-        logp_base: the same without the feedback, from the actor before the step's update; None if that was not computed.
+        logp_base: the same without the feedback, from the actor before the step's first update; None if it was not
+            computed.
         advantage: None if no part of the objective trains the sequence by its reward.
-        weight: what one response token weighs in the loss.
-        masked: why the sequence is not trained; None if it is.
+        weight: what one response token weighs in that part of the loss, over the mini-batch; None without an advantage.
+        distill_weight: the same in the part that distils; None if none does.
+        masked: why the sequence is not trained; None if it is. Before the step is trained: "no verdict", "validation",
+            or "not in the objective". Afterwards also "zero spread" (the group has one reward), "zero advantage",
+            "zero weight", "no teacher", "not the best" (`Objective.refined`), or "group replaced"
+            (`algorithm.filter_groups`).
     """
 
     attempt: Literal["draft", "refined"]
@@ -143,6 +148,7 @@ class SequenceSummary(BaseModel):
     logp_base: float | None = None
     advantage: float | None = None
     weight: float | None = None
+    distill_weight: float | None = None
     masked: str | None = None
 
 
@@ -169,7 +175,8 @@ class SessionRecord(BaseModel):
         model_version: the training step of the weights that sampled the last turn.
         out_of_tokens: attempt -> number of sequences whose seat had no room for another turn.
         advantages: kind of sequence -> advantage, for the sequences that were trained.
-        sequences: the training sequences of the session; [] in an evaluation and while the step runs.
+        sequences: the training sequences of the session, one for each context in which it is trained; [] in an
+            evaluation. Advantages, weights and `logp_base` follow once the step is trained.
         dropped: the session's group was replaced, because the objective learns nothing from it.
     """
 
@@ -214,9 +221,14 @@ class SessionRecord(BaseModel):
         return [self.draft, *([self.refined] if self.refined else [])]
 
     def to_line(self, ascii_only: bool = False) -> str:
-        """The record as one line of JSON."""
+        """The record as one line of JSON, which UTF-8 can encode."""
         # Not `model_dump_json`: it raises on lone surrogates, which a model's text may contain.
-        return json.dumps(self.model_dump(), ensure_ascii=ascii_only)
+        line = json.dumps(self.model_dump(), ensure_ascii=ascii_only)
+        try:
+            line.encode()
+        except UnicodeEncodeError:
+            return line.encode(errors="backslashreplace").decode()  # JSON's own escape
+        return line
 
     @classmethod
     def from_line(cls, line: str | bytes, where: str) -> SessionRecord:

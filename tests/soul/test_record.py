@@ -95,6 +95,7 @@ def full():
                 logp_base=-0.75,
                 advantage=-0.5,
                 weight=0.125,
+                distill_weight=0.25,
             ),
             SequenceSummary(
                 attempt="refined", seat="", kind="refined", prompt_tokens=1, response_tokens=0, masked="no verdict"
@@ -123,7 +124,7 @@ def test_every_field_is_read_back_as_it_was_written(ascii_only):
     assert untouched == ["schema_version"]  # a new field belongs into `full`
     line = record.to_line(ascii_only)
     assert "\n" not in line and line.isascii() is ascii_only
-    read = SessionRecord.from_line(line.encode("utf-8", "backslashreplace"), "here")
+    read = SessionRecord.from_line(line.encode(), "here")
     assert read == record and read.to_line(ascii_only) == line and read.key == ("my set", 3, 2)
     assert read.usage["judge"].percentile(0.5) == record.usage["judge"].percentile(0.5)
     saved = json.loads(line)
