@@ -23,6 +23,7 @@ from soul.record import (
     BadRecord,
     Failure,
     OpinionRecord,
+    SequenceSummary,
     SessionRecord,
     read_records,
     record_hash,
@@ -53,6 +54,7 @@ def full():
         contentless=True,
         failure=None,
         seconds={"play": 0.5},
+        started={"play": 1795460000.25},
     )
     lost = AttemptRecord(failure=Failure("play", "deadline", HALF), base={})
     return SessionRecord(
@@ -72,6 +74,7 @@ def full():
         feedback=HALF,
         feedback_failure=Failure("feedback", "leak", "nothing was left"),
         redactions=2,
+        redacted=["option C", HALF],
         full_marks=10.0,
         refined=lost,
         usage={"judge": usage, "policy": Usage()},
@@ -81,6 +84,22 @@ def full():
         model_version=6,
         out_of_tokens={"draft": 1},
         advantages={"draft": -0.5},
+        sequences=[
+            SequenceSummary(
+                attempt="draft",
+                seat=HALF,
+                kind="draft",
+                prompt_tokens=12,
+                response_tokens=3,
+                logp_sampled=-0.5,
+                logp_base=-0.75,
+                advantage=-0.5,
+                weight=0.125,
+            ),
+            SequenceSummary(
+                attempt="refined", seat="", kind="refined", prompt_tokens=1, response_tokens=0, masked="no verdict"
+            ),
+        ],
         dropped=True,
     )
 

@@ -1,0 +1,58 @@
+"""What happened to a run, and when: it was resumed, saved a checkpoint, lost its judge, raised an alarm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
+_CHECKPOINT = re.compile(r"global_step_(\d+)")
+_LOST = "judge/failure_share"
+_ALARM = "alarm/"
+
+
+def checkpoints(folder: Path) -> list[int]:
+    """The steps of the checkpoints in a run's folder."""
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return []
+    return sorted(int(match.group(1)) for name in names if (match := _CHECKPOINT.fullmatch(name)))
+
+
+def events(folder: Path, run: Mapping[str, Any], metrics: Mapping[int, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """The events in the order of their steps.
+
+    Args:
+        run: run.json, or {}.
+        metrics: step -> its numbers.
+    """
+    return sorted([*_resumed(run), *_saved(folder), *_measured(metrics)], key=lambda event: event["step"])
+
+
+def _resumed(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for one in run.get("resumed") or ():
+        if isinstance(one, Mapping) and isinstance(one.get("step"), int | float):
+            yield {"step": one["step"], "kind": "resume", "text": f"resumed after step {one['step']}", **_time(one)}
+
+
+def _time(one: Mapping[str, Any]) -> dict[str, float]:
+    return {"time": one["time"]} if isinstance(one.get("time"), int | float) else {}
+
+
+def _saved(folder: Path) -> Iterator[dict[str, Any]]:
+    for step in checkpoints(folder):
+        yield {"step": step, "kind": "checkpoint", "text": f"checkpoint global_step_{step}"}
+
+
+def _measured(metrics: Mapping[int, Mapping[str, float]]) -> Iterator[dict[str, Any]]:
+    before: Mapping[str, float] = {}
+    for step, numbers in sorted(metrics.items()):
+        if (lost := numbers.get(_LOST, 0.0)) >= OUTAGE:
+            yield {"step": step, "kind": "outage", "text": f"a judge failed in {lost:.0%} of the sessions"}
+        for name, raised in numbers.items():
+            if name.startswith(_ALARM) and raised and not before.get(name):
+                yield {"step": step, "kind": "alarm", "text": name.removeprefix(_ALARM)}
+        before = numbers
