@@ -8,10 +8,9 @@ content security policy is the report's, and the served page may also fetch from
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from soul.evaluate.report.markup import element
 from soul.evaluate.report.packing import embedded, packed, parts, to_json
@@ -41,8 +40,7 @@ _OWN = (
 POLL_MS = 3000  # how often a served page asks for new sessions
 
 
-@dataclass(frozen=True)
-class ServedPage:
+class ServedPage(NamedTuple):
     """The page for `soul view`. Send `policy` as the header Content-Security-Policy with it."""
 
     html: str

@@ -141,10 +141,10 @@ class FakeApi:
         _, _, name, what, *rest = path.split("/")
         lines = self.runs[name]
         if what == "overview":
-            return overview_of(lines, self.revision)
+            return {"revision": self.revision, "unchanged": True} if query.get("from") == [str(self.revision)] else overview_of(lines, self.revision)
         if what == "index":
             after = int(query["after"][0])
-            return {"revision": self.revision, "reset": False, "columns": columns_of(lines[after:], after + 1)}
+            return {"revision": self.revision, "reset": False, "gone": [], "columns": columns_of(lines[after:], after + 1)}
         if what == "session":
             return lines[int(rest[0]) - 1]
         hits = [

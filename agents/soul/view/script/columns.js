@@ -18,13 +18,21 @@ class Columns {
 
   // Appends the columns of the API.
   append(columns) {
-    const count = (columns.id.codes ?? columns.id).length;
+    const count = columns.id?.length ?? 0;
     for (const [key, column] of Object.entries(columns)) {
       if (TEXTS.includes(key)) this.#appendTexts(key, column, count);
       else this.#appendNumbers(key, column, count);
     }
     this.size += count;
     return count;
+  }
+
+  // Removes the sessions whose ids are in these ranges: a running step's, once its final file is there.
+  remove(ranges) {
+    const ids = this.numbers.get("id");
+    const kept = this.where((i) => !ranges.some(([first, last]) => ids[i] >= first && ids[i] <= last));
+    for (const array of [...this.numbers.values(), ...this.codes.values()]) kept.forEach((from, to) => (array[to] = array[from]));
+    this.size = kept.length;
   }
 
   #appendNumbers(key, column, count) {

@@ -154,10 +154,15 @@ function column(title, turns) {
 
 // ---- feedback and the leak guard
 
+// A feedback with a mark on every passage that the leak guard withheld.
+function withheldMarked(text) {
+  return text.split(WITHHELD).flatMap((piece, k) => (k ? [h("mark", {}, WITHHELD), piece] : [piece]));
+}
+
 function feedbackOf(line) {
   const { feedback, redactions, redacted = [], draft } = line;
   const sent = feedback ?? null;
-  const pieces = sent === null ? null : sent.split(WITHHELD).flatMap((text, k) => (k ? [h("mark", {}, WITHHELD), text] : [text]));
+  const pieces = sent === null ? null : withheldMarked(sent);
   const guard = redactions
     ? h("div", { className: "guard" }, h("p", {}, `The leak guard withheld ${counted(redactions)} ${redactions === 1 ? "passage" : "passages"}.`), redacted.length ? h("ul", {}, redacted.map((passage) => h("li", {}, h("del", { dir: "auto" }, passage)))) : null)
     : null;

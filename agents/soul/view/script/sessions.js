@@ -26,18 +26,22 @@ class RunStore extends Columns {
     super();
     this.source = source;
     this.run = run;
-    this.last = START.after; // the id of the last row
+    this.last = 0; // the highest id
+    this.revision = undefined;
   }
 
   // Loads what is new. Returns whether anything changed.
   async grow() {
-    const { reset, columns } = await this.source.columns(this.run, this.last);
+    const { revision, reset, gone = [], columns } = await this.source.columns(this.run, this.last, this.revision);
     if (reset) this.clear();
+    if (gone.length) this.remove(gone);
     const count = this.append(columns);
-    if (count) this.last = listOf(columns.id).reduce((a, b) => Math.max(a, b), START.after);
-    else if (reset) this.last = START.after;
-    if (reset || count) this.#forget();
-    return Boolean(reset || count);
+    if (reset) this.last = 0;
+    if (count) this.last = listOf(columns.id).reduce((a, b) => Math.max(a, b), this.last);
+    this.revision = revision;
+    const changed = reset || gone.length > 0 || count > 0;
+    if (changed) this.#forget();
+    return changed;
   }
 
   #forget() {
@@ -63,7 +67,7 @@ class RunStore extends Columns {
 
   // The name of a session in links: its own id, which stays when the index is built again.
   name(i) {
-    return this.text("session", i) || `row ${this.number("id", i)}`;
+    return this.text("session", i)?.toWellFormed() || `row ${this.number("id", i)}`;
   }
 
   link(i) {

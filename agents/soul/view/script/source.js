@@ -1,8 +1,6 @@
 // Where the page gets its data: from the viewer's server, or from the file itself. Both answer the same calls, so no view
 // knows which of them it reads.
 
-const START = { after: 0, revision: -1 };
-
 class Source {
   static here() {
     return known.served ? new ServedSource() : new EmbeddedSource();
@@ -22,13 +20,14 @@ class ServedSource extends Source {
     return (await this.#get("folders")).folders;
   }
 
-  overview(run, from = START.revision) {
+  // All numbers of a run; {revision, unchanged: true} if this revision is still the last one.
+  overview(run, from = "") {
     return this.#get(`run/${encodeURIComponent(run)}/overview?from=${from}`);
   }
 
-  // Columns of the sessions after this row: {revision, reset, columns}.
-  columns(run, after = START.after) {
-    return this.#get(`run/${encodeURIComponent(run)}/index?after=${after}`);
+  // What changed since this row and revision: {revision, reset, gone: [[first id, last id], ...], columns}.
+  columns(run, after = 0, revision = "") {
+    return this.#get(`run/${encodeURIComponent(run)}/index?after=${after}&revision=${revision}`);
   }
 
   session(run, id) {
@@ -74,7 +73,7 @@ class EmbeddedSource extends Source {
 
   async columns() {
     const { columns } = await this.#index();
-    return { revision: 0, reset: false, columns };
+    return { revision: 0, reset: false, gone: [], columns };
   }
 
   async #places() {
@@ -93,8 +92,17 @@ class EmbeddedSource extends Source {
   async *search(_run, text) {
     const places = await this.#places();
     const ids = [...places.keys()];
-    for await (const [share, hits] of this.parts.search(text, ids.keys(), leaves)) yield [share, hits.map((i) => ids[i])];
+    for await (const [share, hits] of this.parts.search(text, ids.keys(), textsOf)) yield [share, hits.map((i) => ids[i])];
   }
+}
+
+// What can be searched, as agents/soul/view/search.py has it: conversations, critiques, feedback, failures, the record.
+function textsOf({ draft, refined, feedback, feedback_failure, redacted, record, groups }) {
+  const attempts = [draft, refined].filter(Boolean).flatMap(({ seats, critique, episode, failure, ended }) => {
+    const turns = Object.values(seats ?? {}).flatMap((messages) => messages.map(({ content }) => content));
+    return [...turns, ...[critique, episode, failure, ended].flatMap((one) => leaves(one ?? null))];
+  });
+  return [...attempts, ...[feedback, feedback_failure, redacted, record, groups].flatMap((one) => leaves(one ?? null))];
 }
 
 // A column as a plain list: texts that repeat come as {values, codes}.

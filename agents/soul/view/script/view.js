@@ -7,7 +7,7 @@
 //   #RUN/group/NAME, #RUN/row/NAME   its group; its row over the steps
 
 function placeOf(...parts) {
-  return parts.map((one) => encodeURIComponent(one)).join("/");
+  return parts.map((one) => encodeURIComponent(String(one).toWellFormed())).join("/");
 }
 
 // Follows a link within the page; empty values of the query are left out.
@@ -34,11 +34,10 @@ class Run {
   // Loads what is new; returns whether anything changed.
   async poll() {
     const overview = await this.source.overview(this.id, this.overview.revision);
-    const changed = overview.revision !== this.overview.revision;
-    if (changed && overview.curves) this.overview = overview;
-    else if (changed) this.overview = await this.source.overview(this.id);
+    if (!overview.unchanged) this.overview = overview;
+    this.indexing = overview.indexing ?? null;
     const grown = await this.store.grow();
-    return changed || grown;
+    return !overview.unchanged || grown;
   }
 }
 
@@ -170,7 +169,7 @@ class Viewer {
     if (!now || document.hidden) return;
     try {
       const changed = await now.run.poll();
-      document.getElementById("live").textContent = "";
+      document.getElementById("live").textContent = now.run.indexing === null ? "" : `reading the traces: ${Math.round(100 * now.run.indexing)} %`;
       if (!changed || this.now !== now) return;
       this.#links(now.run);
       if (this.browser?.store === now.run.store) await this.browser.grown();
