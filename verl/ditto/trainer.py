@@ -52,6 +52,7 @@ from ditto.run.actor_health import RESEND_S, Liveness
 from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
+from ditto.run.end_report import write_end_report
 from ditto.run.run_folder import RunFolder
 from ditto.run.step_metrics import session_metrics, summary_line
 from ditto.run.watchdog import Watchdog
@@ -144,6 +145,7 @@ class DittoTrainer(Validation):
             raise
         finally:
             self.watchdog.stop()
+            write_end_report(self.run_folder.folder)
         self.run_folder.close_live()
         self._raise_outage()
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ditto.run.run_folder import RunFolder
+from ditto.run.run_folder import RunFolder, write_lines
 from soul.record import SessionRecord
 from soul.view.columns import columns_after
 from soul.view.index import SessionIndex
@@ -61,7 +61,7 @@ def test_a_half_written_line_waits_for_its_end_and_the_finished_file_takes_its_p
     assert rows(index)[48:] == [(4, 1, first.session, 0.25), (4, 1, second.session, 0.5)]
 
     page = columns(index)  # a page that has these rows learns which of them went
-    RunFolder(run).write_traces("step", 4, [first, second])
+    write_lines(run / "traces" / "step_000004.jsonl", [first.to_line(), second.to_line()])
     index.refresh()  # as the finished file appears, before the live one goes
     assert rows(index) == in_files(run)
     live.unlink()
