@@ -27,6 +27,7 @@ COLUMNS = {
 }
 _CODED = ("split", "task", "file", "prompt", "cause")
 _ROUNDED = {"advantage_draft": 6, "advantage_refined": 6, "cost": 6}
+_AT_ONCE = 900  # ids in one question; SQLite allows 999 in old versions
 _ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"
 
 
@@ -56,7 +57,11 @@ def columns_after(connection: sqlite3.Connection, after: int, known: int | None)
 
 def columns_of(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[str, Any]:
     """The columns of these sessions, in this order."""
-    rows = {row[0]: row for row in connection.execute(f"{_ROWS} WHERE s.id IN ({','.join(map(str, map(int, ids)))})")}
+    rows = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        of_some = connection.execute(f"{_ROWS} WHERE s.id IN ({','.join('?' * len(some))})", some)
+        rows |= {row[0]: row for row in of_some}
     return as_columns([rows[number] for number in ids])
 
 

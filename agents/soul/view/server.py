@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
+import sys
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
@@ -55,8 +56,9 @@ class ViewServer(ThreadingHTTPServer):
         self.address = f"http://{HOST}:{number}/{self.token}/"
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Log what a request raised; a reader that went away is no error."""
-        logger.debug("a request ended early", exc_info=True)
+        """Log what a request raised. A reader that went away, as when a search is stopped, is no error."""
+        if not isinstance(sys.exception(), ConnectionError):
+            logger.exception("a request could not be answered")
 
 
 class _BadRequest(Exception):
