@@ -12,9 +12,9 @@ PAGE = ("<!doctype html><title>page</title>", "default-src 'none'")
 
 
 @contextmanager
-def served(root):
-    """The server of a folder; it ends with the block."""
-    server = ViewServer(root, PAGE)
+def served(root, page=PAGE):
+    """The server of a folder with this page (HTML, policy); it ends with the block."""
+    server = ViewServer(root, page)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

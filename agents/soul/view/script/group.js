@@ -14,7 +14,7 @@ class GroupView {
     if (first === undefined) throw new Error(`there is no session ${name} in this run`);
     this.name = name;
     const step = store.number("step", first);
-    this.members = store.withText("prompt", store.text("prompt", first)).filter((i) => store.number("step", i) === step && store.text("split", i) === store.text("split", first));
+    this.members = store.groupOf(first);
     this.size = store.size;
     const title = `${store.set(first)}, row ${store.number("number", first)}, step ${step}`;
     this.table = h("div", {});

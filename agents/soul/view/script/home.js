@@ -14,7 +14,7 @@ class HomeView {
     this.section.replaceChildren(
       h("header", {}, h("h1", {}, "Runs")),
       runs.length ? scrolled("Trainings", smallTable("Trainings", ["run", "state", "objective", "steps", "tasks", "changed"], runs)) : h("p", { className: "small" }, "There is no training with traces below this folder."),
-      reports.length ? scrolled("Evaluations", smallTable("Evaluations and comparisons of two models", ["page", "kind", "sets", "changed"], reports)) : null,
+      reports.length ? scrolled("Evaluations", smallTable("Evaluations and comparisons of two models", ["page", "kind", "sets", "changed"], reports)) : "",
     );
   }
 }

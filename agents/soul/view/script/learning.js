@@ -61,6 +61,7 @@ class LearningView {
       h("p", { className: "kind" }, ["Training run", about.objective, started].filter(Boolean).join(" · ")),
       h("h1", {}, h("bdi", {}, run.name)),
       h("dl", { className: "tiles" }, Object.entries(tiles).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+      problemsOf(overview),
     );
   }
 
@@ -127,6 +128,12 @@ class LearningView {
     const rows = events.map(({ step, kind, text }) => [String(step), `${EVENT_SIGNS[kind] ?? ""} ${kind}`, text]);
     this.events.replaceChildren(h("details", {}, h("summary", {}, `${counted(events.length)} events: resumes, checkpoints, outages, alarms`), smallTable(null, ["step", "event", "what"], rows)));
   }
+}
+
+// What the viewer could not read: damaged lines, a missing run.json.
+function problemsOf({ problems = [], notes = [] }) {
+  const all = [...notes, ...problems];
+  return all.length ? h("div", { className: "warnings" }, all.map((problem) => h("p", {}, problem))) : "";
 }
 
 const lastOf = (values) => values.findLast(hasValue);

@@ -18,7 +18,7 @@ function drawSession(line, store, i) {
     part("Cost and time", took(line), line.refined ? h("p", { className: "small" }, `refined: ${stagesText(line.refined)}`) : null),
     part("As the model saw and wrote it", both.map((attempt, k) => ownViews(attempt, k ? "refined" : "draft"))),
     Object.keys(line.record ?? {}).length ? h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(line.record)) : null,
-    h("p", { className: "small" }, `Judge prompts: ${line.prompts.join(", ") || "none"}. Session ${line.session || "without an id"}, group ${line.prompt || "unknown"}.`),
+    h("p", { className: "small" }, "Judge prompts: ", h("bdi", {}, line.prompts.join(", ") || "none"), ". Session ", h("bdi", {}, line.session || "without an id"), ", group ", h("bdi", {}, line.prompt || "unknown"), "."),
   ].filter(Boolean);
 }
 
@@ -43,13 +43,13 @@ function sessionHead(line, store, i) {
     { className: "verdict" },
     h("p", { className: "score" }, h("strong", {}, rewardText(draft.reward)), " draft"),
     h("p", { className: "score" }, h("strong", {}, refined ? rewardText(refined.reward) : "–"), refined ? " refined " : " no refined episode", gain === null ? null : h("b", { className: kind }, `${change} ${signedReward(gain)}`)),
-    h("ul", { className: "tags" }, facts.map((fact) => h("li", {}, fact))),
+    h("ul", { className: "tags" }, facts.map((fact) => h("li", {}, h("bdi", {}, fact)))),
     links,
   );
 }
 
 function groupLink(store, i) {
-  const count = store.withText("prompt", store.text("prompt", i)).length;
+  const count = store.groupOf(i).length;
   return h("a", { href: `#${placeOf(store.run, "group", store.name(i))}` }, `its group (${counted(count)} sessions)`);
 }
 

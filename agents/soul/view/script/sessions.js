@@ -65,9 +65,17 @@ class RunStore extends Columns {
     return this.number("draft", i) >= this.highest.get(this.set(i)) - TOLERANCE;
   }
 
-  // The name of a session in links: its own id, which stays when the index is built again.
+  // The name of a session in links: its step and its own id, which stay when the index is built again.
   name(i) {
-    return this.text("session", i)?.toWellFormed() || `row ${this.number("id", i)}`;
+    const session = this.text("session", i);
+    const part = this.text("split", i) === "val" ? "val" : "";
+    return session ? `${part}${this.number("step", i)}.${session.toWellFormed()}` : `row ${this.number("id", i)}`;
+  }
+
+  // The sessions of the same prompt in the same step.
+  groupOf(i) {
+    const same = (k) => this.number("step", k) === this.number("step", i) && this.text("split", k) === this.text("split", i);
+    return this.withText("prompt", this.text("prompt", i)).filter(same);
   }
 
   link(i) {

@@ -27,6 +27,7 @@ class Run {
 
   async load() {
     this.overview = await this.source.overview(this.id);
+    this.indexing = this.overview.indexing ?? null; // the share of the traces that is read; null if all are
     await this.store.grow();
     return this;
   }
@@ -71,7 +72,6 @@ class Viewer {
       this.#say("");
     } catch (error) {
       this.#say(`This cannot be shown: ${error.message}`);
-      console.error(error);
     }
   }
 
@@ -87,7 +87,7 @@ class Viewer {
     const loading = this.run(id);
     document.getElementById("live").textContent = "loading";
     const run = await loading;
-    document.getElementById("live").textContent = "";
+    this.#progress(run);
     if (readLink().place !== place) return; // the reader has followed another link meanwhile
     this.now = { run, view };
     if (view === "sessions" || view === "session") return this.#sessions(run, rest[0], query);
@@ -163,20 +163,23 @@ class Viewer {
     line.textContent = problem;
   }
 
+  #progress({ indexing }) {
+    document.getElementById("live").textContent = indexing === null ? "" : `reading the traces: ${Math.round(100 * indexing)} %`;
+  }
+
   // Looks for new steps. What is open stays open.
   async poll() {
     const { now } = this;
     if (!now || document.hidden) return;
     try {
       const changed = await now.run.poll();
-      document.getElementById("live").textContent = now.run.indexing === null ? "" : `reading the traces: ${Math.round(100 * now.run.indexing)} %`;
+      this.#progress(now.run);
       if (!changed || this.now !== now) return;
       this.#links(now.run);
       if (this.browser?.store === now.run.store) await this.browser.grown();
       if (this.views[now.view]) await this.views[now.view].refresh(now.run);
     } catch (error) {
-      document.getElementById("live").textContent = "the server does not answer";
-      console.warn(error.message);
+      document.getElementById("live").textContent = `no answer from the viewer (${error.message})`;
     }
   }
 
