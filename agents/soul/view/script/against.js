@@ -29,10 +29,12 @@ class AgainstView {
     else await this.#pair(name);
   }
 
-  // Looks for new steps of the other run as well.
-  async refresh(run) {
-    if (!this.second || this.run !== run) return;
-    await this.second.poll();
+  // The runs beside the one of the address that the viewer looks at for new steps.
+  get others() {
+    return this.second && this.otherId ? [this.second] : [];
+  }
+
+  refresh() {
     for (const draw of this.charts.values()) draw();
   }
 

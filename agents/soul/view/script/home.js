@@ -6,6 +6,9 @@ class HomeView {
   }
 
   show(folders) {
+    const listed = JSON.stringify(folders);
+    if (listed === this.drawn) return;
+    this.drawn = listed;
     const of = (kind) => folders.filter((folder) => folder.kind === kind).sort((a, b) => b.modified - a.modified);
     const date = ({ modified }) => (modified ? new Date(1000 * modified).toLocaleString("en-GB") : "");
     const state = ({ running }) => (running ? h("b", { className: "won" }, "running") : "");

@@ -126,7 +126,7 @@ class LearningView {
   #listEvents(events) {
     if (!events.length) return this.events.replaceChildren();
     const rows = events.map(({ step, kind, text }) => [String(step), `${EVENT_SIGNS[kind] ?? ""} ${kind}`, text]);
-    this.events.replaceChildren(h("details", {}, h("summary", {}, `${counted(events.length)} events: resumes, checkpoints, outages, alarms`), smallTable(null, ["step", "event", "what"], rows)));
+    this.events.replaceChildren(h("details", {}, h("summary", {}, `Events: ${counted(events.length)} (resumes, checkpoints, outages, alarms)`), smallTable(null, ["step", "event", "what"], rows)));
   }
 }
 
@@ -145,6 +145,7 @@ function setChildren(parent, elements) {
   if (!same) parent.replaceChildren(...elements);
 }
 
+// Sets the choices of a field, and its value. A list that stays the same is not touched: it may be open.
 function fillSelect(select, pairs, value) {
   const now = [...select.options].map((option) => option.value).join("\n");
   if (now !== pairs.map(([one]) => one).join("\n")) select.replaceChildren(...options(pairs));

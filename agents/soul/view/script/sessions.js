@@ -201,16 +201,13 @@ class SessionBrowser extends Browser {
   use(store) {
     this.store = this.list.store = store;
     this.place = placeOf(store.run, "sessions");
-    const { state, set } = this.list.filters;
     this.setOptions();
-    form.elements.state.value = state;
-    form.elements.set.value = set;
   }
 
   setOptions() {
     const tasks = [...this.store.values.get("task")].sort();
-    form.elements.set.replaceChildren(...options([["", "all"], ...tasks.map((task) => [task, task])]));
-    form.elements.state.replaceChildren(...options(this.states()));
+    fillSelect(form.elements.set, [["", "all"], ...tasks.map((task) => [task, task])], this.list.filters.set);
+    fillSelect(form.elements.state, this.states(), this.list.filters.state);
   }
 
   drawGroups() {

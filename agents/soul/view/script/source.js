@@ -35,7 +35,17 @@ class ServedSource extends Source {
   }
 
   // Yields [share that is searched, ids of sessions with this text], as the server finds them.
-  async *search(run, text, signal) {
+  // A search that nobody waits for any more ends, at the server too.
+  async *search(run, text) {
+    const stop = new AbortController();
+    try {
+      yield* this.#hits(run, text, stop.signal);
+    } finally {
+      stop.abort();
+    }
+  }
+
+  async *#hits(run, text, signal) {
     const answer = await fetch(`api/run/${encodeURIComponent(run)}/search?text=${encodeURIComponent(text)}`, { signal });
     if (!answer.ok) throw new Error(`the server answered ${answer.status} to the search: ${(await answer.text()).slice(0, 300)}`);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -81,8 +81,8 @@ class Viewer {
     if (!id && trainings.length === 1 && this.folders.length === 1) return location.replace(`#${placeOf(trainings[0].id, "learning")}`);
     if (!id) {
       this.now = null;
-      this.home.show(this.folders);
-      return this.#turnTo("home", null);
+      this.#turnTo("home", null);
+      return this.#home();
     }
     const loading = this.run(id);
     document.getElementById("live").textContent = "loading";
@@ -94,6 +94,12 @@ class Viewer {
     const shown = this.views[view] ? view : "learning";
     this.#turnTo(shown, run);
     await this.views[shown].show(run, rest, query);
+  }
+
+  // The list of runs, as it is now.
+  async #home() {
+    this.folders = await this.source.folders();
+    this.home.show(this.folders);
   }
 
   async #sessions(run, name, query) {
@@ -138,6 +144,7 @@ class Viewer {
     if (name !== "samples") document.body.classList.remove("open");
     else document.body.classList.toggle("open", !pane.hidden);
     document.getElementById("of-run").hidden = run === null;
+    document.getElementById("to-against").hidden = !this.source.live; // a file has one run
     document.getElementById("run-name").textContent = run?.name ?? "";
     document.title = run ? `${run.name}: ${name === "samples" ? "sessions" : name}` : document.title;
     if (run) this.#links(run);
@@ -169,18 +176,24 @@ class Viewer {
 
   // Looks for new steps. What is open stays open.
   async poll() {
-    const { now } = this;
-    if (!now || document.hidden) return;
+    if (document.hidden) return;
     try {
-      const changed = await now.run.poll();
-      this.#progress(now.run);
-      if (!changed || this.now !== now) return;
-      this.#links(now.run);
-      if (this.browser?.store === now.run.store) await this.browser.grown();
-      if (this.views[now.view]) await this.views[now.view].refresh(now.run);
+      if (this.now) await this.#pollRun(this.now);
+      else if (this.folders) await this.#home();
     } catch (error) {
       document.getElementById("live").textContent = `no answer from the viewer (${error.message})`;
     }
+  }
+
+  async #pollRun(now) {
+    const { run, view } = now;
+    const others = this.views[view]?.others ?? [];
+    const changes = await Promise.all([run, ...others].map((one) => one.poll()));
+    this.#progress(run);
+    if (!changes.includes(true) || this.now !== now) return;
+    this.#links(run);
+    if (this.browser?.store === run.store) await this.browser.grown();
+    if (this.views[view]) await this.views[view].refresh(run);
   }
 
   start() {
