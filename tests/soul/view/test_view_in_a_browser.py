@@ -13,7 +13,15 @@ import pytest
 
 from ditto.run.run_folder import RunFolder
 from soul.view.page import served_page, write_export
-from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener, until
+from tests.soul.evaluate.report.browser_pages import (
+    column,
+    contrast_of,
+    found,
+    luminance,
+    needs_a_browser,
+    opener,
+    until,
+)
 from tests.soul.evaluate.report.hostile_samples import HOSTILE
 from tests.soul.view.invented_run import add_hostile, binary, sessions_of, training, write_step
 from tests.soul.view.served import served
@@ -128,7 +136,10 @@ def test_a_session_shows_what_changed_and_what_was_withheld(opened):
     assert page.locator("#sample .three section").count() == 3
     assert page.locator("#sample del >> nth=0").inner_text() == "she did not see it"
     assert page.locator("#sample ins >> nth=0").inner_text() == "nobody told her"
-    assert page.locator("#sample mark").inner_text() == "[withheld]" and page.locator(".guard del").inner_text() == "garden"
+    assert (
+        page.locator("#sample mark").inner_text() == "[withheld]"
+        and page.locator(".guard del").inner_text() == "garden"
+    )
     table = page.locator("[aria-label='Training sequences'] tbody tr")
     assert [row.split("\t")[0] for row in table.all_inner_texts()] == ["draft", "refined base", "refined feedback"]
     assert "hitom/judge@2" in page.inner_text("#sample")
@@ -150,7 +161,11 @@ def test_group_and_row_of_a_session(opened):
     page = opened("session/2.sotopia-1_3")
     page.click("text=its group (8 sessions)")
     page.wait_for_selector("#group-view tbody a")
-    assert page.locator("#group-view circle.dot.draft").count() == page.locator("#group-view circle.dot.refined").count() == 8
+    assert (
+        page.locator("#group-view circle.dot.draft").count()
+        == page.locator("#group-view circle.dot.refined").count()
+        == 8
+    )
     assert page.locator("#group-view tbody a[aria-current=true]").inner_text() == "session 4"
     assert page.locator("#group-view table >> nth=1 >> tbody tr").count() == 24
     page.click("text=this row over the steps")
@@ -173,7 +188,9 @@ def test_costs_and_the_straggler(opened):
     page.locator(".gantt-part summary").click()
     rows = page.locator("[aria-label='Sessions of a step'] tbody tr").all_inner_texts()
     (straggler,) = [row for row in rows if "▶" in row]
-    assert straggler.startswith("▶ userllm") and "refined judge" in page.inner_text("[aria-label='Sessions of a step'] thead")
+    assert straggler.startswith("▶ userllm") and "refined judge" in page.inner_text(
+        "[aria-label='Sessions of a step'] thead"
+    )
 
 
 def test_two_runs_over_each_other(opened, viewed):
@@ -183,7 +200,10 @@ def test_two_runs_over_each_other(opened, viewed):
     shown(page, f"{OF_STEP * (STEPS - 1)} sessions of both runs")
     page.click("[aria-label='Largest differences'] tbody a >> nth=0")
     page.wait_for_selector("#against-view .sides h4")
-    assert [text.split()[0] for text in page.locator("#against-view .sides h4").all_inner_texts()] == ["first", "second"] * 2
+    assert [text.split()[0] for text in page.locator("#against-view .sides h4").all_inner_texts()] == [
+        "first",
+        "second",
+    ] * 2
 
 
 # ---- keys, addresses, search
@@ -213,7 +233,9 @@ def test_a_link_brings_back_filters_order_and_the_session(opened):
     page.wait_for_selector("#sample .score")
     assert page.inner_text("#found") == f"32 of {COUNT} sessions"
     assert page.locator("#list tr[aria-current=true]").count() == 1
-    assert page.input_value("[name=from]") == "2" and page.locator("th.draft").get_attribute("aria-sort") == "descending"
+    assert (
+        page.input_value("[name=from]") == "2" and page.locator("th.draft").get_attribute("aria-sort") == "descending"
+    )
     page.goto(page.url.replace("3.hitom-0_2", "9.nothing"))
     shown(page, "There is no session 9.nothing in this run.")
     page.goto(page.url.split("#")[0] + "#0000/learning")
@@ -324,6 +346,20 @@ def test_every_view_fits_a_narrow_screen_and_the_dark(opened, viewed, width, sch
         assert not unnamed, view
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_and_curves_can_be_read_in_light_and_dark(opened, scheme):
+    page = opened(color_scheme=scheme)
+    page.wait_for_selector(CHART)
+    behind = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert (behind > 0.8) if scheme == "light" else (behind < 0.02)
+    texts = {".legend .key": "color", ".said-values": "color", "#learning-view .kind": "color", "text.tick": "fill"}
+    curves = {f"polyline.curve.{kind}": "stroke" for kind in ("draft", "refined", "gap", "better", "same", "worse")}
+    for least, colours in ((4.5, texts), (3.0, curves)):  # the bounds of WCAG 2.2 for text and for graphics
+        for where, name in colours.items():
+            ink = page.locator(where).first.evaluate(f"element => getComputedStyle(element).{name}")
+            assert contrast_of(luminance(ink), behind) >= least, where
+
+
 def test_a_large_run_opens_in_time(browser, tmp_path):
     """51,200 sessions: the list shows within 3 s, and the page needs less than 150 MB."""
     page, took, megabytes = open_large_export(browser, tmp_path)
@@ -338,11 +374,22 @@ def open_large_export(browser, tmp_path):
     count = 51_200
     steps = [1 + i // 512 for i in range(count)]
     numbers = {key: [round(0.1 * (i % 11), 1) for i in range(count)] for key in ("draft", "refined", "advantage_draft")}
-    texts = {"split": ["step"], "task": ["hitom", "coser"], "file": ["a.parquet"], "prompt": [f"p{k}" for k in range(6400)], "cause": [None]}
+    texts = {
+        "split": ["step"],
+        "task": ["hitom", "coser"],
+        "file": ["a.parquet"],
+        "prompt": [f"p{k}" for k in range(6400)],
+        "cause": [None],
+    }
     coded = {key: {"values": values, "codes": [i % len(values) for i in range(count)]} for key, values in texts.items()}
-    rest = {key: [0] * count for key in ("redactions", "disagree", "valid", "dropped", "live", "tokens", "cost", "seconds")}
+    rest = {
+        key: [0] * count for key in ("redactions", "disagree", "valid", "dropped", "live", "tokens", "cost", "seconds")
+    }
     ids = {"id": list(range(1, count + 1)), "step": steps, "number": [i % 64 for i in range(count)], "row": [0] * count}
-    names = {"session": [f"0123456789abcdef0123456789abcdef_{i}" for i in range(count)], "advantage_refined": [None] * count}
+    names = {
+        "session": [f"0123456789abcdef0123456789abcdef_{i}" for i in range(count)],
+        "advantage_refined": [None] * count,
+    }
     overview = {"revision": 1, "run": {}, "metrics": {}, "curves": {}, "events": [], "calls": []}
     file = write_export(tmp_path / "large.html", overview, {**ids, **numbers, **coded, **rest, **names}, ["{}"])
     page = browser.new_page()
@@ -364,12 +411,23 @@ def test_an_exported_file_shows_the_same_page(browser, opened, viewed, tmp_path)
     columns = run("index")["columns"]
     lines = [json.dumps(run(f"session/{number}"), ensure_ascii=True) for number in columns["id"]]
     file = write_export(tmp_path / "export.html", run("overview?from="), columns, lines, name="first")
-    views = ["learning", "feedback", "session/2.hitom-1_3", "group/2.hitom-1_3", "row/2.hitom-1_3", "costs", f"session/{STEPS}.hitom-9_0"]
+    views = [
+        "learning",
+        "feedback",
+        "session/2.hitom-1_3",
+        "group/2.hitom-1_3",
+        "row/2.hitom-1_3",
+        "costs",
+        f"session/{STEPS}.hitom-9_0",
+    ]
     with opener(browser, file) as open_:
         exported, live = open_("#run/learning"), opened()
         for view in views:
             texts = []
-            for page, address in ((exported, f"{file.as_uri()}#run/{view}"), (live, f"{live.url.split('#')[0]}#{viewed.ids['first']}/{view}")):
+            for page, address in (
+                (exported, f"{file.as_uri()}#run/{view}"),
+                (live, f"{live.url.split('#')[0]}#{viewed.ids['first']}/{view}"),
+            ):
                 page.goto(address)
                 settled(page)
                 texts.append(page.inner_text("main"))

@@ -170,8 +170,9 @@ class Viewer {
     line.textContent = problem;
   }
 
-  #progress({ indexing }) {
-    document.getElementById("live").textContent = indexing === null ? "" : `reading the traces: ${Math.round(100 * indexing)} %`;
+  #progress({ indexing, store }) {
+    const state = this.source.live ? "" : `${counted(store.size)} sessions of the run`;
+    document.getElementById("live").textContent = indexing === null ? state : `reading the traces: ${Math.round(100 * indexing)} %`;
   }
 
   // Looks for new steps. What is open stays open.
