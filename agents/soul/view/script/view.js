@@ -48,7 +48,14 @@ class Viewer {
   constructor() {
     this.source = Source.here();
     this.home = new HomeView();
-    this.views = { learning: new LearningView(), feedback: new FeedbackView(), group: new GroupView(), row: new RowView(), costs: new CostsView(), against: new AgainstView(this) };
+    this.views = {
+      learning: new LearningView(),
+      feedback: new FeedbackView(),
+      group: new GroupView(),
+      row: new RowView(),
+      costs: new CostsView(),
+      against: new AgainstView(this),
+    };
     this.runs = new Map(); // id -> promise of a Run
     this.scrolled = new Map(); // place -> how far it was scrolled
   }
