@@ -5,10 +5,11 @@ trace_files.py     the names of trace files, and how far each is known
 session_row.py     what the index keeps of one session
 index_file.py      where index.sqlite is, its tables, how a damaged one is replaced
 index.py           builds the index, lets it grow, checks it; columns.py turns it into JSON columns
-sessions.py        one session's text by offset; search.py reads through all of them
+sessions.py        one session's text by offset; search.py looks through all of them
 curves.py          means with 95 % bands over prompts; events.py what happened when; overview.py all numbers of a run
 training.py        one run as the server keeps it: index, revision, a thread that keeps up with the files
-server.py          the HTTP server; routes.py its addresses; answers.py its headers and bodies
+catalogue.py       all folders as the server keeps them: what an address can name
+server.py          the HTTP server; answers.py writes its headers and bodies
 selection.py       which steps and sessions go into one file; export.py writes that file
 page.py            the page (page.html, view.css, script/)
 

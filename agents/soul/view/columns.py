@@ -10,23 +10,17 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+DIGITS = 6  # behind the point; more would double the answer, and the sessions themselves have them all
+_ROUNDED = ("draft", "refined", "advantage_draft", "advantage_refined", "cost")
+_CODED = ("split", "task", "file", "prompt", "cause")
+_OTHERS = ("number", "row", "session", "redactions", "disagree", "valid", "dropped", "seconds", "tokens")
 # Column of the answer -> where it comes from.
 COLUMNS = {
     "id": "s.id",
-    "step": "f.step",
-    "split": "f.split",
-    "live": "f.live",
-    **{
-        name: f's."{name}"'
-        for name in (
-            *("task", "file", "number", "row", "prompt", "session", "draft", "refined"),
-            *("advantage_draft", "advantage_refined", "redactions", "cause", "disagree", "valid", "dropped"),
-            *("seconds", "cost", "tokens"),
-        )
-    },
+    **{name: f"f.{name}" for name in ("step", "split", "live")},
+    **{name: f's."{name}"' for name in ("task", "file", "prompt", "cause", *_OTHERS)},
+    **{name: f"round(s.{name}, {DIGITS})" for name in _ROUNDED},
 }
-_CODED = ("split", "task", "file", "prompt", "cause")
-_ROUNDED = {"advantage_draft": 6, "advantage_refined": 6, "cost": 6}
 _AT_ONCE = 900  # ids in one question; SQLite allows 999 in old versions
 _ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"
 
@@ -57,7 +51,7 @@ def columns_after(connection: sqlite3.Connection, after: int, known: int | None)
 
 def columns_of(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[str, Any]:
     """The columns of these sessions, in this order."""
-    rows = {}
+    rows: dict[int, tuple[Any, ...]] = {}
     for start in range(0, len(ids), _AT_ONCE):
         some = ids[start : start + _AT_ONCE]
         of_some = connection.execute(f"{_ROWS} WHERE s.id IN ({','.join('?' * len(some))})", some)
@@ -69,8 +63,6 @@ def as_columns(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Rows in the order of COLUMNS, turned into columns."""
     turned: list[list[Any]] = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in COLUMNS]
     columns: dict[str, Any] = dict(zip(COLUMNS, turned, strict=True))
-    for name, digits in _ROUNDED.items():
-        columns[name] = [None if value is None else round(value, digits) for value in columns[name]]
     return columns | {name: _coded(columns[name]) for name in _CODED}
 
 

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -149,7 +150,17 @@ def _trained_tasks(folder: Path, run: Mapping[str, Any]) -> list[str]:
     if isinstance(task, str) and task:
         return task.split(",")
     try:
-        return TrainingRun(folder.name, folder, read_metrics(folder / METRICS), "").tasks
+        stat = (folder / METRICS).stat()
+    except FileNotFoundError:
+        return []
+    return _tasks_of_metrics(folder / METRICS, stat.st_mtime_ns, stat.st_ino)
+
+
+@lru_cache(1000)
+def _tasks_of_metrics(path: Path, _mtime_ns: int, _inode: int) -> list[str]:
+    """The tasks that the metrics name. They are read again only where the file has changed."""
+    try:
+        return TrainingRun(path.parent.name, path.parent, read_metrics(path), "").tasks
     except SoulError:  # the overview of the run says so
         return []
 

@@ -29,6 +29,7 @@ from soul.view.trace_files import TraceFile, trace_files
 
 BATCH_BYTES = 32_000_000  # of a file are indexed in one transaction
 HEAD_BYTES = 1024  # of a file are hashed: a file that begins differently is another file
+_UNFINISHED = -1  # in place of a file's time: more of it is left to read
 Progress = Callable[[float], None]  # called with the share of the bytes that are indexed, 0 to 1
 
 
@@ -64,9 +65,10 @@ class KnownFile:
         return (self.inode, self.mtime_ns, self.size) == (stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
     def grew(self, file: BinaryIO, stat: os.stat_result) -> bool:
-        """Whether the file still begins with what was read."""
-        same = self.inode == stat.st_ino and stat.st_size >= self.indexed
-        return same and _head(file, self.indexed) == self.head
+        """Whether the file only got longer, or was not read to its end yet."""
+        unfinished = self.mtime_ns == _UNFINISHED and stat.st_size >= self.size
+        longer = self.inode == stat.st_ino and (stat.st_size > self.size or unfinished)
+        return longer and _head(file, self.indexed) == self.head
 
 
 class SessionIndex:
@@ -120,7 +122,7 @@ class SessionIndex:
             start, before = (known.indexed, known.lines) if known else (0, 0)
             lines, more = _whole_lines(opened, start)
             end = start + sum(map(len, lines))
-            facts = (stat.st_ino, -1 if more else stat.st_mtime_ns, stat.st_size, _head(opened, end), end)
+            facts = (stat.st_ino, _UNFINISHED if more else stat.st_mtime_ns, stat.st_size, _head(opened, end), end)
             if known is None:
                 name = file.name, file.split, file.step, file.live
                 known_id = connection.execute(_NEW_FILE, (*name, *facts, len(lines))).lastrowid

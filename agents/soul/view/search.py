@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from soul.view.sessions import NoSession, Place, read_line, session_object
+from soul.record import BadRecord, Failure, SessionRecord
+from soul.view.sessions import NoSession, Place, read_line
 
 REPORT_S = 0.25  # between two reports of progress
 Event = dict[str, int | float | bool]
@@ -33,12 +34,8 @@ def search(traces: Path, places: Sequence[Place], text: str) -> Iterator[Event]:
     total, done = sum(place.length for place in places), 0
     reported = time.monotonic()
     for place in places:
-        try:
-            line = read_line(traces, place)
-            if needle in line.lower() and _has(session_object(line, place.file), wanted):
-                yield {"hit": place.id}
-        except NoSession:  # the run has replaced the file: its new rows are searched next time
-            pass
+        if _has(traces, place, needle, wanted):
+            yield {"hit": place.id}
         done += place.length
         if time.monotonic() - reported > REPORT_S:
             reported = time.monotonic()
@@ -46,18 +43,28 @@ def search(traces: Path, places: Sequence[Place], text: str) -> Iterator[Event]:
     yield {"end": True}
 
 
-def texts(session: Mapping[str, Any]) -> Iterator[str]:
+def _has(traces: Path, place: Place, needle: bytes, wanted: str) -> bool:
+    """Whether a session has the text; not if the run has replaced its file, whose new rows are searched next time."""
+    try:
+        line = read_line(traces, place)
+        if needle not in line.lower():
+            return False
+        return any(wanted in text.lower() for text in texts(SessionRecord.from_line(line, place.file)))
+    except (NoSession, BadRecord):
+        return False
+
+
+def texts(record: SessionRecord) -> Iterator[str]:
     """What can be searched: conversations, critiques, feedback, failures, fields of the record and of the episodes."""
-    for name in ("draft", "refined"):
-        attempt = session.get(name) or {}
-        for messages in (attempt.get("seats") or {}).values():
+    for attempt in record.attempts:
+        for messages in (attempt.seats or {}).values():
             yield from (message["content"] for message in messages)
-        yield from _leaves([attempt.get(part) for part in ("critique", "episode", "failure", "ended")])
-    yield from _leaves([session.get(part) for part in ("feedback", "feedback_failure", "redacted", "record", "groups")])
+        yield from _leaves([attempt.critique, attempt.episode, _told(attempt.failure), attempt.ended])
+    yield from _leaves([record.feedback, _told(record.feedback_failure), record.redacted, record.record, record.groups])
 
 
-def _has(session: Mapping[str, Any], wanted: str) -> bool:
-    return any(wanted in text.lower() for text in texts(session))
+def _told(failure: Failure | None) -> list[str]:
+    return [failure.stage, failure.cause, failure.detail] if failure else []
 
 
 def _needle(text: str) -> bytes:

@@ -2,6 +2,16 @@
 
 Other programs of this machine do not know the token. A page of another site that resolves its name to 127.0.0.1 (DNS
 rebinding) is refused by its Host header. Nothing is written but indexes; addresses are looked up in a table.
+
+    /TOKEN/                                  the page
+    /TOKEN/api/folders                       what there is to look at (discovery.py)
+    /TOKEN/api/run/ID/overview?from=REV      numbers of a training; "unchanged" if REV is still its revision
+    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N, and those that went since R (columns.py)
+    /TOKEN/api/run/ID/session/N              one session's record
+    /TOKEN/api/run/ID/search?text=T&after=N  lines {"hit": N}, {"progress": share}, {"end": true} (search.py)
+    /TOKEN/report/ID                         leads to the page of an evaluation or comparison, below /TOKEN/files/
+
+An error is {"error": text}.
 """
 
 from __future__ import annotations
@@ -85,6 +95,8 @@ class _Handler(Answers):
             self.send_problem(HTTPStatus.BAD_REQUEST, str(error))
         except NoSession as error:
             self.send_problem(HTTPStatus.GONE, f"{error}.")
+        except FileNotFoundError:
+            self.send_problem(HTTPStatus.NOT_FOUND, "This file was there a moment ago, and is gone.")
 
     do_HEAD = do_GET
 

@@ -92,7 +92,6 @@ def _row_means(values: torch.Tensor, mask: torch.Tensor) -> list[float]:
         values: one value a response token, of shape (all tokens,).
         mask: jagged, 1 where the policy sampled the token.
     """
-    sampled, lengths = mask.values().double(), row_lengths(mask)
-    sums, counts = (torch.segment_reduce(each, "sum", lengths=lengths) for each in (values * sampled, sampled))
-    means: list[float] = (sums / counts.clamp(min=1)).tolist()
-    return means
+    sampled, lengths = mask.values().to(values.dtype), row_lengths(mask).tolist()
+    pairs = zip(values.split(lengths), sampled.split(lengths), strict=True)
+    return [torch.dot(row, kept).item() / max(kept.sum().item(), 1.0) for row, kept in pairs]
