@@ -91,8 +91,8 @@ class AgainstView {
         return [
           `${task}, ${kind}`,
           counted(both.length),
-          shortNumberOr(mean(0)),
-          shortNumberOr(mean(1)),
+          rewardText(mean(0)),
+          rewardText(mean(1)),
           gain === null ? "–" : signedReward(tidy(gain)),
         ];
       });

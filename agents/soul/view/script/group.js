@@ -106,8 +106,8 @@ class GroupView {
       return [
         kind,
         counted(count),
-        shortNumberOr(mean),
-        shortNumberOr(spread),
+        rewardText(mean),
+        rewardText(spread),
         spread === 0 && count > 1 ? "no spread: nothing to learn from these rewards" : "",
       ];
     });

@@ -55,7 +55,7 @@ class LearningView {
     const about = overview.run ?? {};
     const all = overview.curves.all ?? { steps: [] };
     const last = all.steps.length - 1;
-    const now = (name) => (all[name] && last >= 0 ? shortNumberOr(lastOf(all[name].mean)) : "–");
+    const now = (name) => (all[name] && last >= 0 ? rewardText(lastOf(all[name].mean)) : "–");
     const tiles = {
       "last step": String(all.steps[last] ?? "–"),
       draft: now("draft"),
@@ -174,7 +174,6 @@ function problemsOf({ problems = [], notes = [] }) {
 }
 
 const lastOf = (values) => values.findLast(hasValue);
-const shortNumberOr = (value) => (hasValue(value) ? shortNumber(value) : "–");
 
 // Sets the children. Those that are there already are not inserted again, so that a chart with the focus keeps it.
 function setChildren(parent, elements) {

@@ -23,7 +23,7 @@ function promptOf({ draft }) {
   ]);
   return h(
     "details",
-    { className: "seat-view prompt", open: seats.length === 1 && size <= 2 * LONG },
+    { className: "seat-view prompt", open: seats.length === 1 },
     h("summary", {}, title, h("small", {}, ` ${counted(size)} characters`)),
     ...views,
   );
