@@ -26,6 +26,7 @@ _OWN = (
     "curves",
     "learning",
     "diff",
+    "turns",
     "session",
     "scatter",
     "feedback",

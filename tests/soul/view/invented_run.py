@@ -50,7 +50,9 @@ def scene(step, number, k, dice):
         thanks = "Thank you, I will be back by six."
         seats = {"policy": said("You are Ann. You want the car.", "It is your turn.", asks, "Ben said: maybe.", thanks)}
         acts = [("Ann", asks), ("Ben", "Maybe. When are you back?"), ("Ann", thanks)]
-        return seats, {"acts": [{"speaker": who, "kind": "speak", "text": text, "well_formed": True} for who, text in acts]}
+        return seats, {
+            "acts": [{"speaker": who, "kind": "speak", "text": text, "well_formed": True} for who, text in acts]
+        }
 
     rewards = [round(6 * dice.random(), 2), round(9 * dice.random(), 2)]
     pairs = zip((False, True), rewards, (0.0, 6.0), strict=True)
@@ -60,7 +62,9 @@ def scene(step, number, k, dice):
         for seats, episode in [play(polite)]
     )
     jury = [{"judge": "a", "reward": 1.0}, {"judge": "b", "reward": 2.0, "metrics": {"goal": 1.0}}]
-    return session("sotopia", step, number, k, draft, refined | {"jury": jury}, feedback="Ask politely.", full_marks=10.0)
+    return session(
+        "sotopia", step, number, k, draft, refined | {"jury": jury}, feedback="Ask politely.", full_marks=10.0
+    )
 
 
 def two_seats(step, number, k, dice):
@@ -72,7 +76,10 @@ def two_seats(step, number, k, dice):
             for name in ("Alice", "Bob")
         }
 
-    draft, refined = attempt(seats("at once"), 0.25, begins(step, k)), attempt(seats("kindly"), 0.5, begins(step, k) + 7)
+    draft, refined = (
+        attempt(seats("at once"), 0.25, begins(step, k)),
+        attempt(seats("kindly"), 0.5, begins(step, k) + 7),
+    )
     return session("userllm", step, number, k, draft, refined, feedback="Be kind.")
 
 
@@ -107,11 +114,20 @@ def session(task, step, number, k, draft, refined, **fields):
         | {"masked": None if value else "zero advantage"}
         for kind, value in advantages.items()
     ]
-    judge = {"calls": 3, "requests": 3, "prompt_tokens": 900, "completion_tokens": 120, "cost_usd": 0.004, "seconds": 2.5}
+    judge = {
+        "calls": 3,
+        "requests": 3,
+        "prompt_tokens": 900,
+        "completion_tokens": 120,
+        "cost_usd": 0.004,
+        "seconds": 2.5,
+    }
     ids = {"session": f"{task}-{number}_{k}", "prompt": f"{task}-{number}", "prompts": [f"{task}/judge@2"]}
     place = {"task": task, "file": f"{task}.parquet", "number": number, "row": 100 + number, "step": step}
     both = {"draft": draft, "refined": refined, "usage": {"judge": judge}}
-    return SessionRecord.model_validate({**place, **ids, **both, "advantages": advantages, "sequences": sequences, **fields})
+    return SessionRecord.model_validate(
+        {**place, **ids, **both, "advantages": advantages, "sequences": sequences, **fields}
+    )
 
 
 def sessions_of(step, rows=2, seed=0):
@@ -135,6 +151,11 @@ def training(folder, steps=4, seed=0, resumed_at=2):
     for step in range(1, steps + 1):
         write_step(folder, step, sessions_of(step, seed=seed))
     RunFolder(folder).write_traces("val", steps, sessions_of(steps, rows=1, seed=seed + 1))
-    facts = {"schema_version": 1, "objective": "ditto", "started": STARTED, "resumed": [{"step": resumed_at, "time": STARTED}]}
+    facts = {
+        "schema_version": 1,
+        "objective": "ditto",
+        "started": STARTED,
+        "resumed": [{"step": resumed_at, "time": STARTED}],
+    }
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     return folder

@@ -16,7 +16,15 @@ class CurveChart {
     this.said = h("p", { className: "said-values", role: "status" });
     this.table = h("details", { className: "numbers" }, h("summary", {}, "Table"));
     this.table.addEventListener("toggle", () => this.#fillTable());
-    this.element = h("figure", { className: "chart" }, h("figcaption", {}, h("h3", {}, title)), this.legend, this.host, this.said, this.table);
+    this.element = h(
+      "figure",
+      { className: "chart" },
+      h("figcaption", {}, h("h3", {}, title)),
+      this.legend,
+      this.host,
+      this.said,
+      this.table,
+    );
     this.title = title;
     this.redraw = drawnToWidth(this.host, (width) => this.#draw(width));
   }
@@ -40,9 +48,19 @@ class CurveChart {
     this.x = scaleOf(rangeOf(steps), MARGIN.left, width - MARGIN.right);
     this.y = scaleOf([low - room, high + room], CHART_HEIGHT - MARGIN.bottom, MARGIN.top);
     const focused = document.activeElement === this.svg;
-    const parts = [this.#axes(width, [low, high]), this.#events(events), lines.map((line) => this.#band(line)), lines.map((line) => this.#line(line))];
+    const parts = [
+      this.#axes(width, [low, high]),
+      this.#events(events),
+      lines.map((line) => this.#band(line)),
+      lines.map((line) => this.#line(line)),
+    ];
     this.mark = svg("line", { class: "cursor", y1: MARGIN.top, y2: CHART_HEIGHT - MARGIN.bottom, visibility: "hidden" });
-    this.svg = svg("svg", { width, height: CHART_HEIGHT, viewBox: `0 0 ${width} ${CHART_HEIGHT}`, tabindex: 0, role: "slider" }, ...parts.flat(), this.mark);
+    this.svg = svg(
+      "svg",
+      { width, height: CHART_HEIGHT, viewBox: `0 0 ${width} ${CHART_HEIGHT}`, tabindex: 0, role: "slider" },
+      ...parts.flat(),
+      this.mark,
+    );
     this.svg.setAttribute("aria-label", `${this.title}, step`);
     this.svg.setAttribute("aria-valuemin", steps[0] ?? 0);
     this.svg.setAttribute("aria-valuemax", steps.at(-1) ?? 0);
@@ -62,8 +80,18 @@ class CurveChart {
     const across = ticksBetween(first, last, Math.max(2, Math.floor(width / 80))).filter((step) => Number.isInteger(step));
     const up = ticksBetween(low, high, 4);
     return [
-      up.map((value) => svg("line", { class: value === 0 ? "zero" : "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: px(this.y(value)), y2: px(this.y(value)) })),
-      up.map((value) => svg("text", { class: "tick", x: MARGIN.left - 6, y: px(this.y(value) + 3.5), "text-anchor": "end" }, tickText(value))),
+      up.map((value) =>
+        svg("line", {
+          class: value === 0 ? "zero" : "grid",
+          x1: MARGIN.left,
+          x2: width - MARGIN.right,
+          y1: px(this.y(value)),
+          y2: px(this.y(value)),
+        }),
+      ),
+      up.map((value) =>
+        svg("text", { class: "tick", x: MARGIN.left - 6, y: px(this.y(value) + 3.5), "text-anchor": "end" }, tickText(value)),
+      ),
       across.map((step) => svg("text", { class: "tick", x: px(this.x(step)), y: bottom + 17, "text-anchor": "middle" }, String(step))),
     ];
   }
@@ -92,7 +120,10 @@ class CurveChart {
     const { steps } = this.data;
     const places = steps.map((_, i) => i).filter((i) => hasValue(mean[i]));
     const points = places.map((i) => `${px(this.x(steps[i]))},${px(this.y(mean[i]))}`);
-    const dots = places.length <= DOTS_UP_TO ? places.map((i) => svg("circle", { class: `dot ${kind}`, cx: px(this.x(steps[i])), cy: px(this.y(mean[i])), r: 2.4 })) : [];
+    const dots =
+      places.length <= DOTS_UP_TO
+        ? places.map((i) => svg("circle", { class: `dot ${kind}`, cx: px(this.x(steps[i])), cy: px(this.y(mean[i])), r: 2.4 }))
+        : [];
     return [svg("polyline", { class: `curve ${kind}`, points: points.join(" ") }, svg("title", {}, name)), dots];
   }
 
@@ -141,7 +172,11 @@ class CurveChart {
     if (!this.table.open || !this.data) return;
     const { steps, lines } = this.data;
     const rows = steps.map((step, i) => [String(step), ...lines.map((line) => (hasValue(line.mean[i]) ? valueText(line, i) : "–"))]);
-    const scroller = h("div", { className: "scroller", tabIndex: 0, role: "region", ariaLabel: `${this.title}, table` }, smallTable(null, ["step", ...lines.map(({ name }) => name)], rows));
+    const scroller = h(
+      "div",
+      { className: "scroller", tabIndex: 0, role: "region", ariaLabel: `${this.title}, table` },
+      smallTable(null, ["step", ...lines.map(({ name }) => name)], rows),
+    );
     this.table.replaceChildren(this.table.firstChild, scroller);
   }
 }
@@ -166,6 +201,10 @@ function runsOf(list, test) {
 }
 
 function legendOf({ name, kind }) {
-  const sample = svg("svg", { width: 26, height: 10, "aria-hidden": "true" }, svg("line", { class: `curve ${kind}`, x1: 1, x2: 25, y1: 5, y2: 5 }));
+  const sample = svg(
+    "svg",
+    { width: 26, height: 10, "aria-hidden": "true" },
+    svg("line", { class: `curve ${kind}`, x1: 1, x2: 25, y1: 5, y2: 5 }),
+  );
   return h("span", { className: "key" }, sample, ` ${name}`);
 }

@@ -11,7 +11,17 @@ function changesBetween(before, after) {
   for (const split of [wordsOf, linesOf]) {
     const [a, b] = [split(before), split(after)];
     const shared = sharedPairs(a, b);
-    if (shared) return { before: marked(a, shared.map(([i]) => i)), after: marked(b, shared.map(([, k]) => k)) };
+    if (shared)
+      return {
+        before: marked(
+          a,
+          shared.map(([i]) => i),
+        ),
+        after: marked(
+          b,
+          shared.map(([, k]) => k),
+        ),
+      };
   }
   return { before: [{ text: before, changed: true }], after: [{ text: after, changed: true }] };
 }

@@ -19,7 +19,12 @@ class GroupView {
     const title = `${store.set(first)}, row ${store.number("number", first)}, step ${step}`;
     this.table = h("div", {});
     this.section.replaceChildren(
-      h("header", {}, h("p", { className: "kind" }, `Group of ${counted(this.members.length)} sessions · `, rowLink(store, first)), h("h1", {}, h("bdi", {}, title))),
+      h(
+        "header",
+        {},
+        h("p", { className: "kind" }, `Group of ${counted(this.members.length)} sessions · `, rowLink(store, first)),
+        h("h1", {}, h("bdi", {}, title)),
+      ),
       this.#strip(store),
       this.#facts(store),
       this.table,
@@ -40,10 +45,31 @@ class GroupView {
       const x = scaleOf(range, STRIP.left + 10, width - STRIP.right - 10);
       const rows = kinds.map((kind, k) => this.#stripRow(store, kind, 34 + k * 56, x, values(kind)));
       const ticks = ticksBetween(...range, Math.max(2, Math.floor(width / 120)));
-      const axis = ticks.map((value) => [svg("line", { class: "grid", x1: px(x(value)), x2: px(x(value)), y1: 8, y2: STRIP.height - 24 }), svg("text", { class: "tick", x: px(x(value)), y: STRIP.height - 8, "text-anchor": "middle" }, tickText(value))]);
-      host.replaceChildren(svg("svg", { width, height: STRIP.height, viewBox: `0 0 ${width} ${STRIP.height}`, role: "img", "aria-label": "Rewards of the group's drafts and refined answers; the table below has the numbers" }, axis, rows));
+      const axis = ticks.map((value) => [
+        svg("line", { class: "grid", x1: px(x(value)), x2: px(x(value)), y1: 8, y2: STRIP.height - 24 }),
+        svg("text", { class: "tick", x: px(x(value)), y: STRIP.height - 8, "text-anchor": "middle" }, tickText(value)),
+      ]);
+      host.replaceChildren(
+        svg(
+          "svg",
+          {
+            width,
+            height: STRIP.height,
+            viewBox: `0 0 ${width} ${STRIP.height}`,
+            role: "img",
+            "aria-label": "Rewards of the group's drafts and refined answers; the table below has the numbers",
+          },
+          axis,
+          rows,
+        ),
+      );
     });
-    return h("figure", { className: "chart" }, h("figcaption", {}, h("h3", {}, "Rewards of the group; the bar is the mean and one standard deviation to each side")), host);
+    return h(
+      "figure",
+      { className: "chart" },
+      h("figcaption", {}, h("h3", {}, "Rewards of the group; the bar is the mean and one standard deviation to each side")),
+      host,
+    );
   }
 
   // Equal rewards are stacked, so that each session has a dot.
@@ -54,12 +80,22 @@ class GroupView {
       const at = Math.round(x(reward) / 9);
       const level = stacked.get(at) ?? 0;
       stacked.set(at, level + 1);
-      const dot = svg("circle", { class: `dot ${kind}`, cx: px(x(reward)), cy: px(y - 5 * level), r: 4.5 }, svg("title", {}, `${kind} ${k + 1}: ${shortNumber(reward)}`));
+      const dot = svg(
+        "circle",
+        { class: `dot ${kind}`, cx: px(x(reward)), cy: px(y - 5 * level), r: 4.5 },
+        svg("title", {}, `${kind} ${k + 1}: ${shortNumber(reward)}`),
+      );
       dot.addEventListener("click", () => (location.hash = store.link(this.members[k])));
       return dot;
     });
     const { mean, spread } = momentsOf(rewards);
-    const bar = mean === null ? [] : [svg("line", { class: `spread ${kind}`, x1: px(x(mean - spread)), x2: px(x(mean + spread)), y1: y + 12, y2: y + 12 }), svg("line", { class: `mean ${kind}`, x1: px(x(mean)), x2: px(x(mean)), y1: y + 6, y2: y + 18 })];
+    const bar =
+      mean === null
+        ? []
+        : [
+            svg("line", { class: `spread ${kind}`, x1: px(x(mean - spread)), x2: px(x(mean + spread)), y1: y + 12, y2: y + 12 }),
+            svg("line", { class: `mean ${kind}`, x1: px(x(mean)), x2: px(x(mean)), y1: y + 6, y2: y + 18 }),
+          ];
     return [svg("text", { x: 0, y: y + 4 }, kind), bar, dots];
   }
 
@@ -67,7 +103,13 @@ class GroupView {
     const rows = ["draft", "refined"].map((kind) => {
       const rewards = this.members.map((i) => store.number(kind, i));
       const { mean, spread, count } = momentsOf(rewards);
-      return [kind, counted(count), shortNumberOr(mean), shortNumberOr(spread), spread === 0 && count > 1 ? "no spread: nothing to learn from these rewards" : ""];
+      return [
+        kind,
+        counted(count),
+        rewardText(mean),
+        rewardText(spread),
+        spread === 0 && count > 1 ? "no spread: nothing to learn from these rewards" : "",
+      ];
     });
     return smallTable(null, ["", "with a reward", "mean", "spread", ""], rows);
   }
@@ -84,8 +126,17 @@ class GroupView {
       const link = h("a", { href: `#${store.link(i)}`, "aria-current": store.name(i) === name ? "true" : "false" }, `session ${k + 1}`);
       const rewards = [rewardText(store.number("draft", i)), rewardText(store.number("refined", i)), signedReward(store.gain(i))];
       const sequences = line.sequences?.length ? line.sequences : advantagesAsSequences(line);
-      if (!sequences.length) return [[link, ...rewards, "none", "–", "–", "–", line.draft.failure ? words(line.draft.failure.cause) : "not in the record"]];
-      return sequences.map((one, n) => [n ? "" : link, ...(n ? ["", "", ""] : rewards), words(one.kind), rewardText(one.advantage), rewardText(one.weight), rewardText(one.distill_weight), one.masked ?? "trained"]);
+      if (!sequences.length)
+        return [[link, ...rewards, "none", "–", "–", "–", line.draft.failure ? words(line.draft.failure.cause) : "not in the record"]];
+      return sequences.map((one, n) => [
+        n ? "" : link,
+        ...(n ? ["", "", ""] : rewards),
+        words(one.kind),
+        rewardText(one.advantage),
+        rewardText(one.weight),
+        rewardText(one.distill_weight),
+        one.masked ?? "trained",
+      ]);
     });
     const titles = ["session", "draft", "refined", "gain", "sequence", "advantage", "weight of a token", "distillation", "in the loss"];
     this.table.replaceChildren(scrolled("Sessions of the group", smallTable("Sessions and their sequences", titles, rows)));

@@ -12,12 +12,28 @@ class HomeView {
     const of = (kind) => folders.filter((folder) => folder.kind === kind).sort((a, b) => b.modified - a.modified);
     const date = ({ modified }) => (modified ? new Date(1000 * modified).toLocaleString("en-GB") : "");
     const state = ({ running }) => (running ? h("b", { className: "won" }, "running") : "");
-    const runs = of("training").map((one) => [h("a", { href: `#${placeOf(one.id, "learning")}` }, one.name), state(one), one.objective ?? "", counted(one.steps), (one.tasks ?? []).join(", "), date(one)]);
-    const reports = [...of("evaluation"), ...of("comparison")].map((one) => [reportLink(one), one.kind, (one.tasks ?? []).join(", "), date(one)]);
+    const runs = of("training").map((one) => [
+      h("a", { href: `#${placeOf(one.id, "learning")}` }, one.name),
+      state(one),
+      one.objective ?? "",
+      counted(one.steps),
+      (one.tasks ?? []).join(", "),
+      date(one),
+    ]);
+    const reports = [...of("evaluation"), ...of("comparison")].map((one) => [
+      reportLink(one),
+      one.kind,
+      (one.tasks ?? []).join(", "),
+      date(one),
+    ]);
     this.section.replaceChildren(
       h("header", {}, h("h1", {}, "Runs")),
-      runs.length ? scrolled("Trainings", smallTable("Trainings", ["run", "state", "objective", "steps", "tasks", "changed"], runs)) : h("p", { className: "small" }, "There is no training with traces below this folder."),
-      reports.length ? scrolled("Evaluations", smallTable("Evaluations and comparisons of two models", ["page", "kind", "sets", "changed"], reports)) : "",
+      runs.length
+        ? scrolled("Trainings", smallTable("Trainings", ["run", "state", "objective", "steps", "tasks", "changed"], runs))
+        : h("p", { className: "small" }, "There is no training with traces below this folder."),
+      reports.length
+        ? scrolled("Evaluations", smallTable("Evaluations and comparisons of two models", ["page", "kind", "sets", "changed"], reports))
+        : "",
     );
   }
 }

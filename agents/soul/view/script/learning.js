@@ -43,7 +43,9 @@ class LearningView {
     this.taskField = h("select", { name: "task" });
     this.metricField = h("select", { name: "metric" });
     this.choice.append(h("label", {}, "Task ", this.taskField), h("label", {}, "Another metric ", this.metricField));
-    this.choice.addEventListener("input", () => go(placeOf(run.id, "learning"), { task: this.taskField.value === "all" ? "" : this.taskField.value, metric: this.metricField.value }));
+    this.choice.addEventListener("input", () =>
+      go(placeOf(run.id, "learning"), { task: this.taskField.value === "all" ? "" : this.taskField.value, metric: this.metricField.value }),
+    );
     this.choice.addEventListener("submit", (event) => event.preventDefault());
     return [this.head, this.choice, this.grid, this.tasksTitle, this.tasks, this.events];
   }
@@ -53,21 +55,36 @@ class LearningView {
     const about = overview.run ?? {};
     const all = overview.curves.all ?? { steps: [] };
     const last = all.steps.length - 1;
-    const now = (name) => (all[name] && last >= 0 ? shortNumberOr(lastOf(all[name].mean)) : "–");
-    const tiles = { "last step": String(all.steps[last] ?? "–"), draft: now("draft"), refined: now("refined"), gap: now("gap"), validation: now("validation"), sessions: counted(store.size) };
+    const now = (name) => (all[name] && last >= 0 ? rewardText(lastOf(all[name].mean)) : "–");
+    const tiles = {
+      "last step": String(all.steps[last] ?? "–"),
+      draft: now("draft"),
+      refined: now("refined"),
+      gap: now("gap"),
+      validation: now("validation"),
+      sessions: counted(store.size),
+    };
     const resumed = about.resumed?.length ? `, resumed at step ${about.resumed.map(({ step }) => step).join(", ")}` : "";
     const started = about.started ? `started ${new Date(1000 * about.started).toLocaleString("en-GB")}${resumed}` : "";
     this.head.replaceChildren(
       h("p", { className: "kind" }, ["Training run", about.objective, started].filter(Boolean).join(" · ")),
       h("h1", {}, h("bdi", {}, run.name)),
-      h("dl", { className: "tiles" }, Object.entries(tiles).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+      h(
+        "dl",
+        { className: "tiles" },
+        Object.entries(tiles).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+      ),
       problemsOf(overview),
     );
   }
 
   #choices(curves, metrics) {
     const tasks = ["all", ...Object.keys(curves).filter((task) => task !== "all")];
-    fillSelect(this.taskField, tasks.map((task) => [task, task === "all" ? "all tasks" : task]), this.task);
+    fillSelect(
+      this.taskField,
+      tasks.map((task) => [task, task === "all" ? "all tasks" : task]),
+      this.task,
+    );
     const names = Object.keys(metrics.series ?? {}).sort();
     fillSelect(this.metricField, [["", "choose"], ...names.map((name) => [name, name])], this.metric);
   }
@@ -89,7 +106,11 @@ class LearningView {
     const curve = run.overview.curves[task];
     const chart = this.#chart(`reward ${title}`, title, run, task);
     const lines = ["draft", "refined", "validation"].filter((name) => curve[name]?.mean.some(hasValue));
-    chart.update({ steps: curve.steps, events: run.overview.events ?? [], lines: lines.map((name) => ({ name, kind: name, ...curve[name] })) });
+    chart.update({
+      steps: curve.steps,
+      events: run.overview.events ?? [],
+      lines: lines.map((name) => ({ name, kind: name, ...curve[name] })),
+    });
     return chart.element;
   }
 
@@ -109,7 +130,10 @@ class LearningView {
     const drawn = [];
     if (series[SERIES.entropy]) drawn.push(one("entropy", "Entropy of the policy", [line("entropy", SERIES.entropy, "series-1")], [0]));
     if (series[SERIES.gradient]) drawn.push(one("gradient", "Gradient norm", [line("gradient norm", SERIES.gradient, "series-1")], [0]));
-    if (series[SERIES.failures]) drawn.push(one("failures", "Failures: share of sessions", [line("drafts without a verdict", SERIES.failures, "worse"), ...failures], [0]));
+    if (series[SERIES.failures])
+      drawn.push(
+        one("failures", "Failures: share of sessions", [line("drafts without a verdict", SERIES.failures, "worse"), ...failures], [0]),
+      );
     if (series[this.metric]) drawn.unshift(one(`metric ${this.metric}`, this.metric, [line(this.metric, this.metric, "series-1")]));
     return drawn;
   }
@@ -126,18 +150,30 @@ class LearningView {
   #listEvents(events) {
     if (!events.length) return this.events.replaceChildren();
     const rows = events.map(({ step, kind, text }) => [String(step), `${EVENT_SIGNS[kind] ?? ""} ${kind}`, text]);
-    this.events.replaceChildren(h("details", {}, h("summary", {}, `Events: ${counted(events.length)} (resumes, checkpoints, outages, alarms)`), smallTable(null, ["step", "event", "what"], rows)));
+    this.events.replaceChildren(
+      h(
+        "details",
+        {},
+        h("summary", {}, `Events: ${counted(events.length)} (resumes, checkpoints, outages, alarms)`),
+        smallTable(null, ["step", "event", "what"], rows),
+      ),
+    );
   }
 }
 
 // What the viewer could not read: damaged lines, a missing run.json.
 function problemsOf({ problems = [], notes = [] }) {
   const all = [...notes, ...problems];
-  return all.length ? h("div", { className: "warnings" }, all.map((problem) => h("p", {}, problem))) : "";
+  return all.length
+    ? h(
+        "div",
+        { className: "warnings" },
+        all.map((problem) => h("p", {}, problem)),
+      )
+    : "";
 }
 
 const lastOf = (values) => values.findLast(hasValue);
-const shortNumberOr = (value) => (hasValue(value) ? shortNumber(value) : "–");
 
 // Sets the children. Those that are there already are not inserted again, so that a chart with the focus keeps it.
 function setChildren(parent, elements) {

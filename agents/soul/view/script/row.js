@@ -22,7 +22,12 @@ class RowView {
     const title = `${store.set(first)}, row ${store.number("number", first)} over the steps`;
     const kind = `${store.text("split", first) === "val" ? "validation" : "training"} · file ${store.text("file", first) || "unknown"} · played in ${counted(this.steps.length)} steps`;
     this.table = h("div", {});
-    this.section.replaceChildren(h("header", {}, h("p", { className: "kind" }, h("bdi", {}, kind)), h("h1", {}, h("bdi", {}, title))), this.#chart(run), this.#choice(run), this.table);
+    this.section.replaceChildren(
+      h("header", {}, h("p", { className: "kind" }, h("bdi", {}, kind)), h("h1", {}, h("bdi", {}, title))),
+      this.#chart(run),
+      this.#choice(run),
+      this.table,
+    );
     await this.#fill(run);
   }
 
@@ -36,14 +41,17 @@ class RowView {
       const moments = this.steps.map(({ members }) => momentsOf(members.map((i) => store.number(kind, i))));
       return { name: kind, kind, mean: moments.map(({ mean }) => mean), n: moments.map(({ count }) => count) };
     });
-    const chart = new CurveChart("Mean reward of the row's group", (step) => go(placeOf(run.id, "group", store.name(this.steps.find((one) => one.step === step).members[0]))));
+    const chart = new CurveChart("Mean reward of the row's group", (step) =>
+      go(placeOf(run.id, "group", store.name(this.steps.find((one) => one.step === step).members[0]))),
+    );
     chart.update({ steps: this.steps.map(({ step }) => step), lines: lines.filter(({ mean }) => mean.some(hasValue)) });
     return h("div", { className: "charts" }, chart.element);
   }
 
   #choice(run) {
     const largest = Math.max(...this.steps.map(({ members }) => members.length));
-    const follow = (values) => go(placeOf(run.id, "row", this.name), { of: this.order ? this.order + 1 : "", all: this.all ? "1" : "", ...values });
+    const follow = (values) =>
+      go(placeOf(run.id, "row", this.name), { of: this.order ? this.order + 1 : "", all: this.all ? "1" : "", ...values });
     const which = h("select", {}, options(Array.from({ length: largest }, (_, k) => [String(k + 1), `session ${k + 1} of the group`])));
     which.value = String(this.order + 1);
     which.addEventListener("change", () => follow({ of: which.value === "1" ? "" : which.value }));
@@ -55,7 +63,9 @@ class RowView {
   async #fill(run) {
     const { steps } = this;
     const count = steps.length;
-    const shown = this.all ? steps : Array.from({ length: STEPS_FIRST }, (_, k) => steps[Math.round((k * (count - 1)) / (STEPS_FIRST - 1))]);
+    const shown = this.all
+      ? steps
+      : Array.from({ length: STEPS_FIRST }, (_, k) => steps[Math.round((k * (count - 1)) / (STEPS_FIRST - 1))]);
     this.table.replaceChildren(h("p", { className: "small" }, "Loading the records ..."));
     const lines = await Promise.all(shown.map(({ members }) => run.store.line(members[Math.min(this.order, members.length - 1)])));
     if (this.steps !== steps) return; // another row was opened meanwhile
@@ -68,7 +78,12 @@ class RowView {
     const [draft, refined] = [lastOwnTurn(line.draft), lastOwnTurn(line.refined)];
     const changes = draft !== null && refined !== null ? changesBetween(draft, refined) : null;
     const cell = (title, reward, text, pieces, tag) =>
-      h("section", { ariaLabel: title }, h("p", { className: "small" }, `${title} ${rewardText(reward)}`), text === null ? h("em", {}, "none") : longText(text, pieces, tag));
+      h(
+        "section",
+        { ariaLabel: title },
+        h("p", { className: "small" }, `${title} ${rewardText(reward)}`),
+        text === null ? h("em", {}, "none") : longText(text, pieces, tag),
+      );
     return h(
       "section",
       { className: "step-line" },
@@ -77,7 +92,12 @@ class RowView {
         "div",
         { className: "sides three" },
         cell("draft", line.draft.reward, draft, changes?.before, "del"),
-        h("section", { ariaLabel: "feedback" }, h("p", { className: "small" }, "feedback"), line.feedback ? h("div", { className: "said", dir: "auto" }, withheldMarked(line.feedback)) : h("em", {}, "none")),
+        h(
+          "section",
+          { ariaLabel: "feedback" },
+          h("p", { className: "small" }, "feedback"),
+          line.feedback ? h("div", { className: "said", dir: "auto" }, withheldMarked(line.feedback)) : h("em", {}, "none"),
+        ),
         cell("refined", line.refined?.reward, refined, changes?.after, "ins"),
       ),
     );
@@ -86,7 +106,12 @@ class RowView {
 
 // The steps in which a session's row was played, with the sessions of each.
 function stepsOfRow(store, first) {
-  const [split, task, file, number] = [store.text("split", first), store.set(first), store.text("file", first), store.number("number", first)];
+  const [split, task, file, number] = [
+    store.text("split", first),
+    store.set(first),
+    store.text("file", first),
+    store.number("number", first),
+  ];
   const byStep = new Map();
   for (const i of store.withText("task", task)) {
     if (store.number("number", i) !== number || store.text("file", i) !== file || store.text("split", i) !== split) continue;
@@ -99,7 +124,9 @@ function stepsOfRow(store, first) {
 
 // What the policy said last, which is all it said in a task of one turn.
 function lastOwnTurn(attempt) {
-  const turns = Object.values(attempt?.seats ?? {}).flat().filter((message) => !isContext(message));
+  const turns = Object.values(attempt?.seats ?? {})
+    .flat()
+    .filter((message) => !isContext(message));
   return turns.length ? turns.at(-1).content : null;
 }
 

@@ -9,7 +9,12 @@ const PAIR_SIZE = 300;
 // open: function from a query of the list.
 function drawPairs(title, places, [x, y], open) {
   const pairs = places.map((i) => [x.value(i), y.value(i)]).filter(([a, b]) => a !== null && b !== null);
-  const heading = h("figcaption", {}, h("h3", {}, h("bdi", {}, title)), h("p", { className: "small" }, `${counted(pairs.length)} sessions with both rewards`));
+  const heading = h(
+    "figcaption",
+    {},
+    h("h3", {}, h("bdi", {}, title)),
+    h("p", { className: "small" }, `${counted(pairs.length)} sessions with both rewards`),
+  );
   if (!pairs.length) return h("figure", { className: "chart" }, heading);
   const values = [...new Set(pairs.flat())].sort((a, b) => a - b);
   const picture = values.length <= 2 ? fourCells(pairs, values, [x, y], open) : bubbles(pairs, values, [x, y], open);
@@ -18,7 +23,12 @@ function drawPairs(title, places, [x, y], open) {
 
 function countButton(count, total, query, open, name) {
   const share = total ? ` ${((100 * count) / total).toFixed(count && count < total / 100 ? 1 : 0)} %` : "";
-  const button = h("button", { type: "button", className: "count-cell", ariaLabel: `${name}: ${counted(count)} sessions` }, h("b", {}, counted(count)), h("small", {}, share));
+  const button = h(
+    "button",
+    { type: "button", className: "count-cell", ariaLabel: `${name}: ${counted(count)} sessions` },
+    h("b", {}, counted(count)),
+    h("small", {}, share),
+  );
   button.addEventListener("click", () => open(query));
   return button;
 }
@@ -32,7 +42,13 @@ function fourCells(pairs, values, [x, y], open) {
     ...levels.map((b) => {
       const count = pairs.filter(([first, second]) => first === a && second === b).length;
       const kind = b > a ? "better" : b < a ? "worse" : "same";
-      const cell = countButton(count, pairs.length, { [x.low]: a, [x.high]: a, [y.low]: b, [y.high]: b }, open, `${x.name} ${shortNumber(a)}, ${y.name} ${shortNumber(b)}`);
+      const cell = countButton(
+        count,
+        pairs.length,
+        { [x.low]: a, [x.high]: a, [y.low]: b, [y.high]: b },
+        open,
+        `${x.name} ${shortNumber(a)}, ${y.name} ${shortNumber(b)}`,
+      );
       cell.classList.add(kind);
       return [cell];
     }),
@@ -53,7 +69,12 @@ function bubbles(pairs, values, [x, y], open) {
   }
   const most = Math.max(...counts.values());
   const width = (range[1] - range[0]) / BUBBLES;
-  const query = (k, l, size) => ({ [x.low]: tidy(range[0] + k * size), [x.high]: tidy(range[0] + (k + 1) * size), [y.low]: tidy(range[0] + l * size), [y.high]: tidy(range[0] + (l + 1) * size) });
+  const query = (k, l, size) => ({
+    [x.low]: tidy(range[0] + k * size),
+    [x.high]: tidy(range[0] + (k + 1) * size),
+    [y.low]: tidy(range[0] + l * size),
+    [y.high]: tidy(range[0] + (l + 1) * size),
+  });
   drawnToWidth(host, (available) => {
     const side = Math.min(available, PAIR_SIZE + MARGIN.left);
     const toX = scaleOf(range, MARGIN.left, side - 10);
@@ -63,13 +84,23 @@ function bubbles(pairs, values, [x, y], open) {
       const [k, l] = [Math.floor(key / BUBBLES), key % BUBBLES];
       const [a, b] = [range[0] + (k + 0.5) * width, range[0] + (l + 0.5) * width];
       const kind = l > k ? "better" : l < k ? "worse" : "same";
-      const dot = svg("circle", { class: `bubble ${kind}`, cx: px(toX(a)), cy: px(toY(b)), r: px(1.5 + 7 * Math.sqrt(count / most)) }, svg("title", {}, `${x.name} about ${shortNumber(tidy(a))}, ${y.name} about ${shortNumber(tidy(b))}: ${count} sessions`));
+      const dot = svg(
+        "circle",
+        { class: `bubble ${kind}`, cx: px(toX(a)), cy: px(toY(b)), r: px(1.5 + 7 * Math.sqrt(count / most)) },
+        svg("title", {}, `${x.name} about ${shortNumber(tidy(a))}, ${y.name} about ${shortNumber(tidy(b))}: ${count} sessions`),
+      );
       dot.addEventListener("click", () => open(query(k, l, width)));
       return dot;
     });
     const picture = svg(
       "svg",
-      { width: side, height: side, viewBox: `0 0 ${side} ${side}`, role: "img", "aria-label": `${y.name} against ${x.name}; the table below has the counts` },
+      {
+        width: side,
+        height: side,
+        viewBox: `0 0 ${side} ${side}`,
+        role: "img",
+        "aria-label": `${y.name} against ${x.name}; the table below has the counts`,
+      },
       ticks.map((value) => svg("line", { class: "grid", x1: MARGIN.left, x2: side - 10, y1: px(toY(value)), y2: px(toY(value)) })),
       svg("line", { class: "zero", x1: px(toX(range[0])), y1: px(toY(range[0])), x2: px(toX(range[1])), y2: px(toY(range[1])) }),
       dots,

@@ -17,7 +17,12 @@ const KINDS = {
 // The order in which such a list is shown first.
 const KIND_ORDERS = { improved: { key: "gain", descending: true }, hurt: { key: "gain", descending: false } };
 
-const rewardText = (reward) => (reward === null || reward === undefined ? "–" : shortNumber(reward));
+// A reward, advantage or metric with three decimals at most, so that columns stay narrow.
+function rewardText(reward) {
+  if (typeof reward !== "number") return reward === null || reward === undefined ? "–" : String(reward);
+  return Math.abs(reward) < 0.001 ? shortNumber(reward) : String(Number(reward.toFixed(3)));
+}
+
 const signedReward = (gain) => (gain === null ? "–" : `${gain > TOLERANCE ? "+" : ""}${rewardText(gain)}`);
 
 // The sessions of one run, as the list and the other views read them.

@@ -69,7 +69,9 @@ class EmbeddedSource extends Source {
   async folders() {
     const { columns } = await this.#index();
     const tasks = [...new Set(columns.task.values ?? columns.task)];
-    return [{ id: "run", path: known.run, name: known.run, kind: "training", steps: new Set(listOf(columns.step)).size, tasks, running: false }];
+    return [
+      { id: "run", path: known.run, name: known.run, kind: "training", steps: new Set(listOf(columns.step)).size, tasks, running: false },
+    ];
   }
 
   #index() {

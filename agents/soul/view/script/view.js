@@ -48,7 +48,14 @@ class Viewer {
   constructor() {
     this.source = Source.here();
     this.home = new HomeView();
-    this.views = { learning: new LearningView(), feedback: new FeedbackView(), group: new GroupView(), row: new RowView(), costs: new CostsView(), against: new AgainstView(this) };
+    this.views = {
+      learning: new LearningView(),
+      feedback: new FeedbackView(),
+      group: new GroupView(),
+      row: new RowView(),
+      costs: new CostsView(),
+      against: new AgainstView(this),
+    };
     this.runs = new Map(); // id -> promise of a Run
     this.scrolled = new Map(); // place -> how far it was scrolled
   }
@@ -170,8 +177,9 @@ class Viewer {
     line.textContent = problem;
   }
 
-  #progress({ indexing }) {
-    document.getElementById("live").textContent = indexing === null ? "" : `reading the traces: ${Math.round(100 * indexing)} %`;
+  #progress({ indexing, store }) {
+    const state = this.source.live ? "" : `${counted(store.size)} sessions of the run`;
+    document.getElementById("live").textContent = indexing === null ? state : `reading the traces: ${Math.round(100 * indexing)} %`;
   }
 
   // Looks for new steps. What is open stays open.
