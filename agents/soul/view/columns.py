@@ -10,16 +10,14 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-DIGITS = 6  # behind the point; more would double the answer, and the sessions themselves have them all
-_ROUNDED = ("draft", "refined", "advantage_draft", "advantage_refined", "cost")
+from soul.view.session_row import SessionRow
+
 _CODED = ("split", "task", "file", "prompt", "cause")
-_OTHERS = ("number", "row", "session", "redactions", "disagree", "valid", "dropped", "seconds", "tokens")
 # Column of the answer -> where it comes from.
 COLUMNS = {
     "id": "s.id",
     **{name: f"f.{name}" for name in ("step", "split", "live")},
-    **{name: f's."{name}"' for name in ("task", "file", "prompt", "cause", *_OTHERS)},
-    **{name: f"round(s.{name}, {DIGITS})" for name in _ROUNDED},
+    **{name: f's."{name}"' for name in SessionRow._fields if name != "metrics"},
 }
 _AT_ONCE = 900  # ids in one question; SQLite allows 999 in old versions
 _ROWS = f"SELECT {', '.join(COLUMNS.values())} FROM sessions s JOIN files f ON f.id = s.file_id"

@@ -1,4 +1,4 @@
-"""What happened to a run, and when: it was resumed, saved a checkpoint, lost its judge, raised an alarm."""
+"""What happened to a run, and when: it was resumed, saved a checkpoint, lost its judge, raised an alarm, broke off."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from soul.errors import SoulError
+from soul.files.json_object import read_object
+
 OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
+FAILURE = "failure.json"
 _CHECKPOINT = re.compile(r"global_step_(\d+)")
 _LOST = "judge/failure_share"
 _ALARM = "alarm/"
+
+
+class BadFailure(SoulError):
+    """failure.json cannot be read."""
 
 
 def checkpoints(folder: Path) -> list[int]:
@@ -29,13 +37,27 @@ def events(folder: Path, run: Mapping[str, Any], metrics: Mapping[int, Mapping[s
         run: run.json, or {}.
         metrics: step -> its numbers.
     """
-    return sorted([*_resumed(run), *_saved(folder), *_measured(metrics)], key=lambda event: event["step"])
+    happened = [*_resumed(run), *_saved(folder), *_measured(metrics), *_broken_off(folder, run, metrics)]
+    return sorted(happened, key=lambda event: event["step"])
 
 
 def _resumed(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for one in run.get("resumed") or ():
         if isinstance(one, Mapping) and isinstance(one.get("step"), int | float):
             yield {"step": one["step"], "kind": "resume", "text": f"resumed after step {one['step']}", **_time(one)}
+
+
+def _broken_off(
+    folder: Path, run: Mapping[str, Any], metrics: Mapping[int, Mapping[str, float]]
+) -> Iterator[dict[str, Any]]:
+    """Why the watchdog ended the run, after its last step; where it was resumed since, at that step."""
+    try:
+        failure = read_object(folder / FAILURE, BadFailure, "It can be removed.")
+    except (OSError, BadFailure):  # nearly all runs have none
+        return
+    since = [one for one in _resumed(run) if one.get("time", 0.0) > _time(failure).get("time", 0.0)]
+    step = since[0]["step"] if since else max(metrics, default=0)
+    yield {"step": step, "kind": "outage", "text": f"the run ended: {failure.get('cause')}", **_time(failure)}
 
 
 def _time(one: Mapping[str, Any]) -> dict[str, float]:

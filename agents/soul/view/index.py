@@ -27,7 +27,7 @@ from soul.view.index_file import DamagedIndex, IndexFile
 from soul.view.session_row import CallsRow, SessionRow, calls_rows
 from soul.view.trace_files import TraceFile, trace_files
 
-BATCH_BYTES = 32_000_000  # of a file are indexed in one transaction
+BATCH_BYTES = 8_000_000  # of a file are indexed in one transaction
 HEAD_BYTES = 1024  # of a file are hashed: a file that begins differently is another file
 _UNFINISHED = -1  # in place of a file's time: more of it is left to read
 Progress = Callable[[float], None]  # called with the share of the bytes that are indexed, 0 to 1

@@ -30,7 +30,7 @@ from soul.view.session_row import CallsRow, SessionRow
 logger = logging.getLogger(__name__)
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 1  # of the tables; raise it when you change them
+VERSION = 2  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long to wait for another process's transaction
 Value = TypeVar("Value")
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from soul.judge.call.usage import Usage, total
 from soul.record import AttemptRecord, SessionRecord
 
+DIGITS = 6  # behind the point: more would double what a page loads, and the sessions themselves have them all
 _SAME = 1e-9  # rewards that differ by less are equal
 
 
@@ -62,17 +63,19 @@ class SessionRow(NamedTuple):
             row=record.row,
             prompt=record.prompt or f"{record.file}:{record.number}",
             session=record.session,
-            draft=draft.reward,
-            refined=refined.reward if refined else None,
-            advantage_draft=record.advantages.get("draft"),
-            advantage_refined=record.advantages.get("refined_base", record.advantages.get("refined_feedback")),
+            draft=_rounded(draft.reward),
+            refined=_rounded(refined.reward if refined else None),
+            advantage_draft=_rounded(record.advantages.get("draft")),
+            advantage_refined=_rounded(
+                record.advantages.get("refined_base", record.advantages.get("refined_feedback"))
+            ),
             redactions=record.redactions,
             cause=failed[0] if failed else None,
             disagree=int(any(map(_disagree, record.attempts))),
             valid=int(all(attempt.valid for attempt in record.attempts)),
             dropped=int(record.dropped),
             seconds=round(_seconds(record.attempts), 3),
-            cost=_cost(record.usage.values()),
+            cost=_rounded(_cost(record.usage.values())),
             tokens=_tokens(record),
             metrics=json.dumps({name: values for name, values in metrics.items() if values}),
         )
@@ -103,6 +106,10 @@ def calls_rows(records: Iterable[SessionRecord]) -> list[CallsRow]:
 def _calls(role: str, task: str, usage: Usage) -> CallsRow:
     tokens = usage.prompt_tokens, usage.completion_tokens
     return CallsRow(role, task, usage.calls, usage.failures.total(), *tokens, usage.cost_usd, usage.seconds)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)
 
 
 def _disagree(attempt: AttemptRecord) -> bool:

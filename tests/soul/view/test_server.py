@@ -99,11 +99,13 @@ def test_numbers_and_sessions_of_a_run(viewed):
     assert set(overview["curves"]) == {"all", "sotopia", "coser"} and not overview["problems"]
     metrics = overview["metrics"]["series"]
     for name, curve in (("draft", "reward_draft"), ("refined", "reward_refined"), ("gap", "gap")):
-        assert overview["curves"]["all"][name]["mean"] == pytest.approx(metrics[f"ditto/{curve}"])
-        assert overview["curves"]["coser"][name]["mean"] == pytest.approx(metrics[f"ditto/task/coser/{curve}"])
+        assert overview["curves"]["all"][name]["mean"] == pytest.approx(metrics[f"ditto/{curve}"], abs=1e-6)
+        assert overview["curves"]["coser"][name]["mean"] == pytest.approx(
+            metrics[f"ditto/task/coser/{curve}"], abs=1e-6
+        )
     draft = overview["curves"]["all"]["draft"]
     errors = [(high - mean) / 1.96 for high, mean in zip(draft["high"], draft["mean"], strict=True)]
-    assert errors == pytest.approx(metrics["ditto/reward_draft_error"])
+    assert errors == pytest.approx(metrics["ditto/reward_draft_error"], abs=1e-6)
     kinds = [(event["step"], event["kind"]) for event in overview["events"]]
     assert kinds == [(2, "resume"), (2, "checkpoint")]
     assert run(f"overview?from={overview['revision']}")["unchanged"]

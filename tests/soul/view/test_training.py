@@ -89,6 +89,12 @@ def test_events_are_shown_where_they_begin(tmp_path):
         (3, "outage", "a judge failed in 40% of the sessions"),
         (5, "alarm", "length"),
     ]
+    (tmp_path / "failure.json").write_text('{"cause": "rollout server 0 died", "time": 100.0}')
+    ended = {"step": 5, "kind": "outage", "text": "the run ended: rollout server 0 died", "time": 100.0}
+    assert Training(tmp_path).overview(None)["events"][-1] == ended
+    (tmp_path / "run.json").write_text('{"resumed": [{"step": 1, "time": 50.0}, {"step": 3, "time": 150.0}]}')
+    steps = [event["step"] for event in Training(tmp_path).overview(None)["events"] if "ended" in event["text"]]
+    assert steps == [3]
 
 
 def test_calls_are_added_up_by_step_role_and_task(tmp_path):
