@@ -251,7 +251,7 @@ def heap(server: Server) -> str:
         page = browser.new_page()
         tools = page.context.new_cdp_session(page)
         page.goto(server.address)
-        for view in ("learning", "sessions", "feedback", "costs", "sessions?q=kettle"):
+        for view in ("learning", "sessions", "feedback", "costs", "sessions?text=kettle"):
             page.evaluate("place => { location.hash = place }", f"{run}/{view}")
             page.wait_for_timeout(4000)
             tools.send("HeapProfiler.collectGarbage")
