@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 
 from soul.evaluate.report.markup import element
 from soul.evaluate.report.packing import embedded, packed, parts, to_json
-from soul.evaluate.report.page_parts import filled, policy, read, script_of, write_page
+from soul.evaluate.report.page_parts import (
+    filled,
+    list_panes,
+    page_head,
+    policy,
+    read,
+    script_of,
+    write_page,
+)
 
 _HERE = Path(__file__).parent
 _SHARED = ("store", "elements", "link", "list", "browser", "scene", "sample")  # of the evaluation's report
@@ -86,10 +94,12 @@ def _packed_element(name: str, body: str) -> str:
 
 
 def _pieces(title: str, known: Mapping[str, Any], data: Iterable[str], connect: bool) -> Iterator[str]:
-    head, tail = _own("page.html").split("$parts\n")
-    yield filled(head, title=escape(title), style=_style(), policy=_policy(connect))
+    before, after = _own("page.html").split("$parts\n")
+    head = page_head(escape(title), _style(), _policy(connect))
+    panes = list_panes("session", "sessions", "Loading", keys=" &ensp; <kbd>1</kbd> to <kbd>5</kbd> views")
+    yield filled(before, head=head, panes=panes)
     yield from data
-    yield filled(tail, known=embedded(known), script=_script())
+    yield filled(after, known=embedded(known), script=_script())
 
 
 def _policy(connect: bool) -> str:

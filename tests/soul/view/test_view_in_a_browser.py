@@ -7,8 +7,15 @@ import re
 
 import pytest
 
+from soul.evaluate.numbers.breakdown import breakdowns
+from soul.evaluate.numbers.results import summarise
+from soul.evaluate.report import write_html
+from soul.view.page import served_page
+from tests.soul.evaluate.finished_run import finished_run
+from tests.soul.evaluate.finished_samples import TOM, numbered
 from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, until
 from tests.soul.view.invented_run import sessions_of
+from tests.soul.view.served import served
 from tests.soul.view.viewed_pages import CHART, COUNT, OF_STEP, STEPS, curve_points, shown
 
 pytest.importorskip("playwright.sync_api")
@@ -111,7 +118,7 @@ def test_group_and_row_of_a_session(opened):
     assert "/session/2.sotopia-1_0" in page.url
     page.go_back()
     page.go_back()
-    assert page.locator("#group-view").is_visible()
+    page.locator("#group-view").wait_for()
 
 
 def test_costs_and_the_straggler(opened):
@@ -139,6 +146,24 @@ def test_two_runs_over_each_other(opened, viewed):
         "first",
         "second",
     ] * 2
+
+
+def test_an_evaluations_report_opens_from_the_list(browser, tmp_path):
+    run = finished_run(tmp_path / "base", numbered([1.0, 0.0], TOM))
+    results = summarise(run.samples, run.sets)
+    write_html(run, results, breakdowns(run, results))
+    with served(tmp_path, served_page()) as client:
+        page = browser.new_page()
+        page.goto(client.server.address)
+        page.set_default_timeout(8000)
+        page.click("[aria-label=Evaluations] tbody a")
+        page.wait_for_selector("#results-table")
+        page.click("#to-samples")  # its own script runs
+        found(page, "2 samples")
+        page.go_back()
+        page.go_back()
+        page.wait_for_selector("text=Evaluations and comparisons of two models")
+        page.close()
 
 
 # ---- keys, addresses, search

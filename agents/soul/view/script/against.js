@@ -31,7 +31,9 @@ class AgainstView {
     this.charts.clear();
     if (!other) return;
     this.body.replaceChildren(h("p", { className: "small" }, "Loading the other run ..."));
-    this.second = await this.viewer.run(other);
+    const second = await this.viewer.run(other);
+    await second.sessions;
+    this.second = second;
     if (this.run !== run || this.otherId !== other) return;
     if (name === undefined) this.#draw();
     else await this.#pair(name);

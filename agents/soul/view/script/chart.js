@@ -60,3 +60,14 @@ function drawnToWidth(host, draw) {
   observer.observe(host);
   return () => width && draw(width);
 }
+
+// What the colours of stacked bars mean.
+function stackLegend(names) {
+  const sample = (k) =>
+    svg("svg", { width: 12, height: 12, "aria-hidden": "true" }, svg("rect", { class: `stack part-${k + 1}`, width: 12, height: 12 }));
+  return h(
+    "p",
+    { className: "legend" },
+    names.map((name, k) => h("span", { className: "key" }, sample(k), ` ${name}`)),
+  );
+}

@@ -95,22 +95,7 @@ class CostsView {
       return this.bars.replaceChildren(title, h("p", { className: "small" }, "The metrics have no times (timing_s/...)."));
     const host = h("div", { className: "plot" });
     drawnToWidth(host, (width) => host.replaceChildren(this.#stack(steps, parts, width)));
-    const legend = h(
-      "p",
-      { className: "legend" },
-      parts.map(({ name }, k) =>
-        h(
-          "span",
-          { className: "key" },
-          svg(
-            "svg",
-            { width: 12, height: 12, "aria-hidden": "true" },
-            svg("rect", { class: `stack part-${k + 1}`, width: 12, height: 12 }),
-          ),
-          ` ${name}`,
-        ),
-      ),
-    );
+    const legend = stackLegend(parts.map(({ name }) => name));
     const rows = steps.map((step, i) => [String(step), ...parts.map(({ values }) => shortNumber(values[i]))]);
     const table = h(
       "details",

@@ -12,22 +12,7 @@ class Gantt {
     this.choice.addEventListener("change", () => this.openStep(this.choice.value));
     this.note = h("p", { className: "small", role: "status" });
     this.host = h("div", { className: "plot gantt" });
-    const legend = h(
-      "p",
-      { className: "legend" },
-      STAGES.map((stage, k) =>
-        h(
-          "span",
-          { className: "key" },
-          svg(
-            "svg",
-            { width: 12, height: 12, "aria-hidden": "true" },
-            svg("rect", { class: `stack part-${k + 1}`, width: 12, height: 12 }),
-          ),
-          ` ${stage}`,
-        ),
-      ),
-    );
+    const legend = stackLegend(STAGES);
     this.table = h("details", { className: "numbers" }, h("summary", {}, "Table"));
     this.element = h(
       "section",

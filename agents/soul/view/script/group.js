@@ -1,7 +1,7 @@
 // View (d): the group of a session. All drafts and refined answers of its prompt on one reward axis, with mean and spread,
 // and what the loss does with each: advantages, weights, masks.
 
-const STRIP = { height: 150, left: 64, right: 16 };
+const STRIP = { height: 186, left: 64, right: 16, first: 50, between: 72, stacked: 5 }; // pixels
 
 class GroupView {
   constructor() {
@@ -43,7 +43,7 @@ class GroupView {
     const host = h("div", { className: "plot" });
     drawnToWidth(host, (width) => {
       const x = scaleOf(range, STRIP.left + 10, width - STRIP.right - 10);
-      const rows = kinds.map((kind, k) => this.#stripRow(store, kind, 34 + k * 56, x, values(kind)));
+      const rows = kinds.map((kind, k) => this.#stripRow(store, kind, STRIP.first + k * STRIP.between, x, values(kind)));
       const ticks = ticksBetween(...range, Math.max(2, Math.floor(width / 120)));
       const axis = ticks.map((value) => [
         svg("line", { class: "grid", x1: px(x(value)), x2: px(x(value)), y1: 8, y2: STRIP.height - 24 }),
@@ -82,7 +82,7 @@ class GroupView {
       stacked.set(at, level + 1);
       const dot = svg(
         "circle",
-        { class: `dot ${kind}`, cx: px(x(reward)), cy: px(y - 5 * level), r: 4.5 },
+        { class: `dot ${kind}`, cx: px(x(reward)), cy: px(y - STRIP.stacked * level), r: 4.5 },
         svg("title", {}, `${kind} ${k + 1}: ${shortNumber(reward)}`),
       );
       dot.addEventListener("click", () => (location.hash = store.link(this.members[k])));

@@ -62,7 +62,7 @@ class LearningView {
       refined: now("refined"),
       gap: now("gap"),
       validation: now("validation"),
-      sessions: counted(store.size),
+      sessions: store.size ? counted(store.size) : "–",
     };
     const resumed = about.resumed?.length ? `, resumed at step ${about.resumed.map(({ step }) => step).join(", ")}` : "";
     const started = about.started ? `started ${new Date(1000 * about.started).toLocaleString("en-GB")}${resumed}` : "";

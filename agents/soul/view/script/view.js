@@ -25,19 +25,27 @@ class Run {
     this.store = new RunStore(source, folder.id);
   }
 
+  // Loads the overview, which the curves need. The sessions arrive after it: await `sessions`.
   async load() {
     this.overview = await this.source.overview(this.id);
     this.indexing = this.overview.indexing ?? null; // the share of the traces that is read; null if all are
-    await this.store.grow();
+    this.#grow();
     return this;
+  }
+
+  #grow() {
+    this.sessions = this.store.grow(); // a promise of whether there are new ones
+    this.sessions.catch(() => {}); // whoever awaits it sees the error
+    return this.sessions;
   }
 
   // Loads what is new; returns whether anything changed.
   async poll() {
+    await this.sessions.catch(() => {});
     const overview = await this.source.overview(this.id, this.overview.revision);
     if (!overview.unchanged) this.overview = overview;
     this.indexing = overview.indexing ?? null;
-    const grown = await this.store.grow();
+    const grown = await this.#grow();
     return !overview.unchanged || grown;
   }
 }
@@ -94,6 +102,8 @@ class Viewer {
     const loading = this.run(id);
     document.getElementById("live").textContent = "loading";
     const run = await loading;
+    if (view === "learning") this.#await(run);
+    else await run.sessions;
     this.#progress(run);
     if (readLink().place !== place) return; // the reader has followed another link meanwhile
     this.now = { run, view };
@@ -101,6 +111,18 @@ class Viewer {
     const shown = this.views[view] ? view : "learning";
     this.#turnTo(shown, run);
     await this.views[shown].show(run, rest, query);
+  }
+
+  // Shows the curves without the sessions, and counts these when they are there.
+  async #await(run) {
+    try {
+      await run.sessions;
+    } catch (error) {
+      return this.#say(`The sessions cannot be loaded: ${error.message}`);
+    }
+    if (this.now?.run !== run) return;
+    this.#links(run);
+    if (this.now.view === "learning") this.views.learning.refresh(run);
   }
 
   // The list of runs, as it is now.
