@@ -5,9 +5,9 @@
 The sessions are those of the recipe at full length: a draft and a refined answer of `--tokens` tokens each, at four
 characters a token, and three training sequences. Three things are timed, each as it runs in a training:
 
-    live      while the step runs, the agent loops turn each session into a line and append it to traces/live. Here all
-              of them are sessions of one process; a run spreads them over its agent-loop workers. `held` is the part
-              during which that process's event loop could do nothing else.
+    live      while the step runs, the agent loops list each session's sequences, turn it into a line and append that to
+              traces/live. Here one process plays all sessions; a run spreads them over its agent-loop workers. `held`
+              is the part during which that process's event loop could do nothing else.
     details   the trainer adds advantages, weights and log-probs to the traces
     final     the trainer writes the step's file, synced to disk, and removes the live files
 
@@ -29,13 +29,15 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.driver import KINDS, PROMPT_TOKENS, STEP_S, N, played_session, summaries
+from benchmarks.driver import KINDS, PROMPT_TOKENS, STEP_S, N, played_session
 from benchmarks.judge import console, new_table, print_load
 from ditto.batch.jagged import with_values
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_batch import Columns, StepBatch
 from ditto.batch.trace_details import note_columns, note_plan
 from ditto.objectives import OBJECTIVES
+from ditto.rollout.session_sequences import SessionSequence
+from ditto.rollout.token_seat import TokenSequence
 from ditto.run.live_traces import LiveTraces
 from ditto.run.run_folder import RunFolder
 from ditto.settings import RunSettings, Settings
@@ -43,6 +45,8 @@ from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.record import SessionRecord
+from soul.session import Attempt
+from soul.testing import scripted_players
 
 GOAL = 0.01
 PARTS = ("live", "held", "details", "final")
@@ -61,8 +65,17 @@ def session(number: int, tokens: int, played: SessionRecord) -> SessionRecord:
                 text = f"{message['content']} "
                 size = tokens * CHARACTERS // len(messages[1:])
                 message["content"] = (text * (size // len(text) + 1))[:size]
-    trace.sequences = summaries(PROMPT_TOKENS, tokens)
     return trace
+
+
+def sampled(tokens: int) -> list[SessionSequence]:
+    """The sequences of a session as the agent loop has them: one of each kind."""
+    attempt, prompt = Attempt(scripted_players("")), [1] * PROMPT_TOKENS
+    sequence = TokenSequence(prompt, prompt, [], [2] * tokens, [1] * tokens, [-0.5] * tokens)
+    return [
+        SessionSequence(kind, "draft" if kind == "draft" else "refined", attempt, "agent1", sequence, None)
+        for kind in SETTINGS.objective.kinds
+    ]
 
 
 def step_of(traces: Sequence[SessionRecord], tokens: int) -> StepBatch:
@@ -105,11 +118,12 @@ class Cost:
         self.cpu += time.process_time() - cpu
 
 
-async def append_all(folder: Path, traces: Sequence[SessionRecord], held: Cost) -> None:
+async def append_all(folder: Path, traces: Sequence[SessionRecord], tokens: int, held: Cost) -> None:
     """Append every session to the live traces; `held` is the part that the event loop waits for."""
-    live, waiting = LiveTraces(folder), []
+    live, waiting, sequences = LiveTraces(folder), [], sampled(tokens)
     for trace in traces:
         with held.running():
+            trace.sequences = [sequence.summary() for sequence in sequences]
             waiting.append(asyncio.create_task(live.append(1, trace.to_line())))
             await asyncio.sleep(0)  # the task hands its line to a thread
     await asyncio.gather(*waiting)
@@ -122,7 +136,7 @@ def measured(sessions: int, tokens: int, folder: Path) -> tuple[dict[str, Cost],
     costs, runs = {name: Cost() for name in PARTS}, RunFolder(folder)
     runs.open_live()
     with costs["live"].running():
-        asyncio.run(append_all(folder, traces, costs["held"]))
+        asyncio.run(append_all(folder, traces, tokens, costs["held"]))
     step = step_of(traces, tokens)
     with costs["details"].running():
         note_plan(step, SETTINGS.objective, regularised=False)

@@ -114,6 +114,7 @@ class Training:
         Raises:
             NoSession: it is not there, or not any more.
         """
+        self._open()
         place = self._read(lambda connection: place_of(connection, number), None)
         if place is None:
             raise NoSession("the run has no index yet")
@@ -121,7 +122,13 @@ class Training:
 
     def search(self, text: str, after: int) -> Iterator[search.Event]:
         """Search all sessions with a higher id; see `soul.view.search`."""
+        self._open()
         return search.search(self.traces, self._read(lambda connection: places_after(connection, after), []), text)
+
+    def _open(self) -> None:
+        """Open the index, if this is the first request for the run."""
+        if self._index is None:
+            self.keep_up()
 
     def ask(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
         """Ask the index, after `refresh`.

@@ -22,6 +22,9 @@ def test_a_run_with_an_index_opens_without_reading_a_trace(tmp_path, monkeypatch
     columns = opened.columns(0, None)["columns"]
     assert len(columns["id"]) == 64 and opened.overview(None)["curves"]["all"]["steps"] == [1, 2, 3, 4]
     assert opened.session(columns["id"][-1])["step"] == 4
+    assert Training(run).session(columns["id"][-1])["step"] == 4  # as the first request
+    monkeypatch.undo()
+    assert [event["hit"] for event in Training(run).search("sell it", 60) if "hit" in event] == [61, 62, 63, 64]
 
 
 def test_a_large_file_is_indexed_in_transactions_of_limited_size(tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from statistics import fmean
 from typing import Literal
 
 from ditto.objectives.spec import Kind
@@ -20,7 +19,7 @@ class SessionSequence:
 
     Attributes:
         kind: as which it is trained, or would be.
-        episode: which of the session's two it belongs to, and `attempt` is that one.
+        episode: which of the session's two attempts it belongs to; `attempt` is that attempt.
         seat: the seat that sampled it.
         masked: why it is not trained, as far as the session knows; None if the objective may train it.
     """
@@ -39,14 +38,17 @@ class SessionSequence:
 
     def summary(self) -> SequenceSummary:
         """What the trace keeps of it."""
-        sampled = list(compress(self.tokens.response_logprobs, self.tokens.response_mask))
+        sampled = sum(self.tokens.response_mask)
+        known = sampled > 0 and self.tokens.has_log_probs
         return SequenceSummary(
             attempt=self.episode,
             seat=self.seat,
             kind=self.kind,
             prompt_tokens=len(self.prompt_ids),
-            response_tokens=len(sampled),
-            logp_sampled=fmean(sampled) if sampled and self.tokens.has_log_probs else None,
+            response_tokens=sampled,
+            logp_sampled=sum(compress(self.tokens.response_logprobs, self.tokens.response_mask)) / sampled
+            if known
+            else None,
             masked=self.masked,
         )
 
