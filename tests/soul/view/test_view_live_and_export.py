@@ -32,16 +32,21 @@ def test_a_new_step_grows_the_curves_and_keeps_the_open_session(browser, opened,
         page.locator("#sample").evaluate("pane => { pane.scrollTop = 120; pane.dataset.same = 'yes'; }")
         found(page, "40 of 120 sessions")
         # A running step: one session is there, the next line is half.
-        lines = [binary(3, 0, k, random.Random(k)).to_line() for k in range(2)]
+        records = [binary(3, 0, k, random.Random(k)) for k in range(2)]
+        lines = [record.model_copy(update={"sequences": []}).to_line() for record in records]
         (folder / "traces" / "live").mkdir()
         live = folder / "traces" / "live" / "step_000003.1.jsonl"
         live.write_text(f"{lines[0]}\n{lines[1][:200]}")
         found(page, "41 of 121 sessions")
         assert page.locator("#list td.state >> text=running").count() == 1
+        running = opened("session/3.hitom-0_0", run="live", client=client)
+        running.wait_for_selector("#sample .score")
+        assert running.locator("#sample [aria-label='Training sequences']").count() == 0
         live.unlink()
         write_step(folder, 3, sessions_of(3))
         found(page, "56 of 168 sessions")
         assert page.locator("#list td.state >> text=running").count() == 0
+        running.wait_for_selector("#sample [aria-label='Training sequences']")  # the step is trained
         assert page.locator("#sample").evaluate("pane => [pane.dataset.same, pane.scrollTop]") == ["yes", 120]
         assert page.locator("#list tr[aria-current=true]").count() == 1 and "/session/2.hitom-0_1?" in page.url
         page.keyboard.press("1")

@@ -98,7 +98,9 @@ class CurveChart {
 
   #events(events) {
     const top = MARGIN.top;
-    return events.map(({ step, kind, text }) => {
+    const { steps } = this.data;
+    const drawn = events.filter(({ step }) => step >= steps[0] && step <= steps.at(-1));
+    return drawn.map(({ step, kind, text }) => {
       const x = px(this.x(step));
       const sign = svg("text", { class: "sign", x, y: top + 2, "text-anchor": "middle" }, EVENT_SIGNS[kind] ?? "·");
       const line = svg("line", { x1: x, x2: x, y1: top + 5, y2: CHART_HEIGHT - MARGIN.bottom });

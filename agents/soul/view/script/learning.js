@@ -94,12 +94,14 @@ class LearningView {
     if (!curve) return [h("p", { className: "small" }, "No step of this task has finished.")];
     const { steps } = curve;
     const events = run.overview.events ?? [];
+    const reward = this.#reward(run, this.task, "Reward, 95 % bands over prompts");
+    if (!curve.gap?.mean.some(hasValue)) return [reward]; // nothing was refined
     const gap = this.#chart("gap", "Gap: refined minus draft, 95 % band", run);
-    gap.update({ steps, events, include: [0], lines: curve.gap ? [{ name: "gap", kind: "gap", ...curve.gap }] : [] });
+    gap.update({ steps, events, include: [0], lines: [{ name: "gap", kind: "gap", ...curve.gap }] });
     const shares = this.#chart("shares", "Refined against draft: share of sessions", run);
-    const lines = ["better", "same", "worse"].filter((name) => curve[name]).map((name) => ({ name, kind: name, mean: curve[name] }));
+    const lines = ["better", "same", "worse"].map((name) => ({ name, kind: name, mean: curve[name] }));
     shares.update({ steps, events, include: [0, 1], lines });
-    return [this.#reward(run, this.task, "Reward, 95 % bands over prompts"), gap.element, shares.element];
+    return [reward, gap.element, shares.element];
   }
 
   #reward(run, task, title) {

@@ -231,14 +231,24 @@ class SessionBrowser extends Browser {
     const name = this.opened;
     this.use(this.store);
     const focused = document.activeElement?.closest?.("#list tbody tr")?.querySelector("a").hash;
-    if (name !== undefined && !pane.hidden) this.list.open = this.store.findName(name);
+    const i = pane.hidden ? undefined : this.store.findName(name);
+    if (i !== undefined) this.list.open = i;
     if (this.list.filters.text.trim() === "") await this.list.filter(this.list.page);
     if (focused) [...rowsOfList.querySelectorAll("a")].find((link) => link.hash === focused)?.focus({ preventScroll: true });
+    if (i !== undefined && this.openedLive && this.store.number("live", i) !== 1) await this.#openAgain(i);
   }
 
   async open(i) {
     this.opened = this.store.name(i);
+    this.openedLive = this.store.number("live", i) === 1;
     await super.open(i);
+  }
+
+  // Shows a session of the running step again once the step is trained: now it has advantages and weights.
+  async #openAgain(i) {
+    const top = pane.scrollTop;
+    await this.open(i);
+    pane.scrollTop = top;
   }
 
   pane(line, i) {
