@@ -48,7 +48,7 @@ from soul.cli.arguments import positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.evaluate.run.gc_tuning import infrequent_gc
 from soul.judge import Gateway, Judge
-from soul.record import SessionRecord
+from soul.record import SequenceSummary, SessionRecord
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, scripted_players
 
@@ -100,6 +100,21 @@ def played_session(turns: int) -> SessionRecord:
     return record
 
 
+def summaries(prompt_tokens: int, response_tokens: int) -> list[SequenceSummary]:
+    """A trace's list of sequences, as the agent loop leaves it: one of each kind."""
+    return [
+        SequenceSummary(
+            attempt="draft" if kind == "draft" else "refined",
+            seat="agent1",
+            kind=kind,
+            prompt_tokens=prompt_tokens,
+            response_tokens=response_tokens,
+            logp_sampled=-1.0,
+        )
+        for kind in KINDS
+    ]
+
+
 def sequences(sessions: int, turns: int, tokens: int, trace: SessionRecord) -> Iterator[tuple[str, AgentLoopOutput]]:
     """Yield every sequence of a step with its key in the queue, as the agent loops make them."""
     mask = ([1] * tokens + [0] * tokens) * turns
@@ -110,11 +125,12 @@ def sequences(sessions: int, turns: int, tokens: int, trace: SessionRecord) -> I
             rewards = {
                 f"{name}_reward": ((7 * number + 3 * at) % 11) / 10 for at, name in enumerate(("draft", "refined"))
             }
-            record = SequenceRecord(kind, prompt, session, True, 2 * turns, **rewards)
+            record = SequenceRecord(kind, prompt, session, True, 2 * turns, **rewards, place=index)
             extra: dict[str, Any] = {"ditto": asdict(record), "min_global_steps": 0, "max_global_steps": 0}
             if index == 0:
                 trace.session, trace.row, trace.number, trace.model_version = session, number // N, number // N, 0
                 trace.out_of_tokens = {"draft": 0, "refined": 0}
+                trace.sequences = summaries(PROMPT_TOKENS, turns * tokens)
                 extra["trace"] = trace.to_line()
             extra["reward_extra_info"] = {}
             length = PROMPT_TOKENS + (FEEDBACK_TOKENS if kind == "refined_feedback" else 0)

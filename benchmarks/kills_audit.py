@@ -29,7 +29,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _traces(run: Path, reference: Path, steps: int) -> list[str]:
     wrong = []
-    names = [sorted(path.name for path in (folder / "traces").iterdir()) for folder in (run, reference)]
+    names = [sorted(path.name for path in (folder / "traces").glob("*.jsonl")) for folder in (run, reference)]
     if names[0] != names[1]:
         wrong.append(f"files of traces: {sorted(set(names[0]) ^ set(names[1]))} are in one run only")
     for name in names[1]:

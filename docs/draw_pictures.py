@@ -1,11 +1,12 @@
-"""Draw the pictures of the README and of docs/figures.md: curves of a run, the report of an evaluation, figures.
+"""Draw the pictures of the README, docs/figures.md and docs/viewer.md: curves of a run, pages, figures.
 
     python docs/draw_pictures.py curves outputs/demo/run/metrics.jsonl    # docs/pictures/curves.svg
     python docs/draw_pictures.py report                                   # docs/pictures/report.png, needs chromium
+    python docs/draw_pictures.py viewer                                   # docs/pictures/viewer-*.png, needs chromium
     python docs/draw_pictures.py figures ditto=DIR,DIR grpo=DIR           # docs/pictures/figures-*.svg
 
 The report is of an evaluation of all sets with invented rows. The model and its judges are stand-ins that answer by
-rule, so the numbers show the form and mean nothing.
+rule, so the numbers show the form and mean nothing. So do those of the viewer's training (viewer_run.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import cast
+
+import viewer_run
+from playwright.sync_api import sync_playwright
 
 from soul import examples
 from soul.cli.arguments import existing_file
@@ -35,6 +40,9 @@ from soul.figures.training_run import TrainingRun
 from soul.message import Message
 from soul.testing.replies import ChatRequest, Reply, Text
 from soul.testing.server import FakeOpenAI
+from soul.view.page import served_page
+from soul.view.server import ViewServer
+from soul.view.training import Training
 
 PICTURES = Path(__file__).parent / "pictures"
 # Metric -> label, in the order of preference; curves are drawn of those that the file has.
@@ -45,6 +53,8 @@ CURVES = {
     "val/loss": "validation loss",
 }
 WIDTH, HEIGHT = 1280, 900  # pixels of the report's picture
+# Picture of the viewer -> the view's address, and the picture's height in pixels.
+VIEWS = {"learning": ("learning", 720), "feedback": ("feedback", 640), "session": ("session/9.hitom-1_2", 800)}
 MODEL, ROWS = "stand-in", 16  # the model under test, and the rows of each set
 
 
@@ -99,11 +109,34 @@ def report() -> Path:
         run = ["-m", "soul.evaluate", "--data", f"{folder}/data", "--out", f"{folder}/out", f"policy.model={MODEL}"]
         subprocess.run([sys.executable, *run], check=True, env=environment)
         page = next(Path(folder, "out").glob("*/report.html"))
-        browser = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
         options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=3000"]
         size = [f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={file}"]
-        subprocess.run([browser, *options, *size, page.as_uri()], check=True, capture_output=True)
+        subprocess.run([_chromium(), *options, *size, page.as_uri()], check=True, capture_output=True)
     return file
+
+
+def viewer() -> Path:
+    """Take pictures of the viewer's views of an invented training."""
+    with tempfile.TemporaryDirectory() as folder:
+        Training(viewer_run.training(Path(folder) / "ditto-1")).refresh()  # so that the index is complete
+        server = ViewServer(Path(folder), served_page())
+        Thread(target=server.serve_forever, daemon=True).start()
+        run = server.catalogue.folders()["folders"][0]["id"]
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+            for name, (view, height) in VIEWS.items():
+                page = browser.new_page(viewport={"width": WIDTH, "height": height})
+                page.goto(f"{server.address}#{run}/{view}")
+                page.wait_for_load_state("networkidle")
+                page.screenshot(path=PICTURES / f"viewer-{name}.png")
+            browser.close()
+        server.shutdown()
+        server.server_close()
+    return PICTURES
+
+
+def _chromium() -> str:
+    return os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
 
 
 def figures(named: Sequence[NamedFolders]) -> Path:
@@ -125,13 +158,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pictures = parser.add_subparsers(dest="picture", required=True)
     pictures.add_parser("curves").add_argument("metrics", type=existing_file)
     pictures.add_parser("report")
+    pictures.add_parser("viewer")
     pictures.add_parser("figures").add_argument("runs", type=named_folders, nargs="+", metavar="NAME=DIR,DIR")
     given = parser.parse_args(arguments)
     PICTURES.mkdir(exist_ok=True)
     if given.picture == "curves":
         print(curves(given.metrics))
     else:
-        print(figures(given.runs) if given.picture == "figures" else report())
+        draw = {"report": report, "viewer": viewer, "figures": lambda: figures(given.runs)}
+        print(draw[given.picture]())
     return 0
 
 

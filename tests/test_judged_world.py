@@ -65,7 +65,7 @@ def test_a_conversation_gets_the_scores_and_the_critique_that_it_deserves(talk: 
     assert (metrics["goal"], metrics["financial_and_material_benefits"], metrics["secret"]) == (goal, money, secret)
     assert metrics["well_formed"] == 1 and metrics["believability"] == 10 and metrics["turns"] == 6
     assert set(played.feedback.splitlines()) == {CRITIQUE[aspect][aspect in blamed] for aspect in CRITIQUE}
-    assert played.redactions == 0  # it names nothing that is hidden from Ana
+    assert played.redacted == []  # it names nothing that is hidden from Ana
 
 
 def test_the_reward_does_not_contain_the_secret() -> None:

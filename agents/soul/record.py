@@ -74,6 +74,7 @@ class AttemptRecord(BaseModel):
         canary: the opinion of a second judge, whose score never reaches the reward; None if it was not asked.
         contentless: the policy said nothing that could be judged; the reward is the task's worst.
         seconds: by stage.
+        started: stage -> when it began, unix time.
     """
 
     seats: Conversations | None = None
@@ -88,6 +89,7 @@ class AttemptRecord(BaseModel):
     contentless: bool = False
     failure: Failure | None = None
     seconds: dict[str, float] = Field(default_factory=dict)
+    started: dict[str, float] = Field(default_factory=dict)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -117,6 +119,39 @@ class AttemptRecord(BaseModel):
         }
 
 
+class SequenceSummary(BaseModel):
+    """A training sequence of a session: its size, its log-probs, and what the loss did with it.
+
+    Attributes:
+        seat: the seat of the policy that sampled it.
+        kind: the kind as which the objective trains it: "draft", "refined_base", "refined_feedback".
+        prompt_tokens: length of the prompt that is trained.
+        response_tokens: tokens that the policy sampled; turns of others in between do not count.
+        logp_sampled: mean log-prob of a response token in the context in which it was sampled, from the rollout engine.
+        logp_base: the same without the feedback, from the actor before the step's first update; None if it was not
+            computed.
+        advantage: None if no part of the objective trains the sequence by its reward.
+        weight: what one response token weighs in that part of the loss, over the mini-batch; None without an advantage.
+        distill_weight: the same in the part that distils; None if none does.
+        masked: why the sequence is not trained; None if it is. Before the step is trained: "no verdict", "validation",
+            or "not in the objective". Afterwards also "zero spread" (the group has one reward), "zero advantage",
+            "zero weight", "no teacher", "not the best" (`Objective.refined`), or "group replaced"
+            (`algorithm.filter_groups`).
+    """
+
+    attempt: Literal["draft", "refined"]
+    seat: str
+    kind: str
+    prompt_tokens: int
+    response_tokens: int
+    logp_sampled: float | None = None
+    logp_base: float | None = None
+    advantage: float | None = None
+    weight: float | None = None
+    distill_weight: float | None = None
+    masked: str | None = None
+
+
 class SessionRecord(BaseModel):
     """One session: its row, draft, feedback, refined episode and cost.
 
@@ -132,6 +167,7 @@ class SessionRecord(BaseModel):
         prompts: ids of the task's judge prompts, with their versions.
         feedback_failure: why there is no feedback although the gate asked for it.
         redactions: how many passages of the feedback were blanked.
+        redacted: those passages.
         full_marks: the reward of a right answer: the best value of the task's headline.
         usage: role -> calls, tokens and cost; "policy" only if the policy is an endpoint.
         step: the training step; 0 in an evaluation.
@@ -139,6 +175,8 @@ class SessionRecord(BaseModel):
         model_version: the training step of the weights that sampled the last turn.
         out_of_tokens: attempt -> number of sequences whose seat had no room for another turn.
         advantages: kind of sequence -> advantage, for the sequences that were trained.
+        sequences: the training sequences of the session, one for each context in which it is trained; [] in an
+            evaluation. Advantages, weights and `logp_base` follow once the step is trained.
         dropped: the session's group was replaced, because the objective learns nothing from it.
     """
 
@@ -159,6 +197,7 @@ class SessionRecord(BaseModel):
     feedback: str | None = None
     feedback_failure: Failure | None = None
     redactions: int = 0
+    redacted: list[str] = Field(default_factory=list)
     full_marks: float = 1.0
     refined: AttemptRecord | None = None
     usage: dict[str, Usage] = Field(default_factory=dict)
@@ -168,6 +207,7 @@ class SessionRecord(BaseModel):
     model_version: int | None = None
     out_of_tokens: dict[str, int] = Field(default_factory=dict)
     advantages: dict[str, float] = Field(default_factory=dict)
+    sequences: list[SequenceSummary] = Field(default_factory=list)
     dropped: bool = False
 
     @property
@@ -181,9 +221,14 @@ class SessionRecord(BaseModel):
         return [self.draft, *([self.refined] if self.refined else [])]
 
     def to_line(self, ascii_only: bool = False) -> str:
-        """The record as one line of JSON."""
+        """The record as one line of JSON, which UTF-8 can encode."""
         # Not `model_dump_json`: it raises on lone surrogates, which a model's text may contain.
-        return json.dumps(self.model_dump(), ensure_ascii=ascii_only)
+        line = json.dumps(self.model_dump(), ensure_ascii=ascii_only)
+        try:
+            line.encode()
+        except UnicodeEncodeError:
+            return line.encode(errors="backslashreplace").decode()  # JSON's own escape
+        return line
 
     @classmethod
     def from_line(cls, line: str | bytes, where: str) -> SessionRecord:

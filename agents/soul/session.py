@@ -15,7 +15,8 @@ import math
 import re
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -81,11 +82,19 @@ class Attempt:
     failure: Failure | None = None
     canary: Opinion | None = None  # what a second judge says, for diagnosis alone
     contentless: bool = False  # the policy said nothing; the verdict has the task's lowest reward
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # by stage
+    started: dict[str, float] = field(default_factory=dict)  # stage -> unix time
 
     @property
     def valid(self) -> bool:
         return self.verdict is not None
+
+    @contextmanager
+    def timed(self, stage: Stage) -> Iterator[None]:
+        """Note when the stage began and how long it took."""
+        self.started[stage], start = time.time(), time.perf_counter()
+        yield
+        self.seconds[stage] = time.perf_counter() - start
 
     def to_record(self) -> AttemptRecord:
         """The record of the attempt that traces and journals keep."""
@@ -105,6 +114,7 @@ class Attempt:
             contentless=self.contentless,
             failure=self.failure,
             seconds=self.seconds,
+            started=self.started,
         )
 
 
@@ -118,7 +128,7 @@ class Session:
     draft: Attempt
     feedback: str | None = None
     feedback_failure: Failure | None = None
-    redactions: int = 0  # how many passages of the feedback were blanked
+    redacted: list[str] = field(default_factory=list)  # the passages of the feedback that were blanked
     full_marks: float = 1.0  # the reward of a right answer: the best value of the task's headline
     refined: Attempt | None = None
     contexts: Mapping[str, FeedbackContext] = field(default_factory=dict)  # by seat, where they are asked for
@@ -141,7 +151,8 @@ class Session:
             draft=self.draft.to_record(),
             feedback=self.feedback,
             feedback_failure=self.feedback_failure,
-            redactions=self.redactions,
+            redactions=len(self.redacted),
+            redacted=self.redacted,
             full_marks=self.full_marks,
             prompts=list(self.prompts),
             refined=self.refined.to_record() if self.refined else None,
@@ -191,10 +202,9 @@ async def play(
 ) -> Attempt:
     """Play a row. The attempt holds the episode or the failure; `score` judges the episode."""
     attempt = Attempt(replace(players, gateway=gateway))
-    start = time.perf_counter()
-    playing = asyncio.wait_for(task.play(row, attempt.players, feedback), settings.episode_deadline_s)
-    episode = await _guarded("play", playing)
-    attempt.seconds["play"] = time.perf_counter() - start
+    with attempt.timed("play"):
+        playing = asyncio.wait_for(task.play(row, attempt.players, feedback), settings.episode_deadline_s)
+        episode = await _guarded("play", playing)
     if isinstance(episode, Failure):
         attempt.failure = episode
     else:
@@ -207,13 +217,12 @@ async def play(
 async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -> None:
     """Judge an attempt's episode and store the verdict or the failure in the attempt."""
     assert attempt.episode is not None
-    start = time.perf_counter()
-    try:
-        verdict = await _guarded("judge", judge_with_jury(task, row, attempt.episode, gateway))
-    except Contentless:
-        worst = task.headline.worst
-        attempt.contentless, verdict = True, Verdict(worst, {task.headline.name: worst}, SAID_NOTHING)
-    attempt.seconds["judge"] = time.perf_counter() - start
+    with attempt.timed("judge"):
+        try:
+            verdict = await _guarded("judge", judge_with_jury(task, row, attempt.episode, gateway))
+        except Contentless:
+            worst = task.headline.worst
+            attempt.contentless, verdict = True, Verdict(worst, {task.headline.name: worst}, SAID_NOTHING)
     if isinstance(verdict, Failure):
         attempt.failure = verdict
     elif not math.isfinite(verdict.reward):
@@ -224,11 +233,11 @@ async def score(attempt: Attempt, task: Task[Any], row: Row, gateway: Gateway) -
 
 async def _safe_feedback(
     task: Task[Any], row: Row, draft: Attempt, gateway: Gateway, settings: RefineSettings
-) -> tuple[str, int] | None:
-    """The feedback without control tokens and gold answer, truncated, and the number of passages blanked; None if the
+) -> tuple[str, list[str]] | None:
+    """The feedback without control tokens and gold answer, truncated, and the passages that were blanked; None if the
     task has no feedback on this draft."""
     assert draft.episode is not None and draft.verdict is not None
-    redactions = 0
+    redacted: list[str] = []
     try:
         text = await task.feedback(row, draft.episode, draft.verdict, gateway.feedback)
     except Contentless:
@@ -237,8 +246,8 @@ async def _safe_feedback(
         return None
     text = neutral(text)  # a critic may quote what the policy wrote
     if not settings.reveal_reference:
-        text, redactions = redact(text, task.secrets(row), task.choices(row))
-    return text[: settings.max_feedback_chars], redactions
+        text, redacted = redact(text, task.secrets(row), task.choices(row))
+    return text[: settings.max_feedback_chars], redacted
 
 
 async def run_session(
@@ -291,13 +300,12 @@ async def run_session(
 
 async def _add_feedback(session: Session, task: Task[Any], row: Row, scope: Gateway, settings: RefineSettings) -> None:
     """Get the feedback on the draft, or the reason why there is none."""
-    start = time.perf_counter()
-    feedback = await _guarded("feedback", _safe_feedback(task, row, session.draft, scope, settings))
-    session.draft.seconds["feedback"] = time.perf_counter() - start
+    with session.draft.timed("feedback"):
+        feedback = await _guarded("feedback", _safe_feedback(task, row, session.draft, scope, settings))
     if isinstance(feedback, Failure):
         session.feedback_failure = feedback
     elif feedback is not None:
-        text, session.redactions = feedback
+        text, session.redacted = feedback
         if is_empty(text):
             session.feedback_failure = Failure("feedback", "leak", "nothing was left once the answer was withheld")
         else:

@@ -12,10 +12,13 @@ import shutil
 import statistics
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
+from soul.record import SessionRecord, read_records
 from soul.testing import (
     ChatRequest,
     DropConnection,
@@ -35,6 +38,7 @@ from tests.metric_names import undocumented
 pytestmark = pytest.mark.slow
 
 STEPS, PROMPTS, N = 6, 4, 2
+KINDS = ("draft", "refined_base", "refined_feedback")
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
 FAULTS = [Empty(), Refusal(), TruncatedJson(), ServerError(), RateLimit(retry_after=0.01), Hang(20), DropConnection()]
 
@@ -69,6 +73,7 @@ def run(world: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[
             "judge.max_failure_rate=0.9",
         ]
         run.start()
+        run.until(lambda: _kept_a_live_session(run), 420, "a session of the first steps")
         run.until(lambda: (run.dir / "traces" / "step_000003.jsonl").exists(), 420, "step 3")
         time.sleep(random.uniform(0.0, 2.0))  # any moment: in the update, the sync, the checkpoint of step 4
         run.kill()
@@ -80,6 +85,17 @@ def run(world: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[
         assert run.wait(420) == 0, run.tail()
         assert f"Resuming from {run.dir / f'global_step_{tracked}'}" in run.log.read_text(errors="replace")
         yield run
+
+
+def _kept_a_live_session(run: Run) -> bool:
+    """Copy the first session that a running step has left, before the step's end removes it."""
+    for path in (run.dir / "traces" / "live").glob("*.jsonl"):
+        with suppress(FileNotFoundError):
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            if lines and lines[0].endswith("\n"):
+                (run.folder / "live.jsonl").write_text(lines[0])
+                return True
+    return False
 
 
 def test_every_session_of_every_step_left_a_trace(run: Run) -> None:
@@ -154,6 +170,65 @@ def _advantage(reward: float, group: list[float]) -> float:
     if len(group) < 2 or len(set(group)) == 1:
         return 0.0
     return (reward - statistics.fmean(group)) / (statistics.stdev(group) + 1e-6)
+
+
+def test_the_traces_say_what_was_trained(run: Run) -> None:
+    """Tokens are recounted with the tokenizer, advantages with the metrics of what the loss got."""
+    tokenizer = AutoTokenizer.from_pretrained(run.model)
+    metrics = run.metrics()
+    for step in range(1, STEPS + 1):
+        traces, numbers = [SessionRecord.model_validate(t) for t in run.traces(f"step_{step:06d}")], metrics[step]
+        drafts, gaps, advantages = [], [], [0.0]
+        for trace in traces:
+            assert [each.kind for each in trace.sequences] == list(KINDS if trace.refined else KINDS[:1])
+            for each in trace.sequences:
+                attempt = trace.draft if each.kind == "draft" else trace.refined
+                assert attempt is not None and attempt.seats is not None and each.seat == "policy"
+                opening = (attempt.base or {}).get("policy", []) if each.kind == "refined_base" else []
+                opening = opening or attempt.seats["policy"][:-1]
+                ids = tokenizer.apply_chat_template(opening, add_generation_prompt=True, return_dict=False)
+                assert each.prompt_tokens == len(ids) and 0 < each.response_tokens <= 32
+                assert each.advantage == trace.advantages[each.kind] and each.weight is not None and each.weight > 0
+                assert each.masked in (None, "zero spread", "zero advantage")
+                assert (each.masked is None) == (each.advantage != 0)
+                advantages.append(each.advantage)
+                assert each.logp_sampled is not None and -20 < each.logp_sampled < 0
+                assert each.masked or each.kind == "refined_feedback" or each.logp_base is not None
+                if each.kind == "refined_base" and each.logp_base is not None:
+                    gaps.append((each.logp_sampled - each.logp_base) * each.response_tokens)
+                if each.kind == "draft":
+                    drafts.append(each.response_tokens)
+                    # As probabilities, see below; here a mean over at most 32 tokens of which some may be unlikely.
+                    assert each.logp_base is None or abs(each.logp_sampled - each.logp_base) < 0.05
+        assert numbers["ditto/response_tokens_draft"] == pytest.approx(statistics.fmean(drafts))
+        assert numbers["critic/advantages/max"] == pytest.approx(max(advantages), abs=1e-6)
+        assert numbers["critic/advantages/min"] == pytest.approx(min(advantages), abs=1e-6)
+        if gaps:
+            assert numbers["ditto/context_logprob_gap"] == pytest.approx(statistics.fmean(gaps), abs=1e-4)
+    for validated in run.traces(f"val_{STEPS:06d}"):
+        assert [each["masked"] for each in validated["sequences"]] == ["validation"]
+
+
+def test_a_session_is_readable_while_its_step_runs(run: Run) -> None:
+    (line,) = read_records(run.folder / "live.jsonl")
+    live = line.record
+    final = [SessionRecord.model_validate(t) for t in run.traces(f"step_{live.step:06d}")]
+    assert live.session.split("_")[0] and live.row in {trace.row for trace in final}
+    assert live.sequences and all(each.advantage is None and each.weight is None for each in live.sequences)
+    assert not (run.dir / "traces" / "live").exists()  # nothing is left of it
+
+
+def test_run_json_says_what_the_run_is(run: Run) -> None:
+    content = json.loads((run.dir / "run.json").read_text())
+    assert (content["objective"], content["task"], content["hosts"]) == ("ditto", "hitom", 1)
+    assert [each["step"] in (2, 4) for each in content["resumed"]] == [True]
+    assert content["started"] < content["resumed"][0]["time"] <= time.time()
+    assert content["config"]["data"]["train_batch_size"] == PROMPTS and content["seed"] == 1
+    assert {"verl", "torch", "vllm", "ray", "transformers"} <= content["versions"].keys()
+    assert [(card["split"], card["file"]) for card in content["data_cards"]] == [
+        ("train", str(run.train)),
+        ("val", str(run.val)),
+    ]
 
 
 def test_actor_and_rollout_agree_on_what_was_sampled(run: Run) -> None:

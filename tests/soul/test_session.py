@@ -318,7 +318,8 @@ def test_a_reward_that_is_no_number_is_masked(reward):
 def test_the_secret_is_redacted_before_the_policy_sees_it():
     session = run(Scored(), opinions(0, 1, critique="warmer: think of Abracadabra!"))
     assert session.feedback == "warmer: think of [withheld]!"
-    assert session.redactions == 1
+    record = session.to_record()
+    assert record.redacted == ["Abracadabra"] and record.redactions == 1
     assert "bracadabra" not in json.dumps(session.refined.to_record().seats)
 
 
@@ -326,13 +327,13 @@ def test_a_feedback_that_is_all_leak_is_a_failure():
     session = run(Scored(), opinions(0.4, critique="Abracadabra, abracadabra."))
     assert (session.feedback_failure.stage, session.feedback_failure.cause) == ("feedback", "leak")
     assert session.feedback is None and session.refined is None
-    assert session.redactions == 2
+    assert session.redacted == ["Abracadabra", "abracadabra"]
     assert session.draft.verdict.reward == 0.4
 
 
 def test_reveal_reference_lifts_the_leak_check():
     session = run(Scored(), opinions(0, 1, critique="say abracadabra"), RefineSettings(reveal_reference=True))
-    assert session.feedback == "say abracadabra" and session.redactions == 0
+    assert session.feedback == "say abracadabra" and session.redacted == []
 
 
 def test_the_feedback_is_capped():
@@ -419,7 +420,11 @@ def test_the_trace_line_is_json_and_tells_the_whole_story():
     assert story["draft"]["reward"] == 0.2 and story["refined"]["reward"] == 0.9
     assert story["draft"]["seats"]["policy"][-1] == {"role": "assistant", "content": "draft"}
     assert story["feedback"] == "be warmer" and story["usage"]["judge"]["calls"] == 2
-    assert {"play", "judge", "feedback"} <= story["draft"]["seconds"].keys()
+    draft, refined = story["draft"], story["refined"]
+    begun = [draft["started"][stage] for stage in ("play", "judge", "feedback")]
+    begun += [refined["started"][stage] for stage in ("play", "judge")]
+    assert begun == sorted(begun) and 0 <= time.time() - begun[-1] <= time.time() - begun[0] < 60
+    assert draft["seconds"].keys() == draft["started"].keys() and refined["seconds"].keys() == refined["started"].keys()
     failed = json.loads(run(Faulty("play"), opinions(0)).to_record().to_line())
     assert failed["draft"]["valid"] is False and "ZeroDivisionError" in failed["draft"]["failure"]["detail"]
     assert failed["refined"] is None
@@ -434,6 +439,6 @@ def test_a_session_of_a_real_task_from_end_to_end():
 
     session = asyncio.run(run_session(item.task, item.row, scripted_players(policy), fake_gateway(fake), ALWAYS))
     assert (session.draft.verdict.reward, session.refined.verdict.reward) == (0.0, 1.0)
-    assert session.redactions == 2 and "crate" not in session.feedback
+    assert len(session.redacted) == 2 and "crate" not in session.feedback
     asked = fake.requests[0].text
     assert sample.record["correct_answer"] in asked and "<answer>A</answer>" in asked

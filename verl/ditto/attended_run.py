@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from ray.exceptions import RayError, RayTaskError
 
 from ditto.launching import ray_cluster
-from ditto.run import checkpoint, stop_request
+from ditto.run import checkpoint, run_json, stop_request
 from ditto.run.stop_signals import Stopped, StopSignals, signal_name
 from soul.errors import RunFailed, one_line
 
@@ -41,6 +41,7 @@ def train(config: DictConfig) -> None:
     with StopSignals() as signals:
         try:
             ray_cluster.connect(config)
+            run_json.write(config, hosts=sum(node["Alive"] for node in ray.nodes()))
             spent = Ledger.load(settings.ledger_file).total().cost_usd
             limits = ray_cluster.start_limits(settings.gateway, spent)  # the actor lives as long as this reference
             signals.only_record()

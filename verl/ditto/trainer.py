@@ -40,6 +40,7 @@ from ditto.batch.queue import KVBatchMeta, drop_trained_rows, put_columns, tq
 from ditto.batch.rollout_correction import correction_weights
 from ditto.batch.step_batch import StepBatch
 from ditto.batch.step_parts import StepParts
+from ditto.batch.trace_details import note_columns, note_plan
 from ditto.judging.watch import BudgetSpent, JudgeOutage, JudgeWatch
 from ditto.objectives.losses import objective_loss
 from ditto.old_log_probs import OldLogProbs
@@ -51,6 +52,7 @@ from ditto.run.actor_health import RESEND_S, Liveness
 from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
+from ditto.run.end_report import write_end_report
 from ditto.run.run_folder import RunFolder
 from ditto.run.step_metrics import session_metrics, summary_line
 from ditto.run.watchdog import Watchdog
@@ -133,6 +135,7 @@ class DittoTrainer(Validation):
         for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
+        self.run_folder.open_live()
         try:
             with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
@@ -142,6 +145,8 @@ class DittoTrainer(Validation):
             raise
         finally:
             self.watchdog.stop()
+            write_end_report(self.run_folder.folder)
+        self.run_folder.close_live()
         self._raise_outage()
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
@@ -203,7 +208,9 @@ class DittoTrainer(Validation):
         step.plan(mini_batch, self.settings, actor.loss_agg_mode, actor.loss_scale_factor or 1.0)
         # KL and entropy terms need every row.
         kl_term = actor.use_kl_loss and actor.kl_loss_coef != 0.0  # with coefficient 0 the KL is only measured
-        if self.settings.options.skip_idle and not kl_term and not actor.entropy_coeff:
+        regularised = bool(kl_term or actor.entropy_coeff)
+        note_plan(step, self.settings.objective, regularised=regularised)
+        if self.settings.options.skip_idle and not regularised:
             mini_batch, batch, idle = without_idle_rows(step, batch, mini_batch)
             self._idle_keys += idle
         rows, updates = padded_rows(mini_batch, ranks)
@@ -233,7 +240,9 @@ class DittoTrainer(Validation):
         correction = correction_weights(step.columns, refined, self.config.algorithm.get("rollout_correction"))
         if correction is not None:
             metrics.update(correction[1])
-        put_columns(batch, **step.loss_columns(correction[0] if correction else None))
+        factors = correction[0] if correction else None
+        put_columns(batch, **step.loss_columns(factors))
+        note_columns(step, factors)
         for trace in step.traces:
             trace.advantages = step.planned.advantage_of.get(trace.session, {})
         if self._group_filter is not None:

@@ -41,6 +41,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "draw figures and tables from trainings and evaluations",
         "soul figures --runs ditto=DIR,DIR grpo=DIR --out figures",
     ),
+    "view": (
+        "soul.view.__main__",
+        "look at trainings and evaluations in a browser, also while they run",
+        "soul view outputs/",
+    ),
     "judge": ("soul.judge.__main__", "show, check and audit the judges", "soul judge check judge.model=gpt-5-mini"),
     # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
     "convert": ("sft.convert", "write a corpus of any format as parquet shards", "soul convert *.jsonl.gz --out mine"),

@@ -212,6 +212,15 @@ class FolderLock:
             self._descriptor = -1
 
 
+def is_held(folder: Path, file: str = FILE) -> bool:
+    """Whether a holder's heartbeat is recent, as far as a reader can tell. Nothing is taken or written."""
+    try:
+        recent = time.time() - (folder / file).stat().st_mtime < SILENT_S
+    except OSError:
+        return False
+    return recent and bool(_read(folder / file))
+
+
 def _read(path: Path) -> Holder:
     """The record in the file; empty if nobody holds the lock. Reopening the file gets a file server's latest state."""
     try:

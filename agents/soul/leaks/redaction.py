@@ -1,8 +1,8 @@
 """Withhold the gold answer from the feedback.
 
 A critique that names the answer turns refinement into copying. `redact` withholds texts that a task declares secret
-(`Task.secrets`), phrases that point at an option, and quotations of an option (`Task.choices`). `session.py` counts how
-much was withheld.
+(`Task.secrets`), phrases that point at an option, and quotations of an option (`Task.choices`). `session.py` keeps
+what was withheld for the trace.
 """
 
 import re
@@ -55,7 +55,7 @@ def _words(secret: str) -> list[str]:
     return [word for word in re.split(r"[\s_\-]+", bare) if word]
 
 
-def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) -> tuple[str, int]:
+def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) -> tuple[str, list[str]]:
     """Replace secrets, and phrases that point at an option or quote one, by `[withheld]`.
 
     Args:
@@ -65,9 +65,15 @@ def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) ->
         choices: the lettered options, if the task has any.
 
     Returns:
-        The text without them, and the number of replacements.
+        The text without them, and the passages that were replaced. A passage contains `[withheld]` where it surrounds
+        one that was replaced before it.
     """
-    total = 0
+    passages: list[str] = []
+
+    def withheld(match: re.Match[str]) -> str:
+        passages.append(match[0])
+        return WITHHELD
+
     for secret in sorted(set(secrets), key=len, reverse=True):
         # "green_box" must not slip through as "green box" or "Green-Box".
         words = _words(secret)
@@ -78,28 +84,25 @@ def redact(text: str, secrets: Sequence[str], choices: Choices | None = None) ->
         pattern = before + r"[\s_\-]+".join(map(re.escape, words)) + after
         if words == ["no"] or words == ["No"]:  # "no one" and "no longer" do not give the answer away
             pattern += _NOT_BEFORE_A_NOUN
-        text, count = re.subn(pattern, WITHHELD, text, flags=re.IGNORECASE)
-        total += count
+        text = re.sub(pattern, withheld, text, flags=re.IGNORECASE)
     if choices is not None:
-        text, count = _blanked(text, choices.quotations(text))
-        total += count
+        text = _blanked(text, choices.quotations(text), passages)
     if secrets:
-        text, count = _POINTERS.subn(WITHHELD, text)
-        total += count
+        text = _POINTERS.sub(withheld, text)
     if choices is not None:
         if len(choices.options) == 2:
-            text, count = _ONE_OF_TWO.subn(WITHHELD, text)
-            total += count
-        text, count = _blanked(text, list(pointed_letters(text, choices)))
-        total += count
-    return text, total
+            text = _ONE_OF_TWO.sub(withheld, text)
+        text = _blanked(text, list(pointed_letters(text, choices)), passages)
+    return text, passages
 
 
-def _blanked(text: str, spans: Sequence[Span]) -> tuple[str, int]:
+def _blanked(text: str, spans: Sequence[Span], passages: list[str]) -> str:
+    """The text without these spans, which are added to the passages."""
     spans = merged(spans)
+    passages += [text[start:end] for start, end in spans]
     for start, end in reversed(spans):
         text = text[:start] + WITHHELD + text[end:]
-    return text, len(spans)
+    return text
 
 
 def is_empty(text: str) -> bool:

@@ -126,7 +126,7 @@ def test_the_run_loads_the_newest_whole_checkpoint_and_nothing_later_stays(
     assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == "4"
     steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert steps == [1, 2, 3, 4]
-    names = sorted(path.name for path in (tmp_path / "traces").iterdir())
+    names = sorted(path.name for path in (tmp_path / "traces").glob("*.jsonl"))
     assert names == [f"{split}_{step:06d}.jsonl" for split in ("step", "val") for step in (1, 2, 3, 4)]
     (replaced,) = (tmp_path / "replaced").iterdir()
     assert [json.loads(line)["step"] for line in (replaced / "metrics.jsonl").read_text().splitlines()] == [5, 6, 7]
@@ -142,8 +142,12 @@ def test_a_run_without_a_checkpoint_yet_begins_again_and_keeps_its_first_attempt
     assert (tmp_path / "metrics.jsonl").read_text() == "" and list((tmp_path / "replaced").glob("*/metrics.jsonl"))
 
 
-@pytest.mark.parametrize("mark", ["global_step_4", "global_step_4.damaged", ".partial", "traces", "metrics.jsonl"])
+@pytest.mark.parametrize(
+    "mark",
+    ["global_step_4", "global_step_4.damaged", ".partial", "traces/val_000000.jsonl", "metrics.jsonl"],
+)
 def test_a_new_run_is_refused_over_an_existing_one(tmp_path: Path, mark: str) -> None:
+    RunFolder(tmp_path).open_live()  # a run that ended before its first step has made this folder
     check_resume(config(tmp_path, 2, "trainer.resume_mode=disable"))
     (tmp_path / mark).mkdir()
     said = refusal(tmp_path, 2, "trainer.resume_mode=disable")

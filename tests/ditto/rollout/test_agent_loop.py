@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +14,12 @@ from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives import objective
 from ditto.rollout.agent_loop import SoulAgentLoop
 from ditto.rollout.token_seat import TokenSeat, TokenSequence
+from ditto.run.live_traces import live_files
+from ditto.run.run_folder import RunFolder
 from ditto.settings import RunSettings, Settings
 from soul import examples
 from soul.policy import Players
+from soul.record import read_records
 from soul.rows.task_files import TaskRow
 from soul.session import Attempt, Session
 from soul.task_types import Verdict
@@ -40,7 +44,13 @@ def attempt(reward: float | None) -> Attempt:
 
 
 def play(
-    name: str, monkeypatch: pytest.MonkeyPatch, *, draft: float | None, refined: float | None, split: str = "train"
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    draft: float | None,
+    refined: float | None,
+    split: str = "train",
+    run_dir: str = "unused",
 ) -> tuple[bool, list[dict[str, Any]]]:
     """Whether the session was asked to refine, and the record of each sequence."""
     asked: list[bool] = []
@@ -58,7 +68,7 @@ def play(
     monkeypatch.setattr(agent_loop, "run_session", run_session)
     monkeypatch.setattr(agent_loop, "_gateway", gateway)
     monkeypatch.setattr(agent_loop, "restore_row", lambda *_: TaskRow(EXAMPLE.task, EXAMPLE.row(0), "rows.parquet", 0))
-    settings = Settings(objective=objective(name), run=RunSettings(dir="unused"))
+    settings = Settings(objective=objective(name), run=RunSettings(dir=run_dir))
     monkeypatch.setattr(Settings, "from_config", classmethod(lambda cls, _config: settings))
     loop = object.__new__(SoulAgentLoop)
     loop.config = SimpleNamespace(data=SimpleNamespace(max_feedback_length=8))
@@ -86,3 +96,14 @@ def test_validation_plays_drafts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failed_session_gives_a_placeholder_without_a_draft_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     (record,) = play("rltf_sd", monkeypatch, draft=None, refined=None)[1]
     assert (record["kind"], record["valid"], record["draft_reward"]) == ("none", False, None)
+
+
+def test_a_finished_session_is_appended_to_the_live_traces_but_not_a_validation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    RunFolder(tmp_path).open_live()
+    for split in ("train", "val", "train"):
+        play("ditto", monkeypatch, draft=0.25, refined=0.75, split=split, run_dir=str(tmp_path))
+    ((step, path),) = live_files(tmp_path)
+    records = [line.record for line in read_records(path)]
+    assert step == 1 and [(record.session, len(record.sequences)) for record in records] == [("p_3", 3)] * 2

@@ -19,7 +19,7 @@ from ditto.objectives.options import ObjectiveOptions
 from ditto.rollout import replay_buffer
 from ditto.rollout.group_filter import GroupFilter, sampled_tokens
 from ditto.rollout.replay_buffer import PromptReplayBuffer, PromptReplayBufferAsync
-from soul.record import AttemptRecord, Failure, SessionRecord
+from soul.record import AttemptRecord, Failure, SequenceSummary, SessionRecord
 
 N = 2
 
@@ -66,6 +66,9 @@ def group(drafts: Sequence[float | None], refined: Sequence[float] = (), cause: 
             records = [SequenceRecord("none", "p", f"p_{number}", False)]
         failure = Failure("judge", cause, "x") if draft is None else None  # type: ignore[arg-type]
         trace = SessionRecord(task="hitom", number=0, row=0, draft=AttemptRecord(reward=draft, failure=failure))
+        known: dict[str, Any] = {"attempt": "draft", "seat": "", "prompt_tokens": 1, "response_tokens": 5}
+        trace.sequences = [SequenceSummary(kind=kind, **known) for kind in kinds]
+        trace.sequences += [SequenceSummary(kind="other", masked="not in the objective", **known)]
         outputs: list[dict[str, Any]] = [{"ditto": asdict(record)} for record in records]
         outputs[0]["trace"] = trace.to_line()
         sessions.append(outputs)
@@ -120,6 +123,8 @@ def test_a_step_has_its_number_of_groups_that_teach(mode: str, monkeypatch: pyte
     numbers, traces = reported(groups)
     assert (numbers["ditto/groups_dropped"], numbers["ditto/tokens_dropped"]) == (3, 3 * N * 5)
     assert len(traces) == 3 * N and all(trace.dropped for trace in traces)
+    reasons = ["group replaced", "not in the objective"]
+    assert all([each.masked for each in trace.sequences] == reasons for trace in traces)
     queue.ask(2)  # the next step starts from nothing
     batch, _ = buffer.sample(1, "train", 2)
     assert prompts(batch) == {"p5", "p7"} and reported(groups)[0]["ditto/groups_dropped"] == 1

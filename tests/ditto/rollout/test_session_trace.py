@@ -8,13 +8,14 @@ from typing import Any
 
 from ditto.objectives.spec import Kind
 from ditto.rollout.agent_loop import _SequenceBuilder
+from ditto.rollout.session_sequences import token_sequences
 from ditto.rollout.token_seat import TokenSeat, TokenSequence
 from soul import examples
 from soul.examples.endpoint import answer
 from soul.policy import Players
 from soul.record import SessionRecord, record_hash
 from soul.rows.task_files import TaskRow
-from soul.session import Context, RefineSettings, run_session
+from soul.session import Context, RefineSettings, Session, run_session
 from soul.testing import FakeOpenAI, fake_gateway
 
 KINDS: tuple[Kind, ...] = ("draft", "refined_base")
@@ -28,29 +29,86 @@ class Sampled(TokenSeat):
 
     async def say(self, messages: Any, base: Any = None) -> str:
         versions = (self.version, self.version)
-        sequence = TokenSequence([1, 2], [1], list(messages), [3], [1], [-0.5], turns=1, versions=versions, full=True)
+        sequence = TokenSequence([1, 2], [1], list(messages), turns=1, versions=versions, full=True)
+        sequence.response_ids, sequence.response_mask = [3, 4, 5], [1, 0, 1]
+        sequence.response_logprobs = [-0.5, 0.0, -1.0]
         self.sequences.append(sequence)
         return "<answer>B</answer>"
 
 
-def test_the_trace_of_the_first_output_is_the_sessions_record() -> None:
-    example = examples.load("hitom")
-    row = TaskRow(example.task, example.row(3), "rows.parquet", 12)
+def played(row: TaskRow, gate: str = "always") -> Session:
+    """A session of the row, with feedback as the gate says."""
 
     def players(context: Context) -> Players:
         return Players(lambda seat: Sampled(7 if context == "base" else 8))
 
     gateway = fake_gateway(FakeOpenAI(answer), max_attempts=1)
-    session = asyncio.run(run_session(row.task, row.row, players, gateway, RefineSettings(), step=9))
-    settings: Any = SimpleNamespace(objective=SimpleNamespace(kinds=KINDS))
+    return asyncio.run(run_session(row.task, row.row, players, gateway, RefineSettings(when=gate), step=9))
+
+
+def outputs_of(
+    session: Session, row: TaskRow, kinds: tuple[Kind, ...] = KINDS, *, validate: bool = False
+) -> tuple[list[Any], SessionRecord]:
+    """What the agent loop hands to verl, and the trace that goes with it."""
+    settings: Any = SimpleNamespace(objective=SimpleNamespace(kinds=kinds))
     known = {"uid": "abc", "session_id": 2, "global_steps": 9}
-    outputs = list(_SequenceBuilder(session, known, settings, 0, {}).build(False, row))
+    outputs = list(_SequenceBuilder(session, known, settings, 0, {}).build(validate, row))
+    assert ["trace" in output.extra_fields for output in outputs] == [True] + [False] * (len(outputs) - 1)
+    return outputs, SessionRecord.from_line(outputs[0].extra_fields["trace"], "here")
+
+
+def hitom() -> TaskRow:
+    example = examples.load("hitom")
+    return TaskRow(example.task, example.row(3), "rows.parquet", 12)
+
+
+def test_the_trace_of_the_first_output_is_the_sessions_record() -> None:
+    row = hitom()
+    outputs, record = outputs_of(played(row), row)
     assert [output.extra_fields["ditto"]["kind"] for output in outputs] == list(KINDS)
-    assert ["trace" in output.extra_fields for output in outputs] == [True, False]
-    record = SessionRecord.from_line(outputs[0].extra_fields["trace"], "here")
     assert (record.task, record.file, record.number, record.row, record.step) == ("hitom", "rows.parquet", 12, 3, 9)
     assert (record.session, record.prompt, record.model_version) == ("abc_2", "abc", 8)
     assert record.out_of_tokens == {"draft": 1, "refined": 1} and record.record_hash == record_hash(row.row)
+    assert record.groups == dict(row.task.groups(row.row)) != {}
     assert record.refined is not None and record.feedback is not None and record.advantages == {}
     (conversation,) = (record.refined.in_base_context() or {}).values()
     assert [*row.task.prompt(row.row), {"role": "assistant", "content": "<answer>B</answer>"}] == conversation
+
+
+def test_the_trace_lists_every_sequence_and_each_output_finds_its_own() -> None:
+    row = hitom()
+    session = played(row)
+    outputs, record = outputs_of(session, row, ("draft", "refined_base", "refined_feedback"))
+    for output in outputs:
+        fields = output.extra_fields["ditto"]
+        summary = record.sequences[fields["place"]]
+        assert summary.kind == fields["kind"] and summary.masked is None and summary.seat == "policy"
+        assert summary.attempt == ("draft" if summary.kind == "draft" else "refined")
+        assert (summary.prompt_tokens, summary.response_tokens) == (len(output.prompt_ids), sum(output.response_mask))
+        assert summary.logp_sampled == -0.75  # of the two sampled tokens, without the context between them
+    assert len(record.sequences) == len(outputs) == 3
+    for _, sequence in token_sequences(session.draft):
+        sequence.has_log_probs = False
+    assert outputs_of(session, row)[1].sequences[0].logp_sampled is None
+
+
+def test_a_sequence_that_cannot_be_trained_says_why() -> None:
+    row = hitom()
+    session = played(row)
+    (_, after) = outputs_of(session, row, ("refined_base",))
+    assert [(each.kind, each.masked) for each in after.sequences] == [
+        ("refined_base", None),
+        ("draft", "not in the objective"),
+    ]
+    assert session.refined is not None
+    session.refined.verdict = None
+    outputs, lost = outputs_of(session, row)
+    assert [(each.kind, each.masked) for each in lost.sequences] == [("draft", None), ("refined_base", "no verdict")]
+    assert [output.extra_fields["ditto"]["place"] for output in outputs] == [0]
+    validated = played(row, "below:-1")
+    assert [each.masked for each in outputs_of(validated, row, validate=True)[1].sequences] == ["validation"]
+    validated.draft.verdict = None
+    (placeholder,), none = outputs_of(validated, row)
+    assert placeholder.extra_fields["ditto"]["place"] == -1 and [each.masked for each in none.sequences] == [
+        "no verdict"
+    ]

@@ -97,3 +97,41 @@ def test_validation_and_training_of_one_step_stay_side_by_side(tmp_path: Path) -
     folder.log_metrics(5, {"val/reward": 0.3})
     found = {key: value for line in lines(tmp_path / "metrics.jsonl") for key, value in line.items()}
     assert found == {"step": 5, "val/reward": 0.3, "loss": 0.2}
+
+
+def live(folder: Path, *names: str) -> list[str]:
+    """Write live files of these names; the names of those that are there."""
+    for name in names:
+        (folder / "traces" / "live" / name).write_text("{}\n")
+    return sorted(path.name for path in (folder / "traces" / "live").iterdir())
+
+
+def test_live_traces_last_until_their_step_is_written(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.open_live()
+    live(tmp_path, "step_000006.11.jsonl", "step_000007.11.jsonl", "step_000007.12.jsonl", "step_000008.11.jsonl")
+    folder.write_traces("val", 7, [record("v")])
+    assert len(live(tmp_path)) == 4
+    folder.write_traces("step", 7, [record("s")])
+    assert live(tmp_path) == ["step_000008.11.jsonl"]
+    folder.open_live()  # a new attempt
+    assert live(tmp_path) == []
+    live(tmp_path, "step_000009.11.jsonl")
+    folder.close_live()
+    assert [path.name for path in (tmp_path / "traces").iterdir() if path.is_dir()] == []
+
+
+def test_a_resumed_run_sets_the_live_traces_of_later_steps_aside(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.open_live()
+    live(tmp_path, "step_000007.11.jsonl", "step_000008.11.jsonl")
+    replaced = folder.rewind(7)
+    assert replaced is not None and live(tmp_path) == ["step_000007.11.jsonl"]
+    assert live(replaced) == ["step_000008.11.jsonl"] and not list((replaced / "traces").glob("*.jsonl"))
+
+
+def test_a_text_that_no_encoding_knows_does_not_stop_the_traces(tmp_path: Path) -> None:
+    broken = record("a", feedback="half of a pair: \ud83d, größer")
+    RunFolder(tmp_path).write_traces("step", 1, [broken])
+    (found,) = read_records(tmp_path / "traces" / "step_000001.jsonl")
+    assert found.record == broken

@@ -96,11 +96,11 @@ def test_a_run_of_words_of_one_option_alone_is_withheld(text, left):
 def test_of_two_options_each_is_the_first_or_the_second():
     two = Choices({"A": "yes", "B": "no"}, "Is it?")
     for text in ("The first is better.", "He means the latter.", "take the second"):
-        assert redact(text, [], two)[1] == 1
+        assert len(redact(text, [], two)[1]) == 1
     for text in ("The first impression counts.", "the second time", "She came first."):
-        assert redact(text, [], two) == (text, 0)
+        assert redact(text, [], two) == (text, [])
     assert redact("The answer is no, not yes.", ["yes", "no"], two)[0].count(WITHHELD) == 2
-    assert redact("There is no doubt, and no one left.", ["yes", "no"], two)[1] == 0
+    assert redact("There is no doubt, and no one left.", ["yes", "no"], two)[1] == []
 
 
 def test_scripts_without_blanks():
@@ -114,5 +114,5 @@ texts = st.text(alphabet="ABC abc.,'()-=I \u9009\n*", max_size=60)
 @given(texts, st.lists(texts, max_size=3), texts)
 def test_the_guard_never_raises_and_counts_every_change(text, options, prompt):
     choices = Choices(dict(zip("ABC", options, strict=False)), prompt)
-    redacted, count = redact(text, options, choices)
-    assert (count > 0) == (redacted != text)
+    redacted, withheld = redact(text, options, choices)
+    assert (len(withheld) > 0) == (redacted != text)

@@ -17,23 +17,23 @@ from tests.soul.samples import SAMPLES, load, real_fantom, real_hitom
     "spelling", ["green_box", "green box", "Green-Box", "GREEN  BOX", "green\nbox", "'green_box'."]
 )
 def test_a_secret_is_found_however_it_is_spelled(spelling):
-    text, count = redact(f"Look at the {spelling} again", ["green_box"])
-    assert count == 1 and WITHHELD in text
+    text, withheld = redact(f"Look at the {spelling} again", ["green_box"])
+    assert len(withheld) == 1 and WITHHELD in text
     assert not re.search(r"green\W*box", text, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("text", ["the green boxes", "evergreen_box", "a greenbox", "green and box"])
 def test_other_words_stay(text):
-    assert redact(text, ["green_box"]) == (text, 0)
+    assert redact(text, ["green_box"]) == (text, [])
 
 
 def test_the_longest_secret_goes_first():
-    assert redact("the blue box", ["box", "blue_box"]) == (f"the {WITHHELD}", 1)
+    assert redact("the blue box", ["box", "blue_box"]) == (f"the {WITHHELD}", ["blue box"])
 
 
 def test_a_sentence_is_found_without_its_full_stop():
-    text, count = redact("Say that Ann does not know it, as before.", ["Ann does not know it."])
-    assert (text, count) == (f"Say that {WITHHELD}, as before.", 1)
+    text, withheld = redact("Say that Ann does not know it, as before.", ["Ann does not know it."])
+    assert (text, len(withheld)) == (f"Say that {WITHHELD}, as before.", 1)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_a_sentence_is_found_without_its_full_stop():
     ],
 )
 def test_an_option_that_is_pointed_at_is_withheld(text):
-    redacted, count = redact(text, [" "])
-    assert count == 1 and WITHHELD in redacted
+    redacted, withheld = redact(text, [" "])
+    assert len(withheld) == 1 and WITHHELD in redacted
     assert not re.search(r"\b[CcAI]\b|red_crate", redacted)
 
 
@@ -90,8 +90,8 @@ def test_an_option_that_is_pointed_at_is_withheld(text):
     ],
 )
 def test_an_option_that_is_pointed_at_by_its_place_is_withheld(place):
-    redacted, count = redact(f"here the {place} fits", [" "])
-    assert count == 1 and re.fullmatch(rf"here (the )?{re.escape(WITHHELD)} fits", redacted)
+    redacted, withheld = redact(f"here the {place} fits", [" "])
+    assert len(withheld) == 1 and re.fullmatch(rf"here (the )?{re.escape(WITHHELD)} fits", redacted)
 
 
 @pytest.mark.parametrize(
@@ -113,22 +113,22 @@ def test_an_option_that_is_pointed_at_by_its_place_is_withheld(place):
     ],
 )
 def test_ordinary_advice_stays_whole(text):
-    assert redact(text, ["green_box"]) == (text, 0)
+    assert redact(text, ["green_box"]) == (text, [])
 
 
 def test_without_secrets_nothing_is_withheld():
-    assert redact("the answer is C", []) == ("the answer is C", 0)
+    assert redact("the answer is C", []) == ("the answer is C", [])
 
 
 @pytest.mark.parametrize("secret", ["", " ", "_", "-", ".", "\n"])
 def test_a_secret_without_words_blanks_nothing(secret):
-    assert redact("a - b _ c. d", [secret]) == ("a - b _ c. d", 0)
+    assert redact("a - b _ c. d", [secret]) == ("a - b _ c. d", [])
 
 
 @pytest.mark.parametrize("secret", ["a(b", "[x]", "c++", "\\d", "3:30", "(", "a|b", "$5"])
 def test_secrets_are_texts_not_patterns(secret):
-    text, count = redact(f"it is {secret} here, not 7", [secret])
-    assert (text, count) == (f"it is {WITHHELD} here, not 7", 1)
+    text, withheld = redact(f"it is {secret} here, not 7", [secret])
+    assert (text, len(withheld)) == (f"it is {WITHHELD} here, not 7", 1)
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,15 @@ def test_is_empty(text, empty):
 
 @given(st.text(max_size=200), st.lists(st.text(max_size=12), max_size=4))
 def test_redact_never_raises_and_counts_every_change(text, secrets):
-    redacted, count = redact(text, secrets)
-    assert count >= 0
-    assert count > 0 or redacted == text
+    redacted, withheld = redact(text, secrets)
+    assert "" not in withheld
+    assert withheld or redacted == text
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.sampled_from(["green_box", "Veronica", "three hives"]))
 def test_a_secret_between_any_texts_is_withheld(before, after, secret):
-    redacted, count = redact(f"{before} {secret} {after}", [secret])
-    assert count >= 1
+    redacted, withheld = redact(f"{before} {secret} {after}", [secret])
+    assert len(withheld) >= 1
     assert not re.search(rf"(?<!\w){secret}(?!\w)", redacted)
 
 
@@ -165,8 +165,8 @@ def test_feedback_of_a_task_holds_neither_the_answer_nor_what_gives_it_away(name
         "fantom_binary": "The answer is No, certainly not yes.",
         "fantom_fact": "It is three  hives.",
     }[name]
-    redacted, count = redact(told, item.task.secrets(item.row))
-    assert count >= 1
+    redacted, withheld = redact(told, item.task.secrets(item.row))
+    assert len(withheld) >= 1
     leaks = [item.task.reference(item.row), *row.get("cands", []), *row.get("answer_choices", [])]
     leaks += ["green_box"] * (name == "hitom") + ["yes", "no"] * (name == "fantom_binary")
     leaks += ["Ann", "Bob"] * (name == "fantom_list")
@@ -179,8 +179,8 @@ def test_feedback_of_a_task_holds_neither_the_answer_nor_what_gives_it_away(name
 def test_a_fact_with_a_colon_is_withheld_whole():
     record = {**SAMPLES["fantom_fact"].record, "correct_answer": "at 10:30 in the morning"}
     item = parse_row("fantom", record)
-    redacted, count = redact("They met at 10:30 in the morning, you see.", item.task.secrets(item.row))
-    assert (redacted, count) == (f"They met {WITHHELD}, you see.", 1)
+    redacted, withheld = redact("They met at 10:30 in the morning, you see.", item.task.secrets(item.row))
+    assert (redacted, len(withheld)) == (f"They met {WITHHELD}, you see.", 1)
 
 
 def test_real_options_are_withheld():
@@ -189,14 +189,14 @@ def test_real_options_are_withheld():
             item = parse_row(task, record)
             for secret in item.task.secrets(item.row):
                 bare = secret.rstrip(".")
-                redacted, count = redact(f'You should have said "{bare}" here', item.task.secrets(item.row))
-                assert count >= 1 and bare not in redacted, (task, secret)
+                redacted, withheld = redact(f'You should have said "{bare}" here', item.task.secrets(item.row))
+                assert len(withheld) >= 1 and bare not in redacted, (task, secret)
 
 
 @pytest.mark.parametrize("text", ["答案是红色的盒子吧", "红色的盒子"])
 def test_a_secret_in_a_script_without_blanks_is_found(text):
-    blanked, count = redact(text, ["红色的盒子"])
-    assert count == 1 and "红" not in blanked
+    blanked, withheld = redact(text, ["红色的盒子"])
+    assert len(withheld) == 1 and "红" not in blanked
 
 
 @pytest.mark.parametrize("unit", ["<answer>", "option is : not ", "the first ", "(", "B\t", "choice #", "A "])

@@ -100,5 +100,5 @@ def test_a_user_of_whom_nothing_is_known():
     + ["the first because it is", "the second"],
 )
 def test_nothing_points_at_one_of_the_two(hint):
-    text, count = redact(f"This user would like {hint}", TASK.secrets(row_with()), TASK.choices(row_with()))
-    assert count and hint not in text
+    text, withheld = redact(f"This user would like {hint}", TASK.secrets(row_with()), TASK.choices(row_with()))
+    assert withheld and hint not in text

@@ -434,9 +434,9 @@ def test_a_silent_cast_gets_the_lowest_reward_unasked():
 )
 def test_the_books_lines_are_withheld_from_the_feedback(critique, leaked):
     session = session_of(company(roundabout("Captain Roe", "Ada"), {**FLAWLESS, "critique": critique}))
-    assert session.redactions >= 1 and leaked not in session.feedback and "[withheld]" in session.feedback
+    assert session.redacted and leaked not in session.feedback and "[withheld]" in session.feedback
     honest = "Ada yields too soon: let her be proud, and let Captain Roe hide his fear of the sea."
-    assert redact(honest, TASK.secrets(row_of())) == (honest, 0)
+    assert redact(honest, TASK.secrets(row_of())) == (honest, [])
 
 
 @settings(max_examples=25, deadline=None)

@@ -143,5 +143,5 @@ def test_candidates_as_json_and_with_letters_of_their_own():
 
 
 def test_items_are_blanked_by_name_and_by_letter():
-    text, count = redact("Item D, Thing 3 that is, and candidate T too", TASK.secrets(row_with()))
-    assert count == 3 and "Thing" not in text
+    text, withheld = redact("Item D, Thing 3 that is, and candidate T too", TASK.secrets(row_with()))
+    assert len(withheld) == 3 and "Thing" not in text

@@ -343,16 +343,16 @@ def test_silence_gets_the_lowest_reward_and_a_second_try():
 )
 def test_feedback_never_contains_the_gold_text(quote):
     done = session("x <response>It depends.</response>", Json(opinion(f'The person said "{quote}" - be like that.')))
-    assert done.redactions >= 1 and quote.lower() not in done.feedback.lower()
+    assert done.redacted and quote.lower() not in done.feedback.lower()
     assert "be like that" in done.feedback
 
 
 def test_no_eight_words_in_a_row_of_the_gold_text_get_through():
     spoken = GOLD.split()
     for start in range(len(spoken) - 7):
-        assert redact(" ".join(spoken[start : start + 8]), quotations(GOLD))[1] >= 1
+        assert redact(" ".join(spoken[start : start + 8]), quotations(GOLD))[1]
 
 
 def test_a_short_gold_text_is_withheld_as_a_whole():
     assert quotations("lol no") == ("lol no",)
-    assert redact("It was just: lol no.", quotations("lol no")) == ("It was just: [withheld].", 1)
+    assert redact("It was just: lol no.", quotations("lol no")) == ("It was just: [withheld].", ["lol no"])

@@ -251,7 +251,7 @@ def test_the_feedback_is_what_the_judges_found_without_the_real_users_words():
         "the real one closes with: [withheld], in lower case, so yes, shorter. A good knot is good."
     )
     assert alone.endswith(": Thanking twice sounds rehearsed.")
-    assert redact(text, TASK.secrets(row)) == (text, 0) and redact(row.user_turns[2], TASK.secrets(row))[1] == 1
+    assert redact(text, TASK.secrets(row)) == (text, []) and len(redact(row.user_turns[2], TASK.secrets(row))[1]) == 1
 
 
 @pytest.mark.parametrize(

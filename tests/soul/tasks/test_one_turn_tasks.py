@@ -270,7 +270,7 @@ def test_a_session_from_a_wrong_draft_to_a_right_refined_answer_without_the_gold
     assert len(fake.requests) == 1 and session.prompts == (sample.task.critic.id,)
     heard = session.refined.players.seats["policy"].heard[0][0][0]["content"]
     assert session.feedback in heard and session.feedback.startswith("Think of the person.")
-    assert session.redactions and text not in session.feedback and "<answer>" not in session.feedback
+    assert session.redacted and text not in session.feedback and "<answer>" not in session.feedback
     assert not re.search(r"[A-Z]\b(?= is|;)|\b5\b", session.feedback.removeprefix("Think of the person."))
 
 

@@ -251,7 +251,7 @@ def test_feedback_does_not_quote_the_real_person(kind):
     gold = row_of(kind).human_user_queries[0]
     fake = everybody(critique=f"The real one wrote: {gold.upper()}! Do that.")
     done = session(kind, short(kind), fake)
-    assert done.redactions >= 1 and gold.lower() not in done.feedback.lower()
+    assert done.redacted and gold.lower() not in done.feedback.lower()
     assert "Do that." in done.feedback
 
 

@@ -120,7 +120,7 @@ def test_a_text_whose_options_cannot_be_read_is_scored_all_the_same():
     assert TASK.options(row) == {} and TASK.reference(row) == "B. "
     assert verdict_of(TASK, row, tagged("B")).metrics == {"accuracy": 1.0, "answered": 1.0, "answered_strict": 1.0}
     assert verdict_of(TASK, row, tagged("A")).metrics == {"accuracy": 0.0, "answered": 1.0, "answered_strict": 1.0}
-    assert redact("The answer is B.", TASK.secrets(row)) == ("The [withheld].", 1)
+    assert redact("The answer is B.", TASK.secrets(row)) == ("The [withheld].", ["answer is B"])
 
 
 def test_a_list_that_is_read_in_part_condemns_nobody():

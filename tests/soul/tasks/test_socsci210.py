@@ -145,12 +145,16 @@ def test_labels():
 
 # To blank the right number alone would give it away: "from 1 to [withheld]".
 def test_every_step_of_the_scale_is_blanked():
-    text, count = redact("From 1 to 7, or one to seven: you said 5, not at all; surely six.", TASK.secrets(row_with()))
-    assert count == 8 and not any(word in text for word in ("1", "5", "7", "one", "six", "seven", "surely", "at all"))
+    text, withheld = redact(
+        "From 1 to 7, or one to seven: you said 5, not at all; surely six.", TASK.secrets(row_with())
+    )
+    assert len(withheld) == 8 and not any(
+        word in text for word in ("1", "5", "7", "one", "six", "seven", "surely", "at all")
+    )
     assert set("0123456789") & set(redact("12 people", TASK.secrets(row_with()))[0])  # what is off the scale stays
 
 
 def test_a_long_scale_is_not_spelled_out():
     secrets = TASK.secrets(row_with(r_min=0, r_max=1e9, response=123456))
     assert "123456" in secrets and len(secrets) < 20
-    assert redact("say yes", TASK.secrets(row_with(**BINARY)))[1] == 1
+    assert redact("say yes", TASK.secrets(row_with(**BINARY)))[1] == ["yes"]

@@ -346,7 +346,7 @@ def test_the_whole_session():
     fake = company(SPEAK, review(critique=critique))
     done = session(fake)
     assert done.draft.failure is None and done.refined is not None and done.refined.failure is None
-    assert done.feedback.startswith("You gave in at once.") and done.redactions >= len(LEAKS)
+    assert done.feedback.startswith("You gave in at once.") and len(done.redacted) >= len(LEAKS)
     assert not re.search(r"455|gambled.away|bow may go|cleo", done.feedback, re.IGNORECASE)
     assert done.draft.verdict == done.refined.verdict
     judge_calls = [request for request in fake.requests if is_judge(request)]

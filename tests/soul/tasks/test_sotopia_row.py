@@ -119,8 +119,8 @@ def test_a_part_for_one_of_the_two_reaches_that_one():
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_what_the_partner_hides_does_not_reach_the_feedback(leak):
-    text, count = redact(leak, TASK.secrets(row_of()))
-    assert count and not re.search(r"455|gambled.away|choir's money|bow may go|cleo", text, re.IGNORECASE), text
+    text, withheld = redact(leak, TASK.secrets(row_of()))
+    assert withheld and not re.search(r"455|gambled.away|choir's money|bow may go|cleo", text, re.IGNORECASE), text
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_the_partner_hides_does_not_reach_the_feedback(leak):
     ],
 )
 def test_what_the_policy_knows_stays_in_the_feedback(fair):
-    assert redact(fair, TASK.secrets(row_of())) == (fair, 0)
+    assert redact(fair, TASK.secrets(row_of())) == (fair, [])
 
 
 def test_equal_goals_hide_nothing():

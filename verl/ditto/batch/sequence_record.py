@@ -21,6 +21,7 @@ class SequenceRecord:
         draft_reward, refined_reward: of the session's episodes, whatever the kind; None where one has no verdict.
         teacher_prompt: ids of a draft's prompt in the feedback context, for a distillation; () where there is none.
         task: of the session's row.
+        place: position in the list of sequences of the session's trace; -1: it is not in there.
     """
 
     kind: Kind | str
@@ -33,6 +34,7 @@ class SequenceRecord:
     refined_reward: float | None = None
     teacher_prompt: tuple[int, ...] = ()
     task: str = ""
+    place: int = -1
 
     @property
     def refined(self) -> bool:

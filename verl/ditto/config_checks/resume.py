@@ -155,7 +155,7 @@ def _root(config: DictConfig) -> Path:
 
 def _refuse_used(root: Path, run_dir: Path) -> None:
     """Raise BadConfig if the folder of a new run already holds another run."""
-    leftovers = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", run_dir / "traces"]
+    leftovers = [root / checkpoint.TRACKER, run_dir / "metrics.jsonl", *(run_dir / "traces").glob("*.jsonl")]
     leftovers += [*root.glob("global_step_*"), *root.glob(checkpoint.PARTIAL)]
     leftover = next((path for path in leftovers if path.exists()), None)
     if leftover is not None:

@@ -9,6 +9,7 @@ session: verl would drop the whole prompt group and pad the hole without a word.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import cache, cached_property
@@ -19,9 +20,10 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.judging import limits as judge_limits
-from ditto.objectives.spec import Kind
-from ditto.rollout.token_seat import TokenSeat, TokenSequence
+from ditto.rollout.session_sequences import SessionSequence, session_sequences, token_sequences
+from ditto.rollout.token_seat import TokenSeat
 from ditto.rows.dataset import restore_row
+from ditto.run.live_traces import LiveTraces
 from ditto.settings import Settings
 from soul import tasks
 from soul.cli import logs
@@ -29,7 +31,9 @@ from soul.judge import Gateway, GatewaySettings
 from soul.policy import Players
 from soul.record import digest
 from soul.rows.task_files import TaskRow
-from soul.session import Attempt, Context, Session, run_session
+from soul.session import Context, Session, run_session
+
+logger = logging.getLogger(__name__)
 
 
 @cache
@@ -43,6 +47,12 @@ def _gateway(settings_json: str, cache_dir: str) -> asyncio.Task[Gateway]:
         return Gateway.connect(settings, judge_limits.port(), Path(cache_dir))
 
     return asyncio.create_task(connect())
+
+
+@cache
+def _live_traces(run_dir: Path) -> LiveTraces:
+    """One writer per worker process."""
+    return LiveTraces(run_dir)
 
 
 class SoulAgentLoop(AgentLoopBase):
@@ -96,7 +106,10 @@ class SoulAgentLoop(AgentLoopBase):
         longest = self.rollout_config.prompt_length + self.config.data.max_feedback_length
         teacher_prompts = await _teacher_prompts(session, longest) if session.contexts else {}
         builder = _SequenceBuilder(session, kwargs, settings, self.tokenizer.eos_token_id, teacher_prompts)
-        return list(builder.build(validate, task_row))
+        outputs = list(builder.build(validate, task_row))
+        if not validate:
+            await _live_traces(settings.run_dir).append(step, outputs[0].extra_fields["trace"])
+        return outputs
 
     async def gateway(self) -> Gateway:
         """The judges of this process; without Ray (`benchmarks/one_process.py`) a subclass connects them."""
@@ -125,11 +138,13 @@ async def _teacher_prompts(session: Session, longest: int) -> dict[int, tuple[in
     return prompts
 
 
-def _trained(attempt: Attempt) -> Iterator[TokenSequence]:
-    """The sequences of an episode, seat by seat."""
-    for seat in attempt.players.seats.values():
-        assert isinstance(seat, TokenSeat)
-        yield from seat.sequences
+def _groups(row: TaskRow) -> dict[str, str]:
+    """What the row belongs to. An error in the task's code costs the trace its groups, and no session."""
+    try:
+        return dict(row.task.groups(row.row))
+    except Exception:  # noqa: BLE001 - a session that raises would be padded without a message
+        logger.exception("%s: the task's groups failed", row.where)
+        return {}
 
 
 class _SequenceBuilder:
@@ -156,15 +171,21 @@ class _SequenceBuilder:
         )
 
     def build(self, validate: bool, row: TaskRow) -> Iterator[AgentLoopOutput]:
-        outputs = [self._output(*item) for item in self._sequences(("draft",) if validate else self.kinds)]
+        sequences = session_sequences(self.session, ("draft",) if validate else self.kinds)
+        outputs = [self._output(i, sequence) for i, sequence in enumerate(sequences) if sequence.masked is None]
         if not outputs:
             outputs = [self._masked_placeholder()]
         if validate:
             outputs = outputs[-1:]
         version = max(output.extra_fields["max_global_steps"] for output in outputs)
         trace = self.session.to_record(row.file, row.number)
+        trace.groups = _groups(row)
         trace.session, trace.prompt, trace.model_version = self.id, self.prompt, version
         trace.out_of_tokens = self._out_of_tokens()
+        trace.sequences = [sequence.summary() for sequence in sequences]
+        if validate:
+            for summary in trace.sequences:
+                summary.masked = summary.masked or "validation"
         # The trace line goes with the first output; verl reads reward_extra_info of the last one.
         outputs[0].extra_fields["trace"] = trace.to_line()
         info = {"trace": outputs[0].extra_fields["trace"]} if validate else {}
@@ -175,38 +196,35 @@ class _SequenceBuilder:
     def _out_of_tokens(self) -> dict[str, int]:
         """Sequences of either episode whose seat had to fall silent."""
         attempts = {"draft": self.session.draft, "refined": self.session.refined}
-        return {name: sum(s.full for s in _trained(attempt)) for name, attempt in attempts.items() if attempt}
+        return {
+            name: sum(sequence.full for _, sequence in token_sequences(attempt))
+            for name, attempt in attempts.items()
+            if attempt
+        }
 
-    def _sequences(self, kinds: tuple[Kind, ...]) -> Iterator[tuple[Kind, Attempt, TokenSequence]]:
-        for kind in kinds:
-            attempt = self.session.draft if kind == "draft" else self.session.refined
-            if attempt is None or not attempt.valid:
-                continue
-            for sequence in _trained(attempt):
-                yield kind, attempt, sequence
-
-    def _output(self, kind: Kind, attempt: Attempt, sequence: TokenSequence) -> AgentLoopOutput:
+    def _output(self, place: int, sequence: SessionSequence) -> AgentLoopOutput:
+        attempt, tokens, kind = sequence.attempt, sequence.tokens, sequence.kind
         assert attempt.verdict is not None
-        reward, turns = attempt.verdict.reward, 2 * sequence.turns
+        reward, turns = attempt.verdict.reward, 2 * tokens.turns
         record = SequenceRecord(
             kind,
             self.prompt,
             self.id,
             True,
             turns,
-            sum(sequence.response_mask),
+            sum(tokens.response_mask),
             self.draft_reward,
             self.refined_reward,
-            teacher_prompt=self.teacher_prompts.get(id(sequence), ()) if kind == "draft" else (),
+            teacher_prompt=self.teacher_prompts.get(id(tokens), ()) if kind == "draft" else (),
             task=self.session.task,
+            place=place,
         )
-        prompt = sequence.prompt_ids if kind == "refined_feedback" else sequence.base_prompt_ids
-        low, high = sequence.versions or (self.step - 1, self.step - 1)
+        low, high = tokens.versions or (self.step - 1, self.step - 1)
         return AgentLoopOutput(
-            prompt_ids=list(prompt),
-            response_ids=list(sequence.response_ids),
-            response_mask=list(sequence.response_mask),
-            response_logprobs=list(sequence.response_logprobs),
+            prompt_ids=list(sequence.prompt_ids),
+            response_ids=list(tokens.response_ids),
+            response_mask=list(tokens.response_mask),
+            response_logprobs=list(tokens.response_logprobs),
             reward_score=reward,
             num_turns=turns,
             metrics=AgentLoopMetrics(generate_sequences=attempt.seconds.get("play", 0.0)),

@@ -100,7 +100,11 @@ class GroupFilter:
             records, traces = self._idle.pop(prompt)
             group = GroupCounts(dropped=1, tokens_dropped=sampled_tokens(records))
             self._dropped = GroupCounts.total([self._dropped, group])
-            self._traces += [trace.model_copy(update={"dropped": True}) for trace in traces]
+            for trace in traces:
+                trace.dropped = True
+                for summary in trace.sequences:
+                    summary.masked = summary.masked or "group replaced"
+            self._traces += traces
 
     def report(self, batch: StepBatch, step: int) -> None:
         """Add what was dropped for this batch to its counts and traces; the next batch starts from nothing."""

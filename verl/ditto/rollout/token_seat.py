@@ -36,6 +36,7 @@ class TokenSequence:
         versions: first and last version (training step) of the weights that sampled it.
         full: there was no room for another turn, so nothing is added any more.
         opening: how many of the messages are in the prompt.
+        has_log_probs: the engine returned log-probs for every turn.
     """
 
     prompt_ids: list[int]
@@ -48,6 +49,7 @@ class TokenSequence:
     versions: tuple[int, int] | None = None
     full: bool = False
     opening: int = 0
+    has_log_probs: bool = True
 
 
 class TokenSeat:
@@ -135,6 +137,7 @@ class TokenSeat:
         sequence.response_ids += ids
         sequence.response_mask += [1] * len(ids)
         sequence.response_logprobs += list(output.log_probs) if output.log_probs else [0.0] * len(ids)
+        sequence.has_log_probs = sequence.has_log_probs and bool(output.log_probs)
         sequence.turns += 1
         self._note_version(sequence, output.extra_fields)
         # The token limit can cut a turn inside a character, which then decodes to replacement characters. Servers never

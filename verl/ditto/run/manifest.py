@@ -65,7 +65,7 @@ def check(folder: Path) -> None:
         actual = file.stat().st_size
         if actual != size:
             raise DamagedCheckpoint(f"{file} has {actual:,} bytes instead of {size:,}")
-        if sha256 is not None and _hash(file) != sha256:
+        if sha256 is not None and sha256_of(file) != sha256:
             raise DamagedCheckpoint(f"{file} has another content than was written")
 
 
@@ -102,9 +102,10 @@ def _check_shape(folder: Path) -> None:
 
 def _entry(path: Path) -> dict[str, Any]:
     size = path.stat().st_size
-    return {"bytes": size} | ({"sha256": _hash(path)} if size <= HASHED_BYTES else {})
+    return {"bytes": size} | ({"sha256": sha256_of(path)} if size <= HASHED_BYTES else {})
 
 
-def _hash(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The SHA-256 hash of a file, in hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,10 +2,12 @@
 
     <run>/traces/step_000007.jsonl    sessions of training step 7: messages, verdicts, feedback, advantages, timings
     <run>/traces/val_000005.jsonl     sessions of the validation after step 5
+    <run>/traces/live/                sessions of the running step (live_traces.py)
+    <run>/run.json                    objective, settings, versions, data (run_json.py)
     <run>/metrics.jsonl               {"step": 7, "ditto/reward_draft": 0.4, ...}
     <run>/replaced/20261122T161500Z/  what an earlier attempt wrote after the checkpoint that a resume started from
 
-Every file is written in one go and replaced, so each step is there once and whole.
+Every file but the live ones is written in one go and replaced, so each step is there once and whole.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ditto.run.live_traces import folder_of, live_files, remove_live
 from soul.files.metrics_file import NAME, metric_lines, read_metrics
 from soul.files.whole_file import write_whole
 from soul.record import SessionRecord
@@ -41,10 +45,24 @@ class RunFolder:
     def write_traces(self, split: str, step: int, sessions: Iterable[SessionRecord], part: int = 0) -> None:
         """The sessions of a step; split is "step" or "val".
 
-        An asynchronous step may train in several parts; each has a file of its own (`step_000007.1.jsonl`).
+        An asynchronous step may train in several parts; each has a file of its own (`step_000007.1.jsonl`). The live
+        files of the step and of those before it go.
         """
         name = f"{split}_{step:06d}" + (f".{part}" if part else "")
         write_lines(self.folder / "traces" / f"{name}.jsonl", (session.to_line() for session in sessions))
+        if split == "step":
+            remove_live(self.folder, step)
+
+    def open_live(self) -> None:
+        """Make the folder of live traces, and remove what an earlier attempt left in it."""
+        folder_of(self.folder).mkdir(parents=True, exist_ok=True)
+        remove_live(self.folder)
+
+    def close_live(self) -> None:
+        """Remove the folder of live traces, with sessions that no step trained."""
+        remove_live(self.folder)
+        with suppress(OSError):  # a session that ends just now may have a file in it
+            folder_of(self.folder).rmdir()
 
     def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Add numbers to the step's line. Lines of later steps go: they belong to what a resumed run does again."""
@@ -78,15 +96,17 @@ class RunFolder:
             for path in sorted((self.folder / "traces").glob("*.jsonl"))
             if (match := _TRACES.fullmatch(path.name)) and int(match.group(1)) > step
         ]
+        traces += [path for of_step, path in live_files(self.folder) if of_step > step]
         if not later and not traces:
             return None
         target = self.folder / "replaced" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        (target / "traces").mkdir(parents=True, exist_ok=True)
         if later:
             write_lines(target / NAME, later.values())
             write_lines(self._metrics, [line for number, line in lines.items() if number <= step])
         for path in traces:
-            os.replace(path, target / "traces" / path.name)
+            moved = target / path.relative_to(self.folder)
+            moved.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, moved)
         return target
 
     @property

@@ -5,8 +5,8 @@ results_table.py   the table, with set_detail.py (the details of a set), interva
 group_names.py     readable names of groups
 packing.py         the samples, compressed for the page
 outputs.py         writes this file and the run's other outputs
-page.html          the skeleton of the page, with results.html and report.css; page_parts.py assembles it, markup.py
-                   escapes the values
+page.html          the skeleton of the page, with head.html, results.html, panes.html (the list and the open entry) and
+                   report.css; page_parts.py assembles it, markup.py escapes the values
 script/            store.js (unpacks the samples), elements.js, link.js (filters and order in the URL), results.js (the
                    table), list.js and browser.js (any list), samples.js (the list of samples), sample.js (one sample),
                    scene.js (scenes of several speakers), page.js (navigation and keys)

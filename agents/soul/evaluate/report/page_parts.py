@@ -57,17 +57,36 @@ class Page:
             known: values for the script about the whole page.
             index: function from the entries with which the parts of `lines` begin to the columns of the list.
         """
-        head, tail = read("page.html").split("$parts\n")
-        words = {"Entry": self.entry.capitalize(), "Entries": self.entries.capitalize()}
-        yield filled(
-            head, **{**vars(self), **words, "count": f"{self.count:,}", "policy": policy(self.style, self.script)}
-        )
+        before, after = read("page.html").split("$parts\n")
+        shared = {
+            "head": page_head(self.title, self.style, policy(self.style, self.script)),
+            "panes": list_panes(self.entry, self.entries, loading="Unpacking"),
+        }
+        words = {**vars(self), "Entries": self.entries.capitalize(), "count": f"{self.count:,}"}
+        yield filled(before, **{**words, **shared})
         starts = []
         for place, (start, body) in enumerate(parts(lines)):
             starts.append(start)
             yield element("script", body, type="application/gzip", id=f"part-{place}") + "\n"
         values = {"known": embedded({"entries": self.entries, **known}), "index": packed(to_json(index(starts)))}
-        yield filled(tail, script=self.script, **values)
+        yield filled(after, script=self.script, **values)
+
+
+def page_head(title: str, style: str, policy: str) -> str:
+    """The beginning of a page, up to </head>; the title is markup."""
+    return filled(read("head.html"), title=title, style=style, policy=policy)
+
+
+def list_panes(entry: str, entries: str, loading: str, keys: str = "") -> str:
+    """The list of entries, and beside it the pane for the open one, as list.js and browser.js need them.
+
+    Args:
+        entry, entries: the words for one and for several.
+        loading: what the page does at first, as a participle.
+        keys: markup that names further keys.
+    """
+    words = {"entries": entries, "Entry": entry.capitalize(), "Entries": entries.capitalize()}
+    return filled(read("panes.html"), loading=loading, keys=keys, **words)
 
 
 def script_of(names: Sequence[str]) -> str:

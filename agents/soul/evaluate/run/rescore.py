@@ -74,6 +74,7 @@ async def judge_again(samples: Mapping[Key, SessionRecord], request: SampleReque
     scope = gateway.scope(task.name)
     attempt = Attempt(Players(_nobody), task.saved_episode(saved.draft))
     attempt.seconds["play"] = saved.draft.seconds["play"]
+    attempt.started = {stage: begun for stage, begun in saved.draft.started.items() if stage == "play"}
     await score(attempt, task, request.row.row, scope)
     fresh.draft, fresh.usage = attempt.to_record(), scope.usage()
     return fresh

@@ -1,6 +1,7 @@
 """Pages on the disk as a reader opens them: in headless Chromium, which must ask for nothing and report no error."""
 
 import os
+import re
 import shutil
 import time
 from contextlib import contextmanager
@@ -64,3 +65,15 @@ def found(page, text):
 def column(page, name):
     """The texts in a column of the list."""
     return page.locator(f"#list tbody td.{name}").all_inner_texts()
+
+
+def luminance(colour):
+    """The relative luminance of a computed colour, 0 to 1."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast_of(one, other):
+    """The contrast of two luminances, 1 to 21."""
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)

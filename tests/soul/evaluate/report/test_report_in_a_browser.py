@@ -18,7 +18,15 @@ from soul.evaluate.report import write_html
 from soul.evaluate.tables import table
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM
-from tests.soul.evaluate.report.browser_pages import column, found, needs_a_browser, opener, until
+from tests.soul.evaluate.report.browser_pages import (
+    column,
+    contrast_of,
+    found,
+    luminance,
+    needs_a_browser,
+    opener,
+    until,
+)
 from tests.soul.evaluate.report.hostile_samples import HOSTILE, MINE, lines
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -242,12 +250,6 @@ def test_the_browsers_way_back_leads_to_the_table(opened):
 # ---- what it looks like
 
 
-def luminance(colour):
-    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_light_and_dark(opened, scheme):
     page = opened(f"#{TOM}/2/0", color_scheme=scheme)
@@ -264,7 +266,7 @@ def test_text_can_be_read_in_light_and_dark(opened, scheme):
         "#filters label",
     ):
         ink = luminance(page.locator(where).first.evaluate("element => getComputedStyle(element).color"))
-        contrast = (max(ink, behind) + 0.05) / (min(ink, behind) + 0.05)
+        contrast = contrast_of(ink, behind)
         assert contrast >= 4.5, f"{where}: {contrast:.1f}"
 
 

@@ -4,6 +4,8 @@
 const pane = document.getElementById("sample");
 
 class Browser {
+  place = "samples"; // of the list in the address
+
   constructor(store, list) {
     this.store = store;
     this.list = list;
@@ -30,7 +32,7 @@ class Browser {
   // The link to a sample within this list, or to the list.
   address(i) {
     const query = queryOf(this.list);
-    if (i === undefined) return linkTo("samples", query);
+    if (i === undefined) return linkTo(this.place, query);
     query.delete("page"); // the list turns to the page of the sample by itself
     return linkTo(this.store.link(i), query);
   }

@@ -1,7 +1,8 @@
 // The address behind "#": `results?sort=-score`, `samples?set=hitom&sort=-reward`, or `SET/NUMBER/SAMPLE?...` for one
 // sample. The query holds what is filtered and how it is sorted, so that a copied address shows the same list.
 
-const FIELDS = ["text", "set", "state", "low", "high"];
+const FIELDS = [...document.getElementById("filters").elements].map(({ name }) => name).filter(Boolean);
+const NUMBERS = FIELDS.filter((name) => document.getElementById("filters").elements[name].type === "number");
 const GROUP = "group.";
 
 function readLink() {
@@ -28,7 +29,7 @@ function queryOf({ filters, order, page }) {
 function choiceOf(query) {
   const filters = { groups: {} };
   for (const name of FIELDS) filters[name] = query.get(name) ?? "";
-  for (const name of ["low", "high"]) if (!Number.isFinite(Number(filters[name]))) filters[name] = "";
+  for (const name of NUMBERS) if (!Number.isFinite(Number(filters[name]))) filters[name] = "";
   for (const [name, value] of query) if (name.startsWith(GROUP)) filters.groups[name.slice(GROUP.length)] = value;
   const sort = query.get("sort") ?? "";
   const order = { key: sort.replace(/^-/, ""), descending: sort.startsWith("-") };

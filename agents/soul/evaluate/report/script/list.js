@@ -3,6 +3,7 @@
 // (`cells`).
 
 const PAGE_SIZE = 100;
+const REDRAW_MS = 400; // between two looks at what a search has found
 const form = document.getElementById("filters");
 const rowsOfList = document.querySelector("#list tbody");
 
@@ -31,9 +32,15 @@ class List {
     if (this.filters.text.trim()) {
       const among = matches;
       matches = [];
+      let drawn = performance.now();
       for await (const [share, hits] of this.store.search(this.filters.text.trim(), among)) {
         if (run !== this.run) return;
         matches.push(...hits);
+        if (share < 1 && hits.length && performance.now() - drawn > REDRAW_MS) {
+          this.shown = [...matches]; // what is found so far
+          this.sort();
+          drawn = performance.now();
+        }
         if (share < 1) this.say(`Searching: ${Math.round(100 * share)} %, ${matches.length.toLocaleString("en")} found`);
         await new Promise((resume) => setTimeout(resume)); // let the page breathe
       }

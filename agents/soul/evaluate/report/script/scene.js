@@ -4,9 +4,19 @@
 // The scene of a draft as turns of {speaker, note, text, thought, reasoning, own}; null where the draft has no scene.
 function sceneOf(draft, record) {
   const turns = ownTurns(draft.seats);
-  const me = record[`${record.eval_position ?? "agent1"}_name`];
+  const me = record[`${record.eval_position ?? "agent1"}_name`] ?? ownSpeaker(draft);
   if (draft.lines) return draft.lines.map((line) => sceneLine(line, turns));
   return draft.acts ? draft.acts.map((act) => sceneAct(act, turns, me)) : null;
+}
+
+// The speaker whose acts the policy's turns contain: a trace of a training has no record to look it up in.
+function ownSpeaker({ acts, seats }) {
+  const own = Object.values(seats ?? {}).flat().filter(({ role }) => role === "assistant").map(({ content }) => content);
+  const count = new Map();
+  for (const { speaker, text } of acts ?? []) {
+    if (text && own.some((turn) => turn.includes(text))) count.set(speaker, (count.get(speaker) ?? 0) + 1);
+  }
+  return [...count].sort(([, a], [, b]) => b - a)[0]?.[0];
 }
 
 // The turns of each seat: `next(seat)` returns the next one, and "" after the last.

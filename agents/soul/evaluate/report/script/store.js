@@ -16,10 +16,68 @@ async function unpack(id) {
   return new Response(stream).text();
 }
 
+// Entries as lines of JSON, in parts that are unpacked when needed.
+class Parts {
+  // starts: the entry with which each part begins.
+  constructor(starts) {
+    this.starts = starts;
+  }
+
+  // The part of entry i.
+  of(i) {
+    let low = 0;
+    let high = this.starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.starts[middle] <= i) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  // The lines (JSON) of a part.
+  lines(part) {
+    const lines = kept.get(part) ?? unpack(`part-${part}`).then((text) => text.split("\n"));
+    kept.delete(part);
+    kept.set(part, lines);
+    if (kept.size > PARTS_KEPT) kept.delete(kept.keys().next().value);
+    return lines;
+  }
+
+  async line(i) {
+    const part = this.of(i);
+    return JSON.parse((await this.lines(part))[i - this.starts[part]]);
+  }
+
+  // Searches these entries part by part. Yields [share of parts that are searched, matching entries of this part].
+  // texts: function from an entry to its searchable texts.
+  async *search(text, among, texts) {
+    const wanted = text.toLowerCase();
+    const escaped = JSON.stringify(text).slice(1, -1).toLowerCase();
+    const byPart = new Map();
+    for (const i of among) {
+      const part = this.of(i);
+      if (!byPart.has(part)) byPart.set(part, []);
+      byPart.get(part).push(i);
+    }
+    let read = 0;
+    for (const [part, places] of byPart) {
+      const lines = await this.lines(part);
+      const start = this.starts[part];
+      const hits = places.filter((i) => {
+        const line = lines[i - start];
+        return line.toLowerCase().includes(escaped) && texts(JSON.parse(line)).some((t) => t.toLowerCase().includes(wanted));
+      });
+      yield [++read / byPart.size, hits];
+    }
+  }
+}
+
 class Store {
   static async open() {
     const store = new this();
     store.index = JSON.parse(await unpack("index"));
+    store.parts = new Parts(store.index.starts);
     store.size = store.index.set.length;
     store.places = new Map();
     for (let i = 0; i < store.size; i++) store.places.set(store.link(i), i);
@@ -41,52 +99,12 @@ class Store {
     return this.places.get(link);
   }
 
-  partOf(i) {
-    const starts = this.index.starts;
-    let low = 0;
-    let high = starts.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (starts[middle] <= i) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+  line(i) {
+    return this.parts.line(i);
   }
 
-  // The lines (JSON) of a part.
-  lines(part) {
-    const lines = kept.get(part) ?? unpack(`part-${part}`).then((text) => text.split("\n"));
-    kept.delete(part);
-    kept.set(part, lines);
-    if (kept.size > PARTS_KEPT) kept.delete(kept.keys().next().value);
-    return lines;
-  }
-
-  async line(i) {
-    const part = this.partOf(i);
-    return JSON.parse((await this.lines(part))[i - this.index.starts[part]]);
-  }
-
-  // Searches these samples part by part. Yields [share of parts that are searched, matching samples of this part].
-  async *search(text, among) {
-    const wanted = text.toLowerCase();
-    const escaped = JSON.stringify(text).slice(1, -1).toLowerCase();
-    const byPart = new Map();
-    for (const i of among) {
-      const part = this.partOf(i);
-      if (!byPart.has(part)) byPart.set(part, []);
-      byPart.get(part).push(i);
-    }
-    let read = 0;
-    for (const [part, places] of byPart) {
-      const lines = await this.lines(part);
-      const start = this.index.starts[part];
-      const hits = places.filter((i) => {
-        const line = lines[i - start];
-        return line.toLowerCase().includes(escaped) && this.texts(JSON.parse(line)).some((t) => t.toLowerCase().includes(wanted));
-      });
-      yield [++read / byPart.size, hits];
-    }
+  search(text, among) {
+    return this.parts.search(text, among, (line) => this.texts(line));
   }
 
   // The searchable texts of a sample: its conversation, critique, failure and record.

@@ -1,0 +1,173 @@
+"""Find what there is to look at below a folder: trainings, evaluations, and pages of `soul compare --html`.
+
+Links to folders are not followed, and the folders of checkpoints, traces and replaced files are not entered. The facts
+about a folder are read from small files only, never from its index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from soul.errors import SoulError
+from soul.evaluate.report import FILE as REPORT
+from soul.evaluate.run.journal import FILE as JOURNAL
+from soul.figures.training_run import TrainingRun
+from soul.files.folder_lock import is_held
+from soul.files.metrics_file import NAME as METRICS
+from soul.files.metrics_file import read_metrics
+from soul.view.overview import read_run_file
+from soul.view.trace_files import FOLDER as TRACES
+from soul.view.trace_files import LIVE, last_step, trace_files
+
+Kind = Literal["training", "evaluation", "comparison"]
+DEEPEST = 8  # levels below the folder
+_SKIPPED = {TRACES, "replaced", "node_modules", "__pycache__", "judge_cache"}
+_COMPARISON = b'<body class="comparison">'
+_HEAD_BYTES = 65_536  # of a page: style and policy come before its body
+
+
+@dataclass(frozen=True)
+class Found:
+    """A folder of a run, or the page of a comparison.
+
+    Attributes:
+        id: the same in each start of the viewer.
+        path: relative to the folder that is viewed; its own name stands for itself.
+        place: the folder, or the page.
+    """
+
+    id: str
+    kind: Kind
+    path: str
+    place: Path
+
+    @property
+    def report(self) -> Path | None:
+        """The page that goes with it."""
+        page = self.place if self.kind == "comparison" else self.place / REPORT
+        return page if page.is_file() else None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the list of folders shows of one; `modified` is unix time, `report` whether it has a page of its own."""
+
+    id: str
+    path: str
+    kind: Kind
+    name: str
+    modified: float
+    steps: int = 0
+    tasks: Sequence[str] = ()
+    objective: str | None = None
+    running: bool = False
+    report: bool = False
+
+
+def find(root: Path) -> list[Found]:
+    """Everything below a folder, and the folder itself, by path."""
+    return sorted(_walk(root.resolve()), key=lambda found: found.path)
+
+
+def _walk(root: Path) -> Iterator[Found]:
+    for name, folders, files in os.walk(root):
+        folder = Path(name)
+        depth = len(folder.relative_to(root).parts)
+        folders[:] = [one for one in folders if depth < DEEPEST and _enters(one)]
+        if METRICS in files or any(trace_files(folder / TRACES)):
+            yield _found(root, folder, "training")
+        elif {"settings.json", "chosen.json", JOURNAL} <= set(files):
+            yield _found(root, folder, "evaluation")
+        for file in files:
+            if file.endswith(".html") and file != REPORT and _is_comparison(folder / file):
+                yield _found(root, folder / file, "comparison")
+
+
+def _enters(name: str) -> bool:
+    return not (name in _SKIPPED or name.startswith((".", "global_step_")) or name.endswith(".partial"))
+
+
+def _found(root: Path, place: Path, kind: Kind) -> Found:
+    path = place.relative_to(root).as_posix() if place != root else root.name
+    mark = hashlib.blake2b(f"{kind}:{path}".encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    return Found(mark, kind, path, place)
+
+
+def _is_comparison(page: Path) -> bool:
+    try:
+        with page.open("rb") as file:
+            return _COMPARISON in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
+
+
+def facts(found: Found) -> dict[str, Any]:
+    """The facts about a folder, for the list."""
+    known = Facts(found.id, found.path, found.kind, found.place.stem, 0.0, report=found.report is not None)
+    place = found.place
+    if found.kind == "training":
+        run = read_run_file(place, [])
+        known = replace(
+            known,
+            name=place.name,
+            modified=_modified(place / METRICS, place / TRACES, place / TRACES / LIVE, place),
+            steps=last_step(place / TRACES),
+            tasks=_trained_tasks(place, run),
+            objective=run["objective"] if isinstance(run.get("objective"), str) else None,
+            running=is_held(place),
+        )
+    elif found.kind == "evaluation":
+        policy, sets = _object(place / "settings.json").get("policy"), _object(place / "chosen.json").get("samples")
+        model = policy.get("model") if isinstance(policy, dict) else None
+        known = replace(
+            known,
+            name=str(model or place.name),
+            modified=_modified(place / JOURNAL, place),
+            tasks=list(sets) if isinstance(sets, dict) else [],
+            running=is_held(place),
+        )
+    else:
+        known = replace(known, modified=_modified(place))
+    return asdict(known)
+
+
+def _modified(*places: Path) -> float:
+    """When the last of these was changed."""
+    times = [place.stat().st_mtime for place in places if place.exists()]
+    return max(times, default=0.0)
+
+
+def _trained_tasks(folder: Path, run: Mapping[str, Any]) -> list[str]:
+    """The tasks of a training, from run.json or from the names of its metrics."""
+    task = run.get("task")
+    if isinstance(task, str) and task:
+        return task.split(",")
+    try:
+        stat = (folder / METRICS).stat()
+    except FileNotFoundError:
+        return []
+    return _tasks_of_metrics(folder / METRICS, stat.st_mtime_ns, stat.st_ino)
+
+
+@lru_cache(1000)
+def _tasks_of_metrics(path: Path, _mtime_ns: int, _inode: int) -> list[str]:
+    """The tasks that the metrics name. They are read again only where the file has changed."""
+    try:
+        return TrainingRun(path.parent.name, path.parent, read_metrics(path), "").tasks
+    except SoulError:  # the overview of the run says so
+        return []
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

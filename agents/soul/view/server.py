@@ -1,0 +1,153 @@
+"""The viewer's server: on 127.0.0.1 only, read-only, for whoever has the address with its random token.
+
+Other programs of this machine do not know the token. A page of another site that resolves its name to 127.0.0.1 (DNS
+rebinding) is refused by its Host header. Nothing is written but indexes; addresses are looked up in a table.
+
+    /TOKEN/                                  the page
+    /TOKEN/api/folders                       what there is to look at (discovery.py)
+    /TOKEN/api/run/ID/overview?from=REV      numbers of a training; "unchanged" if REV is still its revision
+    /TOKEN/api/run/ID/index?after=N&revision=R   sessions after row N, and those that went since R (columns.py)
+    /TOKEN/api/run/ID/session/N              one session's record
+    /TOKEN/api/run/ID/search?text=T&after=N  lines {"hit": N}, {"progress": share}, {"end": true} (search.py)
+    /TOKEN/report/ID                         leads to the page of an evaluation or comparison, below /TOKEN/files/
+
+An error is {"error": text}.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import sys
+from collections.abc import Sequence
+from http import HTTPStatus
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from soul.errors import BadSettings
+from soul.view.answers import Answers
+from soul.view.catalogue import Catalogue
+from soul.view.sessions import NoSession
+from soul.view.training import Training
+
+logger = logging.getLogger(__name__)
+HOST = "127.0.0.1"
+
+
+class ViewServer(ThreadingHTTPServer):
+    """Serves a folder; `serve_forever` until `shutdown`.
+
+    Args:
+        root: the folder with runs and evaluations.
+        page: HTML and content security policy of the viewer's page.
+        port: 0 for any free one.
+
+    Attributes:
+        address: what to open in a browser.
+
+    Raises:
+        BadSettings: the port is taken.
+    """
+
+    daemon_threads = True
+    block_on_close = False  # a search that runs when the viewer ends is not waited for
+
+    def __init__(self, root: Path, page: tuple[str, str], port: int = 0) -> None:
+        self.catalogue, self.page = Catalogue(root), page
+        self.token = secrets.token_urlsafe(16)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise BadSettings(f"--port {port}: {error.strerror}. Name another one, or leave it out.") from None
+        number = self.server_address[1]
+        self.hosts = {f"{HOST}:{number}", f"localhost:{number}"}
+        self.address = f"http://{HOST}:{number}/{self.token}/"
+
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        """Log what a request raised. A reader that went away, as when a search is stopped, is no error."""
+        if not isinstance(sys.exception(), ConnectionError):
+            logger.exception("a request could not be answered")
+
+
+class _BadRequest(Exception):
+    """A parameter of an address is missing or no number."""
+
+
+class _Handler(Answers):
+    server: ViewServer
+
+    def do_GET(self) -> None:
+        """Answer a request, after its Host and its token are checked."""
+        if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
+            self.send_problem(HTTPStatus.FORBIDDEN, "This server answers only to the address that soul view printed.")
+            return
+        split = urlsplit(self.path)
+        token, *parts = [unquote(part) for part in split.path.split("/")[1:]]
+        if not secrets.compare_digest(token.encode(), self.server.token.encode()):
+            self.send_problem(HTTPStatus.NOT_FOUND, "There is nothing here. Open the address that soul view printed.")
+            return
+        query = {name: values[-1] for name, values in parse_qs(split.query, keep_blank_values=True).items()}
+        try:
+            self._answer(parts, query)
+        except _BadRequest as error:
+            self.send_problem(HTTPStatus.BAD_REQUEST, str(error))
+        except NoSession as error:
+            self.send_problem(HTTPStatus.GONE, f"{error}.")
+        except FileNotFoundError:
+            self.send_problem(HTTPStatus.NOT_FOUND, "This file was there a moment ago, and is gone.")
+
+    do_HEAD = do_GET
+
+    def _refuse(self) -> None:
+        self.send_problem(HTTPStatus.METHOD_NOT_ALLOWED, "This server is read-only: GET and HEAD.")
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_CONNECT = do_TRACE = _refuse
+
+    def _answer(self, parts: Sequence[str], query: dict[str, str]) -> None:
+        catalogue = self.server.catalogue
+        match parts:
+            case []:
+                self.send_redirect(f"/{self.server.token}/")
+            case [""]:
+                self.send_page(*self.server.page)
+            case ["api", "folders"]:
+                self.send_json(catalogue.folders())
+            case ["api", "run", number, *rest] if training := catalogue.training(number):
+                self._answer_run(training, rest, query)
+            case ["report", number] if path := catalogue.page_path(number):
+                self.send_redirect(f"/{self.server.token}/files/{quote(path)}")
+            case ["files", *rest] if page := catalogue.page("/".join(rest)):
+                self.send_stored_page(page)
+            case _:
+                self.send_problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
+
+    def _answer_run(self, training: Training, parts: Sequence[str], query: dict[str, str]) -> None:
+        match parts:
+            case ["overview"]:
+                self.send_json(training.overview(_number(query, "from")))
+            case ["index"]:
+                self.send_json(training.columns(_number(query, "after") or 0, _number(query, "revision")))
+            case ["session", number]:
+                self.send_json(training.session(_number({"session": number}, "session") or 0))
+            case ["search"] if query.get("text"):
+                self.send_lines(training.search(query["text"], _number(query, "after") or 0))
+            case ["search"]:
+                raise _BadRequest("text: name what to search for")
+            case _:
+                self.send_problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are logged with -v, without the token."""
+        logger.debug("%s", (format % args).replace(self.server.token, "TOKEN"))
+
+
+def _number(query: dict[str, str], name: str) -> int | None:
+    """A parameter that is a whole number, 0 or more; None without it."""
+    text = query.get(name)
+    if text is None or text == "":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise _BadRequest(f"{name}={text}: expected a whole number, 0 or more")
+    return int(text)

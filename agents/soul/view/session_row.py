@@ -1,0 +1,147 @@
+"""What the index keeps of one session: where it belongs, its rewards, why it failed, what it cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from soul.judge.call.usage import Usage, total
+from soul.record import AttemptRecord, SessionRecord
+
+DIGITS = 6  # behind the point: more would double what a page loads, and the sessions themselves have them all
+_SAME = 1e-9  # rewards that differ by less are equal
+
+
+class SessionRow(NamedTuple):
+    """A row of the table `sessions`, without its place in the files.
+
+    Attributes:
+        number: position of the row in its task file; `row` is the record's own index.
+        prompt: the group of sessions that share a prompt.
+        draft, refined: rewards; None without a verdict or an episode.
+        cause: the first failure of the session: of the draft, the refined episode or the feedback.
+        disagree: members of a jury, or judge and canary, gave an episode different rewards.
+        valid: every episode that there is has a verdict.
+        seconds: from the first stage's start to the last one's end; without start times, the stages' sum.
+        cost: US dollars; None if a price is unknown.
+        tokens: what the policy sampled; None if neither the training nor an endpoint counted it.
+        metrics: JSON: {"draft": {name: value}, "refined": {...}}.
+    """
+
+    task: str
+    file: str
+    number: int
+    row: int
+    prompt: str
+    session: str
+    draft: float | None
+    refined: float | None
+    advantage_draft: float | None
+    advantage_refined: float | None
+    redactions: int
+    cause: str | None
+    disagree: int
+    valid: int
+    dropped: int
+    seconds: float
+    cost: float | None
+    tokens: int | None
+    metrics: str
+
+    @classmethod
+    def from_record(cls, record: SessionRecord) -> SessionRow:
+        """The row of a session."""
+        draft, refined = record.draft, record.refined
+        failed = [cause for attempt in record.attempts if (cause := attempt.cause)]
+        failed += [record.feedback_failure.cause] if record.feedback_failure else []
+        metrics = {name: attempt.metrics for name, attempt in (("draft", draft), ("refined", refined)) if attempt}
+        return cls(
+            task=record.task,
+            file=record.file,
+            number=record.number,
+            row=record.row,
+            prompt=record.prompt or f"{record.file}:{record.number}",
+            session=record.session,
+            draft=_rounded(draft.reward),
+            refined=_rounded(refined.reward if refined else None),
+            advantage_draft=_rounded(record.advantages.get("draft")),
+            advantage_refined=_rounded(
+                record.advantages.get("refined_base", record.advantages.get("refined_feedback"))
+            ),
+            redactions=record.redactions,
+            cause=failed[0] if failed else None,
+            disagree=int(any(map(_disagree, record.attempts))),
+            valid=int(all(attempt.valid for attempt in record.attempts)),
+            dropped=int(record.dropped),
+            seconds=round(_seconds(record.attempts), 3),
+            cost=_rounded(_cost(record.usage.values())),
+            tokens=_tokens(record),
+            metrics=json.dumps({name: values for name, values in metrics.items() if values}),
+        )
+
+
+class CallsRow(NamedTuple):
+    """What a role's calls of some sessions cost together; `failed` counts calls without a usable answer."""
+
+    role: str
+    task: str
+    calls: int
+    failed: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    seconds: float
+
+
+def calls_rows(records: Iterable[SessionRecord]) -> list[CallsRow]:
+    """The calls of these sessions by role and task."""
+    counts: dict[tuple[str, str], list[Usage]] = {}
+    for record in records:
+        for role, usage in record.usage.items():
+            counts.setdefault((role, record.task), []).append(usage)
+    return [_calls(role, task, total(usages)) for (role, task), usages in counts.items()]
+
+
+def _calls(role: str, task: str, usage: Usage) -> CallsRow:
+    tokens = usage.prompt_tokens, usage.completion_tokens
+    return CallsRow(role, task, usage.calls, usage.failures.total(), *tokens, usage.cost_usd, usage.seconds)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)
+
+
+def _disagree(attempt: AttemptRecord) -> bool:
+    rewards = [opinion.reward for opinion in attempt.jury if opinion.reward is not None]
+    if attempt.canary and attempt.canary.reward is not None and attempt.reward is not None:
+        rewards = [*rewards, attempt.canary.reward, attempt.reward]
+    return bool(rewards) and max(rewards) - min(rewards) > _SAME
+
+
+def _seconds(attempts: Iterable[AttemptRecord]) -> float:
+    """How long a session took."""
+    attempts = list(attempts)
+    if any(attempt.seconds.keys() - attempt.started.keys() for attempt in attempts):
+        return sum(sum(attempt.seconds.values()) for attempt in attempts)
+    starts = [start for attempt in attempts for start in attempt.started.values()]
+    ends = [start + attempt.seconds.get(stage, 0.0) for attempt in attempts for stage, start in attempt.started.items()]
+    return max(ends) - min(starts) if starts else 0.0
+
+
+def _cost(usages: Iterable[Usage]) -> float | None:
+    usages = list(usages)
+    return None if any(usage.unpriced for usage in usages) else sum(usage.cost_usd for usage in usages)
+
+
+def _tokens(record: SessionRecord) -> int | None:
+    """What the policy sampled. A refined episode may be trained under several kinds and counts once."""
+    if not record.sequences:
+        policy = record.usage.get("policy")
+        return policy.completion_tokens if policy else None
+    kinds: dict[tuple[str, str], int] = {}
+    for sequence in record.sequences:
+        key = sequence.attempt, sequence.kind
+        kinds[key] = kinds.get(key, 0) + sequence.response_tokens
+    attempts = {attempt for attempt, _ in kinds}
+    return sum(max(tokens for (name, _), tokens in kinds.items() if name == attempt) for attempt in attempts)

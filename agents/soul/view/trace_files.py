@@ -1,0 +1,68 @@
+"""The trace files of a training, by name.
+
+    traces/step_000007.jsonl          sessions of step 7, written whole; step_000007.1.jsonl is a further part of it
+    traces/val_000005.jsonl           sessions of the validation after step 5
+    traces/live/step_000007.91.jsonl  sessions of step 7 so far, from one process
+
+Lines are appended to a live file while its step runs, so its last line may be half. It goes when the step ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER, LIVE = "traces", "live"
+_FINAL = re.compile(r"(step|val)_(\d+)(?:\.\d+)?\.jsonl")
+_LIVE = re.compile(r"(step|val)_(\d+)\.[\w.-]+\.jsonl")
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A file that exists.
+
+    Attributes:
+        name: relative to the folder of the traces.
+        split: "step" or "val".
+        live: its step still runs.
+    """
+
+    path: Path
+    name: str
+    split: str
+    step: int
+    live: bool
+    stat: os.stat_result
+
+
+def trace_files(traces: Path) -> list[TraceFile]:
+    """The trace files of a run, validations and steps in order, finished ones before those of the running step."""
+    final, live = _named(traces, "", _FINAL), _named(traces, f"{LIVE}/", _LIVE)
+    return [*sorted(final, key=_order), *sorted(live, key=_order)]
+
+
+def last_step(traces: Path) -> int:
+    """The last training step that has a finished trace file; 0 without any."""
+    return max((file.step for file in _named(traces, "", _FINAL) if file.split == "step"), default=0)
+
+
+def _named(traces: Path, prefix: str, pattern: re.Pattern[str]) -> Iterator[TraceFile]:
+    try:
+        entries = list(os.scandir(traces / prefix))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if not (match := pattern.fullmatch(entry.name)):
+            continue
+        try:
+            stat = entry.stat()
+        except FileNotFoundError:  # the step ended: its live file is gone
+            continue
+        yield TraceFile(Path(entry.path), prefix + entry.name, match.group(1), int(match.group(2)), bool(prefix), stat)
+
+
+def _order(file: TraceFile) -> tuple[int, bool, str]:
+    return file.step, file.split == "step", file.name

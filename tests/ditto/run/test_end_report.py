@@ -1,0 +1,33 @@
+"""A run ends with its report, and never fails because of it."""
+
+import logging
+import threading
+
+import pytest
+
+from ditto.run import end_report
+from ditto.run.end_report import write_end_report
+from tests.soul.figures.made_up_runs import training
+
+
+def test_the_report_is_written_beside_the_metrics(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    write_end_report(training(tmp_path / "run", 0, steps=2))
+    assert "<html" in (tmp_path / "run" / "report.html").read_text()
+    assert f"{tmp_path / 'run' / 'report.html'}" in caplog.text
+
+
+def test_a_report_that_cannot_be_written_is_a_line_in_the_log(tmp_path, caplog):
+    folder = training(tmp_path / "run", 0, steps=1)
+    (folder / "report.html").mkdir()
+    write_end_report(folder)
+    assert "could not be written" in caplog.text
+
+
+@pytest.mark.timeout(20)
+def test_a_report_that_hangs_does_not_hold_the_run_up(tmp_path, caplog, monkeypatch):
+    hang = threading.Event()
+    monkeypatch.setattr(end_report, "write_run_report", lambda folder: hang.wait(15))
+    write_end_report(tmp_path, wait_s=0.05)
+    assert "no report after" in caplog.text
+    hang.set()

@@ -1,0 +1,72 @@
+"""Live traces: whole lines whatever else is written, one message if the disk fails, nothing without the folder."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from ditto.run.live_traces import LiveTraces, folder_of, live_files
+
+
+def append(run: Path, *lines: str, step: int = 7) -> None:
+    """Append all of these lines at a time, as the sessions of a process do."""
+
+    async def together(traces: LiveTraces) -> None:
+        await asyncio.gather(*(traces.append(step, line) for line in lines))
+
+    asyncio.run(together(LiveTraces(run)))
+
+
+def test_each_session_is_a_whole_line_in_the_file_of_its_step(tmp_path: Path) -> None:
+    folder_of(tmp_path).mkdir(parents=True)
+    lines = [json.dumps({"session": number, "text": "größer" * 9_000}) for number in range(40)]
+    append(tmp_path, *lines)
+    append(tmp_path, "{}", step=8)
+    (seven, path), (eight, _) = live_files(tmp_path)
+    assert (seven, eight) == (7, 8) and sorted(path.read_text(encoding="utf-8").splitlines()) == sorted(lines)
+    name, process, ending = path.name.split(".")
+    assert name == "step_000007" and process.startswith(str(os.getpid())) and ending == "jsonl"
+
+
+def test_a_file_that_the_trainer_removed_begins_again(tmp_path: Path) -> None:
+    folder_of(tmp_path).mkdir(parents=True)
+    traces = LiveTraces(tmp_path)
+    asyncio.run(traces.append(7, "old"))
+    ((_, path),) = live_files(tmp_path)
+    path.unlink()
+    asyncio.run(traces.append(7, "new"))
+    assert path.read_text() == "new\n"
+
+
+@pytest.mark.parametrize("fault", ["full", "short"])
+def test_a_disk_that_fails_is_named_once_and_costs_no_session(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder_of(tmp_path).mkdir(parents=True)
+    writes = []
+
+    def write(_descriptor: int, line: bytes) -> int:
+        writes.append(line)
+        if fault == "full":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return len(line) - 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        append(tmp_path, "a", "b", "c")
+    assert len(writes) == 1 and len(caplog.records) == 1
+    assert "writes no live traces any more" in caplog.text
+
+
+def test_without_the_folder_nothing_is_written_and_no_warning_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        append(tmp_path, "a", "b")
+    assert list(tmp_path.iterdir()) == [] and not caplog.records

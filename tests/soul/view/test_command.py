@@ -1,0 +1,55 @@
+"""`soul view` as a user starts and ends it."""
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from soul.cli.main import main
+from tests.soul.figures.made_up_runs import training
+
+
+@pytest.mark.timeout(60)
+def test_it_prints_an_address_that_works_and_ends_with_ctrl_c(tmp_path):
+    training(tmp_path / "run", 0, steps=1)
+    command = [sys.executable, "-m", "soul", "view", str(tmp_path), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        address = re.search(r"http://127\.0\.0\.1:\d+/[\w-]{22}/", process.stdout.readline())
+        with urllib.request.urlopen(address.group(), timeout=20) as page:
+            assert b"<html" in page.read() and "connect-src 'self'" in page.headers["Content-Security-Policy"]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0 and not errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["{}/nowhere"], "there is no folder"),
+        (["{}", "--export", "x", "--out", "{}/x.html"], "expected steps and ranges of steps"),
+        (["{}", "--export", "5-3", "--out", "{}/x.html"], "the range ends before it begins"),
+        (["{}", "--export", "9", "--out", "{}/x.html"], "It has steps 1 to 1"),
+        (["{}", "--export", "1"], "name the file to write"),
+        (["{}", "--run", "run"], "name the steps"),
+        (["{}", "--export", "1", "--run", "other", "--out", "{}/x.html"], "There are: run."),
+        (["{}", "--port", "70000"], "expected a port"),
+    ],
+)
+def test_wrong_input_ends_with_code_2_and_says_what_to_do(tmp_path, capsys, arguments, words):
+    training(tmp_path / "run", 0, steps=1)
+    try:
+        code = main(["view", *(one.format(tmp_path) for one in arguments)])
+    except SystemExit as exit_:  # of argparse
+        code = exit_.code
+    assert code == 2 and words in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_steps_are_written_to_one_file(tmp_path, capsys):
+    training(tmp_path / "run", 0, steps=2)
+    assert main(["view", str(tmp_path), "--export", "2", "--out", str(tmp_path / "new" / "x.html")]) == 0
+    assert "x.html (0." in capsys.readouterr().out
+    assert "<html" in (tmp_path / "new" / "x.html").read_text()

@@ -1,0 +1,92 @@
+"""One file of chosen sessions: which they are, and that the file holds their texts and the run's numbers."""
+
+import base64
+import gzip
+import json
+import re
+
+import pytest
+
+from ditto.run.run_folder import RunFolder
+from soul.errors import BadSettings
+from soul.record import Failure
+from soul.view import export
+from soul.view.export import export_steps, write_run_report
+from soul.view.selection import named_training, steps
+from tests.soul.figures.made_up_runs import session, training
+
+
+def unpacked(file):
+    """Overview, columns and sessions of an exported file."""
+    elements = re.findall(r'<script type="application/gzip" id="([^"]+)">([^<]*)</script>', file.read_text())
+    texts = {name: gzip.decompress(base64.b64decode(body)).decode() for name, body in elements}
+    parts = [texts[f"part-{place}"] for place in range(sum(name.startswith("part-") for name in texts))]
+    lines = [json.loads(line) for part in parts for line in part.split("\n")]
+    return json.loads(texts["overview"]), json.loads(texts["index"])["columns"], lines
+
+
+def test_an_export_has_the_chosen_steps_and_all_curves(tmp_path):
+    run = training(tmp_path / "run", 0, steps=6)
+    RunFolder(run).write_traces("val", 5, [session("sotopia", 5, 1, 0, (0.75, None), "Half \ud800 and </script>.")])
+    file = export_steps(run, steps("2,5-9"), tmp_path / "steps.html")
+    overview, columns, sessions = unpacked(file)
+    assert columns["step"] == [one["step"] for one in sessions] == [2] * 16 + [5] * 17 + [6] * 16
+    assert columns["session"] == [one["session"] for one in sessions]
+    assert columns["draft"] == pytest.approx([one["draft"]["reward"] for one in sessions], abs=1e-6)
+    split = columns["split"]
+    assert [split["values"][code] for code in split["codes"]].count("val") == 1
+    assert sessions[32]["draft"]["seats"]["policy"][1]["content"] == "Half \ud800 and </script>."
+    assert overview["curves"]["all"]["steps"] == list(range(1, 7)) and overview["metrics"]["steps"] == list(range(1, 7))
+
+
+def test_the_report_of_a_run_has_the_telling_sessions_of_each_step(tmp_path):
+    """Improved, hurt and failed ones, at most three of each; without refined answers the best and the worst drafts."""
+    gains = [0.1, 0.4, 0.2, 0.3, 0.0, -0.1, -0.3]
+    refined = [session("sotopia", 1, k, 0, (0.5, 0.5 + gain)) for k, gain in enumerate(gains)]
+    failed = session("sotopia", 1, 7, 0, (0.5, None)).model_copy(
+        update={"feedback_failure": Failure("feedback", "timeout", "late")}
+    )
+    plain = [session("sotopia", 2, k, 0, (0.1 * k, None)) for k in range(9)]
+    folder = RunFolder(tmp_path / "run")
+    folder.write_traces("step", 1, [*refined, failed])
+    folder.write_traces("step", 2, plain)
+    _, columns, sessions = unpacked(write_run_report(tmp_path / "run"))
+    assert [(one["step"], one["number"]) for one in sessions] == [
+        *[(1, k) for k in (1, 2, 3, 5, 6, 7)],
+        *[(2, k) for k in (0, 1, 2, 6, 7, 8)],
+    ]
+    assert columns["number"] == [one["number"] for one in sessions]
+
+
+def test_a_large_run_gives_its_report_fewer_sessions_and_saved_steps_first(tmp_path, monkeypatch):
+    run = training(tmp_path / "run", 0, steps=4)
+    (run / "global_step_3").mkdir()
+    longest = max(len(line) for path in (run / "traces").glob("*.jsonl") for line in path.open("rb"))
+    monkeypatch.setattr(export, "MOST_REPORT_BYTES", 3 * longest)
+    _, columns, _ = unpacked(write_run_report(run))
+    assert 3 in columns["step"] and len(columns["step"]) == 3
+    assert export_steps(run, steps("1"), tmp_path / "one.html").exists()
+    monkeypatch.setattr(export, "MOST_BYTES", 3 * longest)
+    with pytest.raises(BadSettings, match="Choose fewer steps"):
+        export_steps(run, steps("1"), tmp_path / "one.html")
+
+
+def test_a_run_without_sessions_has_a_report_of_its_numbers(tmp_path):
+    RunFolder(tmp_path).log_metrics(1, {"ditto/reward_draft": 0.5})
+    overview, columns, sessions = unpacked(write_run_report(tmp_path))
+    assert overview["metrics"]["series"] == {"ditto/reward_draft": [0.5]} and not sessions and not columns["id"]
+    with pytest.raises(BadSettings, match="It has no sessions yet"):
+        export_steps(tmp_path, steps("1"), tmp_path / "steps.html")
+
+
+def test_a_training_is_named_where_there_are_several(tmp_path):
+    with pytest.raises(BadSettings, match="there is no training with traces"):
+        named_training(tmp_path, None)
+    first, second = (training(tmp_path / "runs" / name, 0, steps=1) for name in ("a", "b"))
+    for name, run in (("a", first), ("runs/b", second)):
+        assert named_training(tmp_path, name) == run.resolve()
+    assert named_training(second, None) == second.resolve()
+    with pytest.raises(BadSettings, match=r"name one with --run: runs/a, runs/b\."):
+        named_training(tmp_path, None)
+    with pytest.raises(BadSettings, match=r"--run c: there is no such training .* There are: runs/a, runs/b\."):
+        named_training(tmp_path, "c")

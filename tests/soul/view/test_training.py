@@ -1,0 +1,116 @@
+"""A training as the viewer keeps it: what it reads when, and what it answers while its index is built."""
+
+import threading
+
+import pytest
+
+from ditto.run.run_folder import RunFolder
+from soul.errors import RunFailed
+from soul.record import SessionRecord
+from soul.view import index
+from soul.view.index import SessionIndex
+from soul.view.training import Training
+from tests.soul.figures.made_up_runs import session, training
+
+
+def test_a_run_with_an_index_opens_without_reading_a_trace(tmp_path, monkeypatch):
+    run = training(tmp_path, 0, steps=4)
+    Training(run).refresh()
+    monkeypatch.setattr(SessionRecord, "from_line", lambda *_: pytest.fail("a line was parsed"))
+    opened = Training(run)
+    opened.refresh()
+    columns = opened.columns(0, None)["columns"]
+    assert len(columns["id"]) == 64 and opened.overview(None)["curves"]["all"]["steps"] == [1, 2, 3, 4]
+    assert opened.session(columns["id"][-1])["step"] == 4
+    assert Training(run).session(columns["id"][-1])["step"] == 4  # as the first request
+    monkeypatch.undo()
+    assert [event["hit"] for event in Training(run).search("sell it", 60) if "hit" in event] == [61, 62, 63, 64]
+
+
+def test_a_large_file_is_indexed_in_transactions_of_limited_size(tmp_path, monkeypatch):
+    """A viewer that is killed keeps what it has, and the next one continues there."""
+    run = training(tmp_path, 0, steps=1)
+    path = run / "traces" / "step_000001.jsonl"
+    monkeypatch.setattr(index, "BATCH_BYTES", path.stat().st_size // 4)
+    read = []
+    whole_lines = index._whole_lines
+
+    def killed_after_two(file, start):
+        if len(read) == 2:
+            raise KeyboardInterrupt
+        read.append(start)
+        return whole_lines(file, start)
+
+    monkeypatch.setattr(index, "_whole_lines", killed_after_two)
+    with pytest.raises(KeyboardInterrupt):
+        SessionIndex(run / "traces").refresh()
+    read.clear()
+    monkeypatch.setattr(index, "_whole_lines", lambda file, start: (read.append(start), whole_lines(file, start))[1])
+    opened = Training(run)
+    opened.refresh()
+    assert read[0] > path.stat().st_size // 3 and len(opened.columns(0, None)["columns"]["id"]) == 16
+
+
+def test_while_its_index_is_built_a_run_answers_with_what_it_has(tmp_path, monkeypatch):
+    run, go_on = training(tmp_path, 0, steps=2), threading.Event()
+    refresh = SessionIndex.refresh
+    monkeypatch.setattr(SessionIndex, "refresh", lambda *arguments: (go_on.wait(20), refresh(*arguments)))
+    opened = Training(run)
+    opened.keep_up(wait_s=0.05)
+    early = opened.overview(None)
+    assert early["indexing"] == 0.0 and early["metrics"]["steps"] == [1, 2] and early["curves"] == {}
+    assert opened.columns(0, None)["columns"].get("id", []) == []
+    go_on.set()
+    opened.keep_up(wait_s=20)
+    late = opened.overview(early["revision"])
+    assert late["indexing"] is None and late["curves"]["all"]["steps"] == [1, 2]
+
+
+def test_what_is_wrong_with_a_run_is_said_and_the_rest_is_shown(tmp_path):
+    run = training(tmp_path, 0, steps=2)
+    (run / "run.json").write_text("{")
+    (run / "metrics.jsonl").write_text("no metrics\n")
+    opened = Training(run)
+    opened.refresh()
+    overview = opened.overview(None)
+    assert overview["curves"]["all"]["steps"] == [1, 2] and overview["run"] == {} and overview["events"] == []
+    assert [problem.partition(" ")[0].partition(",")[0] for problem in overview["problems"]] == [
+        str(run / "run.json"),
+        str(run / "metrics.jsonl"),
+    ]
+    with pytest.raises(RunFailed, match="is not built yet"):
+        Training(run).ask(lambda connection: None)
+
+
+def test_events_are_shown_where_they_begin(tmp_path):
+    folder = RunFolder(tmp_path)
+    for step, lost, alarm in ((1, 0.0, 0.0), (2, 0.01, 1.0), (3, 0.4, 1.0), (4, 0.0, 0.0), (5, 0.0, 1.0)):
+        folder.log_metrics(step, {"judge/failure_share": lost, "alarm/length": alarm, "alarm/fall": 0.0})
+    events = Training(tmp_path).overview(None)["events"]
+    assert [(event["step"], event["kind"], event["text"]) for event in events] == [
+        (2, "alarm", "length"),
+        (3, "outage", "a judge failed in 40% of the sessions"),
+        (5, "alarm", "length"),
+    ]
+    (tmp_path / "failure.json").write_text('{"cause": "rollout server 0 died", "time": 100.0}')
+    ended = {"step": 5, "kind": "outage", "text": "the run ended: rollout server 0 died", "time": 100.0}
+    assert Training(tmp_path).overview(None)["events"][-1] == ended
+    (tmp_path / "run.json").write_text('{"resumed": [{"step": 1, "time": 50.0}, {"step": 3, "time": 150.0}]}')
+    steps = [event["step"] for event in Training(tmp_path).overview(None)["events"] if "ended" in event["text"]]
+    assert steps == [3]
+
+
+def test_calls_are_added_up_by_step_role_and_task(tmp_path):
+    usage = {"judge": {"calls": 2, "failures": {"timeout": 1}, "prompt_tokens": 10, "cost_usd": 0.5, "seconds": 3.0}}
+    records = [
+        SessionRecord.model_validate({**session(task, 1, 1, 0, (0.5, None)).model_dump(), "usage": usage})
+        for task in ("sotopia", "sotopia", "coser")
+    ]
+    RunFolder(tmp_path).write_traces("step", 1, records)
+    opened = Training(tmp_path)
+    opened.refresh()
+    names = ("task", "calls", "failed", "prompt_tokens", "cost_usd", "seconds")
+    assert sorted(tuple(one[name] for name in names) for one in opened.overview(None)["calls"]) == [
+        ("coser", 2, 1, 10, 0.5, 3.0),
+        ("sotopia", 4, 2, 20, 1.0, 6.0),
+    ]

@@ -1,0 +1,236 @@
+"""What the viewer's page does with a training that goes on, with hostile texts, with many sessions, and as one file.
+
+Promise under test: a new step grows the curves while the open session stays; hostile text stays text; every view fits a
+narrow screen; 51,200 sessions open in time; the exported file shows the same page.
+"""
+
+import json
+import random
+import time
+
+import pytest
+
+from soul.view.page import served_page, write_export
+from tests.soul.evaluate.report.browser_pages import contrast_of, found, luminance, needs_a_browser, opener, until
+from tests.soul.view.invented_run import binary, sessions_of, training, write_step
+from tests.soul.view.served import served
+from tests.soul.view.viewed_pages import CHART, COUNT, POLL_MS, STEPS, curve_points
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = needs_a_browser
+
+
+# ---- a training that goes on
+
+
+def test_a_new_step_grows_the_curves_and_keeps_the_open_session(browser, opened, tmp_path):
+    folder = training(tmp_path / "live", 2)
+    with served(tmp_path, served_page(poll_ms=POLL_MS)) as client:
+        client.ids = {one["name"]: one["id"] for one in client.json("/api/folders")["folders"]}
+        page = opened("session/2.hitom-0_1?set=hitom&sort=-draft", run="live", client=client)
+        page.wait_for_selector("#sample .score")
+        page.locator("#sample").evaluate("pane => { pane.scrollTop = 120; pane.dataset.same = 'yes'; }")
+        found(page, "40 of 120 sessions")
+        # A running step: one session is there, the next line is half.
+        records = [binary(3, 0, k, random.Random(k)) for k in range(2)]
+        lines = [record.model_copy(update={"sequences": []}).to_line() for record in records]
+        (folder / "traces" / "live").mkdir()
+        live = folder / "traces" / "live" / "step_000003.1.jsonl"
+        live.write_text(f"{lines[0]}\n{lines[1][:200]}")
+        found(page, "41 of 121 sessions")
+        assert page.locator("#list td.state >> text=running").count() == 1
+        running = opened("session/3.hitom-0_0", run="live", client=client)
+        running.wait_for_selector("#sample .score")
+        assert running.locator("#sample [aria-label='Training sequences']").count() == 0
+        live.unlink()
+        write_step(folder, 3, sessions_of(3))
+        found(page, "56 of 168 sessions")
+        assert page.locator("#list td.state >> text=running").count() == 0
+        running.wait_for_selector("#sample [aria-label='Training sequences']")  # the step is trained
+        assert page.locator("#sample").evaluate("pane => [pane.dataset.same, pane.scrollTop]") == ["yes", 120]
+        assert page.locator("#list tr[aria-current=true]").count() == 1 and "/session/2.hitom-0_1?" in page.url
+        page.keyboard.press("1")
+        page.wait_for_selector(CHART)
+        page.locator(".chart svg[role=slider]").first.focus()
+        page.keyboard.press("End")
+        write_step(folder, 4, sessions_of(4))
+        until(lambda: curve_points(page) == 4)
+        assert page.evaluate("document.activeElement.getAttribute('role')") == "slider"
+        # The run is resumed after step 2, and plays step 3 again.
+        for step in (3, 4):
+            (folder / "traces" / f"step_{step:06d}.jsonl").unlink()
+        write_step(folder, 3, sessions_of(3, seed=99)[:8])
+        until(lambda: curve_points(page) == 3)
+        page.keyboard.press("3")
+        page.click("text=Clear")
+        found(page, "128 sessions")
+
+
+# ---- hostile texts, a large run, looks
+
+
+def test_hostile_texts_stay_text(opened, viewed):
+    page = opened(f"session/{STEPS}.hitom-9_0")
+    page.wait_for_selector("#sample .failure")
+    mark = "</script><script>alert(1)</script>"
+    assert mark in page.inner_text("#sample .failure") and mark in page.inner_text(".guard")
+    assert mark in page.inner_text("#sample .three") and "no refined episode" in page.inner_text("#sample")
+    page.click("text=its group")
+    page.wait_for_selector("#group-view tbody a")
+    page.click("text=this row over the steps")
+    page.wait_for_selector(".step-line")
+    assert mark in page.inner_text("#row-view header")
+    assert page.locator("img").count() == 0 and page.locator("script:not([type])").count() == 0
+
+
+def test_a_script_in_the_page_could_neither_insert_markup_nor_ask_others(browser, viewed):
+    page = browser.new_page()
+    page.goto(viewed.server.address)
+    with pytest.raises(playwright.Error, match="TrustedHTML"):
+        page.evaluate("document.body.innerHTML = '<img src=x>'")
+    other = viewed.server.address.replace("127.0.0.1", "localhost")  # the same server under another name
+    ask = "url => fetch(url, { mode: 'no-cors' }).then(() => 'answered', () => 'refused')"
+    assert page.evaluate(ask, viewed.server.address) == "answered"
+    assert page.evaluate(ask, other) == "refused"
+    page.close()
+
+
+def test_another_token_or_host_gets_nothing(viewed, browser):
+    page = browser.new_page()
+    assert page.goto(viewed.server.address.replace(viewed.server.token, "wrong")).status == 404
+    assert page.goto(viewed.server.address).status == 200
+    page.close()
+    status, _, body = viewed.answer("/", Host="evil.example")
+    assert status in (403, 421) and b"<html" not in body
+
+
+UNNAMED = """() => {
+    const labels = (e) => [...(e.labels ?? [])].map((label) => label.textContent).join();
+    const named = (e) => (e.getAttribute("aria-label") || e.textContent || labels(e)).trim() !== "";
+    const all = [...document.querySelectorAll("button, a, input, select, summary, [role=slider]")];
+    return all.filter((e) => !named(e)).map((e) => e.outerHTML);
+}"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (390, "light"), (1280, "dark")])
+def test_every_view_fits_a_narrow_screen_and_the_dark(opened, viewed, width, scheme):
+    page = opened(width=width, color_scheme=scheme)
+    second = viewed.ids["second"]
+    views = {
+        "learning": CHART,
+        "feedback": ".bubble",
+        "sessions": "#list tbody td",
+        "group/2.hitom-1_3": "#group-view tbody a",
+        "row/2.hitom-1_3": ".step-line",
+        "costs": ".gantt .straggler",
+        f"against/{second}": "#against-view svg[role=slider]",
+        f"session/{STEPS}.hitom-9_0": "#sample .failure",
+        "session/2.userllm-1_3": "#sample .turns-by-number",
+    }
+    for view, sign in views.items():
+        page.goto(f"{viewed.server.address}#{viewed.ids['first']}/{view}")
+        page.wait_for_selector(sign)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        assert not page.evaluate(UNNAMED), view
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_and_curves_can_be_read_in_light_and_dark(opened, scheme):
+    page = opened(color_scheme=scheme)
+    page.wait_for_selector(CHART)
+    behind = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert (behind > 0.8) if scheme == "light" else (behind < 0.02)
+    texts = {".legend .key": "color", ".said-values": "color", "#learning-view .kind": "color", "text.tick": "fill"}
+    curves = {f"polyline.curve.{kind}": "stroke" for kind in ("draft", "refined", "gap", "better", "same", "worse")}
+    for least, colours in ((4.5, texts), (3.0, curves)):  # the bounds of WCAG 2.2 for text and for graphics
+        for where, name in colours.items():
+            ink = page.locator(where).first.evaluate(f"element => getComputedStyle(element).{name}")
+            assert contrast_of(luminance(ink), behind) >= least, where
+
+
+def test_a_large_run_opens_in_time(browser, tmp_path):
+    """51,200 sessions: the list shows within 3 s, and the page needs less than 150 MB."""
+    page, took, megabytes = open_large_export(browser, tmp_path)
+    found(page, "51,200 sessions")
+    assert took < 3 and megabytes < 150
+    assert page.locator("#list tbody tr").count() == 100
+    page.close()
+
+
+def open_large_export(browser, tmp_path):
+    """An export with 51,200 sessions in its list; the page, the seconds until the list, and its heap in MB."""
+    count = 51_200
+    steps = [1 + i // 512 for i in range(count)]
+    numbers = {key: [round(0.1 * (i % 11), 1) for i in range(count)] for key in ("draft", "refined", "advantage_draft")}
+    texts = {
+        "split": ["step"],
+        "task": ["hitom", "coser"],
+        "file": ["a.parquet"],
+        "prompt": [f"p{k}" for k in range(6400)],
+        "cause": [None],
+    }
+    coded = {key: {"values": values, "codes": [i % len(values) for i in range(count)]} for key, values in texts.items()}
+    rest = {
+        key: [0] * count for key in ("redactions", "disagree", "valid", "dropped", "live", "tokens", "cost", "seconds")
+    }
+    ids = {"id": list(range(1, count + 1)), "step": steps, "number": [i % 64 for i in range(count)], "row": [0] * count}
+    names = {
+        "session": [f"0123456789abcdef0123456789abcdef_{i}" for i in range(count)],
+        "advantage_refined": [None] * count,
+    }
+    overview = {"revision": 1, "run": {}, "metrics": {}, "curves": {}, "events": [], "calls": []}
+    file = write_export(tmp_path / "large.html", overview, {**ids, **numbers, **coded, **rest, **names}, ["{}"])
+    page = browser.new_page()
+    begin = time.monotonic()
+    page.goto(f"{file.as_uri()}#run/sessions")
+    page.wait_for_selector("#list tbody tr")
+    took = time.monotonic() - begin
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    heap = session.send("Runtime.getHeapUsage")
+    return page, took, (heap["usedSize"] + heap.get("backingStorageSize", 0)) / 1e6
+
+
+# ---- the exported file
+
+
+def test_an_exported_file_shows_the_same_page(browser, opened, viewed, tmp_path):
+    run = viewed.run("first")
+    columns = run("index")["columns"]
+    lines = [json.dumps(run(f"session/{number}"), ensure_ascii=True) for number in columns["id"]]
+    file = write_export(tmp_path / "export.html", run("overview?from="), columns, lines, name="first")
+    views = [
+        "learning",
+        "feedback",
+        "session/2.hitom-1_3",
+        "group/2.hitom-1_3",
+        "row/2.hitom-1_3",
+        "costs",
+        f"session/{STEPS}.hitom-9_0",
+    ]
+    with opener(browser, file) as open_:
+        exported, live = open_("#run/learning"), opened()
+        for view in views:
+            texts = []
+            for page, address in (
+                (exported, f"{file.as_uri()}#run/{view}"),
+                (live, f"{live.url.split('#')[0]}#{viewed.ids['first']}/{view}"),
+            ):
+                page.goto(address)
+                settled(page)
+                texts.append(page.inner_text("main"))
+            assert texts[0] == texts[1] and len(texts[0]) > 200, view
+        exported.goto(f"{file.as_uri()}#run/sessions?text=kindly.")
+        found(exported, f"{STEPS * 16 + 8} of {COUNT} sessions")
+
+
+def settled(page):
+    """Wait until the page's text stays the same and nothing is loading."""
+    texts = [""]
+
+    def same():
+        texts.append(page.inner_text("main"))
+        page.wait_for_timeout(120)
+        return texts[-1] == texts[-2] and "Loading" not in texts[-1] and texts[-1]
+
+    until(same)

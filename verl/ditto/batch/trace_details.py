@@ -1,0 +1,97 @@
+"""Write into a step's traces what the trainer knows of their sequences: advantage, weight, log-probs, why masked.
+
+The agent loop lists the sequences of a session in its trace (`rollout/session_sequences.py`); `SequenceRecord.place`
+says which of them a row is. `note_plan` comes before the rows without a signal are dropped, `note_columns` after the
+actor's log-probs are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from ditto.batch.jagged import row_lengths
+from ditto.batch.sequence_record import SequenceRecord
+from ditto.batch.step_batch import StepBatch
+from ditto.objectives.spec import Objective
+from soul.record import SequenceSummary
+
+
+def note_plan(step: StepBatch, objective: Objective, *, regularised: bool) -> None:
+    """Advantage and weights of every sequence of the step, or why it is not trained.
+
+    Args:
+        regularised: the loss has a KL or an entropy term, which also trains sequences with advantage 0.
+    """
+    plan = step.planned
+    assert plan is not None
+    moved = {_group(step, row) for row in range(len(step.records)) if plan.advantages[row] != 0}
+    for row, record, summary in _summaries(step):
+        part = int(plan.terms[row].part)
+        if part >= 0:
+            summary.advantage, summary.weight = plan.advantages[row], plan.weights[row]
+        if plan.distill_weights[row]:
+            summary.distill_weight = plan.distill_weights[row]
+        if plan.learns(row) or (regularised and plan.terms[row].mean):
+            continue
+        if part < 0:
+            summary.masked = _left_out(record, objective)
+        elif plan.weights[row] == 0:
+            summary.masked = "zero weight"
+        elif objective.policy_parts[part].advantage.startswith("group") and _group(step, row) not in moved:
+            summary.masked = "zero spread"
+        else:
+            summary.masked = "zero advantage"
+
+
+def note_columns(step: StepBatch, correction: torch.Tensor | None) -> None:
+    """Mean log-probs in the base context, and weights with the correction for off-policy rollouts.
+
+    Args:
+        correction: further weights of all response tokens, of shape (all tokens,), as in `StepBatch.loss_columns`.
+    """
+    assert step.columns is not None
+    old = _row_means(step.columns.old_log_probs.values(), step.columns.mask)
+    factors = None if correction is None else _row_means(correction, step.columns.mask)
+    for row, record, summary in _summaries(step):
+        if record.kind in ("draft", "refined_base"):
+            summary.logp_base = old[row]
+        if factors is not None:
+            if summary.weight is not None:
+                summary.weight *= factors[row]
+            if summary.distill_weight is not None:
+                summary.distill_weight *= factors[row]
+
+
+def _summaries(step: StepBatch) -> Iterator[tuple[int, SequenceRecord, SequenceSummary]]:
+    """The rows that a trace lists, which padding and sessions without a trained sequence are not."""
+    listed = {trace.session: trace.sequences for trace in step.traces}
+    for row, record in enumerate(step.records):
+        if record.place >= 0:
+            yield row, record, listed[record.session][record.place]
+
+
+def _group(step: StepBatch, row: int) -> tuple[str, float]:
+    """The rows that are compared with this one: those of its prompt, in its part."""
+    assert step.planned is not None
+    return step.records[row].prompt, step.planned.terms[row].part
+
+
+def _left_out(record: SequenceRecord, objective: Objective) -> str:
+    """Why no part trains a sequence with a verdict."""
+    if record.refined:
+        return "not the best"
+    return "no teacher" if objective.distillation is not None else "zero weight"
+
+
+def _row_means(values: torch.Tensor, mask: torch.Tensor) -> list[float]:
+    """The mean of each row over its sampled tokens; 0.0 for a row without any.
+
+    Args:
+        values: one value a response token, of shape (all tokens,).
+        mask: jagged, 1 where the policy sampled the token.
+    """
+    sampled, lengths = mask.values().to(values.dtype), row_lengths(mask).tolist()
+    pairs = zip(values.split(lengths), sampled.split(lengths), strict=True)
+    return [torch.dot(row, kept).item() / max(kept.sum().item(), 1.0) for row, kept in pairs]

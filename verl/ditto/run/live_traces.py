@@ -1,0 +1,88 @@
+"""The sessions of a running step, appended as they finish, so that you can read them before the step ends.
+
+    <run>/traces/live/step_000007.<process>.jsonl    one file for each agent-loop process
+
+The lines are `SessionRecord`s without what only the trained step knows: advantages, weights, the actor's log-probs. The
+trainer removes the files of a step when it writes the step's own file. The last line may be incomplete. Nothing reads
+these files but people: a process that cannot write says so once and stops writing, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import re
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from soul.errors import one_line
+
+logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"step_(\d+)\.\d+\.jsonl")
+
+
+def folder_of(run_dir: Path) -> Path:
+    """The folder of a run's live traces. The trainer makes it; a process on a node without it writes nothing."""
+    return run_dir / "traces" / "live"
+
+
+def live_files(run_dir: Path) -> Iterator[tuple[int, Path]]:
+    """Each live file with its step, in the order of their names."""
+    for path in sorted(folder_of(run_dir).glob("*.jsonl")):
+        if match := _NAME.fullmatch(path.name):
+            yield int(match.group(1)), path
+
+
+def remove_live(run_dir: Path, until: int | None = None) -> None:
+    """Remove the live files of all steps, or of those until this one."""
+    for step, path in list(live_files(run_dir)):
+        if until is None or step <= until:
+            path.unlink(missing_ok=True)
+
+
+class LiveTraces:
+    """Appends the finished sessions of this process.
+
+    Args:
+        run_dir: the run folder.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._folder = folder_of(run_dir)
+        # Processes of several nodes may have the same id. The name stays a number.
+        self._process = f"{os.getpid()}{zlib.crc32(platform.node().encode()):010d}"
+        self._lock = threading.Lock()
+        self._failed = False
+
+    async def append(self, step: int, line: str) -> None:
+        """Append a session's line, in a thread: a slow disk must not hold up the other sessions of this process."""
+        if not self._failed:
+            await asyncio.to_thread(self._append, step, f"{line}\n".encode())
+
+    def _append(self, step: int, line: bytes) -> None:
+        with self._lock:
+            if self._failed:
+                return
+            try:
+                # Opened for each line, because the trainer removes the file when the step ends.
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                descriptor = os.open(self._folder / f"step_{step:06d}.{self._process}.jsonl", flags, 0o644)
+                try:
+                    if os.write(descriptor, line) < len(line):
+                        raise OSError(f"the disk of {self._folder} is full")
+                finally:
+                    os.close(descriptor)
+            except FileNotFoundError:  # the run has just ended, or its folder is not on a disk that the nodes share
+                self._failed = True
+                logger.info("%s does not exist on this node: no live traces", self._folder)
+            except OSError as error:
+                self._failed = True
+                logger.warning(
+                    "This process writes no live traces any more (%s). The traces of a finished step are complete.",
+                    one_line(error, 200),
+                )

@@ -1,0 +1,138 @@
+"""run.json: what a run is, for people and for the viewer.
+
+    {"schema_version": 1, "objective": "ditto", "task": "sotopia", "started": 1795460000.0,
+     "resumed": [{"step": 40, "time": 1795470000.0}], "versions": {"torch": "2.8.0", ...}, "seed": 1, "hosts": 2,
+     "config": {...}, "data_cards": [{"split": "train", "name": "sotopia.parquet", "rows": 1024, ...}]}
+
+The driver writes it at every start. A resumed run keeps `started` and adds to `resumed`; everything else is that of the
+last start. `config` is the resolved config without keys. Nothing that trains reads this file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from omegaconf import DictConfig, OmegaConf
+
+from ditto.launching.override_words import is_secret_name
+from ditto.run import checkpoint
+from ditto.run.manifest import sha256_of
+from ditto.settings import Settings
+from soul.cli.redaction import BLANK, redact_guessing
+from soul.errors import SoulError
+from soul.files.json_object import read_object
+from soul.files.whole_file import write_whole
+
+logger = logging.getLogger(__name__)
+
+FILE = "run.json"
+SCHEMA = 1
+PACKAGES = ("verl", "torch", "vllm", "ray", "transformers", "peft")
+HASHED_BYTES = 2**28  # larger data files have no hash: they would take longer than a second
+
+
+def write(config: DictConfig, hosts: int) -> None:
+    """Write run.json into the run folder; a resumed run keeps when it first started.
+
+    Args:
+        config: composed, and resolved for the workers.
+        hosts: nodes of the Ray cluster.
+    """
+    settings = Settings.from_config(config)
+    path, now, folder = settings.run_dir / FILE, time.time(), config.trainer.resume_from_path
+    earlier = _earlier(path) if folder else {}
+    resumed = [*earlier.get("resumed", []), {"step": checkpoint.step_of(Path(folder)), "time": now}] if folder else []
+    cards = list(_data_cards(config))
+    content = {
+        "schema_version": SCHEMA,
+        "objective": settings.objective.name,
+        "task": ",".join(sorted({task for card in cards if card["split"] == "train" for task in card["tasks"]})),
+        "started": earlier.get("started", now),
+        "resumed": resumed,
+        "versions": dict(_versions()),
+        "seed": config.data.seed,
+        "hosts": hosts,
+        "config": _without_keys(OmegaConf.to_container(config, resolve=True)),
+        "data_cards": cards,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(content, indent=1, default=str) + "\n")
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    """What the run's last start wrote; {} if it was of a release without this file, or is damaged."""
+    if not path.exists():
+        return {}
+    content = _json_object(path) or {}
+    return content if content.get("schema_version") == SCHEMA else {}
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    """The versions of Python and of the packages that are installed."""
+    yield "python", platform.python_version()
+    yield "ditto", version("ditto-soul")
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:  # vllm: another rollout engine may be in use
+            continue
+
+
+def _without_keys(value: Any, name: str = "") -> Any:
+    """A config without what is or looks like a key or a password."""
+    if isinstance(value, dict):
+        return {key: _without_keys(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_keys(item, name) for item in value]
+    if not isinstance(value, str):
+        return value
+    return BLANK if value and is_secret_name(name) else redact_guessing(value)
+
+
+def _data_cards(config: DictConfig) -> Iterator[dict[str, Any]]:
+    """A card of each training and validation file."""
+    for split in ("train", "val"):
+        files = config.data[f"{split}_files"]
+        for file in [files] if isinstance(files, str) else files:
+            yield {"split": split, **data_card(Path(file))}
+
+
+def data_card(file: Path) -> dict[str, Any]:
+    """What a task file is: its name, rows by task, identity, and the card that its builder wrote beside it.
+
+    Args:
+        file: a parquet file with a column `data_source`.
+
+    Returns:
+        `sha256` is null for a file above HASHED_BYTES; `card` is the object in `<file>.card.json`, null without one.
+    """
+    column = pq.read_table(file, columns=["data_source"])["data_source"]
+    tasks = {each["values"]: each["counts"] for each in column.value_counts().to_pylist()}
+    status, card = file.stat(), file.with_name(f"{file.name}.card.json")
+    return {
+        "name": file.name,
+        "file": str(file),
+        "rows": len(column),
+        "tasks": dict(sorted(tasks.items())),
+        "bytes": status.st_size,
+        "modified": status.st_mtime,
+        "sha256": sha256_of(file) if status.st_size <= HASHED_BYTES else None,
+        "card": _json_object(card) if card.exists() else None,
+    }
+
+
+def _json_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None and a warning if there is none."""
+    try:
+        return read_object(path, SoulError, f"It is left out of {FILE}.")
+    except (OSError, SoulError) as error:
+        logger.warning("%s", error)
+        return None
