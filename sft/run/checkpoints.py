@@ -27,13 +27,12 @@ from verl.utils.device import get_device_id
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
 from ditto.run.export import export_adapter, export_model
+from sft.run.ranks import RESUME_VARIABLE
 from sft.run.reshard import reshard
 from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 
-# Tells the processes which checkpoint the launcher chose; empty: start at step 1.
-RESUME_VARIABLE = "SFT_RESUME_FROM"
 logger = logging.getLogger(__name__)
 
 
