@@ -101,7 +101,7 @@ def settings_words(folder: Path, size: str) -> list[str]:
 def ours(folder: Path, size: str) -> None:
     """Run our trainer as a process of torchrun does; its metrics hold the rate of every step."""
     from sft.launch import WORKER, main
-    from sft.run.checkpoints import RESUME_VARIABLE
+    from sft.run.ranks import RESUME_VARIABLE
 
     os.environ[RESUME_VARIABLE] = ""  # start at step 1
     words = [*settings_words(folder, size), f"run.dir={folder}/ours", "trainer.logger=[]"]

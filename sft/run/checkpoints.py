@@ -22,18 +22,15 @@ import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 from torch.distributed.tensor import DTensor
-from verl.utils.device import get_device_id
 
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
-from ditto.run.export import export_adapter, export_model
+from sft.run.ranks import RESUME_VARIABLE
 from sft.run.reshard import reshard
 from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 
-# Tells the processes which checkpoint the launcher chose; empty: start at step 1.
-RESUME_VARIABLE = "SFT_RESUME_FROM"
 logger = logging.getLogger(__name__)
 
 
@@ -58,6 +55,9 @@ class Checkpoints:
         Raises:
             OutOfSpace: the disk is full. Earlier checkpoints stay whole; the partial folder holds what was written.
         """
+        # Here and below, not at the top: the launcher chooses a checkpoint with this module, and needs no verl or peft.
+        from ditto.run.export import export_adapter, export_model
+
         start, needed = time.perf_counter(), self._bytes()
         trainer, adapter = self.config.trainer, self._adapter()
         if self.rank == 0:
@@ -87,6 +87,8 @@ class Checkpoints:
         """LoRA's factors, joined from all ranks; None if the checkpoint holds the whole model."""
         if not self.config.checkpoint.save_lora_only:
             return None
+        from verl.utils.device import get_device_id
+
         factors = {name: value for name, value in self.engine.module.state_dict().items() if ".lora_" in name}
         device = get_device_id()  # slices may be offloaded, and are joined on the device
         return {

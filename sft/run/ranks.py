@@ -25,13 +25,13 @@ from ditto.run import checkpoint
 from ditto.run.stop_signals import handled_signals, signal_name
 from ditto.settings import BadConfig
 from sft.run import stop
-from sft.run.checkpoints import RESUME_VARIABLE
 from soul.cli import logs
 from soul.cli.error_border import FAILED, INTERRUPTED, TERMINATED
 from soul.cli.redaction import redact
 from soul.errors import SoulError
 
 logger = logging.getLogger(__name__)
+RESUME_VARIABLE = "SFT_RESUME_FROM"  # tells the ranks which checkpoint the launcher chose; empty: start at step 1
 _DEFECT = os.EX_SOFTWARE  # exit code of a rank that ends with an unexpected exception
 
 

@@ -98,13 +98,13 @@ def test_an_adapter_reaches_servers_of_their_own_and_a_dead_server_ends_the_run(
 
 
 def resumed(run: Run, parts: int, steps: int) -> None:
-    """Kill the run in its third step, continue it with the same command, and check what it leaves."""
+    """Kill the run in its second step, continue it with the same command, and check what it leaves."""
     run.start()
-    third = run.dir / "traces" / "step_000003.jsonl"
-    run.until(third.exists, START_S, "the third step")
+    second = run.dir / "traces" / "step_000002.jsonl"
+    run.until(second.exists, START_S, "the second step")
     run.kill()
     before = checkpoint.newest_complete(run.dir).step
-    assert before in (2, 3)
+    assert before in (1, 2)
     run.start()
     assert run.wait(START_S) == 0, run.tail()
     log = run.log.read_text(errors="replace")
@@ -128,11 +128,11 @@ def resumed(run: Run, parts: int, steps: int) -> None:
 
 def test_separate_async_resumes_after_a_kill(world: Path, tmp_path: Path) -> None:
     with FakeOpenAI(CRITIQUE) as judge:
-        run = new_run(tmp_path, world, judge.url, 6, *SEPARATE, "actor_rollout_ref.model.lora_rank=0")
-        resumed(run, parts=2, steps=6)
+        run = new_run(tmp_path, world, judge.url, 4, *SEPARATE, "actor_rollout_ref.model.lora_rank=0")
+        resumed(run, parts=2, steps=4)
 
 
 def test_colocate_async_resumes_after_a_kill(world: Path, tmp_path: Path) -> None:
     """Rollouts that were sampled ahead are by older weights, which must raise no alarm of a lost sync."""
     with FakeOpenAI(CRITIQUE) as judge:
-        resumed(new_run(tmp_path, world, judge.url, 6, *COLOCATED), parts=1, steps=6)
+        resumed(new_run(tmp_path, world, judge.url, 4, *COLOCATED), parts=1, steps=4)

@@ -99,7 +99,28 @@ def test_a_second_start_ends_at_once_and_ctrl_c_saves_the_step(run: Run) -> None
     assert run.tracked_step() == last and sorted(steps(run)) == list(range(1, last + 1))
 
 
+def test_a_full_disk_leaves_the_earlier_checkpoint_whole(run: Run) -> None:
+    if not os.path.ismount(run.dir):
+        pytest.skip("needs the right to mount a small file system")
+    before = run.tracked_step()
+    checkpoint = {path: path.stat().st_size for path in (run.dir / f"global_step_{before}").rglob("*")}
+    filler = run.dir / "filler"
+    free = os.statvfs(run.dir).f_bavail * os.statvfs(run.dir).f_frsize
+    filler.write_bytes(b"0" * (free - 2_000_000))
+    run.log.unlink()
+    run.start("trainer.save_freq=1")
+    assert run.wait(START_S) == 1, run.tail()
+    text = run.log.read_text(errors="replace")
+    assert f"OutOfSpace: no space left in {run.dir}, needs about 0.1 GB." in text, run.tail()
+    assert "Traceback" not in text
+    assert {path: path.stat().st_size for path in (run.dir / f"global_step_{before}").rglob("*")} == checkpoint
+    assert run.tracked_step() == before and not (run.dir / ".partial").exists()
+    assert [process.name() for process in run.descendants()] == []
+    filler.unlink()  # the next test continues the run
+
+
 def test_sigterm_saves_a_continued_run(run: Run) -> None:
+    """Continued after a full disk, where one could be mounted."""
     before = run.tracked_step()
     start(run)
     assert f"Resuming from {run.dir}/global_step_{before}" in run.log.read_text(errors="replace")
@@ -122,25 +143,3 @@ def test_a_signal_during_the_start_ends_it_without_waiting(run: Run) -> None:
     assert code == 130 and time.monotonic() - began < 45
     assert line.startswith("Stopped by Ctrl-C before the first step. The last checkpoint is")
     assert run.tracked_step() == before
-
-
-def test_a_full_disk_leaves_the_earlier_checkpoint_whole(run: Run) -> None:
-    if not os.path.ismount(run.dir):
-        pytest.skip("needs the right to mount a small file system")
-    before = run.tracked_step()
-    checkpoint = {path: path.stat().st_size for path in (run.dir / f"global_step_{before}").rglob("*")}
-    filler = run.dir / "filler"
-    free = os.statvfs(run.dir).f_bavail * os.statvfs(run.dir).f_frsize
-    filler.write_bytes(b"0" * (free - 2_000_000))
-    run.log.unlink()
-    run.start("trainer.save_freq=1")
-    assert run.wait(START_S) == 1, run.tail()
-    text = run.log.read_text(errors="replace")
-    assert f"OutOfSpace: no space left in {run.dir}, needs about 0.1 GB." in text, run.tail()
-    assert "Traceback" not in text
-    assert {path: path.stat().st_size for path in (run.dir / f"global_step_{before}").rglob("*")} == checkpoint
-    assert run.tracked_step() == before and not (run.dir / ".partial").exists()
-    assert [process.name() for process in run.descendants()] == []
-    filler.unlink()
-    start(run)
-    assert stop(run, signal.SIGTERM)[0] == 143

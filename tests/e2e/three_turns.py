@@ -90,12 +90,18 @@ async def play(model: str) -> dict[str, Any]:
 
     import ditto.rollout.agent_loop as agent_loop
     from ditto.launching.compose import load_config
+    from soul.evaluate.run.vllm_server import ONE_PROCESS
     from soul.rows.task_files import TaskRow
     from soul.testing import Json, fake_gateway
 
     engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs(
-            model=model, dtype="float32", max_model_len=1024, enforce_eager=True, kv_cache_memory_bytes=2**27
+            model=model,
+            dtype="float32",
+            max_model_len=1024,
+            enforce_eager=True,
+            kv_cache_memory_bytes=2**27,
+            distributed_executor_backend=ONE_PROCESS[1],  # as the config's
         )
     )
     overrides = ["platform=cpu", "algorithm.objective=ditto", "data.train_files=[x]", "data.val_files=[x]"]

@@ -17,6 +17,7 @@ from ditto.config_checks.keys import reader_of
 from ditto.config_checks.overrides import leaves
 from ditto.launching.compose import CONFIG_DIR, load_config
 from ditto.settings import Settings
+from soul.evaluate.run.vllm_server import ONE_PROCESS
 from soul.judge.roles import paper_judge
 from soul.suites.soul_v1 import PAPER
 
@@ -112,6 +113,12 @@ def test_the_gpu_platform_is_what_docs_gpu_md_decides() -> None:
     assert re.fullmatch(model.exclude_modules, f"{tower}.linear_fc1")
     assert not re.fullmatch(model.exclude_modules, f"{language}.up_proj")
     assert rollout.engine_kwargs.vllm.language_model_only and not config.data.apply_chat_template_kwargs.enable_thinking
+
+
+def test_one_cpu_device_has_no_worker_process_of_its_own() -> None:
+    for devices, executor in ((1, ONE_PROCESS[1]), (2, "mp")):
+        config = compose("ditto", "cpu", f"actor_rollout_ref.rollout.tensor_model_parallel_size={devices}")
+        assert config.actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend == executor
 
 
 def compose_sft() -> DictConfig:

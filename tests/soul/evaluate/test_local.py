@@ -14,7 +14,7 @@ from rich.console import Console
 from soul.evaluate import local
 from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
-from soul.evaluate.run.vllm_server import ServerFailed, ServerSettings, free_port, serving
+from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
@@ -127,6 +127,8 @@ def test_devices_and_arguments_of_the_user_reach_vllm():
     text = " ".join(command)
     assert "--host 127.0.0.1 --port 1234" in text and "--tensor-parallel-size 2 --data-parallel-size 4" in text
     assert text.endswith("--max-model-len 900")  # the last word
+    assert ONE_PROCESS[0] not in command and ONE_PROCESS[0] not in ServerSettings().command(checkpoint, 1234)
+    assert ONE_PROCESS[1] in ServerSettings(platform="cpu").command(checkpoint, 1234)
 
 
 # ---- the server's life

@@ -124,8 +124,10 @@ def package_dir(name: str) -> Path:
 
 
 # `${plus:1,2}` adds numbers, `${times:2,3}` multiplies them; `${if_separate:mode,a,b}` is a if rollouts have devices of
-# their own in that mode, else b; `${installed:package,file}` is the path of a file inside an installed package.
+# their own in that mode, else b; `${if_one:n,a,b}` is a if n is 1, else b; `${installed:package,file}` is the path of a
+# file inside an installed package.
 OmegaConf.register_new_resolver("plus", lambda *numbers: sum(map(int, numbers)), replace=True)
 OmegaConf.register_new_resolver("times", lambda a, b: int(a) * int(b), replace=True)
 OmegaConf.register_new_resolver("if_separate", lambda mode, a, b: a if mode == SEPARATE else b, replace=True)
+OmegaConf.register_new_resolver("if_one", lambda n, a, b: a if int(n) == 1 else b, replace=True)
 OmegaConf.register_new_resolver("installed", lambda package, file: str(package_dir(package) / file), replace=True)

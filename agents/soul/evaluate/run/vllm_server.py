@@ -39,6 +39,8 @@ CPU_ARGUMENTS = (
     *("--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", str(1 << 29)),
     "--no-enable-chunked-prefill",
 )
+# One device's worker runs in the engine's process: one process less that imports torch and vLLM.
+ONE_PROCESS = ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor")
 CPU_VARIABLES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCH_COMPILE_DISABLE": "1", "VERL_PLATFORM": "cpu"}
 # FlashInfer's sampler would be compiled with nvcc at the start; vLLM's own sampler needs no compiler.
 GPU_VARIABLES = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
@@ -76,7 +78,9 @@ class ServerSettings:
             command += ["--tensor-parallel-size", str(self.tensor_parallel)]
         if self.data_parallel > 1:
             command += ["--data-parallel-size", str(self.data_parallel)]
-        return [*command, *(CPU_ARGUMENTS if self.platform == "cpu" else ()), *self.arguments]
+        if self.platform == "cpu":
+            command += CPU_ARGUMENTS if self.tensor_parallel > 1 else (*CPU_ARGUMENTS, *ONE_PROCESS)
+        return [*command, *self.arguments]
 
     def environment(self) -> Mapping[str, str]:
         """Our environment without the keys of judges and agents."""
