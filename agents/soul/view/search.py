@@ -59,11 +59,13 @@ def texts(record: SessionRecord) -> Iterator[str]:
     for attempt in record.attempts:
         for messages in (attempt.seats or {}).values():
             yield from (message["content"] for message in messages)
-        yield from _leaves([attempt.critique, attempt.episode, _told(attempt.failure), attempt.ended])
-    yield from _leaves([record.feedback, _told(record.feedback_failure), record.redacted, record.record, record.groups])
+        yield from _leaves([attempt.critique, attempt.episode, _failure_texts(attempt.failure), attempt.ended])
+    yield from _leaves(
+        [record.feedback, _failure_texts(record.feedback_failure), record.redacted, record.record, record.groups]
+    )
 
 
-def _told(failure: Failure | None) -> list[str]:
+def _failure_texts(failure: Failure | None) -> list[str]:
     return [failure.stage, failure.cause, failure.detail] if failure else []
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from soul.errors import BadSettings
 from soul.view.discovery import find
 
-TOLD = 3  # sessions of each kind and step in the report of a run
+PER_KIND = 3  # sessions of each kind and step in the report of a run
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
@@ -90,7 +90,7 @@ def steps_with_sessions(connection: sqlite3.Connection) -> list[int]:
 
 
 def telling_sessions(connection: sqlite3.Connection, saved: Collection[int], most_bytes: int) -> list[int]:
-    """Of each step the sessions that improved most, were hurt most, and failed; at most TOLD of each.
+    """Of each step the sessions that improved most, were hurt most, and failed; at most PER_KIND of each.
 
     A step whose drafts were not refined gives its best and its worst drafts instead. Where the texts exceed
     `most_bytes`, each step keeps its first ones, and steps with a checkpoint come first.
@@ -108,7 +108,7 @@ def telling_sessions(connection: sqlite3.Connection, saved: Collection[int], mos
     kinds = {step: list(_kinds(candidates)) for step, candidates in by_step.items()}
     first = sorted(kinds, key=lambda step: (step not in saved, step))
     chosen: dict[int, Candidate] = {}
-    for place in range(TOLD):
+    for place in range(PER_KIND):
         for step in first:
             for candidate in (kind[place] for kind in kinds[step] if len(kind) > place):
                 if candidate.id not in chosen and candidate.length <= most_bytes:
@@ -122,10 +122,10 @@ def _kinds(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
     gains = {one.id: one.refined - one.draft for one in candidates if one.draft is not None and one.refined is not None}
     if gains:
         ordered = sorted((one for one in candidates if one.id in gains), key=lambda one: -gains[one.id])
-        yield [one for one in ordered if gains[one.id] > 0][:TOLD]
-        yield [one for one in reversed(ordered) if gains[one.id] < 0][:TOLD]
+        yield [one for one in ordered if gains[one.id] > 0][:PER_KIND]
+        yield [one for one in reversed(ordered) if gains[one.id] < 0][:PER_KIND]
     else:
         drafts = sorted((one for one in candidates if one.draft is not None), key=lambda one: -(one.draft or 0.0))
-        yield drafts[:TOLD]
-        yield drafts[::-1][:TOLD]
-    yield [one for one in candidates if one.failed][:TOLD]
+        yield drafts[:PER_KIND]
+        yield drafts[::-1][:PER_KIND]
+    yield [one for one in candidates if one.failed][:PER_KIND]

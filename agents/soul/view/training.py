@@ -23,7 +23,7 @@ from soul.view.trace_files import FOLDER as TRACES
 logger = logging.getLogger(__name__)
 
 CHECK_S = 1.0  # the files are looked at no more often
-SAY_S = 3.0  # between two lines in the log about an index that is being built
+LOG_EVERY_S = 3.0  # between two lines in the log about an index that is being built
 WAIT_S = 0.8  # an answer waits this long for the index, then shows what there is
 Value = TypeVar("Value")
 
@@ -63,13 +63,13 @@ class Training:
     def refresh(self) -> None:
         """Bring the index up to date; what prevents it becomes `problem`."""
 
-        said = time.monotonic()
+        logged_at = time.monotonic()
 
         def note(share: float) -> None:
-            nonlocal said
+            nonlocal logged_at
             self.indexing = share if share < 1.0 else None
-            if time.monotonic() - said > SAY_S:
-                said = time.monotonic()
+            if time.monotonic() - logged_at > LOG_EVERY_S:
+                logged_at = time.monotonic()
                 logger.info("indexing the traces of %s: %.0f %%", self.folder, 100 * share)
 
         try:
