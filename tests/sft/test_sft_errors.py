@@ -140,3 +140,14 @@ def test_a_task_file_that_has_changed_is_named(tmp_path: Path, model: Path, caps
     write(tmp_path / "rows.parquet", [rows[0], rows[0]])  # the row that is asked about is gone
     assert run(tmp_path, model, *words) == 0
     assert "rows.parquet has changed since 1 of its rows were played" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rule", ["train_role.wildchta=assistant", "last_turns_by_source.wildchta=4"])
+def test_a_rule_for_a_source_that_is_not_there_is_refused(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], rule: str
+) -> None:
+    """By the typing error, the rule for the known source `wildchat` would hold."""
+    shard(tmp_path, TALK, TALK, data_source="wildchat")
+    assert run(tmp_path, model, f"+data.{rule}") == 2
+    text = capsys.readouterr().err
+    assert "wildchta: the corpus has no source of this name" in text and "It has: wildchat." in text
