@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -54,25 +53,18 @@ def _process(rank: int, folder: Path) -> None:
     manager = _manager(folder)
     _train(manager)
     saves = BackgroundSaves(manager)
-    go_on, events, whole = threading.Event(), [], {}
-
-    @contextmanager
-    def held() -> Iterator[None]:
-        assert go_on.wait(60)
-        yield
+    events: list[str] = []
+    whole: dict[str, torch.Tensor] = {}
 
     def complete(model: dict[str, torch.Tensor]) -> None:
         events.append("complete")
         whole.update(model)
 
     manager.save_checkpoint(str(folder / "sync" / "actor"))
-    saves.start(folder / "background", complete, held)
+    saves.start(folder / "background", complete, nullcontext)
     before = {name: value.full_tensor().clone() for name, value in manager.model.state_dict().items()}
-    _train(manager)  # in place, and with collectives, while nothing is written yet
+    _train(manager)  # in place, and with collectives, while the files are written
     saves.check()
-    assert not list((folder / "background").rglob("*.pt")) and not events
-    go_on.set()
-
     saves.start(folder / "next", lambda _: events.append("next"), nullcontext)  # waits for the first one
     assert events[:1] == (["complete"] if rank == 0 else [])
     if rank == 0:
