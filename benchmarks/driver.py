@@ -37,6 +37,7 @@ from benchmarks.judge import console, new_table, print_load
 from ditto.batch.queue import KVBatchMeta, tq
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.batch.step_parts import StepParts
+from ditto.batch.style_signal import StyleSignal
 from ditto.launching.compose import load_config
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run.checkpoint_writer import CheckpointWriter
@@ -240,7 +241,11 @@ class Trainer(DittoTrainerSync):
         self.judges = Judges()  # type: ignore[assignment]
         self.alarm = SyncAlarm.from_config(config)
         self.actor_rollout_wg = Devices(clock)
-        self.tokenizer = SimpleNamespace(eos_token_id=0)
+        # Tokens without words of their own: `style` looks them up like those of a tokenizer.
+        self.tokenizer = SimpleNamespace(
+            eos_token_id=0, all_special_ids=[0], convert_ids_to_tokens=str, decode=lambda ids: f"{ids[0]} "
+        )
+        self.style = StyleSignal(self.tokenizer)
         self.resource_pool_manager = SimpleNamespace(get_n_gpus=lambda: 2)
         self._rollout_moe_lb_metrics_accumulator = RolloutMoELoadBalanceMetricsAccumulator(
             model_config=SimpleNamespace()
@@ -248,6 +253,7 @@ class Trainer(DittoTrainerSync):
         self.global_steps, self.local_trigger_step, self.total_training_steps = 1, 0, 1
         self.use_critic = False
         self._asked_prompts = config.data.train_batch_size
+        self.parameter_sync_step = 1  # a step of a synchronous run is one part
         self.parts = StepParts()
         self.checkpoints = CheckpointWriter(config, lambda _name: nullcontext())
         self.replay_buffer = self._build_replay_buffer()

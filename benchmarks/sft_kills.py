@@ -1,6 +1,7 @@
 """Kill a supervised training again and again, and compare it with an undisturbed one.
 
     python -m benchmarks.sft_kills /tmp/kills --kills 10 --aimed 4
+    python -m benchmarks.sft_kills /tmp/kills checkpoint.async_save=true    # overrides of the run that is killed
 
 A tiny model is trained on two processes. Each kill sends SIGKILL to the launcher, to one of its processes, or to all
 of them, at a random moment or (`--aimed`) while a checkpoint is written. After each kill no process may remain, and
@@ -130,7 +131,9 @@ def check(run: Path) -> tuple[int, int]:
     return len(known), choice.step
 
 
-def start_and_wait(folder: Path, steps: int, aimed: bool, rng: random.Random) -> tuple[subprocess.Popen[bytes], bool]:
+def start_and_wait(
+    folder: Path, steps: int, aimed: bool, rng: random.Random, *words: str
+) -> tuple[subprocess.Popen[bytes], bool]:
     """Start the run that is killed; wait until it writes its first to third checkpoint, or has done 1 to 8 steps.
 
     Returns:
@@ -138,14 +141,14 @@ def start_and_wait(folder: Path, steps: int, aimed: bool, rng: random.Random) ->
     """
     log, partial = folder / "killed.log", folder / "killed" / ".partial"
     size = log.stat().st_size if log.exists() else 0
-    process = start(folder, "killed", steps)
+    process = start(folder, "killed", steps, *words)
     saves, done = rng.randint(1, 3), rng.randint(1, 8)
 
     def printed(words: bytes) -> int:
         return log.read_bytes()[size:].count(words)
 
     def checkpoint_begun() -> bool:
-        return printed(b"[Rank 0] Saved hf_model") >= saves - 1 and any(partial.glob("global_step_*/actor"))
+        return printed(b"saved step ") >= saves - 1 and any(partial.glob("global_step_*/actor"))
 
     def steps_done() -> bool:
         return printed(b"train/loss:") >= done
@@ -158,18 +161,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trial. Returns 0 if the run survived every kill."""
     parser = Parser(prog="python -m benchmarks.sft_kills", description=__doc__)
     parser.add_argument("folder", type=output_folder, help="empty or new")
+    parser.add_argument("words", nargs="*", help="overrides of the run that is killed")
     parser.add_argument("--kills", type=positive_int, default=10)
     parser.add_argument("--aimed", type=non_negative_int, default=4, help="kills while a checkpoint is written")
     parser.add_argument("--steps", type=positive_int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(arguments)
+    args = parser.parse_intermixed_args(arguments)
     folder, rng = args.folder.absolute(), random.Random(args.seed)
     build(folder)
     assert start(folder, "straight", args.steps).wait() == 0, f"see {folder}/straight.log"
     run = folder / "killed"
     for number in range(1, args.kills + 1):
         aimed = number <= args.aimed
-        process, ready = start_and_wait(folder, args.steps, aimed, rng)
+        process, ready = start_and_wait(folder, args.steps, aimed, rng, *args.words)
         time.sleep(rng.uniform(0, 0.4 if aimed else 1.0))
         assert ready or process.poll() == 0, f"it ended by itself: see {folder}/killed.log"
         if process.poll() is not None:
@@ -178,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         way = kill(process, rng)
         step, saved = check(run)
         print(f"kill {number} of {way}{', aimed' if aimed else ''}: step {step}, saved {saved}", flush=True)
-    code = start(folder, "killed", args.steps).wait()
+    code = start(folder, "killed", args.steps, *args.words).wait()
     assert code == 0, f"exit code {code}: see {folder}/killed.log"
     check(run)
     for one, other in zip(lines(folder / "straight"), lines(run), strict=True):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from sft.corpus.columns import ORIGIN, READ, check_columns, without
+from sft.corpus.columns import ORIGIN, READ, check_columns, check_row, origin, without
 from sft.corpus.parquet_shards import ParquetShards, is_plain
 from sft.corpus.sources import find_files
 from sft.encode.layouts import find_layout, layout_columns, standard_row
@@ -46,14 +46,15 @@ def converted_rows(file: Path, source: str | None, role: str | None, ignored: Se
     check_columns(str(file), contents.columns, ignored)
     layout = find_layout(contents.columns, str(file))
     # A distilled corpus keeps the columns that say which task rows it was played on: tests are compared with them.
-    origin = ORIGIN if {*ORIGIN, "train_role"} <= set(contents.columns) else ()
-    present = [name for name in READ if name in contents.columns and name not in ignored]
-    columns = [*layout_columns(layout, contents.columns), *present, *origin]
+    present = [name for name in (*READ, *ORIGIN) if name in contents.columns and name not in ignored]
+    columns = [*layout_columns(layout, contents.columns), *present]
     for number, record in enumerate(_records(file, contents, columns)):
         where = f"{file}, row {number}"
+        if not contents.has_schema:
+            check_row(record, where, ignored)
         record = without(record, ignored)
         common: Record = {"data_source": str(record.get("data_source") or source or UNNAMED)}
-        common |= {name: record[name] for name in origin}
+        common |= origin(record)
         if role or record.get("train_role"):
             common["train_role"] = _text(record, "train_role", where) or role
         if layout == "text":

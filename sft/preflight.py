@@ -35,6 +35,7 @@ from soul.evaluate.run.settings import choose_sets
 from soul.files.writable import check_writable
 from soul.validation_errors import setting_problem
 
+SHOWN_SOURCES = 10  # in a message, at most
 EXPENSIVE = 1.2  # from here on, the plan says what the expansion comes from
 
 
@@ -101,8 +102,10 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
     compared = _check_tested(config, tested) if tested else []
     train, val = load_corpora(config)
-    for corpus in filter(None, (train, val)):
+    corpora = [corpus for corpus in (train, val) if corpus]
+    for corpus in corpora:
         _check_documents(config, corpus)
+    _check_named_sources(data_settings(config), {name for corpus in corpora for name in corpus.sources})
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
@@ -195,6 +198,22 @@ def _check_documents(config: DictConfig, corpus: Corpus) -> None:
         "model.use_remove_padding=False: the documents of this corpus share sequences, and in padded rows they would "
         "see each other. Leave it true."
     )
+
+
+def _check_named_sources(settings: SftDataSettings, present: set[str]) -> None:
+    """Refuse rules for sources that the corpus does not have: by a typing error, another rule would hold in silence.
+
+    Raises:
+        BadConfig: names them.
+    """
+    for key, rules in (("train_role", settings.train_role), ("last_turns_by_source", settings.last_turns_by_source)):
+        if unknown := [name for name in rules if name not in present]:
+            names = sorted(present)
+            shown = ", ".join(names[:SHOWN_SOURCES]) + (", ..." if len(names) > SHOWN_SOURCES else "")
+            raise BadConfig(
+                f"data.{key}.{unknown[0]}: the corpus has no source of this name, so the rule has no effect. It has: "
+                f"{shown}. Correct the name, or remove the rule."
+            )
 
 
 def _table(corpus: Corpus, split: str) -> str:

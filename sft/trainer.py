@@ -113,10 +113,12 @@ class SupervisedTrainer(SFTTrainer):
         if done:
             self._complete_metrics(done)
             self._tell_callback(done)  # again: the run may have ended while it was called
+            dist.barrier(self.waiting)
         steps = range(done + 1, self.total_training_steps + 1)
         shown = tqdm(zip(steps, self._batches(done + 1), strict=True), total=len(steps), disable=not self._leads)
         stopping = self._stop_asked()
         for step, batch in shown if not stopping else ():
+            self.checkpoints.check()
             with profiled.step(step):
                 metrics = self._train_step(batch)
             if self._validates(step):
@@ -127,24 +129,25 @@ class SupervisedTrainer(SFTTrainer):
             stopping, tests = self._stop_asked(), self._tests(step)
             # Always save the last step, whatever save_freq is.
             if tests or stopping or step == self.total_training_steps or self._due(step, trainer.save_freq):
-                folder = self.checkpoints.save(step)
-                self._tell_callback(step)
+                self.checkpoints.save(step, self._tell_callback)
+                dist.barrier(self.waiting)
                 if tests and not stopping:
-                    self._log(step, self._test(folder, step))
+                    self.checkpoints.wait()
+                    self._log(step, self._test(self.checkpoints.root / f"global_step_{step}", step))
                     stopping = self._stop_asked()
             if stopping:
                 if self._leads:
                     logger.info("stopping after step %d of %d", step, self.total_training_steps)
                 break
         profiled.close()
+        self.checkpoints.close()
         return stopping
 
     def _tell_callback(self, step: int) -> None:
-        """Call `trainer.checkpoint_callback_class` on rank 0 while the other ranks wait."""
+        """Call `trainer.checkpoint_callback_class` with a published checkpoint, on rank 0."""
         folder = self.checkpoints.root / f"global_step_{step}"
         if self.callback and folder.is_dir():  # the run may resume from the checkpoint of another run
             self.callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(folder))
-        dist.barrier(self.waiting)
 
     def _validates(self, step: int) -> bool:
         return self.val_corpus is not None and self._due(step, self.config.trainer.test_freq)

@@ -23,17 +23,12 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/scripts/launch"
 source "$ROOT/recipe/ditto/distill_step"
 show_usage "$@"
-fail() { echo "distill.sh: $*" >&2; exit 2; }
 case ${MODE:-forward} in
   forward) ;;
   reverse) exec bash "$ROOT/recipe/ditto/distill_reverse.sh" "$@" ;;
   *) fail "MODE=$MODE: use forward or reverse" ;;
 esac
-[ -n "${EXPERTS:-}" ] || fail 'name the experts: EXPERTS="TASK=EXPERT ..."'
-for name in SAMPLES ROWS LIMIT TP DP; do # check now what is used hours later
-  [[ ${!name:-1} =~ ^[1-9][0-9]*$ ]] || fail "$name=${!name}: expected a whole number, 1 or more"
-done
-[ "${DRY_RUN:-}" != 0 ] || DRY_RUN=
+check_variables SAMPLES ROWS LIMIT TP DP
 export PLATFORM=${PLATFORM:-$(detect_platform)}
 python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
 words=("$@")
@@ -75,20 +70,12 @@ train() {
     OUTPUT_DIR="$out" EXPERIMENT_NAME=student bash "$ROOT/run_sft.sh" "${training[@]}"
 }
 
-evaluate() {
-  SUITE="" ACTOR_MODEL_PATH="${checkpoints[*]}" TASKS="${sets[*]}" LIMIT="${LIMIT:-100}" OUTPUT_DIR="$out" EXPERIMENT_NAME=eval \
-    bash "$ROOT/recipe/ditto/eval.sh" local "${words[@]}"
-}
-
 step data "data: ${experts[*]}" sample "${experts[@]/#/--expert=}" "${evaluated[@]}" --setting "SAMPLES=${SAMPLES:-8}" \
   --setting "ROWS=${ROWS:-1024}" --setting "selection=${keep_args[*]}" -- "${words[@]}"
 if [ -z "${DRY_RUN:-}" ]; then
   step student "student: SFT from $base" train --model "$base" --file "$out/data/train.parquet" \
     --file "$out/data/val.parquet" --setting "training=${training[*]}"
-  checkpoints+=("$out/student")
-else
+elif [ ! -e "$out/student" ]; then
   echo "The student is not there yet: its evaluation makes the same calls as that of the base."
 fi
-step evaluation "evaluation: ${checkpoints[*]}" evaluate "${checkpoints[@]/#/--model=}" "${evaluated[@]}" \
-  --setting "LIMIT=${LIMIT:-100}" -- "${words[@]}"
-[ -n "${DRY_RUN:-}" ] || cat "$out/eval-models.md"
+evaluation

@@ -20,17 +20,13 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 source "$ROOT/scripts/launch"
 source "$ROOT/recipe/ditto/distill_step"
 show_usage "$@"
-fail() { echo "distill.sh: $*" >&2; exit 2; }
-[ -n "${EXPERTS:-}" ] || fail 'name the experts: EXPERTS="TASK=EXPERT ..."'
 for name in SAMPLES KEEP_ARGS WEIGHTS SFT_ARGS; do
   [ -z "${!name:-}" ] || fail "$name belongs to MODE=forward: MODE=reverse keeps no samples. Overrides of its training are RL_ARGS."
 done
-for name in ROWS LIMIT TP DP; do
-  [[ ${!name:-1} =~ ^[1-9][0-9]*$ ]] || fail "$name=${!name}: expected a whole number, 1 or more"
-done
-[ "${DRY_RUN:-}" != 0 ] || DRY_RUN=
+check_variables ROWS LIMIT TP DP
 export PLATFORM=${PLATFORM:-$(detect_platform)}
 python=${PYTHON:-$(bash "$ROOT/scripts/env" "$PLATFORM")}
+words=("$@")
 base=${ACTOR_MODEL_PATH:-Qwen/Qwen3-8B}
 out=${OUTPUT_DIR:-outputs}/${EXPERIMENT_NAME:-distilled}
 read -ra experts <<<"$EXPERTS"
@@ -50,8 +46,11 @@ done
 [[ ${#files[@]} = 0 || ${#files[@]} = "${#tasks[@]}" ]] || fail "EXPERTS: name a file for each task (TASK:FILE=EXPERT), or for none"
 read -ra sets <<<"${TASKS:-${tasks[*]}}"
 sets=("${sets[@]//,/ }")
-held_back=()
-for name in ${sets[*]}; do [[ $name != *.parquet ]] || held_back+=("$name"); done
+held_back=() evaluated=()
+for name in ${sets[*]}; do
+  evaluated+=(--set "$name")
+  [[ $name != *.parquet ]] || held_back+=("$name")
+done
 shared=() # settings that hold for the training too
 for word in "$@"; do
   case $word in
@@ -70,9 +69,4 @@ train() { # the rows of all tasks; its own validation is off, because the evalua
 step student-reverse "student: on-policy distillation from $base" train --model "$base" "${experts[@]/#/--expert=}" \
   --setting "training=${training[*]}" -- "${shared[@]}"
 [ -z "${DRY_RUN:-}" ] || exit 0
-[ ! -e "$out/student/config.json" ] && [ ! -e "$out/student/latest_checkpointed_iteration.txt" ] || checkpoints+=("$out/student")
-checkpoints+=("$out/student-reverse")
-echo "== evaluation: ${checkpoints[*]}"
-SUITE="" ACTOR_MODEL_PATH="${checkpoints[*]}" TASKS="${sets[*]}" LIMIT="${LIMIT:-100}" OUTPUT_DIR="$out" EXPERIMENT_NAME=eval \
-  bash "$ROOT/recipe/ditto/eval.sh" local "$@"
-cat "$out/eval-models.md"
+evaluation

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 LOCKS = "units.lock"
-_JOINING = 1 << 30  # the byte of the claim on putting a shard together: behind those of all units
+_JOINING = 1 << 30  # the byte of the claim on putting a shard together: after those of all units
 
 
 class ClaimFile:

@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from sft.formats.contents import Record
 from soul.errors import SoulError
 
 READ = ("data_source", "train_role", "tools", "extra_info.tools")  # if a file has them
-ORIGIN = ("file", "row", "record")  # of a distilled corpus: the row of a task that a conversation was played on
+# Columns of a distilled corpus: the row of a task that a conversation was played on, and the corpus' `--near`, by which
+# its texts are compared with those of tests.
+NEAR_COLUMN = "near"
+ORIGIN = ("file", "row", "record", NEAR_COLUMN)
+# "file" and "row" alone could mean anything. Corpora of earlier versions lack `near`.
+_DISTILLED = ("file", "row", "record", "train_role")
 
 _TEXT_ONLY = "this training supports text only"
 _PAIRS = "pairs of a good and a bad answer are not supported; to train the good one, write it into messages"
@@ -58,6 +64,16 @@ def check_columns(path: str, columns: Collection[str], ignored: Collection[str])
             )
 
 
+def check_row(record: Record, where: str, ignored: Collection[str]) -> None:
+    """As `check_columns` for one row of a JSON file, whose columns are known by its first rows only.
+
+    Raises:
+        UnsupportedColumn: names the row.
+    """
+    if not UNSUPPORTED.keys().isdisjoint(record):
+        check_columns(where, record.keys(), ignored)
+
+
 def without(record: dict[str, Any], ignored: Collection[str]) -> dict[str, Any]:
     """A row without the columns to ignore, for formats that give all columns. `a.b` is the field b of the column a."""
     kept = {name: value for name, value in record.items() if name not in ignored}
@@ -65,6 +81,13 @@ def without(record: dict[str, Any], ignored: Collection[str]) -> dict[str, Any]:
         if dot and isinstance(fields := kept.get(outer), dict):
             kept[outer] = {name: value for name, value in fields.items() if name != inner}
     return kept
+
+
+def origin(record: Record) -> Record:
+    """The columns `ORIGIN` of a row of a distilled corpus; empty for any other row."""
+    if any(record.get(name) is None for name in _DISTILLED):
+        return {}
+    return {name: record[name] for name in ORIGIN if record.get(name) is not None}
 
 
 def needs_rule(columns: Collection[str]) -> bool:

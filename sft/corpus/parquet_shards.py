@@ -111,4 +111,4 @@ def _without_nulls(turn: Any) -> Any:
 def _type(name: str, value: Any) -> pa.DataType:
     if name in _LISTS and isinstance(value, list):
         return _TURNS
-    return pa.int64() if isinstance(value, int) else pa.string()
+    return {int: pa.int64(), float: pa.float64()}.get(type(value), pa.string())

@@ -146,7 +146,7 @@ class RowEncoder:
     def _write_documents(
         self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], file: str
     ) -> None:
-        packers: dict[str, tuple[DocumentPacker, int]] = {}  # by source, with the row of its first document
+        packers: dict[str, DocumentPacker] = {}  # by source
         for number, record in rows:
             source = source_of(record.get("data_source"))
             counts = writer.counts.source(source)
@@ -158,12 +158,12 @@ class RowEncoder:
                     self._leave_out(writer, source, EMPTY_DOCUMENTS, f"{file}, row {number}: no text")
                     continue
             begins, ends = record.get(BEGINS, True), record.get(ENDS, True)
-            packer, _ = packers.setdefault(source, (DocumentPacker(self.settings.max_length), number))
-            for sequence in packer.add(self.documents.ids(text or "", begins, ends), ends):
-                writer.add([sequence], source, number)
-        for source, (packer, number) in packers.items():
-            for sequence in packer.finish():
-                writer.add([sequence], source, number)
+            packer = packers.setdefault(source, DocumentPacker(self.settings.max_length))
+            for first, sequence in packer.add(self.documents.ids(text or "", begins, ends), ends, number):
+                writer.add([sequence], source, first)
+        for source, packer in packers.items():
+            for first, sequence in packer.finish():
+                writer.add([sequence], source, first)
 
     def _leave_out(self, writer: SequenceWriter, source: str, reason: str, example: str, count: int = 1) -> None:
         writer.counts.source(source).left_out[reason] += count

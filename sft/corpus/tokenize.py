@@ -4,7 +4,7 @@ A shard is cut into units of a few thousand rows. A worker writes a unit to temp
 killed run continues with the missing units. Once all units of a shard exist, they are joined into its files. A
 shard's folder is named by a hash of the file's size, its modification time and everything else that determines its
 sequences. Any number of processes, on any number of nodes, may ask for the same store at once: they share its units
-(sft/corpus/claims.py), and the result does not depend on who does which.
+(sft/corpus/claims.py), and the result is the same however they are shared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sft.corpus.claims import UnitShares
-from sft.corpus.columns import without
+from sft.corpus.columns import check_row, without
 from sft.corpus.index import Shard
 from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.store import ABOUT, IDS, RECORD, ROWS, SEQUENCES, WORD, SequenceWriter, ShardCounts, complete
@@ -39,7 +39,7 @@ from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 from soul.files.whole_file import whole_file
 
-VERSION = 3  # of the file format and of the encoding of rows
+VERSION = 4  # of the file format and of the encoding of rows
 UNIT_ROWS = 2048  # rows of a unit, at least, if the shard has as many
 UNIT_BYTES = 64 << 20  # of text that makes a unit, however few rows it has
 GROUP_UNITS = 16  # units of what must be read from its start (a large row group, a compressed file), about
@@ -76,16 +76,20 @@ class Unit:
 
         Args:
             ignored: columns to leave out.
+
+        Raises:
+            UnsupportedColumn: a row of a JSON file has one.
         """
         seen = 0
-        wanted = self.shard.wanted(ignored)
+        wanted, has_schema = self.shard.wanted(ignored), self.shard.contents.has_schema
         for batch in read_batches(Path(self.shard.path), self.shard.contents, self.groups, wanted):
             begin, end = max(0, self.skip - seen), min(batch.rows, self.skip + self.rows - seen)
             if begin < end:
                 numbers = range(self.first + seen + begin - self.skip, self.first + seen + end - self.skip)
-                records = batch.records(begin, end)
-                kept = [without(record, ignored) for record in records] if ignored else records
-                yield from zip(numbers, kept, strict=True)
+                for number, record in zip(numbers, batch.records(begin, end), strict=True):
+                    if not has_schema:
+                        check_row(record, f"{self.shard.path}, row {number}", ignored)
+                    yield number, without(record, ignored) if ignored else record
             seen += batch.rows
             if seen >= self.skip + self.rows:
                 return

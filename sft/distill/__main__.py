@@ -188,11 +188,12 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     for line in near_rows(expert_journals, held_out):
         console.print(line)
     check_tasks(reports, samples, wanted, left_out, rule, given.max_failed)
-    files = dataset.write(selection.kept, given.out, given.val_share, rule.seed)
+    files = dataset.write(selection.kept, given.out, given.val_share, rule.seed, given.near)
     more = {
         "experts": [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in expert_journals],
         "traces": [{"run": source.name, "with_feedback": source.with_feedback} for source in traces],
         "not_in": given.not_in,
+        "near": given.near,
         "rows_of_evaluations": dict(left_out),
         "missing": missing,
         "val_share": given.val_share,

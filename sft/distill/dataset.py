@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sft.corpus.columns import NEAR_COLUMN
 from sft.distill.conversation import TRAINED, Fingerprints, trainable
 from sft.distill.sample import ExpertSample
 
@@ -31,6 +32,7 @@ SCHEMA = pa.schema(
         ("file", pa.string()),
         ("row", pa.int64()),
         ("record", pa.string()),
+        (NEAR_COLUMN, pa.float64()),
         ("seat", pa.string()),
         ("sample", pa.int64()),
         ("origin", pa.string()),
@@ -51,13 +53,14 @@ def in_validation(record: str, share: float, seed: int) -> bool:
 
 
 def write(
-    kept: Sequence[tuple[ExpertSample, tuple[Fingerprints, ...]]], out: Path, val_share: float, seed: int
+    kept: Sequence[tuple[ExpertSample, tuple[Fingerprints, ...]]], out: Path, val_share: float, seed: int, near: float
 ) -> Counter[str]:
     """Write the two files. Each is written as a whole or not at all; a file without rows is removed.
 
     Args:
         kept: the samples, each with the conversations to write.
         val_share: share of the rows that goes into val.parquet, 0 to 1.
+        near: the share of words by which the texts were compared with those of evaluations (`--near`).
 
     Returns:
         File name -> number of rows.
@@ -70,7 +73,7 @@ def write(
         buffers: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
         for sample, seats in kept:
             name = VAL if in_validation(sample.row, val_share, seed) else TRAIN
-            buffers[name] += _rows(sample, seats)
+            buffers[name] += _rows(sample, seats, near)
             if len(buffers[name]) >= ROW_GROUP:
                 counts[name] += _flush(writers[name], buffers[name])
         for name, rows in buffers.items():
@@ -84,7 +87,7 @@ def write(
     return counts
 
 
-def _rows(sample: ExpertSample, seats: Sequence[Fingerprints]) -> Iterator[dict[str, Any]]:
+def _rows(sample: ExpertSample, seats: Sequence[Fingerprints], near: float) -> Iterator[dict[str, Any]]:
     record = sample.place.read()
     provenance = sample.source.provenance(sample, record)
     conversations = sample.source.conversations(record)
@@ -97,6 +100,7 @@ def _rows(sample: ExpertSample, seats: Sequence[Fingerprints]) -> Iterator[dict[
             "file": provenance.file,
             "row": sample.number,
             "record": sample.row,
+            NEAR_COLUMN: near,
             "seat": seat.seat,
             "sample": sample.sample,
             "origin": sample.source.origin,

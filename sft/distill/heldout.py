@@ -1,8 +1,8 @@
 """The rows of evaluations, which must not be trained on (`--not-in`).
 
 A training row is held out if it shares a group with an evaluation row: a story and its paraphrases, a conversation, a
-book or a user. `soul.rows.overlap` defines the groups. A text that is nearly that of an evaluation (other blanks, case
-or punctuation, a word changed) counts as the same (`--near`).
+book or a user. `soul.rows.overlap` defines the groups. A text that differs from an evaluated one in spaces, case,
+punctuation or a few words only counts as the same (`--near`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class HeldOut:
         return cls(read_rows([str(file) for word in words for file in set_files(word, data_dir)]), near)
 
     def contains(self, row: RowIdentity) -> bool:
-        """Whether a row shares a group with an evaluation row, or nearly so."""
+        """Whether a row shares a group with an evaluation row, or has nearly the same text."""
         if row.record not in self._known:
             self._known[row.record] = bool(self._near.shared_keys(row.keys))
         return self._known[row.record]

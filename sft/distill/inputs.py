@@ -83,7 +83,7 @@ def of_settings(words: Iterable[str]) -> dict[str, str]:
 
 
 def of_command_line(words: Sequence[str]) -> dict[str, str]:
-    """The words behind distill.sh, and the judges that they and the environment name. Keys are in neither."""
+    """The arguments of distill.sh, and the judges that they and the environment name. Keys are in neither."""
     at = words.index("--") if "--" in words else len(words)
     _, settings = split([word for word in words[:at] if "=" in word])
     gateway = GatewaySettings.from_sections(

@@ -189,7 +189,7 @@ def _inputs(given: argparse.Namespace, words: Sequence[str]) -> Inputs:
 
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Begin or finish a step. What stands behind `--` are the words of distill.sh."""
+    """Begin or finish a step. The words after `--` are the arguments of distill.sh."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
     given = options().parse_args(words[:at])

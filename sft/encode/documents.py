@@ -9,6 +9,7 @@ are kept with the sequence: attention and positions start again there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerBase
 
@@ -58,46 +59,63 @@ class DocumentTokenizer:
         return [*(self._begin if begins else ()), *ids, *([self._end] if ends else ())]
 
 
+@dataclass(frozen=True)
+class _Pack:
+    """Documents that will share a sequence, and the row of the first one."""
+
+    row: int
+    documents: list[list[int]]
+
+
 class DocumentPacker:
     """Puts documents into sequences of at most `length` tokens. The sequences come out in a fixed order."""
 
     def __init__(self, length: int) -> None:
         self.length = length
         self._rest: list[int] = []  # of the document that is being read
-        self._open: list[list[list[int]]] = []
+        self._row: int | None = None  # where that document begins
+        self._open: list[_Pack] = []
 
-    def add(self, ids: list[int], ends: bool) -> Iterator[EncodedSequence]:
-        """Take a piece of a document; yield the sequences that are full."""
+    def add(self, ids: list[int], ends: bool, row: int) -> Iterator[tuple[int, EncodedSequence]]:
+        """Take a piece of a document; yield the sequences that are full, each with the row of its first document.
+
+        Args:
+            row: where the piece is.
+        """
+        self._row = row if self._row is None else self._row
         self._rest += ids
         while len(self._rest) > self.length:
-            yield _sequence([self._rest[: self.length]])
+            yield self._row, _sequence([self._rest[: self.length]])
             self._rest = self._rest[self.length - 1 :]
         if ends:
             yield from self._close()
 
-    def finish(self) -> Iterator[EncodedSequence]:
+    def finish(self) -> Iterator[tuple[int, EncodedSequence]]:
         """Yield what is left."""
         yield from self._close()
         for pack in self._open:
-            yield _sequence(pack)
+            yield pack.row, _sequence(pack.documents)
         self._open = []
 
-    def _close(self) -> Iterator[EncodedSequence]:
+    def _close(self) -> Iterator[tuple[int, EncodedSequence]]:
         document, self._rest = self._rest, []
+        row, self._row = self._row, None
         if len(document) < 2:  # the last token of an earlier part, or nothing: no token that could be predicted
             return
-        sizes = [sum(map(len, pack)) for pack in self._open]
+        assert row is not None  # it has tokens
+        sizes = [sum(map(len, pack.documents)) for pack in self._open]
         fitting = [
             number
             for number, size in enumerate(sizes)
-            if size + len(document) <= self.length and len(self._open[number]) < PACK_DOCUMENTS
+            if size + len(document) <= self.length and len(self._open[number].documents) < PACK_DOCUMENTS
         ]
         if fitting:
-            self._open[max(fitting, key=lambda number: sizes[number])].append(document)
+            self._open[max(fitting, key=lambda number: sizes[number])].documents.append(document)
             return
-        self._open.append([document])
+        self._open.append(_Pack(row, [document]))
         if len(self._open) > OPEN_PACKS:
-            yield _sequence(self._open.pop(max(range(len(sizes)), key=lambda number: sizes[number])))
+            full = self._open.pop(max(range(len(sizes)), key=lambda number: sizes[number]))
+            yield full.row, _sequence(full.documents)
 
 
 def _sequence(documents: list[list[int]]) -> EncodedSequence:

@@ -1,11 +1,13 @@
 """The sources of the OdysSim corpus: which side each of them trains. Its 71 names, in the order of the release.
 
 Source: the table of routes in sft/sft_data.py of github.com/sunnweiwei/OdysSim, the code that trained OSim-8B. There, a
-name that is not in the table takes the entry of the first name that it contains, in the order of the table.
+name that is not in the table takes the entry of the first name that it contains, in the order of the table. Here, it
+must contain that name as a word: "prismatic" is not "prism", and nobody would notice that the wrong side is trained.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,5 +74,10 @@ KNOWN_SOURCES: dict[str, KnownSource] = {
 
 @lru_cache(maxsize=4096)
 def known_names(source: str) -> Sequence[str]:
-    """The known names whose entries a source may take: its own, else those it contains, in the table's order."""
-    return [source] if source in KNOWN_SOURCES else [name for name in KNOWN_SOURCES if name in source]
+    """The known names whose entries a source may take: its own, else those it contains, in the table's order.
+
+    A name counts as contained if no letter or digit touches it: "chat" is in "my_chat-v2", not in "wildchat".
+    """
+    if source in KNOWN_SOURCES:
+        return [source]
+    return [name for name in KNOWN_SOURCES if re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", source)]

@@ -18,6 +18,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, count
 from typing import Any
 
 import jinja2
@@ -36,6 +37,7 @@ MEANINGFUL = (
     *("tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"),
     *("images", "image", "audio", "audios", "videos", "video"),
 )
+_MEANINGFUL = frozenset(MEANINGFUL)
 Tools = list[dict[str, Any]] | None
 
 
@@ -99,8 +101,7 @@ class ChatEncoder:
             TemplateFailure: the template refuses a turn, or does not read tools or a field of a turn; names it.
         """
         self._check_read(messages, tools)
-        rendered = (self._turn(messages, number, tools) for number in trained)
-        left = [turn for turn in rendered if turn is not None]
+        left = self._trained_turns(messages, trained, tools)
         sequences = []
         while left:
             sequence, left = self._sequence(left)
@@ -117,8 +118,8 @@ class ChatEncoder:
                 "template that does (model.chat_template), or name the column in data.ignore_columns."
             )
         for number, turn in enumerate(messages):
-            for name in MEANINGFUL:
-                if turn.get(name) and not self._reads(name):
+            for name in _MEANINGFUL.intersection(turn):
+                if turn[name] and not self._reads(name):
                     raise TemplateFailure(
                         f"turn {number} ({turn['role']}), field {name}: the chat template does not render it, so it "
                         "would be left out. Use a template that does (model.chat_template), or remove the field."
@@ -132,33 +133,52 @@ class ChatEncoder:
             self._words = frozenset(word for text in texts for word in re.findall(r"\w+", text))
         return name in self._words
 
-    def _render(self, messages: Sequence[Turn], tools: Tools = None, *, ask: bool) -> str:
-        return self.tokenizer.apply_chat_template(
-            list(messages), tools=tools, tokenize=False, add_generation_prompt=ask, **self.template_kwargs
+    def _render(self, conversations: Sequence[Sequence[Turn]], tools: Tools = None, *, ask: bool) -> list[str]:
+        """The texts of several conversations: one call costs less than one for each."""
+        texts: list[str] = self.tokenizer.apply_chat_template(
+            list(map(list, conversations)),
+            tools=tools,
+            tokenize=False,
+            add_generation_prompt=ask,
+            **self.template_kwargs,
         )
+        return texts
 
-    def _turn(self, messages: Sequence[Turn], number: int, tools: Tools) -> _TrainedTurn | None:
+    def _trained_turns(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools) -> list[_TrainedTurn]:
+        """The trained turns as text, without a first one that nothing precedes."""
+        if not trained:
+            return []
+        asked = [number for number in trained if number]
         try:
-            full = self._render(messages[: number + 1], tools, ask=False)
-            prompt = self._render(messages[:number], tools, ask=True) if number else self._opening(full)
+            texts = self._render([messages[: number + 1] for number in trained], tools, ask=False)
+            prompts = self._render([messages[:number] for number in asked], tools, ask=True) if asked else []
+            opening = [] if len(asked) == len(trained) else [self._opening(texts[0])]
         except _TEMPLATE_ERRORS as error:
             raise TemplateFailure(
-                f"turn {self._refused(messages, number, tools)}: the chat template refuses it "
+                f"turn {self._refused(messages, trained, tools)}: the chat template refuses it "
                 f"({type(error).__name__}: {one_line(error, 200)}). Fix or drop the row, set "
                 "data.bad_rows=drop, or use a template that allows such conversations."
             ) from error
-        if prompt is None:
-            return None
-        if not full.startswith(prompt):
+        turns = zip(trained, texts, [*opening, *prompts], strict=True)
+        return [self._turn(messages[n], n, text, prompt) for n, text, prompt in turns if prompt is not None]
+
+    def _turn(self, turn: Turn, number: int, text: str, prompt: str) -> _TrainedTurn:
+        if not text.startswith(prompt):
             raise TemplateFailure(
-                f"turn {number} ({messages[number]['role']}): the chat template does not render the turn after its own "
+                f"turn {number} ({turn['role']}): the chat template does not render the turn after its own "
                 f"generation prompt (which ends in {prompt[-40:]!r}), so the model could not have written it. "
                 "Set data.apply_chat_template_kwargs (such as enable_thinking) to match the rows."
             )
-        return _TrainedTurn(prompt, full[: self._end(full, len(prompt), messages[number])])
+        return _TrainedTurn(prompt, text[: self._end(text, len(prompt), turn)])
 
-    def _refused(self, messages: Sequence[Turn], number: int, tools: Tools) -> str:
+    def _refused(self, messages: Sequence[Turn], trained: Sequence[int], tools: Tools) -> str:
         """The first turn with which the rendering fails, for the error message."""
+
+        def fails(number: int) -> bool:
+            prompted = not number or self._renders(messages[:number], tools, ask=True)
+            return not prompted or not self._renders(messages[: number + 1], tools)
+
+        number = next(filter(fails, trained), trained[-1])
         renders = False
         for place in range(number + 1):
             before, renders = renders, self._renders(messages[: place + 1], tools)
@@ -167,9 +187,9 @@ class ChatEncoder:
                 break
         return f"{number} ({messages[number]['role']})"
 
-    def _renders(self, messages: Sequence[Turn], tools: Tools) -> bool:
+    def _renders(self, messages: Sequence[Turn], tools: Tools, ask: bool = False) -> bool:
         try:
-            self._render(messages, tools, ask=False)
+            self._render([messages], tools, ask=ask)
         except _TEMPLATE_ERRORS:
             return False
         return True
@@ -178,7 +198,7 @@ class ChatEncoder:
         """The prompt of a first turn: the rendering up to the end of the generation prompt; None if it has none."""
         if self._header is None:
             probe = [{"role": "user", "content": "x"}]
-            plain, prompted = self._render(probe, ask=False), self._render(probe, ask=True)
+            (plain,), (prompted,) = self._render([probe], ask=False), self._render([probe], ask=True)
             self._header = prompted[len(plain) :] if prompted.startswith(plain) else ""
         place = full.find(self._header) if self._header else -1
         return None if place < 0 else full[: place + len(self._header)]
@@ -217,9 +237,9 @@ class ChatEncoder:
         return ids
 
     def _marks(self, text: str, ids: list[int]) -> list[tuple[int, int]]:
-        """Places of the special tokens, in the text and in the ids, behind the place where both begin."""
+        """Places of the special tokens, in the text and in the ids, after the place where both begin."""
         texts = [match.start() for match in self._special.finditer(text)]
-        places = [place for place, number in enumerate(ids) if number in self._special_ids]
+        places = list(compress(count(), map(self._special_ids.__contains__, ids)))
         marks = list(zip(texts, places, strict=True)) if len(texts) == len(places) else []
         return marks if marks[:1] == [(0, 0)] else [(0, 0), *marks]
 

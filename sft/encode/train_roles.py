@@ -60,19 +60,22 @@ class RoleRules:
             file: where the source occurs, for the error.
 
         Raises:
-            UnknownSource: nothing names the source, or two known names in it disagree.
+            UnknownSource: nothing names the source, two known names in it disagree, or a known name in it disagrees
+                with the default.
         """
         names = known_names(source)
         roles = {KNOWN_SOURCES[name].role for name in (*names[:1], *sorted(names, key=len)[-1:])}
         known = KNOWN_SOURCES[names[0]] if len(roles) == 1 else None
         if source in self.by_source:
             role, origin = self.by_source[source], "data.train_role"
+        elif known and source not in KNOWN_SOURCES and self.default not in (None, known.role):
+            raise UnknownSource(_unknown({source: file}, self.default))
         elif known:
             role, origin = known.role, "known source" if source in KNOWN_SOURCES else f"like {names[0]}"
         elif self.default:
             role, origin = self.default, "data.default_train_role"
         else:
-            raise UnknownSource(_unknown({source: file}))
+            raise UnknownSource(_unknown({source: file}, None))
         last_turns = self.last_turns_by_source.get(source, known.last_turns if known else 0)
         return SourceRule(role, origin, last_turns, bool(known and known.empty_system and role == "assistant"))
 
@@ -93,7 +96,7 @@ class RoleRules:
             except UnknownSource:
                 unknown.setdefault(source, file)
         if unknown:
-            raise UnknownSource(_unknown(unknown))
+            raise UnknownSource(_unknown(unknown, self.default))
 
 
 def source_of(value: object) -> str:
@@ -109,7 +112,7 @@ def override(source: str) -> str:
     return f"'+data.train_role={{{escaped}: assistant}}'"
 
 
-def _unknown(files: Mapping[str, str]) -> str:
+def _unknown(files: Mapping[str, str], default: Role | None) -> str:
     """What is unknown and what to do; `files` maps each source to a file in which it occurs."""
     source, file = next(iter(files.items()))
     others = [f"{other!r} in {place}" for other, place in list(files.items())[1:_SHOWN]]
@@ -120,6 +123,8 @@ def _unknown(files: Mapping[str, str]) -> str:
     if names:
         sides = ", ".join(f"{name} ({KNOWN_SOURCES[name].role})" for name in names)
         why = f"its name contains known sources that train different sides: {sides}"
+        if default and len({KNOWN_SOURCES[name].role for name in names}) == 1:
+            why = f"its name contains a known source ({sides}), but data.default_train_role={default}"
     called = "rows without a data_source" if source == UNNAMED else f"source {source!r}"
     return (
         f"{file}: {called}: {why}.{also} Say it with {override(source)} (train the assistant's turns) or human "

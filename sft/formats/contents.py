@@ -30,7 +30,8 @@ class Contents:
     Attributes:
         kind: the format.
         groups: number of rows of each part that can be read on its own: a row group, a record batch, a block of bytes.
-        columns: names of the columns; the fields of a struct appear as `extra_info.messages`.
+        columns: names of the columns; the fields of a struct appear as `extra_info.messages`. Of JSON, those of the
+            first rows: later rows may have others (`has_schema`).
         edges: for formats without an index of their own, where each group begins, and where the last one ends: bytes
             of the text (of the decompressed text, in a compressed file).
         compression: how the whole file is compressed; to reach a group, one has to read everything before it.
@@ -46,6 +47,11 @@ class Contents:
     def rows(self) -> int:
         """Number of rows of the file."""
         return sum(self.groups)
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether all rows have the same columns."""
+        return not self.kind.startswith("json")
 
     def bytes_of(self, group: int) -> int:
         """How many bytes of text a group has; 0 if its format does not tell."""

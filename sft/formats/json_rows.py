@@ -121,7 +121,7 @@ class _ArrayScan:
     def __init__(self, path: Path, stream: BufferedReader, start: int) -> None:
         self.path, self.stream = path, stream
         self.text, self.base, self.place = "", start, 0  # base: byte of the file at which the text begins
-        self._entered = False  # behind the array's opening bracket
+        self._entered = False  # after the array's opening bracket
         self._decode = json.JSONDecoder().raw_decode
 
     def run(self) -> Scanned:
@@ -176,7 +176,7 @@ class _ArrayScan:
             return self.base + begin, self.base + stop
 
     def _more(self) -> bool:
-        """Read on; forget what lies behind."""
+        """Read on; drop the text before the current place."""
         more = self.stream.read(max(BLOCK_BYTES, len(self.text) - self.place)).decode("latin-1")
         self.text, self.base, self.place = self.text[self.place :] + more, self.base + self.place, 0
         return bool(more)

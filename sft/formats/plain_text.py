@@ -50,7 +50,7 @@ def describe_text(path: Path, compression: Compression | None) -> Contents:
 
 
 def _before_character(place: int, line: bytes) -> int:
-    """Move a border that lies inside of a character (of a line without an end) behind that character."""
+    """Move a border that lies inside of a character (of a line without an end) to the end of that character."""
     within = 0
     while within < min(3, len(line)) and line[within] & 0xC0 == 0x80:
         within += 1

@@ -14,9 +14,10 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -31,7 +32,13 @@ from sft.run.trained_data import TrainedData
 from soul.errors import SoulError
 from soul.files.disk_space import guarded_writes
 
+if TYPE_CHECKING:
+    from sft.run.background_save import BackgroundSaves
+
 logger = logging.getLogger(__name__)
+
+# Called with the step of a checkpoint that is in place.
+Published = Callable[[int], None]
 
 
 class BadCheckpoint(SoulError):
@@ -45,56 +52,100 @@ class Checkpoints:
         self.engine, self.config, self.lora, self.data = engine, config, lora, data
         self.root = Path(config.trainer.default_local_dir).absolute()
         self.rank = dist.get_rank()
+        self._background: BackgroundSaves | None = None
+        if config.checkpoint.async_save:
+            # Here and below, not at the top: the launcher chooses a checkpoint with this module, and needs no verl.
+            from sft.run.background_save import BackgroundSaves
 
-    def save(self, step: int) -> Path:
+            self._background = BackgroundSaves(engine.checkpoint_manager)
+
+    def save(self, step: int, published: Published) -> None:
         """Write a checkpoint to the partial folder, rename it into place, then update the tracker file.
 
-        Returns:
-            The checkpoint's folder.
+        With `checkpoint.async_save`, this returns when the state is copied, and the rest happens beside the training.
+
+        Args:
+            published: called on rank 0 when the checkpoint is in place; with `async_save`, by another thread. Without
+                it, the other ranks do not wait for rank 0.
 
         Raises:
             OutOfSpace: the disk is full. Earlier checkpoints stay whole; the partial folder holds what was written.
+            Exception: an earlier checkpoint could not be written beside the training.
         """
-        # Here and below, not at the top: the launcher chooses a checkpoint with this module, and needs no verl or peft.
-        from ditto.run.export import export_adapter, export_model
-
+        self.wait()  # the partial folder has room for one checkpoint
         start, needed = time.perf_counter(), self._bytes()
-        trainer, adapter = self.config.trainer, self._adapter()
         if self.rank == 0:
             checkpoint.partial_dir(self.root)
-        dist.barrier()
+        dist.barrier()  # the folder is there
         folder = self.root / checkpoint.PARTIAL / f"global_step_{step}"
-        with guarded_writes(self.root, lambda: needed):
+
+        def guard() -> AbstractContextManager[None]:
+            return guarded_writes(self.root, lambda: needed)
+
+        def complete(adapter: dict[str, torch.Tensor] | None) -> None:
+            with guard():
+                self._complete(folder, adapter)
+            logger.info("saved step %d in %.1f s: %s", step, time.perf_counter() - start, self.root / folder.name)
+            published(step)
+
+        if self._background is not None:
+            self._background.start(folder, lambda model: complete(self._adapter_of(model)), guard)
+            return
+        adapter = self._adapter()
+        with guard():
             self.engine.save_checkpoint(str(folder / "actor"), global_step=step, max_ckpt_to_keep=None)
-            if self.rank == 0:
-                (folder / "actor" / "ranks.json").write_text(json.dumps(dist.get_world_size()))
-                self.data.write(folder)
-                if self.lora is not None:
-                    (folder / "actor" / "lora_train_meta.json").write_text(json.dumps(self.lora))
-                if adapter is not None and self.lora is not None:
-                    export_adapter(folder, adapter, self.lora, str(self.config.model.path))
-                else:
-                    export_model(folder, str(self.config.model.path))
-                checkpoint.publish(self.root, step)
-                most = trainer.max_ckpt_gb
-                checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9)
-                seconds = time.perf_counter() - start
-                logger.info("saved step %d in %.1f s: %s", step, seconds, self.root / f"global_step_{step}")
-        dist.barrier()
-        return self.root / f"global_step_{step}"
+        if self.rank == 0:
+            complete(adapter)
+
+    def _complete(self, folder: Path, adapter: dict[str, torch.Tensor] | None) -> None:
+        """Add what verl does not write, and publish: on rank 0, when the files of all ranks are there."""
+        from ditto.run.export import export_adapter, export_model
+
+        (folder / "actor" / "ranks.json").write_text(json.dumps(dist.get_world_size()))
+        self.data.write(folder)
+        if self.lora is not None:
+            (folder / "actor" / "lora_train_meta.json").write_text(json.dumps(self.lora))
+        if adapter is not None and self.lora is not None:
+            export_adapter(folder, adapter, self.lora, str(self.config.model.path))
+        else:
+            export_model(folder, str(self.config.model.path))
+        trainer = self.config.trainer
+        checkpoint.publish(self.root, checkpoint.step_of(folder))
+        most = trainer.max_ckpt_gb
+        checkpoint.prune(self.root, trainer.max_ckpt_to_keep, None if most is None else most * 1e9)
+
+    def check(self) -> None:
+        """Raise why a checkpoint could not be written beside the training, as soon as that is known; do not wait."""
+        if self._background is not None:
+            self._background.check()
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is published. Raises why it could not be written."""
+        if self._background is not None:
+            self._background.wait()
+
+    def close(self) -> None:
+        """As `wait`, after the last checkpoint of the run."""
+        if self._background is not None:
+            self._background.close()
 
     def _adapter(self) -> dict[str, torch.Tensor] | None:
         """LoRA's factors, joined from all ranks; None if the checkpoint holds the whole model."""
-        if not self.config.checkpoint.save_lora_only:
-            return None
         from verl.utils.device import get_device_id
 
-        factors = {name: value for name, value in self.engine.module.state_dict().items() if ".lora_" in name}
+        factors = self._adapter_of(self.engine.module.state_dict()) or {}
         device = get_device_id()  # slices may be offloaded, and are joined on the device
-        return {
+        joined = {
             name: (value.to(device).full_tensor() if isinstance(value, DTensor) else value).cpu()
             for name, value in factors.items()
         }
+        return joined or None
+
+    def _adapter_of(self, model: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
+        """LoRA's factors among a model's tensors; None if the checkpoint holds the whole model."""
+        if not self.config.checkpoint.save_lora_only:
+            return None
+        return {name: value for name, value in model.items() if ".lora_" in name}
 
     def _bytes(self) -> float:
         """About how many bytes a checkpoint takes: all ranks' slices of model and optimizer, and the exported model."""

@@ -19,7 +19,7 @@ class ProfiledSteps:
     """Starts and stops the profiler.
 
     Args:
-        first: the first step to record; a run that resumes behind it begins with its own first step.
+        first: the first step to record; a run that resumes after it begins with its own first step.
         last: the last one.
     """
 

@@ -40,19 +40,14 @@ def reshard(source: Path, written: int, target: Path, rank: int, ranks: int, mod
         BadShards: the checkpoint is not sliced as FSDP2 does it.
     """
 
-    def old(kind: str) -> list[dict[str, Any]]:
-        paths = [source / f"{kind}_world_size_{written}_rank_{number}.pt" for number in range(written)]
-        with torch.serialization.safe_globals(_OF_RANDOM_STATES):
-            return [torch.load(path, map_location="cpu", mmap=True, weights_only=True) for path in paths]
-
     def new(kind: str, state: dict[str, Any]) -> None:
         torch.save(state, target / f"{kind}_world_size_{ranks}_rank_{rank}.pt")
 
-    mine, slices = module.state_dict(), old("model")
+    mine, slices = module.state_dict(), load_slices(source, "model", written)
     new("model", {name: _fitted([each[name] for each in slices], mine[name], source) for name in slices[0]})
 
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    slices = old("optim")
+    slices = load_slices(source, "optim", written)
     state = {
         number: {
             key: _fitted([each["state"][number][key] for each in slices], parameters[number], source) for key in moments
@@ -61,12 +56,23 @@ def reshard(source: Path, written: int, target: Path, rank: int, ranks: int, mod
     }
     new("optim", {**slices[0], "state": state})
 
-    (extra, *_) = old("extra_state")
+    (extra, *_) = load_slices(source, "extra_state", written)
     new("extra_state", {"lr_scheduler": extra["lr_scheduler"]})
 
 
-def _fitted(slices: list[Any], like: Any, source: Path) -> Any:
-    """The slice with the layout of `like`. A value that was not sliced (a step count, a buffer) stays as it is."""
+def load_slices(source: Path, kind: str, written: int) -> list[dict[str, Any]]:
+    """The files of a kind (model, optim, extra_state) of `written` processes, memory-mapped."""
+    paths = [source / f"{kind}_world_size_{written}_rank_{number}.pt" for number in range(written)]
+    with torch.serialization.safe_globals(_OF_RANDOM_STATES):
+        return [torch.load(path, map_location="cpu", mmap=True, weights_only=True) for path in paths]
+
+
+def joined(slices: list[Any], source: Path) -> Any:
+    """A whole tensor from its slices. A value that was not sliced (a step count, a buffer) stays as it is.
+
+    Raises:
+        BadShards: it is not sliced as FSDP2 does it.
+    """
     first = slices[0]
     if not isinstance(first, DTensor):
         return first
@@ -77,5 +83,12 @@ def _fitted(slices: list[Any], like: Any, source: Path) -> Any:
             "processes that wrote them."
         )
     group = first.device_mesh.mesh.flatten(0, -2)[0] if outer else first.device_mesh.mesh  # one copy of the replicas
-    whole = torch.cat([slices[number].to_local() for number in group.tolist()])
+    return torch.cat([slices[number].to_local() for number in group.tolist()])
+
+
+def _fitted(slices: list[Any], like: Any, source: Path) -> Any:
+    """The slice with the layout of `like`. A value that was not sliced stays as it is."""
+    whole = joined(slices, source)
+    if not isinstance(slices[0], DTensor):
+        return whole
     return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)

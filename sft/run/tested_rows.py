@@ -1,25 +1,27 @@
 """Refuse to train on rows that the run's own generative test asks about.
 
-A corpus of `sft.distill` names the task file and row of each conversation. Other corpora do not, so they cannot be
-compared. Rows are compared by group (`soul.rows.overlap`); a text with a few other words counts as the same.
+A corpus of `sft.distill` names the task file and row of each conversation, in whatever format it is now. Other corpora
+do not, so they cannot be compared. Rows are compared by group (`soul.rows.overlap`); texts count as the same by the
+share of words that the corpus was distilled with (`--near`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ditto.settings import BadConfig
-from sft.corpus.columns import ORIGIN
+from sft.corpus.columns import NEAR_COLUMN, ORIGIN, origin
+from sft.formats.contents import Record
+from sft.formats.reading import describe, read_batches
+from soul.record import record_hash
 from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
-from soul.rows.task_files import read_rows
+from soul.rows.task_files import TaskRow, read_rows
 
-DISTILLED = {*ORIGIN, "train_role"}  # columns of `sft.distill.dataset`; "file" and "row" alone could mean anything
+# Task file -> row number -> the hash of the record that was played.
+_Played = dict[str, dict[int, str]]
 
 
 def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool) -> list[str]:
@@ -29,21 +31,24 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
         allowed: accept overlaps (`data.allow_overlap`).
 
     Returns:
-        Lines for the plan: accepted overlaps, and missing task files that could not be compared.
+        Lines for the plan: accepted overlaps, and task files that are missing or have changed.
 
     Raises:
         BadConfig: a conversation is about a group of the test.
-        BadRow: a task file cannot be read.
+        BadShard: a file of the corpus cannot be read. BadRow: a task file cannot be read.
     """
-    held_out = HeldOut(read_rows([str(file) for file in tested]), NEAR)
+    asked = read_rows([str(file) for file in tested])
     lines: list[str] = []
     overlaps: list[str] = []
-    for file, numbers in sorted(_played(corpus).items()):
-        if Path(file).is_file():
-            rows = (row for row in read_rows([file]) if row.number in numbers)
+    for near, played in sorted(_played(corpus).items()):
+        held_out = HeldOut(asked, near)
+        for file, records in sorted(played.items()):
+            if not Path(file).is_file():
+                lines.append(f"not compared with the test: conversations on {file}, because that file is missing")
+                continue
+            rows = [row for row in read_rows([file]) if row.number in records]
             overlaps += map(str, held_out.overlaps(rows))
-        else:
-            lines.append(f"not compared with the test: conversations on {file}, because that file is missing")
+            lines += _changed(file, records, rows)
     if overlaps and not allowed:
         raise BadConfig(
             "data.train_files holds conversations about the same stories, conversations, books or users as "
@@ -54,16 +59,30 @@ def check_overlap(corpus: Iterable[Path], tested: Iterable[Path], allowed: bool)
     return [*lines, *(f"OVERLAP {overlap} (data.allow_overlap=true)" for overlap in overlaps)]
 
 
-def _played(corpus: Iterable[Path]) -> dict[str, set[int]]:
-    """The rows that the conversations of a corpus are about: task file -> row numbers."""
-    played: defaultdict[str, set[int]] = defaultdict(set)
+def _changed(file: str, records: dict[int, str], rows: list[TaskRow]) -> Iterator[str]:
+    """A line if rows of a task file are no longer those that were played."""
+    same = sum(record_hash(row.row) == records[row.number] for row in rows)
+    if same < len(records):
+        yield (
+            f"compared with the test by the rows of today: {file} has changed since {len(records) - same:,} of its "
+            "rows were played"
+        )
+
+
+def _played(corpus: Iterable[Path]) -> dict[float, _Played]:
+    """The rows that the conversations of a corpus are about, by the share of words that makes two texts the same."""
+    played: defaultdict[float, defaultdict[str, dict[int, str]]] = defaultdict(lambda: defaultdict(dict))
     for path in corpus:
-        try:
-            distilled = set(pq.read_schema(path).names) >= DISTILLED
-        except (pa.ArrowException, OSError):
-            continue  # `open_corpus` reports this file
-        if distilled:
-            columns = pq.read_table(path, columns=["file", "row"]).to_pydict()
-            for file, number in zip(columns["file"], columns["row"], strict=True):
-                played[file].add(number)
-    return played
+        for row in _origins(path):
+            played[row.get(NEAR_COLUMN, NEAR)][row["file"]][row["row"]] = row["record"]
+    return {near: dict(files) for near, files in played.items()}
+
+
+def _origins(path: Path) -> Iterator[Record]:
+    """Where the conversations of a file come from, if the file says so."""
+    contents = describe(path)
+    wanted = [name for name in (*ORIGIN, "train_role") if name in contents.columns]
+    if not contents.rows or (contents.has_schema and not wanted):
+        return
+    for batch in read_batches(path, contents, range(len(contents.groups)), wanted):
+        yield from filter(None, map(origin, batch.records(0, batch.rows)))

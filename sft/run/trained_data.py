@@ -129,7 +129,7 @@ def check_unchanged(folder: Path, now: TrainedData, path: str, accepted: bool) -
 
 
 def _changed_files(before: TrainedData, now: TrainedData) -> Iterator[str]:
-    """What differs between two lists of files, and the settings behind it."""
+    """What differs between two lists of files, and the settings that explain it."""
     earlier = [file for file in before.files if file.sequences]
     later = [file for file in now.files if file.sequences]
     pairs = _pairs(earlier, later)

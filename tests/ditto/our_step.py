@@ -251,3 +251,20 @@ def ours(
             (loss / ranks).backward()
             total += loss.item() / ranks
     return total, {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def assert_same_update(
+    loss: float, gradients: dict[str, Tensor], expected: Tensor, theirs: torch.nn.Module, tolerance: float
+) -> None:
+    """Compare the loss and every gradient of our update with those of a formula.
+
+    Args:
+        expected: the formula's loss; `theirs`: the model that it was computed with, without gradients.
+        tolerance: of the loss, and of each gradient's difference by its norm; relative.
+    """
+    expected.backward()
+    assert loss == pytest.approx(expected.item(), rel=tolerance, abs=1e-9)
+    for name, parameter in theirs.named_parameters():
+        assert parameter.grad is not None
+        error = (gradients[name] - parameter.grad).norm() / parameter.grad.norm()
+        assert error <= tolerance, (name, error)

@@ -5,6 +5,8 @@ The table of mistakes is in tests/mistakes/test_training_mistakes.py.
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,9 @@ from recipe.demo import tiny_model
 from sft.launch import main
 from soul import examples
 from soul.examples.__main__ import write as write_examples
+from soul.record import record_hash
+from soul.rows.near_text import NEAR
+from soul.rows.task_files import read_rows
 from tests.sft.encode.templates import STRIPS_THINKING
 
 TALK = [{"role": "user", "content": "Where is the pear?"}, {"role": "assistant", "content": "In the box."}]
@@ -63,11 +68,14 @@ def test_the_plan_says_what_a_template_costs(tmp_path: Path, model: Path, capsys
     assert "a row becomes several sequences" in plan
 
 
-def distilled(folder: Path) -> list[str]:
+def distilled(folder: Path, near: float = NEAR) -> list[str]:
     """A corpus of two conversations, and a test that asks another question about nearly the story of the second."""
     write_examples(["hitom"], 2, folder / "rows.parquet")
-    columns = {"train_role": "assistant", "record": "x", "file": str(folder / "rows.parquet")}
-    rows = [{"messages": TALK, "data_source": "hitom", "row": number, **columns} for number in range(2)]
+    columns = {"messages": TALK, "data_source": "hitom", "train_role": "assistant", "near": near}
+    rows = [
+        {**columns, "file": row.file, "row": row.number, "record": record_hash(row.row)}
+        for row in read_rows([str(folder / "rows.parquet")])
+    ]
     write(folder / "train_shard_0.parquet", rows)
     record = examples.load("hitom").record(1)
     asked = {"index": 0, **record, "question": "Where is everybody?", "story": record["story"].replace(".", " !")}
@@ -93,3 +101,53 @@ def test_a_corpus_whose_rows_are_gone_says_so(tmp_path: Path, model: Path, capsy
     (tmp_path / "rows.parquet").unlink()
     assert run(tmp_path, model, *words) == 0
     assert "not compared with the test: conversations on" in capsys.readouterr().out
+
+
+def test_in_no_format_does_a_corpus_about_tested_stories_escape(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As compressed JSON lines, after so many other rows that the first ones do not show what the file holds."""
+    words = distilled(tmp_path)
+    parquet = tmp_path / "train_shard_0.parquet"
+    rows = [{"messages": TALK, "data_source": "other"}] * 300 + pq.read_table(parquet).to_pylist()
+    parquet.unlink()
+    with gzip.open(tmp_path / "train_shard_0.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    words.append("data.default_train_role=assistant")
+    assert run(tmp_path, model, *words) == 2
+    assert "rows.parquet: hitom: 1 row in 1 group" in capsys.readouterr().err
+    (tmp_path / "train_shard_0.jsonl.gz").write_bytes(b"cut off")
+    assert run(tmp_path, model, *words) == 2
+    assert "train_shard_0.jsonl.gz: not a readable" in capsys.readouterr().err
+
+
+def test_texts_are_compared_as_the_corpus_was_distilled(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = distilled(tmp_path, near=1)
+    asked = pq.read_table(tmp_path / "asked.parquet").to_pylist()
+    asked[0]["extra_info"]["story"] = "Once, long ago. " + asked[0]["extra_info"]["story"]
+    write(tmp_path / "asked.parquet", asked)
+    assert run(tmp_path, model, *words) == 0  # --near 1: only the same words are the same story
+    distilled(tmp_path)
+    write(tmp_path / "asked.parquet", asked)
+    assert run(tmp_path, model, *words) == 2
+
+
+def test_a_task_file_that_has_changed_is_named(tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = distilled(tmp_path)
+    rows = pq.read_table(tmp_path / "rows.parquet").to_pylist()
+    write(tmp_path / "rows.parquet", [rows[0], rows[0]])  # the row that is asked about is gone
+    assert run(tmp_path, model, *words) == 0
+    assert "rows.parquet has changed since 1 of its rows were played" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rule", ["train_role.wildchta=assistant", "last_turns_by_source.wildchta=4"])
+def test_a_rule_for_a_source_that_is_not_there_is_refused(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], rule: str
+) -> None:
+    """By the typing error, the rule for the known source `wildchat` would hold."""
+    shard(tmp_path, TALK, TALK, data_source="wildchat")
+    assert run(tmp_path, model, f"+data.{rule}") == 2
+    text = capsys.readouterr().err
+    assert "wildchta: the corpus has no source of this name" in text and "It has: wildchat." in text

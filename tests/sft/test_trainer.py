@@ -37,6 +37,7 @@ RUNS = {
     "one": [],
     "two": [
         "checkpoint.save_lora_only=true",
+        "checkpoint.async_save=true",
         f"trainer.checkpoint_callback_class={UPLOADER}",
         "trainer.upload_to={f}/store",
     ],

@@ -42,7 +42,7 @@ def by_name(option: str, given: Sequence[NamedFolders]) -> dict[str, tuple[Path,
     places: dict[Path, str] = {}
     for name, folders in given:
         if name in chosen:
-            raise BadSettings(f"{option}: {name!r} is given twice. Write its seeds behind one name: {name}=DIR,DIR.")
+            raise BadSettings(f"{option}: {name!r} is given twice. Give its seeds to one name: {name}=DIR,DIR.")
         if same := next((other for other in chosen if file_name(other) == file_name(name)), None):
             raise BadSettings(f"{option}: the files of {same!r} and {name!r} would have the same names. Rename one.")
         chosen[name] = folders

@@ -161,7 +161,7 @@ def _comparable(compared: Iterable[Comparison], line: Line) -> bool:
 
 
 def _differs(one: Comparison | None, line: Line) -> str:
-    """The sign behind a score whose paired difference is unlikely to be chance."""
+    """The sign after a score whose paired difference is unlikely to be chance."""
     if one is None:
         return ""
     if len(line.sets) > 1:  # the comparison's average is over the sets that both have

@@ -33,28 +33,28 @@ class Cell:
     """A cell: its text, and whether it is the best of its line (bold) or the second (italic; in LaTeX underlined).
 
     Attributes:
-        behind: text that is not marked with it: an interval, a sign.
+        suffix: text after it that is never marked: an interval, a sign.
     """
 
     text: str
     mark: Mark = ""
-    behind: str = ""
+    suffix: str = ""
 
     @property
     def plain(self) -> str:
-        return f"{self.text} {self.behind}" if self.behind else self.text
+        return f"{self.text} {self.suffix}" if self.suffix else self.text
 
     @property
     def markdown(self) -> str:
         around = {"best": "**", "second": "*", "": ""}[self.mark]
         text = around + _one_line(self.text) + around
-        return f"{text} {_one_line(self.behind)}" if self.behind else text
+        return f"{text} {_one_line(self.suffix)}" if self.suffix else text
 
     @property
     def latex(self) -> str:
         text = self.text.translate(_LATEX)
         marked = {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}", "": text}[self.mark]
-        return f"{marked} {{\\scriptsize {self.behind.translate(_LATEX)}}}" if self.behind else marked
+        return f"{marked} {{\\scriptsize {self.suffix.translate(_LATEX)}}}" if self.suffix else marked
 
 
 @dataclass(frozen=True)

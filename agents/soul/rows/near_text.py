@@ -1,8 +1,9 @@
-"""Find texts that are nearly the same: other blanks, case or punctuation, or a few changed words.
+"""Find texts that are nearly the same: they differ only in spaces, case, punctuation or a few words.
 
-Two texts are near if the pairs of neighbouring words that both have are at least a share of all their pairs (Jaccard).
-With the default of 0.6, a text of nine words with one changed word is still found. A shorter text must have the same
-words, because with so few words one other word asks for something else ("where do bees live", "where do bears live").
+Two texts are near if they share at least this part of their pairs of neighbouring words (Jaccard): pairs that both
+have, divided by pairs that either has. With the default of 0.6, a text of nine words with one changed word is still
+found. Shorter texts must have the same words: in a short question, one other word changes what it asks ("where do bees
+live", "where do bears live").
 
 The share was chosen on public records: of 76 Hi-ToM stories, 14 ClariQ, 103 Arena and 110 OASST1 openings none is near
 another one, of 2,385 questions of NQ-open 17 are ("who won the first/fifth season of ..."), of 775 of CommonsenseQA 6.

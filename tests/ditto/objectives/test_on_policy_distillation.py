@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tests.ditto.objectives.test_sdpo import TOLERANCE, divergence, drafts, vocabulary
-from tests.ditto.our_step import engine_of, ours, settings_of, step_data
+from tests.ditto.our_step import assert_same_update, engine_of, ours, settings_of, step_data
 from tests.ditto.tiny_step import Sequence_, _aggregate, mini_batches, old_log_probs, perturbed, tiny_model
 
 Model = torch.nn.Module
@@ -95,12 +95,7 @@ def test_update_equals_the_formula(
         theirs.zero_grad()
         of_members = [[values[i] for i in members] for values in (rows, old)]
         expected = formula(theirs, experts(), *of_members, mode, **expected_of)
-        expected.backward()
-        assert loss == pytest.approx(expected.item(), rel=TOLERANCE, abs=1e-9)
-        for parameter_name, parameter in theirs.named_parameters():
-            assert parameter.grad is not None
-            error = (gradients[parameter_name] - parameter.grad).norm() / parameter.grad.norm()
-            assert error <= TOLERANCE, (parameter_name, error)
+        assert_same_update(loss, gradients, expected, theirs, TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ["on_policy_distillation", "on_policy_distillation_logits"])

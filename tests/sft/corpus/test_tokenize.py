@@ -31,6 +31,7 @@ from sft.formats.contents import Contents
 from sft.formats.names import BadShard
 from tests.sft.corpus.corpora import opened, row, settings, texts, write
 from tests.sft.encode.templates import encode, tokenizer_with
+from tests.sft.formats.files import WRITERS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -290,6 +291,15 @@ def test_a_column_that_means_something_else_is_refused_by_name(tmp_path: Path) -
     write(tmp_path / "train_shard_0.parquet", [{"prompt": "x", "chosen": "a", "rejected": "b"}])
     with pytest.raises(UnsupportedColumn, match="column 'chosen': pairs"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["JSON lines", "JSON array"])
+def test_a_column_of_a_later_json_row_is_refused_by_row(tmp_path: Path, form: str) -> None:
+    """The columns of a JSON file are those of its first rows; this row would be trained without its weight."""
+    file = WRITERS[form](tmp_path, [row(number) for number in range(300)] + [row(300) | {"weight": 0.1}])
+    with pytest.raises(UnsupportedColumn, match=rf"{file}, row 300: column 'weight'.*ignore_columns=\[weight\]"):
+        opened(tmp_path, train_files=[str(file)])
+    assert len(opened(tmp_path, train_files=[str(file)], ignore_columns=["weight"]).dataset) == 301
 
 
 def test_tools_of_the_rows_reach_the_template_or_are_refused(tmp_path: Path) -> None:

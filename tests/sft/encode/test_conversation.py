@@ -133,7 +133,8 @@ def test_only_the_last_turns_stay_turns_and_nothing_is_lost(last: int) -> None:
 def test_long_known_corpora_keep_their_last_turns_unless_told_otherwise() -> None:
     messages = [{"role": role, "content": str(n)} for n in range(30) for role in ("assistant", "user")]
     record = {"data_source": "psych101_bandit", "messages": messages}
-    assert len(read(record).messages) == 20 and len(read(record).trained) == 10
+    like = read(record, rules=RoleRules())
+    assert len(like.messages) == 20 and len(like.trained) == 10
     assert len(read(record, rules=RoleRules(last_turns_by_source={"psych101_bandit": 0})).messages) == 60
 
 

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -95,6 +96,18 @@ def test_the_token_at_the_end(tmp_path: Path) -> None:
     assert tokenizer.decode(corpus.dataset[0]["input_ids"]) == "hello there<|end|>"
     with pytest.raises(BadDocumentEnd, match="data.document_end='<end>' is not a token"):
         opened(tmp_path, train_files=[str(tmp_path / "a.txt")], document_end="<end>")
+
+
+def test_a_pack_is_recorded_under_the_row_of_its_first_document(tmp_path: Path) -> None:
+    texts = ["hello " * 40, "fine " * 40, "there", "hello " * 100]  # the third has room beside the first or second
+    file = write(tmp_path / "a.parquet", [{"text": text} for text in texts])
+    corpus = opened(tmp_path, train_files=[str(file)], **LENGTH)
+    store = corpus.dataset.store
+    tokenizer = tokenizer_with("plain")
+    for number, record in enumerate(store.records(np.arange(len(store)))):
+        text = tokenizer.decode(store.read(number).ids)
+        assert texts[record["row"]].split()[0] in text.split()[0], (record["row"], text)
+    assert {int(row) for row in store.records(np.arange(len(store)))["row"]} == {0, 1, 3}
 
 
 def test_documents_of_a_pack_do_not_see_each_other(tmp_path: Path) -> None:
