@@ -51,7 +51,9 @@ from ditto.run.actor_health import RESEND_S, Liveness
 from ditto.run.alarms import raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
 from ditto.run.diagnostics import step_diagnostics
+from ditto.run.logger_folders import set_logger_folders
 from ditto.run.run_folder import RunFolder
+from ditto.run.session_tables import log_sessions
 from ditto.run.step_metrics import session_metrics, summary_line
 from ditto.run.watchdog import Watchdog
 from ditto.settings import Settings
@@ -133,6 +135,8 @@ class DittoTrainer(Validation):
         for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
+        trainer = self.config.trainer
+        set_logger_folders(self.settings.run_dir, trainer.logger, trainer.project_name)
         try:
             with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)
@@ -332,6 +336,8 @@ class DittoTrainer(Validation):
     ) -> None:
         metrics |= self._step_numbers(batch, timing_raw, epoch)
         self._record(metrics)
+        traces = [trace for part in self.parts.batches for trace in part.traces]
+        log_sessions(self.logger.logger, self.settings.run, self.global_steps, traces)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
 
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
