@@ -108,6 +108,8 @@ class DittoTrainer(Validation):
     # ---- start and end ------------------------------------------------------------------------------------------
 
     def init(self) -> None:
+        trainer = self.config.trainer
+        set_logger_folders(self.settings.run_dir, trainer.logger, trainer.project_name)
         self.watchdog.start()
         with self.watchdog.phase("start-up"):
             self.judges.start()
@@ -135,8 +137,6 @@ class DittoTrainer(Validation):
         for number, worker in enumerate(agent_loop_manager.agent_loop_workers):
             self.liveness.watch_actor(f"agent-loop worker {number}", worker)
         self._settle_validation()
-        trainer = self.config.trainer
-        set_logger_folders(self.settings.run_dir, trainer.logger, trainer.project_name)
         try:
             with infrequent_gc():  # a step's traces are a million objects, which each full collection would walk
                 super().fit(agent_loop_manager)

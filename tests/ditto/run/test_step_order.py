@@ -35,7 +35,9 @@ class Trainer(DittoTrainerSync):
         model = {"model": {"path": "unused", "lora_rank": 0}}
         self.config: DictConfig = OmegaConf.create({"trainer": keys | trainer, "actor_rollout_ref": model})
         self.run_folder = RunFolder(folder)
-        self.settings: Any = SimpleNamespace(objective=OBJECTIVES["grpo"])
+        self.settings: Any = SimpleNamespace(objective=OBJECTIVES["grpo"], run=None)
+        self.logger: Any = SimpleNamespace(logger={})
+        self.parts: Any = SimpleNamespace(batches=[])
         self.watchdog: Any = SimpleNamespace(phase=lambda _name: nullcontext())
         self.judges: Any = SimpleNamespace(stop=None)
         self.checkpoints = CheckpointWriter(self.config, self.watchdog.phase)
@@ -69,6 +71,7 @@ def verls_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_request, "save_until", lambda: None)
     monkeypatch.setattr(PPOTrainer, "_validate", lambda _trainer: {"val/hitom/n": 6})
     monkeypatch.setattr(ditto.run.checkpoint_writer, "export_model", lambda _folder, _base: None)
+    monkeypatch.setattr(ditto.run.checkpoint_writer, "write_rl_card", lambda *_: None)
     monkeypatch.setattr("ditto.trainer.summary_line", lambda *_: "a step")
 
 
