@@ -352,10 +352,14 @@ class DittoTrainer(Validation):
         return numbers | {"training/global_step": self.global_steps, "training/epoch": epoch}
 
     def _record(self, metrics: dict[str, Any]) -> None:
-        """Write the step's metrics, then publish its checkpoint: after a kill in between, the step is repeated."""
+        """Write the step's metrics, then publish its checkpoint: after a kill in between, the step is repeated.
+
+        Args:
+            metrics: gets the alarms too.
+        """
         name = self.settings.objective.name
-        alarms = raise_alarms(self.global_steps, name, metrics, self.run_folder.metrics())
-        self.run_folder.log_metrics(self.global_steps, metrics | alarms)
+        metrics |= raise_alarms(self.global_steps, name, metrics, self.run_folder.metrics())
+        self.run_folder.log_metrics(self.global_steps, metrics)
         self.checkpoints.publish()
 
     def _record_trained_step(self) -> None:

@@ -75,6 +75,11 @@ class CheckpointWriter:
         gigabytes, seconds = manifest.total_bytes(folder) / 1e9, time.perf_counter() - start
         logger.info("Checkpoint %s is published (%.2f GB, %.1f s)", folder, gigabytes, seconds)
 
+    def update_card(self, step: int) -> None:
+        """Write the card of a step again, with its validation, if this process has published its checkpoint."""
+        if step == self._published_step:
+            write_rl_card(self.root / f"global_step_{step}", self.config, step)
+
     @contextmanager
     def _target(self, folder: Path) -> Iterator[None]:
         """A block in which verl saves to this folder."""
